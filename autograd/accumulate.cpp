@@ -1,0 +1,18 @@
+#include "autograd/accumulate.h"
+
+#include "engine/parallel.h"
+
+namespace godwit {
+
+void accumulate(Cpu, const Tensor& x, const Tensor& y) {
+  check_like(x, y, "accumulate", "x");
+  dispatch_real(x.dtype(), "accumulate", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    parallel_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+    });
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,9 @@
+// y += x for float32 and float64 tensors of one shape: the sum of gradient contributions.
+#pragma once
+#include "engine/tensor.h"
+
+namespace godwit {
+
+void accumulate(Cpu, const Tensor& x, const Tensor& y);
+
+}  // namespace godwit

@@ -1,0 +1,174 @@
+#include "autograd/var.h"
+
+#include <queue>
+#include <unordered_map>
+#include <utility>
+
+#include "autograd/accumulate.h"
+#include "engine/context.h"
+
+namespace godwit {
+
+namespace detail {
+
+struct Node {
+  Shape shape;
+  DType dtype;
+  uint64_t order;  // of creation, within a rank's thread: backward walks from high to low
+  Tensor grad;
+  bool has_grad = false;
+  std::vector<std::shared_ptr<Node>> inputs;
+  std::function<void(const Tensor&)> backward;  // empty for leaves
+  std::function<void()> hook;                   // leaves only
+  bool leaf() const { return !walked && !backward; }
+  bool walked = false;  // an op's node whose backward has run
+};
+
+namespace {
+std::shared_ptr<Node> make_node(const Tensor& value) {
+  thread_local uint64_t created = 0;
+  auto node = std::make_shared<Node>();
+  node->shape = value.shape();
+  node->dtype = value.dtype();
+  node->order = created++;
+  return node;
+}
+}  // namespace
+
+}  // namespace detail
+
+using detail::Node;
+
+struct Var::Impl {
+  Tensor value;
+  std::shared_ptr<Node> node;
+};
+
+Tensor Gradient::target() const {
+  if (node_->leaf() && !node_->has_grad && node_->grad.defined()) return node_->grad;
+  return Tensor(node_->shape, node_->dtype);
+}
+
+void Gradient::add(const Tensor& g) const {
+  Node& node = *node_;
+  check(g.shape() == node.shape && g.dtype() == node.dtype, "backward: a gradient is ", g.dtype(), " ", g.shape(),
+        ", its value ", node.dtype, " ", node.shape);
+  if (node.leaf() && node.grad.defined()) {
+    if (!node.has_grad) node.grad.copy_from(g);
+    else accumulate(Cpu{}, g, node.grad);
+  } else if (!node.has_grad) {
+    node.grad = node.leaf() && g.shared() ? g.clone() : g;
+  } else if (node.grad.shared()) {
+    Tensor sum = node.grad.clone();
+    accumulate(Cpu{}, g, sum);
+    node.grad = sum;
+  } else {
+    accumulate(Cpu{}, g, node.grad);
+  }
+  node.has_grad = true;
+}
+
+Var::Var(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
+  check(value.defined(), "Var: the value is undefined");
+  impl_->value = std::move(value);
+  if (requires_grad) impl_->node = detail::make_node(impl_->value);
+}
+
+Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor&)> backward) {
+  const bool wanted = wants_grad(inputs);
+  Var result(std::move(value), wanted);
+  if (wanted) {
+    for (const Var& input : inputs)
+      if (input.impl_ && input.impl_->node) result.impl_->node->inputs.push_back(input.impl_->node);
+    result.impl_->node->backward = std::move(backward);
+  }
+  return result;
+}
+
+const Tensor& Var::value() const {
+  check(defined(), "Var: undefined");
+  return impl_->value;
+}
+
+bool Var::requires_grad() const { return defined() && impl_->node != nullptr; }
+
+Gradient Var::gradient() const { return context().grad_enabled && requires_grad() ? Gradient(impl_->node) : Gradient(); }
+
+const Tensor& Var::grad() const {
+  check(requires_grad(), "grad: this Var does not require a gradient");
+  return impl_->node->grad;
+}
+
+bool Var::has_grad() const { return requires_grad() && impl_->node->has_grad; }
+
+void Var::clear_grad() const {
+  if (requires_grad()) impl_->node->has_grad = false;
+}
+
+void Var::rebind(Tensor value, Tensor grad) const {
+  check(requires_grad() && impl_->node->leaf(), "rebind: only a leaf that requires a gradient has memory of its own");
+  check_like(value, impl_->value, "rebind", "value");
+  check_like(grad, impl_->value, "rebind", "grad");
+  value.copy_from(impl_->value);
+  impl_->value = std::move(value);
+  impl_->node->grad = std::move(grad);
+  impl_->node->has_grad = false;
+}
+
+void Var::on_grad(std::function<void()> hook) const {
+  check(requires_grad() && impl_->node->leaf(), "on_grad: only leaves that require a gradient have hooks");
+  impl_->node->hook = std::move(hook);
+}
+
+bool wants_grad(const std::vector<Var>& inputs) {
+  if (!context().grad_enabled) return false;
+  for (const Var& input : inputs)
+    if (input.requires_grad()) return true;
+  return false;
+}
+
+namespace {
+
+// How many reachable ops still have to contribute to each node.
+std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
+  std::unordered_map<Node*, int> uses{{root.get(), 0}};
+  std::vector<Node*> open{root.get()};
+  while (!open.empty()) {
+    Node* node = open.back();
+    open.pop_back();
+    check(!node->walked, "backward: this part of the graph was walked already and is freed");
+    for (const auto& input : node->inputs)
+      if (uses[input.get()]++ == 0) open.push_back(input.get());
+  }
+  return uses;
+}
+
+}  // namespace
+
+void backward(const Var& loss) {
+  check(loss.requires_grad(), "backward: the loss does not depend on anything that requires a gradient");
+  check(loss.value().numel() == 1, "backward: the loss must have one element, it is ", loss.shape());
+  const std::shared_ptr<Node>& root = loss.impl_->node;
+  auto uses = count_uses(root);
+  auto earlier = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(earlier)> ready(earlier);
+  Gradient(root).add(Tensor::full(root->shape, 1, root->dtype));
+  ready.push(root);
+  while (!ready.empty()) {
+    const std::shared_ptr<Node> node = ready.top();
+    ready.pop();
+    if (node->leaf()) {
+      if (node->hook) node->hook();
+      continue;
+    }
+    auto run = std::move(node->backward);
+    node->backward = nullptr;
+    node->walked = true;
+    if (node->has_grad) run(std::exchange(node->grad, Tensor()));
+    run = nullptr;  // frees the activations it captured
+    for (auto& input : std::exchange(node->inputs, {}))
+      if (--uses.at(input.get()) == 0) ready.push(std::move(input));
+  }
+}
+
+}  // namespace godwit

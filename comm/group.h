@@ -1,0 +1,67 @@
+// Group: ranks that communicate, and the collectives between them; the transports (local, mpi, nccl) implement it.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/stats.h"
+#include "comm/topology.h"
+#include "engine/tensor.h"
+
+namespace godwit {
+
+enum class Reduce { sum, mean };
+
+// Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. A call blocks
+// until the result is there (run it on a Stream to overlap it). A peer that failed, or that does not come before the
+// timeout, makes it throw an Error naming rank and phase. Sums run in rank order, then divide: the same bits on all ranks.
+class Group {
+ public:
+  virtual ~Group() = default;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(links_.size()); }
+
+  void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                            // in place
+  void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);    // [size·k] -> [k]
+  void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                   // [k] -> [size·k]
+  void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // part j of in goes to rank j's part
+  void broadcast(const Tensor& x, int root, std::string_view phase);
+  void barrier(std::string_view phase);
+  virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
+
+ protected:
+  // links[j]: how peer j is reached; links[rank] is not used.
+  Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
+
+  // What a transport provides; arguments were checked, bytes counted. in and out never overlap.
+  virtual void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) = 0;
+  virtual void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) = 0;
+  virtual void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
+  virtual void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
+  virtual void do_broadcast(const Tensor& x, int root, std::string_view phase) = 0;
+  virtual void do_barrier(std::string_view phase) = 0;
+
+ private:
+  void count(std::string_view phase, int64_t bytes_to_each_peer);
+
+  int rank_;
+  std::vector<Link> links_;
+  std::shared_ptr<CommStats> stats_;
+};
+
+// What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes.
+struct Communicator {
+  Topology topology;
+  int rank = 0;
+  std::shared_ptr<Group> world, intra, inter;
+  std::shared_ptr<CommStats> stats;
+
+  int node() const { return topology.node_of(rank); }
+  int local_rank() const { return topology.local_rank(rank); }
+};
+
+}  // namespace godwit

@@ -1,0 +1,46 @@
+// What belongs to one rank: several ranks run as threads of one process, so nothing of this is process-wide.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "engine/pool.h"
+
+namespace godwit {
+
+struct Context {
+  int rank = 0;
+  int threads = 1;         // threads of one parallel loop or library call of this rank
+  bool grad_enabled = true;
+  std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+};
+
+// The calling thread's context. A thread starts with one of its own (rank 0, all cores, a fresh pool).
+const Context& context();
+
+// Sets the thread's context for a scope; a communication thread takes on its rank's this way.
+class ContextGuard {
+ public:
+  explicit ContextGuard(Context next);
+  ~ContextGuard();
+  ContextGuard(const ContextGuard&) = delete;
+  ContextGuard& operator=(const ContextGuard&) = delete;
+
+ private:
+  Context previous_;
+};
+
+// No graph is recorded while one of these lives on the thread.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+int hardware_threads();  // cores this process may run on
+
+}  // namespace godwit

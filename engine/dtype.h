@@ -1,0 +1,39 @@
+// Element types, their C++ counterparts, and one switch over them for all kernels.
+#pragma once
+#include <cstdint>
+#include <ostream>
+
+#include "engine/check.h"
+
+namespace godwit {
+
+enum class DType { f32, bf16, f16, f64, i32, i64, u8, u32 };
+
+int64_t size_of(DType dtype);  // bytes per element
+const char* name_of(DType dtype);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+
+template <class T>
+struct DTypeOf;
+template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct DTypeOf<uint32_t> { static constexpr DType value = DType::u32; };
+
+template <class T>
+constexpr DType dtype_of = DTypeOf<T>::value;
+
+// Calls f.template operator()<T>() with the C++ type of a float32 or float64 tensor:
+//   dispatch_real(x.dtype(), "relu", [&]<class T>() { … });
+template <class F>
+auto dispatch_real(DType dtype, const char* operation, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::f64: return f.template operator()<double>();
+    default: fail(operation, ": takes float32 or float64, not ", dtype);
+  }
+}
+
+}  // namespace godwit

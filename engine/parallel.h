@@ -1,0 +1,36 @@
+// Parallel loops over contiguous ranges.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+#include "engine/context.h"
+
+namespace godwit {
+
+// Calls f(begin, end) on disjoint ranges that cover [0, n), on up to context().threads threads; a range is at least
+// `grain` long and, but for the last, a multiple of `align`. Results must not depend on how the ranges are cut.
+// The first exception thrown by f is rethrown here.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, F&& f, int64_t align = 1) {
+  const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, context().threads);
+  if (parts == 1) {
+    if (n > 0) f(int64_t{0}, n);
+    return;
+  }
+  const int64_t length = ((n + parts - 1) / parts + align - 1) / align * align;
+  std::exception_ptr error;
+#pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
+  for (int64_t part = 0; part < parts; ++part) {
+    try {
+      const int64_t begin = part * length, end = std::min(n, begin + length);
+      if (begin < end) f(begin, end);
+    } catch (...) {
+#pragma omp critical(godwit_parallel_error)
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace godwit

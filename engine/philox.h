@@ -1,0 +1,47 @@
+// Philox4x32-10 (Salmon et al. 2011): counter-based random numbers, so that no draw depends on threads, ranks or buckets.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace godwit {
+
+// What a draw is for: a word of the counter, so that uses never share numbers.
+enum class Purpose : uint32_t { worker_sign = 1, server_sign = 2, initialise = 3, shuffle = 4, augment = 5, test = 255 };
+
+constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53u} * counter[0], b = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(b),
+               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(a)};
+    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+  }
+  return counter;
+}
+
+// U in [0, 1) with 24 bits.
+constexpr float to_unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+// The number of element e of the whole parameter vector: key = seed, counter = (e/4, step, purpose, sender), word e mod 4.
+constexpr uint32_t random_word(uint64_t seed, int64_t element, uint32_t step, Purpose purpose, uint32_t sender) {
+  return philox4x32({static_cast<uint32_t>(element >> 2), step, static_cast<uint32_t>(purpose), sender},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[static_cast<size_t>(element & 3)];
+}
+
+// Sequential draws for one use, named by (seed, purpose, a, b): two streams with other names are independent.
+class RandomStream {
+ public:
+  RandomStream(uint64_t seed, Purpose purpose, uint32_t a = 0, uint32_t b = 0);
+  uint32_t next();
+  float uniform() { return to_unit(next()); }  // [0, 1)
+  uint32_t below(uint32_t n);                  // unbiased integer in [0, n)
+  double normal();                             // standard normal (Box–Muller in double)
+
+ private:
+  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 2> key_;
+  std::array<uint32_t, 4> words_{};
+  int used_ = 4;
+};
+
+}  // namespace godwit

@@ -1,0 +1,60 @@
+#include "engine/stream.h"
+
+#include <utility>
+
+namespace godwit {
+
+Stream::Stream() : thread_([this, inherited = context()]() mutable { run(std::move(inherited)); }) {}
+
+Stream::~Stream() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Stream::submit(std::function<void()> work) {
+  {
+    std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+void Stream::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  if (error_) std::rethrow_exception(error_);
+}
+
+void Stream::run(Context inherited) {
+  ContextGuard guard(std::move(inherited));
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    auto work = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work();
+      work = nullptr;  // what it captured is freed before it counts as done
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    busy_ = false;
+    if (error) {
+      error_ = error;
+      queue_.clear();
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace godwit

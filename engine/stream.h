@@ -1,0 +1,37 @@
+// Stream: work done in order on a thread of its own, beside the thread that asks for it.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/context.h"
+
+namespace godwit {
+
+// The thread takes on the maker's context (rank, threads, pool). An exception ends the queue: what follows is dropped,
+// and the next wait() or submit() rethrows it.
+class Stream {
+ public:
+  Stream();
+  ~Stream();  // finishes what is queued
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  void submit(std::function<void()> work);
+  void wait();  // until all submitted work is done
+
+ private:
+  void run(Context inherited);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool busy_ = false, closing_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace godwit

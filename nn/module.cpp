@@ -1,0 +1,46 @@
+#include "nn/module.h"
+
+namespace godwit::nn {
+
+std::vector<Parameter> Module::parameters() const {
+  std::vector<Parameter> result;
+  collect("", &result, nullptr);
+  return result;
+}
+
+std::vector<NamedTensor> Module::buffers() const {
+  std::vector<NamedTensor> result;
+  collect("", nullptr, &result);
+  return result;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (Entry& entry : entries_)
+    if (entry.child) entry.child->train(on);
+}
+
+Var Module::add_parameter(std::string name, Tensor value, bool decay) {
+  Var var(std::move(value), /*requires_grad=*/true);
+  entries_.push_back({std::move(name), var, decay, {}, nullptr});
+  return var;
+}
+
+Tensor Module::add_buffer(std::string name, Tensor value) {
+  entries_.push_back({std::move(name), {}, false, value, nullptr});
+  return value;
+}
+
+void Module::add(std::string name, Module& child) { entries_.push_back({std::move(name), {}, false, {}, &child}); }
+
+void Module::collect(const std::string& prefix, std::vector<Parameter>* parameters,
+                     std::vector<NamedTensor>* buffers) const {
+  for (const Entry& entry : entries_) {
+    const std::string name = prefix + entry.name;
+    if (entry.child) entry.child->collect(name + ".", parameters, buffers);
+    else if (entry.buffer.defined() && buffers) buffers->push_back({name, entry.buffer});
+    else if (entry.var.defined() && parameters) parameters->push_back({name, entry.var, entry.decay});
+  }
+}
+
+}  // namespace godwit::nn

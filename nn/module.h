@@ -1,0 +1,49 @@
+// Module: a part of a model that owns parameters, buffers and named children.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/bucket.h"
+
+namespace godwit::nn {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+// Children are members, registered with add(); a module is neither copied nor moved.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  std::vector<Parameter> parameters() const;  // in order of registration, names joined by dots
+  std::vector<NamedTensor> buffers() const;   // running statistics
+  void train(bool on = true);                 // mode of this module and all below it
+  bool training() const { return training_; }
+
+ protected:
+  Var add_parameter(std::string name, Tensor value, bool decay = true);
+  Tensor add_buffer(std::string name, Tensor value);
+  void add(std::string name, Module& child);
+
+ private:
+  void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;
+
+  struct Entry {  // keeps the order of registration over parameters and children
+    std::string name;
+    Var var;
+    bool decay = true;
+    Tensor buffer;
+    Module* child = nullptr;
+  };
+  std::vector<Entry> entries_;
+  bool training_ = true;
+};
+
+}  // namespace godwit::nn

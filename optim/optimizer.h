@@ -1,0 +1,46 @@
+// Optimizer: two phases per bucket, so that communication and update run beside the backward pass.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/bucket.h"
+#include "comm/exchange.h"
+#include "comm/group.h"
+
+namespace godwit {
+
+struct StepInfo {
+  int64_t step;  // 1, 2, …
+  double lr;
+};
+
+// State of one bucket that belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets;
+// trailing elements past the bucket's real ones are padding).
+struct OptimizerState {
+  std::string name;  // "m", "b", "e", "server_e"
+  int64_t begin;
+  Tensor values;
+  bool replicated;  // the same bits on all ranks
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // What must cross the network. By default: the mean of the gradients, through the Exchange.
+  virtual void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step);
+  // Updates bucket.param; the padding stays zero.
+  virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
+
+  virtual std::vector<OptimizerState> state() const { return {}; }
+
+ protected:
+  explicit Optimizer(std::unique_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+
+ private:
+  std::unique_ptr<Exchange> exchange_;  // null for optimizers that communicate themselves
+};
+
+}  // namespace godwit

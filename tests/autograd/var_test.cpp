@@ -1,0 +1,100 @@
+#include "autograd/var.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/context.h"
+
+namespace godwit {
+namespace {
+
+// y = k·x, elementwise, with a counter of backward calls.
+Var scale(const Var& x, double k, int* calls = nullptr) {
+  Tensor y(x.shape(), x.dtype());
+  for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = k * x.value().data<double>()[i];
+  return Var::result(y, {x}, [dx = x.gradient(), k, calls](const Tensor& dy) {
+    if (calls) ++*calls;
+    if (!dx) return;
+    Tensor g = dx.target();
+    for (int64_t i = 0; i < g.numel(); ++i) g.data<double>()[i] = k * dy.data<double>()[i];
+    dx.add(g);
+  });
+}
+
+// a + b, whose backward hands dy itself to both.
+Var sum(const Var& a, const Var& b) {
+  Tensor y(a.shape(), a.dtype());
+  for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = a.value().item(i) + b.value().item(i);
+  return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient()](const Tensor& dy) {
+    if (da) da.add(dy);
+    if (db) db.add(dy);
+  });
+}
+
+Var leaf(double value) { return Var(Tensor::full({1}, value, DType::f64), true); }
+
+TEST(Var, SumsContributionsOfSeveralUses) {
+  Var x = leaf(2);
+  Var y = sum(scale(x, 3), sum(x, scale(x, 5)));
+  backward(y);
+  EXPECT_EQ(y.value().item(), 18);
+  EXPECT_EQ(x.grad().item(), 9);
+}
+
+TEST(Var, SharedContributionIsNotOverwritten) {
+  Var x = leaf(1);
+  Var a = scale(x, 1), b = scale(x, 10);
+  backward(sum(sum(a, b), a));  // a's gradient: dy by reference, then a second contribution
+  EXPECT_EQ(x.grad().item(), 12);
+}
+
+TEST(Var, LeafWritesIntoBoundMemoryAndOverwritesAfterClear) {
+  Var x = leaf(2);
+  Tensor value = Tensor::zeros({1}, DType::f64), grad = Tensor::full({1}, 99, DType::f64);
+  x.rebind(value, grad);
+  EXPECT_EQ(value.item(), 2) << "rebind copies the value over";
+  backward(scale(x, 4));
+  EXPECT_EQ(grad.item(), 4) << "the first contribution overwrites";
+  backward(scale(x, 4));
+  EXPECT_EQ(grad.item(), 8) << "later ones add";
+  x.clear_grad();
+  backward(scale(x, 4));
+  EXPECT_EQ(grad.item(), 4);
+}
+
+TEST(Var, HookRunsOnceAfterTheLastContribution) {
+  Var x = leaf(1);
+  std::vector<double> seen;
+  x.on_grad([&] { seen.push_back(x.grad().item()); });
+  backward(sum(scale(x, 2), scale(scale(x, 3), 1)));
+  EXPECT_EQ(seen, std::vector<double>{5});
+}
+
+TEST(Var, NoGraphWithoutNeed) {
+  int calls = 0;
+  Var constant(Tensor::full({1}, 1, DType::f64));
+  EXPECT_FALSE(scale(constant, 2, &calls).requires_grad());
+  NoGrad off;
+  EXPECT_FALSE(scale(leaf(1), 2, &calls).requires_grad());
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Var, BackwardFreesWhatItCaptured) {
+  Var x = leaf(1);
+  const int64_t before = context().pool->stats().bytes_in_use;
+  Var y = scale(scale(x, 2), 2);
+  backward(y);
+  y = Var();
+  EXPECT_EQ(context().pool->stats().bytes_in_use, before + 8) << "only x's gradient is left";
+}
+
+TEST(Var, RefusesWhatHasNoMeaning) {
+  EXPECT_THROW(backward(Var(Tensor::full({1}, 1, DType::f64))), Error);
+  EXPECT_THROW(backward(Var(Tensor::full({2}, 1, DType::f64), true)), Error);
+  Var y = scale(leaf(1), 2);
+  backward(y);
+  EXPECT_THROW(backward(y), Error) << "walked twice";
+  EXPECT_THROW(Var().value(), Error);
+}
+
+}  // namespace
+}  // namespace godwit
