@@ -1,0 +1,38 @@
+// Optimizers by name, with every setting a user can give.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace godwit {
+
+// One struct for all; optimizer_keys() says which fields a method reads. Field names are the configuration keys.
+struct OptimizerConfig {
+  std::string name;
+  double lr = 0;
+  double weight_decay = 0;         // L2 for sgd, sgdm, adam; decoupled for adamw, softsignsgd, birder
+  bool decay_norm_and_bias = true; // false: none on batch-norm parameters and biases
+  double momentum = 0.9;           // sgdm
+  bool nesterov = false;           // sgdm
+  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw
+  double beta = 0.95;              // softsignsgd, birder
+  double eps = 1e-8;
+  std::string error_feedback = "both";  // birder: both, worker, server, none
+  std::string quantizer = "random";     // birder: random, sign
+  std::string collective = "h1ar";      // birder: h1ar, all_gather (the naive one, to compare with)
+  long long t0 = 0;                     // birder: b becomes max(b, b̂) after step t0; 0 = never
+};
+
+std::vector<std::string> optimizer_names();               // sgd sgdm adam adamw softsignsgd birder binsgdm
+std::vector<std::string> optimizer_keys(const std::string& name);
+OptimizerConfig optimizer_defaults(const std::string& name);  // the papers' settings; throws for an unknown name
+
+// Throws for values a method cannot use (lr not finite or negative, beta outside [0, 1), …). `seed` drives stochastic
+// quantisers. `exchange` is null for methods that communicate themselves. References are read only during the call.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Buckets& buckets,
+                                          const Communicator& comm, uint64_t seed, std::unique_ptr<Exchange> exchange);
+bool communicates_itself(const std::string& name);  // birder: takes no Exchange
+
+}  // namespace godwit

@@ -1,0 +1,33 @@
+// Learning-rate schedules.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace godwit {
+
+struct ScheduleConfig {
+  std::string name = "constant";   // constant, multi_step, linear, cosine, polynomial
+  double warmup_epochs = 0;        // linear from lr/steps up to lr, before any of them
+  std::vector<double> milestones;  // multi_step: epochs at which lr is multiplied by gamma
+  double gamma = 0.1;              // multi_step
+  double power = 1;                // polynomial
+  double final_fraction = 0;       // linear, cosine, polynomial: of lr, reached at the last step
+};
+
+std::vector<std::string> schedule_names();
+
+// lr of each step; throws when the configuration contradicts itself or the run (warm-up longer than the run, milestones
+// that do not increase, an unknown name).
+class Schedule {
+ public:
+  Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps);
+  double lr(int64_t step) const;  // step = 1 … total_steps; constant beyond
+
+ private:
+  ScheduleConfig config_;
+  double base_lr_;
+  int64_t steps_per_epoch_, total_steps_, warmup_steps_;
+};
+
+}  // namespace godwit
