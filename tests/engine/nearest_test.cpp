@@ -1,0 +1,31 @@
+#include "engine/nearest.h"
+
+#include <gtest/gtest.h>
+
+namespace godwit {
+namespace {
+
+const std::vector<std::string> kNames{"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"};
+
+TEST(Nearest, FindsMisspeltWords) {
+  EXPECT_EQ(nearest("birdr", kNames), "birder");
+  EXPECT_EQ(nearest("Birder", kNames), "birder");
+  EXPECT_EQ(nearest("bidrer", kNames), "birder") << "a swap of neighbours is one edit";
+  EXPECT_EQ(nearest("soft-sign-sgd", kNames), "softsignsgd");
+  EXPECT_EQ(nearest("adma", kNames), "adam");
+  EXPECT_EQ(nearest("weight-decay", {"weight_decay", "weights"}), "weight_decay");
+}
+
+TEST(Nearest, SaysNothingWhenNothingIsNear) {
+  EXPECT_EQ(nearest("lion", kNames), "");
+  EXPECT_EQ(nearest("", kNames), "");
+  EXPECT_EQ(nearest("sgd", {}), "");
+}
+
+TEST(Nearest, SuggestionEndsAMessage) {
+  EXPECT_EQ(suggestion("birdr", kNames), "; did you mean 'birder'?");
+  EXPECT_EQ(suggestion("lion", {"sgd", "adam"}), "; there are: sgd, adam");
+}
+
+}  // namespace
+}  // namespace godwit
