@@ -1,0 +1,59 @@
+// The configuration of a training run: typed, every value resolved. Member names are the configuration keys.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optim/factory.h"
+#include "optim/schedule.h"
+
+namespace godwit::apps {
+
+struct ModelConfig {
+  std::string name = "resnet20";
+  bool small_stem = false;         // resnet18 … 101: 3×3 stride 1 and no pooling, for small images
+  bool zero_init_residual = true;  // the last batch norm of each block starts at gamma 0
+};
+
+struct DataConfig {
+  std::string path;  // folder of IDX files; empty: the distribution's Fashion-MNIST
+  int pad = 2;       // pixels on each side before a random crop of the original size; 0: no crop
+  bool flip = true;  // random horizontal flip
+  double label_smoothing = 0;
+  int prefetch = 2;  // batches prepared ahead; 0: none
+};
+
+struct BucketConfig {
+  double first_mib = 1, mib = 25;
+};
+
+struct TrainConfig {
+  ModelConfig model;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  std::string exchange = "dense";  // of gradients; empty when the optimizer communicates itself
+  BucketConfig bucket;
+  int64_t epochs = 5;
+  int64_t max_steps = 0;  // 0: all of the epochs
+  int64_t batch = 16;     // images per worker and step
+  int nodes = 1, workers_per_node = 1;
+  std::string device = "cpu", dtype = "f32";
+  uint64_t seed = 1;
+  int threads = 0;             // per worker; 0: cores / workers
+  std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
+  std::string init_weights;    // safetensors file; empty: random initialisation
+  int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
+  int64_t log_every = 10;      // steps between lines of metrics.jsonl
+  int64_t eval_batch = 250;    // images per worker in an evaluation
+};
+
+// JSON that gives the same configuration through --config; holds the keys the optimizer and the schedule read, no
+// others.
+std::string to_json(const TrainConfig& config);
+
+// Aligned lines for the start of a run: the configuration by group, then `extra` rows (label, text).
+std::string summary(const TrainConfig& config, const std::vector<std::pair<std::string, std::string>>& extra = {});
+
+}  // namespace godwit::apps

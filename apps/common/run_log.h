@@ -1,0 +1,41 @@
+// The run directory: config.json and metrics.jsonl.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace godwit::apps {
+
+struct StepMetrics {
+  int64_t step, epoch;
+  double loss, lr, samples_per_s, step_s;  // step_s: seconds
+  double bytes_intra, bytes_inter;         // of the step, all workers together
+};
+
+struct EvalMetrics {
+  int64_t step, epoch;
+  double test_loss, test_top1, test_top5;  // top1, top5: fractions
+};
+
+// Creates `wanted` (parents too), or, when it is empty, a new folder runs/<name>-<date>-<time>. Returns its path.
+// Throws when `wanted` already holds the metrics of another run or cannot be written.
+std::string create_run_dir(const std::string& wanted, const std::string& name);
+
+// Appends to metrics.jsonl one JSON object per line, each flushed; a number that is not finite becomes null.
+class RunLog {
+ public:
+  RunLog(std::string dir, const std::string& config_json);  // writes config.json, whole or not at all
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+
+  void step(const StepMetrics& metrics);
+  void evaluation(const EvalMetrics& metrics);
+  const std::string& path() const { return dir_; }
+
+ private:
+  void append(const std::string& line);
+  std::string dir_;
+  std::FILE* file_;
+};
+
+}  // namespace godwit::apps
