@@ -1,0 +1,36 @@
+// add: y = a + b, and add_relu: y = max(a + b, 0), for tensors of one shape (residual blocks).
+#pragma once
+#include "autograd/ops/relu.h"
+
+namespace godwit {
+
+void add_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+
+namespace ops {
+
+inline Var add(const Var& a, const Var& b) {
+  check_like(b.value(), a.value(), "add", "b");
+  Tensor y(a.shape(), a.dtype());
+  add_forward(Cpu{}, a.value(), b.value(), y);
+  return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient()](const Tensor& dy) {
+    if (da) da.add(dy);
+    if (db) db.add(dy);
+  });
+}
+
+// The gradient through the relu is one tensor that both inputs share.
+inline Var add_relu(const Var& a, const Var& b) {
+  check_like(b.value(), a.value(), "add_relu", "b");
+  Tensor y(a.shape(), a.dtype());
+  add_relu_forward(Cpu{}, a.value(), b.value(), y);
+  return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient(), y](const Tensor& dy) {
+    Tensor g(y.shape(), y.dtype());
+    relu_backward(Cpu{}, y, dy, g);
+    if (da) da.add(g);
+    if (db) db.add(g);
+  });
+}
+
+}  // namespace ops
+}  // namespace godwit

@@ -1,0 +1,36 @@
+#include "autograd/ops/relu.h"
+
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+constexpr int64_t kGrain = 1 << 16;  // elements worth a thread
+}
+
+void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
+  check_like(y, x, "relu", "y");
+  dispatch_real(x.dtype(), "relu", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    parallel_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = from[i] < 0 ? T(0) : from[i];
+    });
+  });
+}
+
+void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  check_like(dy, y, "relu", "dy");
+  check_like(dx, y, "relu", "dx");
+  dispatch_real(y.dtype(), "relu", [&]<class T>() {
+    const T *out = y.data<T>(), *from = dy.data<T>();
+    T* to = dx.data<T>();
+    parallel_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T g = from[i];
+        to[i] = out[i] <= 0 ? T(0) : g;
+      }
+    });
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,25 @@
+// Softmax cross-entropy with label smoothing, the mean over a batch; and top-k hits for evaluation.
+#pragma once
+#include "autograd/var.h"
+
+namespace godwit {
+
+// losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels [n].
+void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
+                                   const Tensor& losses, const Tensor& log_sums);
+// d_logits = scale · (softmax(logits) - target), where target = (1 - smoothing) · onehot(label) + smoothing / classes.
+void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
+                                    const Tensor& log_sums, double scale, const Tensor& d_logits);
+
+namespace ops {
+
+// The mean over n of -Σ_c target_c · log softmax(logits)_c, as a scalar of the logits' type. Throws when a label is
+// outside [0, classes) or label_smoothing outside [0, 1].
+Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0);
+
+// Rows of logits [n, classes] whose label is among the k largest. Of equal logits the lower class goes first, NaN goes
+// before every number, and a label whose own logit is NaN is never a hit.
+int64_t top_k_correct(const Tensor& logits, const Tensor& labels, int k);
+
+}  // namespace ops
+}  // namespace godwit
