@@ -27,6 +27,9 @@ if(NOT GODWIT_OPENMP STREQUAL "OFF")
     message(FATAL_ERROR "GODWIT_OPENMP=ON, but the compiler has no OpenMP")
   endif()
 endif()
+if(NOT OpenMP_CXX_FOUND)
+  target_compile_options(godwit_threads INTERFACE -Wno-unknown-pragmas)
+endif()
 
 # godwit_onednn: oneDNN where it is; the sources *_onednn.cpp are then built, and their *_portable.cpp twins else.
 add_library(godwit_onednn INTERFACE)

@@ -1,0 +1,12 @@
+#include "engine/gemm.h"
+
+#include "engine/gemm_eigen.h"
+
+namespace godwit {
+
+void gemm(Cpu, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
+          const double* b, int64_t ldb, double beta, double* c, int64_t ldc) {
+  detail::gemm_eigen(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+}  // namespace godwit

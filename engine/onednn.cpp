@@ -1,0 +1,129 @@
+#include "engine/onednn.h"
+
+#include <oneapi/dnnl/dnnl_version.h>
+#ifndef _OPENMP
+#include <dlfcn.h>
+#endif
+
+#include "engine/kernel_library.h"
+
+namespace godwit::onednn {
+namespace {
+
+dnnl::engine make_engine() {
+  (void)context();
+#ifndef _OPENMP
+  // Built without OpenMP, a rank has one thread; the library, which has its own OpenMP, is told at run time.
+  if (void* set_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(set_threads)(1);
+#endif
+  return dnnl::engine(dnnl::engine::kind::cpu, 0);
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  thread_local const dnnl::engine engine = make_engine();
+  return engine;
+}
+
+const dnnl::stream& stream() {
+  thread_local const dnnl::stream stream(engine());
+  return stream;
+}
+
+Desc activations(const Shape& s) {
+  check(s.rank() == 4, "oneDNN: activations are [n, h, w, c], not ", s);
+  return Desc({s[0], s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
+}
+
+Desc filters(const Shape& s, int64_t groups) {
+  check(s.rank() == 4 && s[0] % groups == 0, "oneDNN: filters are [o, kh, kw, i], not ", s, " in ", groups, " groups");
+  if (groups == 1) return Desc({s[0], s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ohwi);
+  return Desc({groups, s[0] / groups, s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::gohwi);
+}
+
+Desc vector(int64_t n) { return Desc({n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a); }
+
+Desc any_layout(const Desc& desc) {
+#if DNNL_VERSION_MAJOR < 3
+  return Desc(desc.dims(), desc.data_type(), dnnl::memory::format_tag::any);
+#else
+  return Desc(desc.get_dims(), desc.get_data_type(), dnnl::memory::format_tag::any);
+#endif
+}
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+void refuse(const dnnl::error& error, const char* what) {
+  fail(what, ": oneDNN says: ", error.what(), " (status ", static_cast<int>(error.status), ")");
+}
+
+Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to) try {
+  return Plan<dnnl::reorder>({engine(), from, engine(), to, attributes()});
+} catch (const dnnl::error& error) {
+  refuse(error, "reorder");
+}
+
+size_t KeyHash::operator()(const Key& key) const {
+  uint64_t hash = 0;
+  for (int64_t part : key) {
+    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+void run(const dnnl::primitive& primitive, const Desc& scratchpad,
+         std::unordered_map<int, dnnl::memory> arguments) try {
+  Tensor scratch;
+  if (const auto bytes = static_cast<int64_t>(scratchpad.get_size())) {
+    scratch = Tensor({bytes}, DType::u8);
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, scratch));
+  }
+  dnnl::stream here = stream();
+  primitive.execute(here, arguments);
+  here.wait();
+} catch (const dnnl::error& error) {
+  refuse(error, "execute");
+}
+
+}  // namespace godwit::onednn
+
+namespace godwit {
+namespace {
+
+std::string instruction_set() {
+  switch (const auto isa = dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41:
+      return "sse41";
+    case dnnl_cpu_isa_avx:
+      return "avx";
+    case dnnl_cpu_isa_avx2:
+      return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+      return "avx2_vnni";
+    case dnnl_cpu_isa_avx512_core:
+      return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "instruction set " + std::to_string(static_cast<int>(isa));
+  }
+}
+
+}  // namespace
+
+std::string kernel_library() {
+  const dnnl_version_t& v = *dnnl_version();
+  return detail::concat("oneDNN ", v.major, ".", v.minor, ".", v.patch, ", ", instruction_set());
+}
+
+}  // namespace godwit

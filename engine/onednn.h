@@ -1,0 +1,129 @@
+// The one wrapper over oneDNN (2.6 and 3.x): engine, descriptors, cached primitives. For *_onednn.cpp files only.
+#pragma once
+#include <array>
+#include <concepts>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/context.h"
+#include "engine/tensor.h"
+
+namespace godwit::onednn {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+
+// The calling thread's own; the first use also makes the library keep to context().threads.
+const dnnl::engine& engine();
+const dnnl::stream& stream();
+
+// Descriptors of float32 tensors as they lie in memory. oneDNN always counts extents as n, c, h, w and o, i, h, w.
+Desc activations(const Shape& nhwc);                  // [n, h, w, c]
+Desc filters(const Shape& ohwi, int64_t groups = 1);  // [o, kh, kw, i per group]
+Desc vector(int64_t n);                               // [n]
+Desc any_layout(const Desc& desc);                    // the same extents, in the layout the primitive likes best
+inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
+
+// A primitive P, such as dnnl::convolution_forward, with its descriptor.
+template <class P>
+struct Plan {
+  typename P::primitive_desc desc;
+  P primitive;
+  explicit Plan(typename P::primitive_desc d) : desc(std::move(d)), primitive(desc) {}
+};
+
+dnnl::primitive_attr attributes();                                     // scratchpad by run()
+[[noreturn]] void refuse(const dnnl::error& error, const char* what);  // as a godwit::Error
+
+// A plan from the primitive's own arguments, in oneDNN 3's order without engine, hint and attributes.
+template <class P, class... Args>
+Plan<P> plan(const char* what, const Args&... args) try {
+#if DNNL_VERSION_MAJOR < 3
+  return Plan<P>({typename P::desc(args...), attributes(), engine()});
+#else
+  return Plan<P>({engine(), args..., attributes()});
+#endif
+} catch (const dnnl::error& error) {
+  refuse(error, what);
+}
+
+// The same for a backward primitive, which is chosen to fit its forward primitive.
+template <class P, class Forward, class... Args>
+Plan<P> plan_backward(const char* what, const Plan<Forward>& forward, const Args&... args) try {
+#if DNNL_VERSION_MAJOR < 3
+  return Plan<P>({typename P::desc(args...), attributes(), engine(), forward.desc});
+#else
+  return Plan<P>({engine(), args..., forward.desc, attributes()});
+#endif
+} catch (const dnnl::error& error) {
+  refuse(error, what);
+}
+
+Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to);
+
+// Primitives whose names or arguments changed between 2.x and 3.x.
+#if DNNL_VERSION_MAJOR < 3
+using PoolingForward = dnnl::pooling_v2_forward;
+using PoolingBackward = dnnl::pooling_v2_backward;
+#else
+using PoolingForward = dnnl::pooling_forward;
+using PoolingBackward = dnnl::pooling_backward;
+#endif
+
+// Batch normalisation of `x`; flags best from use_scale, use_shift, fuse_norm_relu (one name in both versions).
+inline Plan<dnnl::batch_normalization_forward> plan_batch_norm(dnnl::prop_kind kind, const Desc& x, float epsilon,
+                                                               dnnl::normalization_flags flags) {
+#if DNNL_VERSION_MAJOR < 3
+  return plan<dnnl::batch_normalization_forward>("batch_norm", kind, x, epsilon, flags);
+#else
+  return plan<dnnl::batch_normalization_forward>("batch_norm", kind, x, x, epsilon, flags);
+#endif
+}
+
+inline Plan<dnnl::batch_normalization_backward> plan_batch_norm_backward(
+    const Plan<dnnl::batch_normalization_forward>& forward, dnnl::prop_kind kind, const Desc& x, float epsilon,
+    dnnl::normalization_flags flags) {
+#if DNNL_VERSION_MAJOR < 3
+  return plan_backward<dnnl::batch_normalization_backward>("batch_norm", forward, kind, x, x, epsilon, flags);
+#else
+  return plan_backward<dnnl::batch_normalization_backward>("batch_norm", forward, kind, x, x, x, epsilon, flags);
+#endif
+}
+
+// What tells one plan from another of its type: extents, options, flags (floats by std::bit_cast).
+struct Key : std::array<int64_t, 24> {
+  template <std::integral... Parts>
+  requires(sizeof...(Parts) < 24) explicit Key(Parts... parts)
+      : std::array<int64_t, 24>{static_cast<int64_t>(parts)...} {}
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const;
+};
+
+// The calling thread's Entry for the key and context().threads, made by make() at first; one key space per Entry type.
+// The reference holds until the thread's next call for this type.
+template <class Entry, class Make>
+const Entry& cached(Key key, Make make) {
+  constexpr size_t kMost = 1024;  // shapes that never come back must not fill the memory
+  thread_local std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> entries;
+  key.back() = context().threads;
+  auto found = entries.find(key);
+  if (found == entries.end()) {
+    if (entries.size() >= kMost) entries.clear();
+    found = entries.emplace(key, std::make_unique<Entry>(make())).first;
+  }
+  return *found->second;
+}
+
+// Executes a primitive, its scratchpad from the rank's pool:
+//   run(plan, {{DNNL_ARG_SRC, memory(plan.desc.src_desc(), x)}, …});
+void run(const dnnl::primitive& primitive, const Desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments);
+template <class P>
+void run(const Plan<P>& plan, std::unordered_map<int, dnnl::memory> arguments) {
+  run(plan.primitive, plan.desc.scratchpad_desc(), std::move(arguments));
+}
+
+}  // namespace godwit::onednn

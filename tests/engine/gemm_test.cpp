@@ -1,0 +1,134 @@
+#include "engine/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "engine/context.h"
+#include "engine/kernel_library.h"
+#include "engine/philox.h"
+
+namespace godwit {
+namespace {
+
+template <class T>
+std::vector<T> random_values(int64_t n, uint32_t name) {
+  RandomStream random(7, Purpose::test, name);
+  std::vector<T> values(static_cast<size_t>(n));
+  for (T& value : values) value = static_cast<T>(random.normal());
+  return values;
+}
+
+// One product, stored with `slack` unused elements at the end of each row, which must stay as they are.
+template <class T>
+struct Product {
+  bool trans_a, trans_b;
+  int64_t m, n, k, slack = 0;
+  T alpha = 1, beta = 0;
+  int64_t lda = (trans_a ? m : k) + slack, ldb = (trans_b ? k : n) + slack, ldc = n + slack;
+  std::vector<T> a = random_values<T>((trans_a ? k : m) * lda, 1), b = random_values<T>((trans_b ? n : k) * ldb, 2);
+  std::vector<T> before = random_values<T>(m * ldc, 3), c = before;
+
+  const std::vector<T>& run() {
+    gemm(Cpu{}, trans_a, trans_b, m, n, k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc);
+    return c;
+  }
+
+  // Largest error against the definition, in units of the bound k · eps · Σ|a·b| of any order of summation.
+  double worst() const {
+    double worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < ldc; ++j) {
+        const auto at = static_cast<size_t>(i * ldc + j);
+        if (j >= n) {
+          if (c[at] != before[at]) return INFINITY;
+          continue;
+        }
+        double sum = 0, size = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const double term = double{a[static_cast<size_t>(trans_a ? p * lda + i : i * lda + p)]} *
+                              double{b[static_cast<size_t>(trans_b ? j * ldb + p : p * ldb + j)]};
+          sum += term;
+          size += std::abs(term);
+        }
+        const double old = beta == T{0} ? 0 : double{beta} * double{before[at]};
+        const double bound = static_cast<double>(k + 4) * std::numeric_limits<T>::epsilon() *
+                             (std::abs(double{alpha}) * size + std::abs(old) + 1e-30);
+        const double error = std::abs(double{c[at]} - (double{alpha} * sum + old)) / bound;
+        if (!(error <= worst)) worst = error;
+      }
+    return worst;
+  }
+};
+
+template <class T>
+class Gemm : public testing::Test {};
+using Reals = testing::Types<float, double>;
+TYPED_TEST_SUITE(Gemm, Reals);
+
+TYPED_TEST(Gemm, AgreesWithTheDefinition) {
+  for (int trans = 0; trans < 4; ++trans)
+    for (int64_t slack : {0, 3})
+      for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                             {1, 7, 5},
+                             {5, 1, 9},
+                             {3, 4, 0},
+                             {17, 33, 65},
+                             {64, 10, 64},
+                             {2, 3, 1000},
+                             {241, 31, 19},
+                             {31, 481, 13}}) {
+        Product<TypeParam> plain{bool(trans & 1), bool(trans & 2), m, n, k, slack};
+        plain.run();
+        EXPECT_LE(plain.worst(), 1) << m << " " << n << " " << k << " trans " << trans << " slack " << slack;
+        Product<TypeParam> scaled{bool(trans & 1), bool(trans & 2), m, n, k, slack, TypeParam(-1.5), TypeParam(0.5)};
+        scaled.run();
+        EXPECT_LE(scaled.worst(), 1) << m << " " << n << " " << k << " trans " << trans << " scaled";
+      }
+}
+
+TYPED_TEST(Gemm, DoesNotReadTheResultWhenBetaIsZero) {
+  Product<TypeParam> product{false, false, 5, 6, 7};
+  product.c.assign(product.c.size(), std::numeric_limits<TypeParam>::quiet_NaN());
+  product.run();
+  EXPECT_LE(product.worst(), 1);
+}
+
+TYPED_TEST(Gemm, EmptyResultIsNoWork) {
+  Product<TypeParam> product{false, false, 0, 6, 7};
+  EXPECT_TRUE(product.run().empty());
+}
+
+TYPED_TEST(Gemm, SameBitsEachTimeAndOnSeveralRanksAtOnce) {
+  const std::vector<TypeParam> expected = [] {
+    Context one{.threads = 1};
+    ContextGuard guard(one);
+    return Product<TypeParam>{false, true, 250, 490, 300}.run();
+  }();
+  std::array<std::vector<TypeParam>, 4> results;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.emplace_back([&results, rank] {
+      ContextGuard guard(Context{.rank = rank, .threads = 1});
+      for (int i = 0; i < 3; ++i)
+        results[static_cast<size_t>(rank)] = Product<TypeParam>{false, true, 250, 490, 300}.run();
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& result : results) EXPECT_TRUE(result == expected);
+}
+
+TEST(GemmThreads, Float64GivesTheSameBitsOnAnyThreadCount) {
+  std::vector<std::vector<double>> results;
+  for (int threads : {1, 2, 3, 5}) {
+    ContextGuard guard(Context{.threads = threads});
+    results.push_back(Product<double>{true, false, 513, 1000, 270}.run());
+    EXPECT_TRUE(results.back() == results.front()) << threads << " threads";
+  }
+}
+
+TEST(KernelLibrary, NamesItself) { EXPECT_NE(kernel_library().find_first_of("0123456789"), std::string::npos); }
+
+}  // namespace
+}  // namespace godwit
