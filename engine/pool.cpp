@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kAddressSpace = int64_t{1} << 47;  // no process has more
 
 // Eight block sizes per power of two: at most an eighth is wasted, and few distinct sizes are cached.
 int64_t block_size(int64_t bytes) {
@@ -22,6 +23,7 @@ int64_t block_size(int64_t bytes) {
 }
 
 void* system_allocate(int64_t size) {
+  if (size > kAddressSpace) return nullptr;
   const int64_t alignment = size >= kHugePage ? kHugePage : kAlignment;
   const int64_t rounded = (size + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));

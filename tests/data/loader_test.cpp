@@ -1,0 +1,161 @@
+#include "data/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "tests/data/files.h"
+
+namespace godwit::data {
+namespace {
+
+using testing::HasSubstr;
+
+// n images of h×w×c; pixel (0, 0, 0) of image i is i.
+ImageDataset make_dataset(int64_t n, Shape shape = {4, 3, 1}) {
+  ImageDataset dataset{.image_shape = shape, .classes = 10, .pixels = {}, .labels = {}};
+  dataset.pixels.resize(static_cast<size_t>(n * shape.numel()), 100);
+  for (int64_t i = 0; i < n; ++i) {
+    dataset.pixels[static_cast<size_t>(i * shape.numel())] = static_cast<uint8_t>(i);
+    dataset.labels.push_back(static_cast<int32_t>(i % 10));
+  }
+  return dataset;
+}
+
+std::vector<Batch> drain(Loader& loader) {
+  std::vector<Batch> batches;
+  while (auto batch = loader.next()) batches.push_back(std::move(*batch));
+  return batches;
+}
+
+int64_t first_pixel(const Batch& batch, int64_t i) {
+  return std::lround(batch.images.item(i * batch.images.numel() / batch.images.dim(0)) * 255);
+}
+
+bool same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
+  return std::ranges::equal(a, b, [](const Batch& x, const Batch& y) {
+    return std::ranges::equal(x.images.span<float>(), y.images.span<float>()) &&
+           std::ranges::equal(x.labels.span<int32_t>(), y.labels.span<int32_t>());
+  });
+}
+
+TEST(Loader, DeliversTheSamplersBatches) {
+  const ImageDataset dataset = make_dataset(50);
+  Loader loader(dataset, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
+  EXPECT_FALSE(loader.next()) << "no epoch was started";
+  Sampler sampler(50, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    sampler.start_epoch(epoch);
+    const auto batches = drain(loader);
+    ASSERT_EQ(static_cast<int64_t>(batches.size()), sampler.batches());
+    for (size_t k = 0; k < batches.size(); ++k) {
+      EXPECT_EQ(batches[k].images.shape(), (Shape{4, 4, 3, 1}));
+      EXPECT_EQ(batches[k].labels.shape(), (Shape{4}));
+      for (int64_t i = 0; i < 4; ++i) {
+        const uint32_t sample = sampler.batch(static_cast<int64_t>(k))[static_cast<size_t>(i)];
+        EXPECT_EQ(first_pixel(batches[k], i), sample);
+        EXPECT_EQ(batches[k].labels.item(i), sample % 10);
+      }
+    }
+    EXPECT_FALSE(loader.next()) << "the epoch is over";
+  }
+}
+
+TEST(Loader, EvaluationHasASmallerLastBatchAndEmptyRanks) {
+  const ImageDataset dataset = make_dataset(3);
+  int64_t seen = 0;
+  for (int rank = 0; rank < 5; ++rank) {
+    Loader loader(dataset, {.batch = 2, .rank = rank, .world = 5, .train = false, .pad = 2, .flip = true});
+    loader.start_epoch(0);
+    for (const Batch& batch : drain(loader)) {
+      for (int64_t i = 0; i < batch.labels.dim(0); ++i) EXPECT_EQ(first_pixel(batch, i), seen++) << "not augmented";
+    }
+  }
+  EXPECT_EQ(seen, 3);
+  Loader whole(dataset, {.batch = 2, .train = false});
+  whole.start_epoch(0);
+  const auto batches = drain(whole);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[1].images.shape(), (Shape{1, 4, 3, 1}));
+}
+
+TEST(Loader, IsDeterministicForAnyPrefetchAndResumesWithinAnEpoch) {
+  const ImageDataset dataset = make_dataset(60, {8, 8, 3});
+  const LoaderOptions options{
+      .batch = 7, .seed = 4, .pad = 2, .flip = true, .mean = {0.1f, 0.2f, 0.3f}, .std = {1, 2, 3}};
+  Loader a(dataset, options);
+  a.start_epoch(5);
+  const auto reference = drain(a);
+  for (int prefetch : {1, 3, 50}) {
+    LoaderOptions other = options;
+    other.prefetch = prefetch;
+    Loader b(dataset, other);
+    b.start_epoch(5);
+    EXPECT_TRUE(same(drain(b), reference));
+    b.start_epoch(5, 3);
+    EXPECT_TRUE(same(drain(b), {reference.begin() + 3, reference.end()}));
+    b.start_epoch(5, b.batches());
+    EXPECT_FALSE(b.next());
+  }
+}
+
+TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
+  const ImageDataset dataset = make_dataset(100);
+  Loader loader(dataset, {.batch = 5, .seed = 2, .prefetch = 4});
+  loader.start_epoch(1);
+  const auto reference = drain(loader);
+  for (int taken = 0; taken < 6; ++taken) {
+    loader.start_epoch(0);
+    for (int i = 0; i < taken; ++i) ASSERT_TRUE(loader.next());
+    loader.start_epoch(1);
+    EXPECT_TRUE(same(drain(loader), reference));
+  }
+}
+
+TEST(Loader, EndsAtAnyMomentWithoutHanging) {
+  const ImageDataset dataset = make_dataset(64);
+  for (int i = 0; i < 50; ++i) {
+    Loader loader(dataset, {.batch = 4, .prefetch = 1 + i % 5});
+    if (i % 3) loader.start_epoch(i);
+    for (int taken = 0; taken < i % 7; ++taken) loader.next();
+  }
+}
+
+TEST(Loader, HoldsNoMoreThanItsPrefetch) {
+  const ImageDataset dataset = make_dataset(200, {16, 16, 1});
+  const auto pool = std::make_shared<Pool>();
+  ContextGuard guard({.pool = pool});
+  Loader loader(dataset, {.batch = 8, .prefetch = 2});
+  loader.start_epoch(0);
+  int64_t batches = 0;
+  while (auto batch = loader.next()) ++batches;
+  EXPECT_EQ(batches, 25);
+  const int64_t bytes = 8 * (16 * 16 + 1) * 4;
+  EXPECT_GE(pool->stats().peak_bytes_in_use, bytes) << "batches come from the maker's pool";
+  EXPECT_LE(pool->stats().peak_bytes_in_use, 4 * bytes) << "two ahead, one in use, one just taken";
+}
+
+TEST(Loader, RethrowsErrorsOfItsThread) {
+  // Extents too large for any memory; no pixel is read before the batch is allocated.
+  ImageDataset dataset{
+      .image_shape = {int64_t{1} << 30, int64_t{1} << 20, 1}, .classes = 1, .pixels = {}, .labels = {0}};
+  Loader loader(dataset, {.train = false});
+  loader.start_epoch(0);
+  EXPECT_THAT(error_of([&] { loader.next(); }), HasSubstr("memory"));
+  EXPECT_FALSE(loader.next());
+}
+
+TEST(Loader, RefusesBadOptions) {
+  const ImageDataset dataset = make_dataset(10);
+  EXPECT_THAT(error_of([&] { Loader(dataset, {.batch = 11}); }), HasSubstr("--batch"));
+  EXPECT_THAT(error_of([&] { Loader(dataset, {.prefetch = 0}); }), HasSubstr("prefetch 0"));
+  EXPECT_THAT(error_of([&] { Loader(dataset, {.mean = {1, 2}, .std = {1, 2}}); }), HasSubstr("channels"));
+  EXPECT_THAT(error_of([&] { Loader(dataset, {}).start_epoch(0, 11); }), HasSubstr("batch 11 of 10"));
+}
+
+}  // namespace
+}  // namespace godwit::data
