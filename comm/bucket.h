@@ -1,4 +1,5 @@
-// Buckets: all parameters of a model, flat. Values and gradients of a bucket are one tensor each; Vars are views of them.
+// Buckets: all parameters of a model, flat. Values and gradients of a bucket are one tensor each; Vars are views of
+// them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -34,9 +35,9 @@ struct Bucket {
 };
 
 struct BucketOptions {
-  int64_t first_bytes = 1 << 20;   // small, so that communication starts early
-  int64_t bytes = 25 << 20;        // of the others; a parameter above it has a bucket alone
-  int64_t alignment = 32;          // padded sizes are multiples of it: 32·workers·nodes
+  int64_t first_bytes = 1 << 20;  // small, so that communication starts early
+  int64_t bytes = 25 << 20;       // of the others; a parameter above it has a bucket alone
+  int64_t alignment = 32;         // padded sizes are multiples of it: 32·workers·nodes
 };
 
 // Lays the parameters out in reverse order of registration (the order in which backward completes them) and rebinds
@@ -55,9 +56,9 @@ class Buckets {
   auto begin() const { return buckets_.begin(); }
   auto end() const { return buckets_.end(); }
 
-  int64_t numel() const { return numel_; }            // d, without padding
-  uint64_t layout_hash() const;                       // of names, shapes and order; independent of bucket sizes
-  uint64_t value_hash() const;                        // of the parameters' bits; equal on replicas
+  int64_t numel() const { return numel_; }  // d, without padding
+  uint64_t layout_hash() const;             // of names, shapes and order; independent of bucket sizes
+  uint64_t value_hash() const;              // of the parameters' bits; equal on replicas
 
  private:
   std::vector<Bucket> buckets_;

@@ -13,9 +13,13 @@ namespace godwit {
 
 enum class Reduce { sum, mean };
 
+// Where part i of n elements begins when they are dealt out evenly: the first n mod parts parts have one more.
+constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
+
 // Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. A call blocks
 // until the result is there (run it on a Stream to overlap it). A peer that failed, or that does not come before the
-// timeout, makes it throw an Error naming rank and phase. Sums run in rank order, then divide: the same bits on all ranks.
+// timeout, makes it throw an Error naming rank and phase. Sums run in rank order, then divide: the same bits on all
+// ranks.
 class Group {
  public:
   virtual ~Group() = default;
@@ -25,9 +29,10 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(links_.size()); }
 
-  void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                            // in place
-  void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);    // [size·k] -> [k]
-  void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                   // [k] -> [size·k]
+  // Reductions take float32 and float64, the others any type; in and out must not overlap.
+  void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
+  void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);  // [size·k] -> [k]
+  void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                 // [k] -> [size·k]
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // part j of in goes to rank j's part
   void broadcast(const Tensor& x, int root, std::string_view phase);
   void barrier(std::string_view phase);
@@ -46,7 +51,8 @@ class Group {
   virtual void do_barrier(std::string_view phase) = 0;
 
  private:
-  void count(std::string_view phase, int64_t bytes_to_each_peer);
+  template <class F>
+  void count(std::string_view phase, F bytes_to_peer);
 
   int rank_;
   std::vector<Link> links_;

@@ -15,6 +15,7 @@ struct LocalOptions {
 // Runs body(communicator) on one thread per rank, each with a context of its own, and returns when all have ended.
 // A rank that throws aborts its groups, so the others end too; the first failure is rethrown, its text beginning with
 // "rank r: " when there are several ranks.
-void run_local(const Topology& topology, const std::function<void(Communicator&)>& body, const LocalOptions& options = {});
+void run_local(const Topology& topology, const std::function<void(Communicator&)>& body,
+               const LocalOptions& options = {});
 
 }  // namespace godwit

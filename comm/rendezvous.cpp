@@ -1,0 +1,119 @@
+#include "comm/rendezvous.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace godwit {
+namespace {
+
+const char* name_of(Collective collective) {
+  constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier"};
+  return names[static_cast<size_t>(collective)];
+}
+
+bool same(const Call& a, const Call& b) {
+  return a.collective == b.collective && a.phase == b.phase && a.dtype == b.dtype && a.reduce == b.reduce &&
+         a.root == b.root && a.bytes == b.bytes;
+}
+
+std::string describe(const Call& call) {
+  std::string text = std::string(name_of(call.collective)) + " in phase '" + std::string(call.phase) + "'";
+  if (call.collective == Collective::barrier) return text;
+  text += detail::concat(" of ", call.bytes, " bytes ", call.dtype);
+  if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
+    text += call.reduce == Reduce::mean ? " (mean)" : " (sum)";
+  if (call.collective == Collective::broadcast) text += detail::concat(" from ", call.root);
+  return text;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout)
+    : ranks_(std::move(world_ranks)), timeout_(timeout), calls_(ranks_.size()), here_(ranks_.size(), false) {}
+
+void Rendezvous::enter(int member, const Call& call) {
+  std::unique_lock lock(mutex_);
+  if (!failure_.empty() || retired_) give_up(member, call.phase, false);
+  calls_[static_cast<size_t>(member)] = call;
+  here_[static_cast<size_t>(member)] = true;
+  if (++entered_ == static_cast<int>(ranks_.size())) {
+    const std::string disagreement = difference();
+    if (!disagreement.empty()) failure_ = disagreement;
+    else finish_meeting();
+    lock.unlock();  // before waking the others, who want it
+    changed_.notify_all();
+    if (!disagreement.empty()) godwit::fail(begin_message(member, call.phase), disagreement);
+    return;
+  }
+  const uint64_t mine = meeting_;
+  const bool in_time =
+      changed_.wait_for(lock, timeout_, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
+  if (meeting_ == mine) give_up(member, call.phase, !in_time);
+}
+
+void Rendezvous::finish_meeting() {
+  entered_ = 0;
+  here_.assign(ranks_.size(), false);
+  ++meeting_;
+}
+
+void Rendezvous::leave() {
+  std::unique_lock lock(mutex_);
+  if (++left_ == static_cast<int>(ranks_.size())) {
+    left_ = 0;
+    ++parting_;
+    lock.unlock();
+    changed_.notify_all();
+    return;
+  }
+  const uint64_t mine = parting_;
+  changed_.wait(lock, [&] { return parting_ != mine; });
+}
+
+void Rendezvous::fail(int world_rank, const std::string& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return;
+    failure_ = detail::concat("rank ", world_rank, " failed: ", reason);
+  }
+  changed_.notify_all();
+}
+
+void Rendezvous::retire(int world_rank) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!retired_) retired_ = world_rank;
+  }
+  changed_.notify_all();
+}
+
+std::string Rendezvous::difference() const {
+  for (size_t i = 1; i < calls_.size(); ++i)
+    if (!same(calls_[0], calls_[i]))
+      return detail::concat("ranks disagree: rank ", ranks_[0], " calls ", describe(calls_[0]), ", rank ", ranks_[i],
+                            " calls ", describe(calls_[i]), "; all must make the same calls in the same order");
+  return {};
+}
+
+std::string Rendezvous::begin_message(int member, std::string_view phase) const {
+  return detail::concat("rank ", ranks_[static_cast<size_t>(member)], ": phase '", phase, "': ");
+}
+
+// With the mutex held. A late group is marked as failed: its members' published pointers are about to dangle.
+void Rendezvous::give_up(int member, std::string_view phase, bool late) {
+  std::string reason = failure_;
+  if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not come");
+  if (reason.empty() && late) {
+    std::string missing;
+    for (size_t i = 0; i < ranks_.size(); ++i)
+      if (!here_[i]) missing += (missing.empty() ? "" : ", ") + std::to_string(ranks_[i]);
+    reason = detail::concat("timeout: rank ", missing, " did not come within ",
+                            static_cast<double>(timeout_.count()) / 1000, " s");
+    failure_ = reason;
+    changed_.notify_all();
+  }
+  godwit::fail(begin_message(member, phase), reason);
+}
+
+}  // namespace godwit

@@ -1,0 +1,66 @@
+// Rendezvous: where the threads of a local group meet, show each other what they call, and learn of failures.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace godwit {
+
+enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };
+
+// What a rank asks for; all ranks of a group must ask for the same.
+struct Call {
+  Collective collective;
+  std::string_view phase;
+  DType dtype = DType::f32;
+  Reduce reduce = Reduce::sum;
+  int root = 0;
+  int64_t bytes = 0;
+  const void* in = nullptr;
+  void* out = nullptr;
+};
+
+// Members are numbered 0…size−1; messages name their ranks in the world. Waits sleep: there may be more ranks than
+// cores.
+class Rendezvous {
+ public:
+  Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout);
+
+  // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
+  // something else or stays away too long; after that the group is unusable and everybody throws.
+  void enter(int member, const Call& call);
+  // Returns when all members are here, that is, done with each other's memory. Whoever entered comes here without
+  // blocking, so it needs no timeout, and a failure elsewhere cannot free memory that a peer still reads.
+  void leave();
+  // Between enter() and leave().
+  const Call& call(int member) const { return calls_[static_cast<size_t>(member)]; }
+
+  void fail(int world_rank, const std::string& reason);  // everybody who waits or comes throws
+  void retire(int world_rank);                           // it ended and will not come again
+
+ private:
+  std::string difference() const;  // between the members' calls; empty when there is none
+  void finish_meeting();
+  std::string begin_message(int member, std::string_view phase) const;
+  [[noreturn]] void give_up(int member, std::string_view phase, bool late);
+
+  const std::vector<int> ranks_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Call> calls_;
+  std::vector<bool> here_;
+  int entered_ = 0, left_ = 0;
+  uint64_t meeting_ = 0, parting_ = 0;  // completed so far
+  std::string failure_;                 // empty: none
+  std::optional<int> retired_;
+};
+
+}  // namespace godwit

@@ -1,0 +1,75 @@
+#include "comm/scheduler.h"
+
+#include <utility>
+
+namespace godwit {
+
+Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work) : buckets_(buckets), work_(std::move(work)) {
+  check(work_ != nullptr, "scheduler: no work was given");
+  for (size_t b = 0; b < static_cast<size_t>(buckets.size()); ++b) {
+    const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
+    have_.emplace_back(slots.size(), false);
+    missing_.push_back(static_cast<int64_t>(slots.size()));
+    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { arrived(b, s); });
+  }
+}
+
+Scheduler::~Scheduler() {
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr);
+}
+
+void Scheduler::begin_step() {
+  stream_.wait();
+  check(!in_step_, "scheduler: begin_step() before the last step was finished");
+  for (int64_t b = 0; b < buckets_.size(); ++b) {
+    const std::vector<Slot>& slots = buckets_[b].slots;
+    have_[static_cast<size_t>(b)].assign(slots.size(), false);
+    missing_[static_cast<size_t>(b)] = static_cast<int64_t>(slots.size());
+    for (const Slot& slot : slots) slot.var.clear_grad();
+  }
+  next_ = 0;
+  overlapped_ = 0;
+  unused_.clear();
+  in_step_ = true;
+}
+
+void Scheduler::arrived(size_t bucket, size_t slot) {
+  if (!in_step_) return;
+  check(!have_[bucket][slot], "scheduler: parameter '", buckets_[static_cast<int64_t>(bucket)].slots[slot].name,
+        "' got a gradient from a second backward() in one step");
+  have_[bucket][slot] = true;
+  --missing_[bucket];
+  launch_full();
+}
+
+void Scheduler::launch_full() {
+  for (; next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0; ++next_)
+    stream_.submit([this, &bucket = buckets_[next_]] { work_(bucket); });
+}
+
+void Scheduler::finish_step() {
+  check(in_step_, "scheduler: finish_step() without begin_step()");
+  in_step_ = false;
+  overlapped_ = next_;
+  fill_unused();
+  launch_full();
+  stream_.wait();
+}
+
+void Scheduler::fill_unused() {
+  for (int64_t b = next_; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b];
+    for (size_t s = 0; s < bucket.slots.size(); ++s) {
+      if (have_[static_cast<size_t>(b)][s]) continue;
+      const Slot& slot = bucket.slots[s];
+      bucket.grad.range(slot.offset, slot.numel).zero();
+      unused_.push_back(slot.name);
+    }
+    missing_[static_cast<size_t>(b)] = 0;
+  }
+}
+
+void Scheduler::wait() { stream_.wait(); }
+
+}  // namespace godwit

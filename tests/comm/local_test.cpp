@@ -1,0 +1,317 @@
+#include "comm/local.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "engine/context.h"
+#include "table.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_row;
+using testing::random_tensor;
+using testing::rank_order_sum;
+
+const Topology kTopologies[] = {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {2, 3}, {3, 2}, {7, 1}, {4, 2}, {1, 8}};
+const int64_t kSizes[] = {0, 1, 5, 16, 33, 1000, 70001};
+
+template <class T>
+void check_all_reduce(const Topology& topology, int64_t n, Reduce op) {
+  const std::vector<T> expected = rank_order_sum<T>(7, topology.world(), n, op == Reduce::mean);
+  run_local(topology, [&](Communicator& comm) {
+    const Tensor x = random_tensor<T>(7, comm.rank, n);
+    comm.world->all_reduce(x, op, "test");
+    EXPECT_EQ(x.to_vector<T>(), expected) << topology.nodes << "x" << topology.workers_per_node << " n " << n;
+  });
+}
+
+TEST(Local, AllReduceIsTheRankOrderSumBitForBit) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t n : kSizes) {
+      check_all_reduce<float>(topology, n, Reduce::mean);
+      check_all_reduce<float>(topology, n, Reduce::sum);
+      check_all_reduce<double>(topology, n, Reduce::mean);
+    }
+}
+
+TEST(Local, ReduceScatterGivesEachRankItsPart) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t k : {0, 1, 7, 33, 4099}) {
+      const int64_t n = k * topology.world();
+      const std::vector<float> expected = rank_order_sum<float>(8, topology.world(), n, true);
+      run_local(topology, [&](Communicator& comm) {
+        const Tensor in = random_tensor<float>(8, comm.rank, n), out({k});
+        comm.world->reduce_scatter(in, out, Reduce::mean, "test");
+        const auto begin = expected.begin() + comm.rank * k;
+        EXPECT_EQ(out.to_vector<float>(), std::vector<float>(begin, begin + k));
+        EXPECT_EQ(in.to_vector<float>(), random_row<float>(8, comm.rank, n)) << "in is left alone";
+      });
+    }
+}
+
+TEST(Local, AllGatherConcatenatesInRankOrder) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t k : {0, 1, 7, 4099}) {
+      run_local(topology, [&](Communicator& comm) {
+        const Tensor out({topology.world() * k});
+        comm.world->all_gather(random_tensor<float>(9, comm.rank, k), out, "test");
+        for (int peer = 0; peer < topology.world(); ++peer)
+          EXPECT_EQ(out.range(peer * k, k).to_vector<float>(), random_row<float>(9, peer, k));
+      });
+    }
+}
+
+TEST(Local, AllToAllTransposesParts) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t k : {0, 1, 7, 4099}) {
+      const int world = topology.world();
+      run_local(topology, [&](Communicator& comm) {
+        std::vector<uint32_t> values;
+        for (int64_t i = 0; i < world * k; ++i) values.push_back(static_cast<uint32_t>(comm.rank * 1000000 + i));
+        const Tensor in = Tensor::of(values, {world * k}), out({world * k}, DType::u32);
+        comm.world->all_to_all(in, out, "test");
+        for (int peer = 0; peer < world; ++peer)
+          for (int64_t i = 0; i < k; ++i)
+            ASSERT_EQ(out.data<uint32_t>()[peer * k + i], static_cast<uint32_t>(peer * 1000000 + comm.rank * k + i));
+      });
+    }
+}
+
+TEST(Local, BroadcastFromEveryRoot) {
+  for (const Topology& topology : kTopologies)
+    run_local(topology, [&](Communicator& comm) {
+      for (int root = 0; root < topology.world(); ++root) {
+        const Tensor x = random_tensor<double>(10, comm.rank, 77);
+        comm.world->broadcast(x, root, "test");
+        EXPECT_EQ(x.to_vector<double>(), random_row<double>(10, root, 77));
+        const Tensor bytes = Tensor::full({3}, comm.rank, DType::u8);
+        comm.world->broadcast(bytes, root, "bytes");
+        EXPECT_EQ(bytes.item(2), root);
+      }
+    });
+}
+
+TEST(Local, IntraAndInterGroupsFollowTheTopology) {
+  for (const Topology& topology : kTopologies)
+    run_local(topology, [&](Communicator& comm) {
+      EXPECT_EQ(comm.intra->size(), topology.workers_per_node);
+      EXPECT_EQ(comm.inter->size(), topology.nodes);
+      EXPECT_EQ(comm.intra->rank(), comm.local_rank());
+      EXPECT_EQ(comm.inter->rank(), comm.node());
+      const Tensor own = Tensor::full({1}, comm.rank, DType::i32);
+      const Tensor node({topology.workers_per_node}, DType::i32), column({topology.nodes}, DType::i32);
+      comm.intra->all_gather(own, node, "intra");
+      comm.inter->all_gather(own, column, "inter");
+      for (int i = 0; i < topology.workers_per_node; ++i)
+        EXPECT_EQ(node.item(i), comm.node() * topology.workers_per_node + i);
+      for (int i = 0; i < topology.nodes; ++i)
+        EXPECT_EQ(column.item(i), i * topology.workers_per_node + comm.local_rank());
+    });
+}
+
+TEST(Local, ManyCollectivesInARowStayInStep) {
+  run_local({2, 4}, [](Communicator& comm) {
+    for (int step = 0; step < 300; ++step) {
+      const Tensor x = Tensor::full({5}, comm.rank + step, DType::f64);
+      (step % 3 == 0 ? *comm.world : step % 3 == 1 ? *comm.intra : *comm.inter).all_reduce(x, Reduce::sum, "x");
+      const double expected = step % 3 == 0   ? 28 + 8 * step
+                              : step % 3 == 1 ? 4 * (4 * comm.node() + step) + 6
+                                              : 2 * (comm.local_rank() + step) + 4;
+      ASSERT_EQ(x.item(4), expected);
+    }
+  });
+}
+
+TEST(Local, BarrierWaitsForEverybody) {
+  std::atomic<int> arrived{0};
+  run_local({6, 1}, [&](Communicator& comm) {
+    for (int round = 1; round <= 20; ++round) {
+      if (comm.rank == round % 6) std::this_thread::yield();
+      ++arrived;
+      comm.world->barrier("test");
+      EXPECT_GE(arrived.load(), 6 * round);
+      comm.world->barrier("test");
+    }
+  });
+}
+
+TEST(Local, EveryRankHasAContextOfItsOwn) {
+  std::mutex mutex;
+  std::set<std::shared_ptr<Pool>> pools;
+  run_local({2, 2},
+            [&](Communicator& comm) {
+              EXPECT_EQ(context().rank, comm.rank);
+              EXPECT_TRUE(context().grad_enabled);
+#ifdef _OPENMP
+              EXPECT_EQ(context().threads, 3);
+#endif
+              std::lock_guard lock(mutex);
+              pools.insert(context().pool);
+            },
+            {.threads_per_rank = 3});
+  EXPECT_EQ(pools.size(), 4u);
+}
+
+// The text of the Error that `body` makes run_local throw; fails when there is none.
+std::string error_of(const Topology& topology, const std::function<void(Communicator&)>& body,
+                     std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+  try {
+    run_local(topology, body, {.timeout = timeout});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return {};
+}
+
+TEST(LocalFailure, FirstFailureIsRethrownAndPeersLearnOfIt) {
+  for (int failing : {0, 3, 5}) {
+    std::atomic<int> told{0};
+    const std::string text = error_of({3, 2}, [&](Communicator& comm) {
+      const Tensor x = Tensor::zeros({100});
+      comm.world->all_reduce(x, Reduce::sum, "first");
+      if (comm.rank == failing) fail("loader: corrupt file");
+      try {
+        (comm.rank % 2 ? *comm.intra : *comm.inter).all_reduce(x, Reduce::sum, "second");
+        comm.world->all_reduce(x, Reduce::sum, "third");
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        const std::string own = "rank " + std::to_string(comm.rank) + ": ";
+        if (what.starts_with(own) && what.find("phase '") != std::string::npos &&
+            what.find("rank " + std::to_string(failing) + " failed: loader: corrupt file") != std::string::npos)
+          ++told;
+        throw;
+      }
+    });
+    EXPECT_EQ(text, "rank " + std::to_string(failing) + ": loader: corrupt file");
+    EXPECT_EQ(told.load(), 5);
+  }
+}
+
+TEST(LocalFailure, OneRankKeepsItsMessage) {
+  EXPECT_EQ(error_of({1, 1}, [](Communicator&) { fail("model: unknown"); }), "model: unknown");
+}
+
+TEST(LocalFailure, OtherExceptionTypesSurvive) {
+  EXPECT_THROW(run_local({4, 1},
+                         [](Communicator& comm) {
+                           if (comm.rank == 2) throw std::out_of_range("index");
+                           comm.world->barrier("wait");
+                         }),
+               std::out_of_range);
+  EXPECT_THROW(run_local({3, 1},
+                         [](Communicator& comm) {
+                           if (comm.rank == 0) throw 7;
+                           comm.world->barrier("wait");
+                         }),
+               int);
+}
+
+TEST(LocalFailure, AbortCarriesItsReason) {
+  const std::string text = error_of({2, 1}, [](Communicator& comm) {
+    if (comm.rank == 1) comm.intra->abort("interrupted by the user");
+    else comm.world->barrier("wait");
+  });
+  EXPECT_EQ(text, "rank 1: interrupted by the user");
+}
+
+TEST(LocalFailure, RankThatEndsEarlyIsNamed) {
+  const std::string text = error_of({4, 1}, [](Communicator& comm) {
+    comm.world->barrier("start");
+    if (comm.rank == 2) return;
+    comm.world->all_reduce(Tensor::zeros({4}), Reduce::sum, "gradients");
+  });
+  EXPECT_NE(text.find("phase 'gradients'"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 2 has ended"), std::string::npos) << text;
+}
+
+TEST(LocalFailure, TimeoutNamesPhaseAndAbsentRanks) {
+  std::atomic<bool> release{false};
+  const std::string text = error_of(
+      {4, 1},
+      [&](Communicator& comm) {
+        if (comm.rank == 1 || comm.rank == 3) {
+          while (!release) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        struct Release {
+          std::atomic<bool>& flag;
+          ~Release() { flag = true; }
+        } guard{release};
+        comm.world->barrier("epoch end");
+      },
+      std::chrono::milliseconds(150));
+  EXPECT_NE(text.find("phase 'epoch end': timeout: rank 1, 3 did not come within 0.15 s"), std::string::npos) << text;
+}
+
+TEST(LocalFailure, DifferentCallsAreReported) {
+  const Tensor none;
+  auto expect = [](const std::function<void(Communicator&)>& body, const std::string& part) {
+    const std::string text = error_of({3, 1}, body);
+    EXPECT_NE(text.find("ranks disagree"), std::string::npos) << text;
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(
+      [](Communicator& comm) {
+        const Tensor x = Tensor::zeros({6}), y({6}), z({18});
+        if (comm.rank == 1) comm.world->all_to_all(x, y, "a");
+        else comm.world->all_gather(x, z, "a");
+      },
+      "rank 1 calls all_to_all in phase 'a' of 24 bytes float32");
+  expect([](Communicator& comm) { comm.world->all_reduce(Tensor::zeros({6 + (comm.rank == 2)}), Reduce::sum, "b"); },
+         "rank 2 calls all_reduce in phase 'b' of 28 bytes float32 (sum)");
+  expect([](Communicator& comm) { comm.world->barrier(comm.rank == 2 ? "c" : "d"); },
+         "rank 2 calls barrier in phase 'c'");
+  expect([](Communicator& comm) { comm.world->broadcast(Tensor::zeros({2}), comm.rank == 1, "e"); },
+         "rank 1 calls broadcast in phase 'e' of 8 bytes float32 from 1");
+  expect(
+      [](Communicator& comm) {
+        comm.world->all_reduce(Tensor::zeros({2}), comm.rank == 1 ? Reduce::mean : Reduce::sum, "f");
+      },
+      "(mean)");
+  expect(
+      [](Communicator& comm) {
+        const bool odd = comm.rank == 1;
+        comm.world->broadcast(Tensor::zeros({odd ? 2 : 1}, odd ? DType::f32 : DType::f64), 0, "g");
+      },
+      "of 8 bytes float32 from 0");
+}
+
+TEST(LocalFailure, GroupStaysUnusableAfterAFailure) {
+  error_of({2, 1}, [](Communicator& comm) {
+    EXPECT_THROW(comm.world->barrier(comm.rank ? "a" : "b"), Error);
+    comm.world->barrier("again");
+  });
+}
+
+// Ranks fail at random points while others are in the middle of copying; sanitizers watch the memory.
+TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorTouchFreedMemory) {
+  for (int round = 0; round < 60; ++round) {
+    error_of({2, 3}, [&](Communicator& comm) {
+      RandomStream random(static_cast<uint64_t>(round), Purpose::test);
+      const int failing = static_cast<int>(random.below(6)), when = static_cast<int>(random.below(12));
+      for (int call = 0;; ++call) {
+        if (comm.rank == failing && call == when) fail("stop");
+        const Tensor x = Tensor::zeros({3000}), y({9000}), z({1000});
+        if (call % 4 == 0) comm.world->all_reduce(x, Reduce::sum, "x");
+        else if (call % 4 == 1) comm.intra->all_gather(x, y, "y");
+        else if (call % 4 == 2) comm.inter->all_reduce(x, Reduce::mean, "z");
+        else comm.intra->reduce_scatter(x, z, Reduce::sum, "w");
+      }
+    });
+  }
+}
+
+TEST(Local, RefusesImpossibleWorlds) {
+  EXPECT_THROW(run_local({0, 1}, [](Communicator&) {}), Error);
+  EXPECT_THROW(run_local({2, -1}, [](Communicator&) {}), Error);
+  EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.threads_per_rank = -1}), Error);
+  EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.timeout = std::chrono::milliseconds(0)}), Error);
+}
+
+}  // namespace
+}  // namespace godwit
