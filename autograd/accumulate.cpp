@@ -1,6 +1,6 @@
 #include "autograd/accumulate.h"
 
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 
@@ -9,7 +9,7 @@ void accumulate(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_real(x.dtype(), "accumulate", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    parallel_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
+    vector_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] += from[i];
     });
   });

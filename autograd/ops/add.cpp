@@ -1,6 +1,6 @@
 #include "autograd/ops/add.h"
 
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
@@ -13,7 +13,7 @@ void zip(const Tensor& a, const Tensor& b, const Tensor& y, const char* operatio
   dispatch_real(a.dtype(), operation, [&]<class T>() {
     const T *left = a.data<T>(), *right = b.data<T>();
     T* to = y.data<T>();
-    parallel_for(a.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
+    vector_for(a.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = f(left[i], right[i]);
     });
   });
@@ -22,11 +22,11 @@ void zip(const Tensor& a, const Tensor& b, const Tensor& y, const char* operatio
 }  // namespace
 
 void add_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y) {
-  zip(a, b, y, "add", [](auto left, auto right) { return left + right; });
+  zip(a, b, y, "add", [](auto left, auto right) GODWIT_INLINE { return left + right; });
 }
 
 void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y) {
-  zip(a, b, y, "add_relu", [](auto left, auto right) {
+  zip(a, b, y, "add_relu", [](auto left, auto right) GODWIT_INLINE {
     const auto sum = left + right;
     return sum < 0 ? decltype(sum)(0) : sum;
   });

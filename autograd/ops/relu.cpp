@@ -1,6 +1,6 @@
 #include "autograd/ops/relu.h"
 
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
@@ -12,7 +12,7 @@ void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_real(x.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    parallel_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) {
+    vector_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = from[i] < 0 ? T(0) : from[i];
     });
   });
@@ -24,7 +24,7 @@ void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   dispatch_real(y.dtype(), "relu", [&]<class T>() {
     const T *out = y.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
-    parallel_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) {
+    vector_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T g = from[i];
         to[i] = out[i] <= 0 ? T(0) : g;

@@ -1,0 +1,205 @@
+#include "autograd/ops/batch_norm.h"
+
+#include <limits>
+
+#include "autograd/ops/relu.h"
+#include "tests/autograd/gradient_check.h"
+
+namespace godwit {
+namespace {
+
+using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+
+struct Case {
+  Tensor x, gamma, beta, running_mean, running_var;
+
+  explicit Case(Shape shape, DType dtype = DType::f64, uint64_t seed = 1, double mean = 0.5) {
+    const Shape channels{shape[shape.rank() - 1]};
+    x = random_tensor(shape, DType::f64, seed, 2);
+    for (double& value : x.span<double>()) value += mean;
+    gamma = random_tensor(channels, DType::f64, seed + 100);
+    beta = random_tensor(channels, DType::f64, seed + 200);
+    running_mean = random_tensor(channels, DType::f64, seed + 300);
+    running_var = Tensor::full(channels, 1.7, DType::f64);
+    for (Tensor* t : {&x, &gamma, &beta, &running_mean, &running_var}) *t = t->to(dtype);
+  }
+  Case to(DType dtype) const {
+    Case other = *this;
+    for (Tensor* t : {&other.x, &other.gamma, &other.beta, &other.running_mean, &other.running_var}) *t = t->to(dtype);
+    return other;
+  }
+  // On copies of the running statistics, so that it is a pure function.
+  Var run(const std::vector<Var>& in, BatchNormOptions options) const {
+    return ops::batch_norm(in[0], in[1], in[2], running_mean.clone(), running_var.clone(), options);
+  }
+};
+
+// The smallest distance of the output to the relu's kink, which central differences must not step over.
+double distance_to_kink(const Case& c, BatchNormOptions options) {
+  options.relu = false;
+  double smallest = 1e300;
+  for (double y : values(c.run({Var(c.x), Var(c.gamma), Var(c.beta)}, options).value()))
+    smallest = std::min(smallest, std::abs(y));
+  return smallest;
+}
+
+TEST(BatchNorm, Gradients) {
+  for (const Shape& shape : {Shape{5, 1}, Shape{2, 2, 3, 3}, Shape{7, 17}, Shape{1, 2, 2, 64}})
+    for (bool training : {true, false})
+      for (bool relu : {true, false}) {
+        const BatchNormOptions options{.training = training, .relu = relu};
+        uint64_t seed = 1;
+        while (relu && distance_to_kink(Case(shape, DType::f64, seed), options) < 5e-4) ++seed;
+        const Case c(shape, DType::f64, seed);
+        SCOPED_TRACE(::testing::Message() << shape << " training " << training << " relu " << relu);
+        check_gradients([&](const auto& in) { return c.run(in, options); }, {c.x, c.gamma, c.beta});
+        check_gradients([&](const auto& in) { return c.run({in[0], Var(c.gamma), Var(c.beta)}, options); }, {c.x});
+        check_gradients([&](const auto& in) { return c.run({Var(c.x), in[0], in[1]}, options); }, {c.gamma, c.beta});
+      }
+}
+
+TEST(BatchNorm, ValuesAndRunningStatistics) {
+  const Var x(Tensor::of<double>({1, 2, 3, 6}, {4, 1})), gamma(Tensor::full({1}, 2, DType::f64));
+  const Var beta(Tensor::full({1}, -1, DType::f64));
+  const Tensor mean = Tensor::zeros({1}, DType::f64), var = Tensor::full({1}, 1, DType::f64);
+  Var y = ops::batch_norm(x, gamma, beta, mean, var, {.eps = 0.5});
+  EXPECT_EQ(values(y.value()), (std::vector<double>{-3, -2, -1, 2})) << "mean 3, biased variance 3.5";
+  EXPECT_NEAR(mean.item(), 0.3, 1e-15);
+  EXPECT_NEAR(var.item(), 0.9 + 0.1 * 14 / 3, 1e-15) << "the unbiased variance, 14/3";
+  y = ops::batch_norm(x, gamma, beta, Tensor::full({1}, 2, DType::f64), Tensor::full({1}, 3.5, DType::f64),
+                      {.training = false, .eps = 0.5, .relu = true});
+  EXPECT_EQ(values(y.value()), (std::vector<double>{0, 0, 0, 3}));
+}
+
+TEST(BatchNorm, EqualsTheDefinitionForAllSizes) {
+  for (const Shape& shape : {Shape{2, 1}, Shape{3, 3}, Shape{16385, 1}, Shape{5, 37, 41, 3}, Shape{3, 11, 13, 17},
+                             Shape{2, 15, 17, 64}, Shape{4, 7, 7, 2048}, Shape{9, 300}}) {
+    const Case c(shape);
+    const BatchNormOptions options;
+    const int64_t channels = c.gamma.numel(), rows = c.x.numel() / channels;
+    const auto exact = values(c.run({Var(c.x), Var(c.gamma), Var(c.beta)}, options).value());
+    const Case single = c.to(DType::f32);
+    const auto rounded = values(single.run({Var(single.x), Var(single.gamma), Var(single.beta)}, options).value());
+    for (int64_t ch = 0; ch < channels; ++ch) {
+      double mean = 0, var = 0;
+      for (int64_t r = 0; r < rows; ++r) mean += c.x.item(r * channels + ch) / static_cast<double>(rows);
+      for (int64_t r = 0; r < rows; ++r)
+        var += std::pow(c.x.item(r * channels + ch) - mean, 2) / static_cast<double>(rows);
+      const double scale = c.gamma.item(ch) / std::sqrt(var + options.eps);
+      for (int64_t i = ch; i < c.x.numel(); i += channels) {
+        const double expected = (c.x.item(i) - mean) * scale + c.beta.item(ch);
+        ASSERT_NEAR(exact[static_cast<size_t>(i)], expected, 1e-11) << shape << " " << i;
+        // Rounding of x and mean (of size 8) to float32, times the scale, and of y itself.
+        const double tolerance = 1.2e-7 * (8 * std::abs(scale) + 4 * std::abs(expected) + 1);
+        ASSERT_NEAR(rounded[static_cast<size_t>(i)], expected, tolerance) << shape << " " << i;
+      }
+    }
+  }
+}
+
+TEST(BatchNorm, MeanFarFromZero) {
+  const Case single = Case({8, 9, 9, 5}, DType::f32, 1, 1e4), exact = single.to(DType::f64);
+  const Var x(single.x, true), x64(exact.x, true);
+  const Var y = single.run({x, Var(single.gamma), Var(single.beta)}, {});
+  const Var y64 = exact.run({x64, Var(exact.gamma), Var(exact.beta)}, {});
+  // The float32 mean is off by up to half a unit of 1e4, 5e-4; E[x²] - E[x]² in float32 would be off by 8 of 4.
+  for (int64_t i = 0; i < y.value().numel(); ++i) ASSERT_NEAR(y.value().item(i), y64.value().item(i), 2e-3);
+}
+
+TEST(BatchNorm, Float32GradientsFollowFloat64) {
+  for (bool training : {true, false})
+    for (bool relu : {true, false})
+      for (const Shape& shape : {Shape{5, 37, 41, 3}, Shape{3, 11, 13, 17}, Shape{4, 7, 7, 300}}) {
+        const Case single = Case(shape, DType::f32), exact = single.to(DType::f64);
+        const BatchNormOptions options{.training = training, .relu = relu};
+        auto gradients = [&](const Case& c) {
+          const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
+          const Tensor weight = random_tensor(c.x.shape(), DType::f32, 9).to(c.x.dtype());
+          const Var y = c.run(in, options);
+          backward(Var::result(Tensor::zeros({}, c.x.dtype()), {y},
+                               [&, dy = y.gradient()](const Tensor&) { dy.add(weight); }));
+          return std::vector{values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
+        };
+        const auto a = gradients(single), b = gradients(exact);
+        for (size_t input = 0; input < 3; ++input) {
+          double error = 0, norm = 0;  // in norm: single elements at the kink may fall on its other side
+          for (size_t i = 0; i < a[input].size(); ++i) {
+            error += std::pow(a[input][i] - b[input][i], 2);
+            norm += std::pow(b[input][i], 2);
+          }
+          EXPECT_LE(std::sqrt(error / norm), 2e-6) << shape << " input " << input << " relu " << relu;
+        }
+      }
+}
+
+TEST(BatchNorm, FusedReluEqualsReluBehindInBits) {
+  for (bool training : {true, false}) {
+    const Case c({3, 11, 13, 17}, DType::f32);
+    auto run = [&](bool fused) {
+      const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
+      const Var y = c.run(in, {.training = training, .relu = fused});
+      const Var z = fused ? y : ops::relu(y);
+      backward(Var::result(Tensor::zeros({}), {z}, [dz = z.gradient()](const Tensor&) {
+        dz.add(random_tensor({3, 11, 13, 17}, DType::f32, 9));
+      }));
+      return std::vector{values(z.value()), values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
+    };
+    EXPECT_EQ(run(true), run(false));
+  }
+}
+
+TEST(BatchNorm, SameBitsOnAnyThreadCount) {
+  for (const Shape& shape : {Shape{4, 33, 35, 16}, Shape{3, 9, 11, 300}, Shape{40000, 1}}) {
+    const Case c(shape, DType::f32);
+    auto run = [&] {
+      const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
+      const Tensor mean = c.running_mean.clone(), var = c.running_var.clone();
+      const Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, {.relu = true});
+      backward(Var::result(Tensor::zeros({}), {y},
+                           [&, dy = y.gradient()](const Tensor&) { dy.add(random_tensor(shape, DType::f32, 9)); }));
+      return std::vector{values(y.value()),    values(mean),         values(var),
+                         values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
+    };
+    const auto one = with_threads(1, run);
+    EXPECT_EQ(one, with_threads(2, run));
+    EXPECT_EQ(one, with_threads(3, run));
+  }
+}
+
+TEST(BatchNorm, NaNReachesTheOutputAndTheGradients) {
+  const Case c({4, 3}, DType::f32);
+  c.x.data<float>()[4] = std::numeric_limits<float>::quiet_NaN();
+  const Var x(c.x, true);
+  const Var y = c.run({x, Var(c.gamma), Var(c.beta)}, {.relu = true});
+  backward(Var::result(Tensor::zeros({}), {y}, [dy = y.gradient()](const Tensor&) {
+    dy.add(Tensor::full({4, 3}, 1));
+  }));
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(std::isnan(y.value().item(i)), i % 3 == 1) << i;
+    EXPECT_EQ(std::isnan(x.grad().item(i)), i % 3 == 1) << i;
+  }
+}
+
+TEST(BatchNorm, NamesWhatIsWrong) {
+  auto message = [](const Shape& shape, int64_t channels, DType dtype = DType::f32, BatchNormOptions options = {}) {
+    const Tensor ones = Tensor::full({channels}, 1, dtype);
+    try {
+      ops::batch_norm(Var(Tensor::zeros(shape)), Var(ones), Var(ones), ones, ones, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message({1, 1, 1, 3}, 3), "batch_norm: training needs more than one value per channel, x is [1, 1, 1, 3]");
+  EXPECT_EQ(message({0, 3}, 3), "batch_norm: training needs more than one value per channel, x is [0, 3]");
+  EXPECT_EQ(message({1, 1, 1, 3}, 3, DType::f32, {.training = false}), "no error");
+  EXPECT_EQ(message({0, 3}, 3, DType::f32, {.training = false}), "no error");
+  EXPECT_EQ(message({2, 3}, 4), "batch_norm: gamma is float32 [4], x is float32 [2, 3]");
+  EXPECT_EQ(message({2, 3}, 3, DType::f64), "batch_norm: gamma is float64 [3], x is float32 [2, 3]");
+  EXPECT_EQ(message({3}, 3), "batch_norm: x must be [.., channels], it is [3]");
+  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.momentum = 1.5}), "batch_norm: momentum must be in [0, 1], it is 1.5");
+  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.eps = -1}), "batch_norm: eps must be finite and not negative, it is -1");
+}
+
+}  // namespace
+}  // namespace godwit
