@@ -1,0 +1,62 @@
+#include "autograd/ops/subsample_pad.h"
+
+#include <gtest/gtest.h>
+
+namespace godwit {
+namespace {
+
+Tensor counting(Shape shape, DType dtype) {
+  Tensor x(shape, DType::i32);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<int32_t>()[i] = static_cast<int32_t>(i + 1);
+  return x.to(dtype);
+}
+
+struct Case {
+  Shape x;
+  int stride;
+  int64_t channels;
+};
+
+// Forward by its definition; backward is its transpose, so each dx is the sum of the dy its pixel went to.
+TEST(SubsamplePad, FollowsItsDefinition) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Case& c :
+         {Case{{2, 4, 4, 3}, 2, 6}, Case{{1, 5, 3, 1}, 2, 1}, Case{{3, 1, 1, 2}, 2, 5}, Case{{1, 7, 8, 4}, 3, 7},
+          Case{{2, 3, 3, 2}, 1, 2}, Case{{0, 4, 4, 2}, 2, 4}, Case{{4, 64, 64, 16}, 2, 32}}) {
+      SCOPED_TRACE(c.x.str());
+      Var x(counting(c.x, dtype), true);
+      const Var y = ops::subsample_pad(x, c.stride, c.channels);
+      const int64_t h = (c.x[1] + c.stride - 1) / c.stride, w = (c.x[2] + c.stride - 1) / c.stride;
+      ASSERT_EQ(y.shape(), (Shape{c.x[0], h, w, c.channels}));
+      const Tensor dy = counting(y.shape(), dtype), expected = Tensor::zeros(c.x, dtype), dx(c.x, dtype);
+      subsample_pad_backward(Cpu{}, dy, c.stride, dx);
+      int64_t at = 0, wrong = 0;
+      for (int64_t n = 0; n < c.x[0]; ++n)
+        for (int64_t i = 0; i < h; ++i)
+          for (int64_t j = 0; j < w; ++j)
+            for (int64_t k = 0; k < c.channels; ++k, ++at) {
+              const int64_t from = ((n * c.x[1] + i * c.stride) * c.x[2] + j * c.stride) * c.x[3] + k;
+              wrong += y.value().item(at) != (k < c.x[3] ? x.value().item(from) : 0);
+              if (k < c.x[3]) expected.range(from, 1).fill(dy.item(at));
+            }
+      EXPECT_EQ(wrong, 0);
+      for (int64_t i = 0; i < dx.numel(); ++i) wrong += dx.item(i) != expected.item(i);
+      EXPECT_EQ(wrong, 0) << "backward";
+    }
+}
+
+TEST(SubsamplePad, BackwardReachesTheInput) {
+  Var x(Tensor::full({1, 1, 1, 1}, 3, DType::f64), true);
+  backward(ops::subsample_pad(x, 2, 1));
+  EXPECT_EQ(x.grad().item(), 1);
+}
+
+TEST(SubsamplePad, RefusesWhatHasNoMeaning) {
+  const Var x(Tensor::zeros({1, 4, 4, 3}));
+  EXPECT_THROW(ops::subsample_pad(x, 2, 2), Error);
+  EXPECT_THROW(ops::subsample_pad(x, 0, 3), Error);
+  EXPECT_THROW(ops::subsample_pad(Var(Tensor::zeros({4, 4})), 2, 4), Error);
+}
+
+}  // namespace
+}  // namespace godwit
