@@ -1,0 +1,22 @@
+// Sign bits on the wire: 1 for +1, 0 for -1; value j is bit j mod 32 (least significant first) of 32-bit word j / 32.
+#pragma once
+#include <cstdint>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+constexpr int64_t sign_words(int64_t n) { return (n + 31) / 32; }
+
+// words[sign_words(n)]: x >= 0, and so -0.0, gives 1; the unused bits of the last word are 0. NaN gives 0 and cannot be
+// told from -1 afterwards: check finiteness before.
+void pack_signs(Cpu, const float* x, uint32_t* words, int64_t n);
+
+// x[n]: +1 or -1.
+void unpack_signs(Cpu, const uint32_t* words, float* x, int64_t n);
+
+// sum[n] of the ±1 of all senders, 2·(number of ones) − senders; words is [senders, sign_words(n)], 1 <= senders <=
+// 32767.
+void sum_signs(Cpu, const uint32_t* words, int64_t senders, int16_t* sum, int64_t n);
+
+}  // namespace godwit
