@@ -12,12 +12,12 @@ namespace godwit {
 struct OptimizerConfig {
   std::string name;
   double lr = 0;
-  double weight_decay = 0;         // L2 for sgd, sgdm, adam; decoupled for adamw, softsignsgd, birder
-  bool decay_norm_and_bias = true; // false: none on batch-norm parameters and biases
-  double momentum = 0.9;           // sgdm
-  bool nesterov = false;           // sgdm
+  double weight_decay = 0;            // L2 for sgd, sgdm, adam; decoupled for adamw, softsignsgd, birder
+  bool decay_norm_and_bias = true;    // false: none on batch-norm parameters and biases
+  double momentum = 0.9;              // sgdm
+  bool nesterov = false;              // sgdm
   double beta1 = 0.9, beta2 = 0.999;  // adam, adamw
-  double beta = 0.95;              // softsignsgd, birder
+  double beta = 0.95;                 // softsignsgd, birder
   double eps = 1e-8;
   std::string error_feedback = "both";  // birder: both, worker, server, none
   std::string quantizer = "random";     // birder: random, sign
@@ -25,7 +25,7 @@ struct OptimizerConfig {
   long long t0 = 0;                     // birder: b becomes max(b, b̂) after step t0; 0 = never
 };
 
-std::vector<std::string> optimizer_names();               // sgd sgdm adam adamw softsignsgd birder binsgdm
+std::vector<std::string> optimizer_names();  // sgd sgdm adam adamw softsignsgd birder binsgdm
 std::vector<std::string> optimizer_keys(const std::string& name);
 OptimizerConfig optimizer_defaults(const std::string& name);  // the papers' settings; throws for an unknown name
 

@@ -1,0 +1,93 @@
+#include "optim/adam.h"
+
+#include <cmath>
+
+#include "optim/decay.h"
+#include "optim/state.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/adam.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "optim/lanes-inl.h"
+
+#ifndef GODWIT_OPTIM_ADAM_ARGS
+#define GODWIT_OPTIM_ADAM_ARGS
+namespace godwit {
+template <class T>
+struct AdamArgs {
+  T *x, *m, *v;
+  const T* g;
+  T l2, keep;  // adam: λ and 1; adamw: 0 and 1 − αλ
+  T beta1, o1, beta2, o2;
+  T step_size, root_correction, eps;  // α/(1−β1ᵗ), √(1−β2ᵗ), ε
+};
+}  // namespace godwit
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+
+template <class T>
+HWY_INLINE void adam_range(const AdamArgs<T>& a, int64_t begin, int64_t end) {
+  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
+    const auto x = hn::LoadU(d, a.x + i);
+    const auto g = hn::Add(hn::LoadU(d, a.g + i), hn::Mul(hn::Set(d, a.l2), x));
+    const auto m = hn::Add(hn::Mul(hn::Set(d, a.beta1), hn::LoadU(d, a.m + i)), hn::Mul(hn::Set(d, a.o1), g));
+    const auto v =
+        hn::Add(hn::Mul(hn::Set(d, a.beta2), hn::LoadU(d, a.v + i)), hn::Mul(hn::Set(d, a.o2), hn::Mul(g, g)));
+    const auto root = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, a.root_correction)), hn::Set(d, a.eps));
+    hn::StoreU(m, d, a.m + i);
+    hn::StoreU(v, d, a.v + i);
+    const auto kept = hn::Mul(hn::Set(d, a.keep), x);
+    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, a.step_size), hn::Div(m, root))), d, a.x + i);
+  });
+}
+
+void adam_f32(const AdamArgs<float>& a, int64_t begin, int64_t end) { adam_range(a, begin, end); }
+void adam_f64(const AdamArgs<double>& a, int64_t begin, int64_t end) { adam_range(a, begin, end); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit {
+namespace {
+
+HWY_EXPORT(adam_f32);
+HWY_EXPORT(adam_f64);
+void adam(const AdamArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f32)(a, begin, end); }
+void adam(const AdamArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f64)(a, begin, end); }
+
+}  // namespace
+
+Adam::Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {}
+
+void Adam::apply(Bucket& bucket, const StepInfo& step) {
+  const bool decoupled = config_.name == "adamw";
+  const double t = static_cast<double>(step.step), beta1 = config_.beta1, beta2 = config_.beta2;
+  const double step_size = step.lr / (1 - std::pow(beta1, t)), root_correction = std::sqrt(1 - std::pow(beta2, t));
+  dispatch_real(bucket.param.dtype(), "adam", [&]<class T>() {
+    const auto r = [](double value) { return static_cast<T>(value); };
+    AdamArgs<T> a{};
+    a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
+    a.m = of_bucket(m_, bucket).template data<T>(), a.v = of_bucket(v_, bucket).template data<T>();
+    a.beta1 = r(beta1), a.o1 = r(1 - beta1), a.beta2 = r(beta2), a.o2 = r(1 - beta2);
+    a.step_size = r(step_size), a.root_correction = r(root_correction), a.eps = r(config_.eps);
+    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&, a](int64_t begin, int64_t end, double decay) mutable {
+                       a.l2 = decoupled ? T{0} : r(decay);
+                       a.keep = decoupled ? r(1 - step.lr * decay) : T{1};
+                       adam(a, begin, end);
+                     });
+  });
+}
+
+std::vector<OptimizerState> Adam::state() const { return joined(m_, v_); }
+
+}  // namespace godwit
+#endif

@@ -1,0 +1,20 @@
+// Adam with L2 regularisation, and AdamW with decoupled weight decay, bias-corrected as in PyTorch.
+#pragma once
+#include "optim/factory.h"
+
+namespace godwit {
+
+// On the mean gradient ĝ (adam: + λx):  m ← β1 m + (1−β1)ĝ;  v ← β2 v + (1−β2)ĝ²;
+// x ← x − α/(1−β1ᵗ) · m/(√v/√(1−β2ᵗ) + ε), where adamw first takes x ← (1−αλ)x. float32 or float64.
+class Adam : public Optimizer {
+ public:
+  Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  void apply(Bucket& bucket, const StepInfo& step) override;
+  std::vector<OptimizerState> state() const override;  // "m", "v"
+
+ private:
+  OptimizerConfig config_;
+  std::vector<OptimizerState> m_, v_;
+};
+
+}  // namespace godwit

@@ -1,0 +1,158 @@
+#include "optim/birder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "optim/decay.h"
+
+namespace godwit {
+namespace {
+
+[[noreturn]] void fail_not_finite(const Bucket& bucket, const Tensor& gradient, int64_t begin, int64_t count,
+                                  const StepInfo& step) {
+  const float* g = gradient.data<float>();
+  const int64_t i = std::find_if(g, g + count, [](float value) { return !std::isfinite(value); }) - g;
+  for (const Slot& slot : bucket.slots) {
+    if (begin + i < slot.offset || begin + i >= slot.offset + slot.numel) continue;
+    fail("birder: step ", step.step, ": the gradient of '", slot.name, "' is ", g[i], " at element ",
+         begin + i - slot.offset, "; lower the learning rate or look for a division by zero in the loss");
+  }
+  fail("birder: step ", step.step, ": a gradient of bucket ", bucket.index, " is not finite");
+}
+
+}  // namespace
+
+Birder::Range Birder::share(const Range& whole, int parts, int index) {
+  const int64_t length = whole.length / parts, begin = index * length;
+  return {whole.begin + begin, length, std::clamp<int64_t>(whole.count - begin, 0, length)};
+}
+
+Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed)
+    : Optimizer(nullptr), config_(config), seed_(seed), all_gather_(config.collective == "all_gather") {
+  const int nodes = comm.topology.nodes, workers = comm.topology.workers_per_node;
+  const bool worker_feedback = config.error_feedback == "both" || config.error_feedback == "worker";
+  const bool server_feedback = config.error_feedback == "both" || config.error_feedback == "server";
+  const int senders = all_gather_ ? comm.topology.world() : nodes;
+  for (const Bucket& bucket : buckets) {
+    check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
+          "; softsignsgd is the same method without quantisation and trains either");
+    check(bucket.padded() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ", bucket.padded(),
+          " values, which is no multiple of 32·", workers, "·", nodes, "; set BucketOptions::alignment to that");
+    Part part;
+    const Range whole{0, bucket.padded(), bucket.numel};
+    part.bucket_begin = bucket.begin;
+    part.worked = all_gather_ ? whole : share(whole, workers, comm.local_rank());
+    part.served = all_gather_ ? whole : share(part.worked, nodes, comm.node());
+    const Shape worked{part.worked.length};
+    part.m = Tensor::zeros(worked);
+    part.b = Tensor::zeros(worked);
+    if (config.t0 > 0) part.b_hat = Tensor::zeros(worked);
+    if (worker_feedback) part.e = Tensor::zeros(worked);
+    if (server_feedback && senders > 1) part.server_e = Tensor::zeros({part.served.length});
+    part.words = Tensor::zeros({bucket.padded() / 32}, DType::u32);
+    parts_.push_back(std::move(part));
+  }
+}
+
+Birder::Part& Birder::part_of(const Bucket& bucket) {
+  const size_t i = static_cast<size_t>(bucket.index);
+  check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].words.numel() * 32 == bucket.padded(),
+        "birder: bucket ", bucket.index, " is not one it was made for");
+  return parts_[i];
+}
+
+void Birder::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
+  check(step.step >= 1 && step.step <= UINT32_MAX, "birder: step ", step.step, " is not in 1 … 2³²−1");
+  all_gather_ ? exchange_all_gather(bucket, comm, step) : exchange_hierarchical(bucket, comm, step);
+}
+
+// Hierarchical-1-bit-All-Reduce: section 4 of the paper, steps (i) to (iv).
+void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const StepInfo& step) {
+  Part& part = part_of(bucket);
+  const int nodes = comm.topology.nodes, workers = comm.topology.workers_per_node;
+  const Shape shard_words{part.worked.length / 32};
+
+  Tensor gradient = bucket.grad;
+  if (workers > 1) {
+    gradient = Tensor({part.worked.length});
+    comm.intra->reduce_scatter(bucket.grad, gradient, Reduce::mean, "h1ar/intra_reduce_scatter");
+  }
+
+  Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : part.words;
+  worker_step(bucket, part, gradient, signs, static_cast<uint32_t>(comm.node()), step);
+
+  // A single sender's signs are what the server would return.
+  if (nodes > 1) {
+    Tensor received(shard_words, DType::u32), agreed({part.served.length / 32}, DType::u32);
+    comm.inter->all_to_all(signs, received, "h1ar/inter_all_to_all");
+    server_step(part, received, nodes, agreed, step);
+    if (workers == 1) signs = part.words;
+    comm.inter->all_gather(agreed, signs, "h1ar/inter_all_gather");
+  }
+
+  if (workers > 1) comm.intra->all_gather(signs, part.words, "h1ar/intra_all_gather");
+}
+
+// The plain 1-bit All-Gather to compare with: every rank is a worker, and everyone is the server of all values.
+void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
+  Part& part = part_of(bucket);
+  const int world = comm.topology.world();
+  Tensor signs = world > 1 ? Tensor(part.words.shape(), DType::u32) : part.words;
+  worker_step(bucket, part, bucket.grad, signs, static_cast<uint32_t>(comm.rank), step);
+  if (world == 1) return;
+  Tensor received({world * part.words.numel()}, DType::u32);
+  comm.world->all_gather(signs, received, "naive/all_gather");
+  server_step(part, received, world, part.words, step);
+}
+
+void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradient, const Tensor& words, uint32_t sender,
+                         const StepInfo& step) {
+  const auto data = [](const Tensor& x) { return x.defined() ? x.data<float>() : nullptr; };
+  const birder::WorkerSettings settings{static_cast<float>(config_.beta), static_cast<float>(1 - config_.beta),
+                                        static_cast<float>(config_.eps), step.step > config_.t0};
+  const Range& range = part.worked;
+  if (!birder::worker_step(gradient.data<float>(), {data(part.m), data(part.b), data(part.b_hat), data(part.e)},
+                           words.data<uint32_t>(), range.count, range.length, settings,
+                           draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin))) {
+    fail_not_finite(bucket, gradient, range.begin, range.count, step);
+  }
+}
+
+void Birder::server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
+  const Range& range = part.served;
+  birder::server_step(words.data<uint32_t>(), senders, part.server_e.defined() ? part.server_e.data<float>() : nullptr,
+                      agreed.data<uint32_t>(), range.count, range.length,
+                      draw(step, Purpose::server_sign, 0, part.bucket_begin + range.begin));
+}
+
+birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const {
+  const auto quantizer = config_.quantizer == "sign" ? birder::Quantizer::sign : birder::Quantizer::random;
+  return {quantizer, seed_, static_cast<uint32_t>(step.step), purpose, sender, begin};
+}
+
+void Birder::apply(Bucket& bucket, const StepInfo& step) {
+  const uint32_t* words = part_of(bucket).words.data<uint32_t>();
+  float* x = bucket.param.data<float>();
+  for_decay_ranges(
+      bucket, config_.weight_decay, config_.decay_norm_and_bias, [&](int64_t begin, int64_t end, double decay) {
+        birder::update(x, words, begin, end, static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr));
+      });
+}
+
+std::vector<OptimizerState> Birder::state() const {
+  std::vector<OptimizerState> all;
+  const auto add = [&](const char* name, const Part& part, const Range& range, const Tensor& values, bool replicated) {
+    if (!values.defined() || range.count == 0) return;
+    all.push_back({name, part.bucket_begin + range.begin, values.range(0, range.count), replicated});
+  };
+  for (const Part& part : parts_) {
+    add("m", part, part.worked, part.m, false);
+    add("b", part, part.worked, part.b, false);
+    add("b_hat", part, part.worked, part.b_hat, false);
+    add("e", part, part.worked, part.e, false);
+    add("server_e", part, part.served, part.server_e, all_gather_);
+  }
+  return all;
+}
+
+}  // namespace godwit

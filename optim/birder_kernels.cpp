@@ -1,0 +1,272 @@
+#include "optim/birder_kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "engine/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/birder_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef GODWIT_OPTIM_BIRDER_ARGS
+#define GODWIT_OPTIM_BIRDER_ARGS
+namespace godwit::birder {
+struct WorkerArgs {
+  const float* g;
+  Worker state;
+  uint32_t* words;
+  WorkerSettings settings;
+  Draw draw;
+};
+struct ServerArgs {
+  const uint32_t* words;
+  int senders;
+  int64_t words_per_sender;
+  float* e;
+  uint32_t* out;
+  Draw draw;
+};
+}  // namespace godwit::birder
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit::birder {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+static_assert(std::endian::native == std::endian::little, "a word's bytes hold its bits in order");
+
+constexpr int64_t kChunk = 1024;  // values whose random words are made at a time, in the first-level cache
+
+// A vector of at most 16 values, so that vectors tile the 32 of a word; and the single value of a range's last word.
+using Many = hn::CappedTag<float, 16>;
+using One = hn::CappedTag<float, 1>;
+
+template <class D>
+HWY_INLINE uint32_t bits_of(D d, hn::Mask<D> mask) {
+  uint64_t bits = 0;
+  hn::StoreMaskBits(d, mask, reinterpret_cast<uint8_t*>(&bits));
+  return static_cast<uint32_t>(bits);
+}
+
+template <class D>
+HWY_INLINE hn::Mask<D> mask_of(D d, uint32_t bits) {
+  const uint64_t word = bits;
+  return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE const uint32_t* random_words(const Draw& draw, int64_t i, int64_t count, uint32_t* buffer) {
+  for (int64_t k = 0; k < count; ++k) {
+    buffer[k] = random_word(draw.seed, draw.begin + i + k, draw.step, draw.purpose, draw.sender);
+  }
+  return buffer;
+}
+#else
+// Random words of elements e, e+1, … (e = draw.begin + i): written from a multiple of 4 on; returns where e's is.
+// The counters' four words live in 64-bit lanes, whose low halves the multiplication takes.
+HWY_INLINE const uint32_t* random_words(const Draw& draw, int64_t i, int64_t count, uint32_t* buffer) {
+  const hn::ScalableTag<uint64_t> d;
+  const hn::Repartition<uint32_t, decltype(d)> halves;
+  const auto product = [&](auto x, auto factor) HWY_ATTR { return hn::MulEven(hn::BitCast(halves, x), factor); };
+  const auto packed = [&](auto low, auto high) HWY_ATTR {
+    return hn::BitCast(d, hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<32>(high)), hn::BitCast(halves, low)));
+  };
+  const auto factor0 = hn::Set(halves, 0xD2511F53u), factor2 = hn::Set(halves, 0xCD9E8D57u);
+  uint64_t keys0[10], keys1[10];
+  for (uint32_t round = 0; round < 10; ++round) {
+    keys0[round] = static_cast<uint32_t>(draw.seed) + 0x9E3779B9u * round;
+    keys1[round] = static_cast<uint32_t>(draw.seed >> 32) + 0xBB67AE85u * round;
+  }
+  const int64_t element = draw.begin + i, skipped = element & 3, lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t done = 0; done < skipped + count; done += 4 * lanes) {
+    auto c0 = hn::Iota(d, static_cast<uint64_t>((element + done) >> 2));
+    auto c1 = hn::Set(d, uint64_t{draw.step});
+    auto c2 = hn::Set(d, static_cast<uint64_t>(draw.purpose));
+    auto c3 = hn::Set(d, uint64_t{draw.sender});
+    for (int round = 0; round < 10; ++round) {
+      const auto a = product(c0, factor0), b = product(c2, factor2);
+      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, keys0[round]));
+      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, keys1[round]));
+      c1 = b;
+      c3 = a;
+    }
+    hn::StoreInterleaved2(packed(c0, c1), packed(c2, c3), d, reinterpret_cast<uint64_t*>(buffer + done));
+  }
+  return buffer + skipped;
+}
+#endif
+
+// u = Q(z) as a mask of the values that are +1.
+template <class D>
+HWY_INLINE hn::Mask<D> quantize(D d, hn::Vec<D> z, Quantizer quantizer, const uint32_t* random) {
+  if (quantizer == Quantizer::sign) return hn::Ge(z, hn::Zero(d));
+  const hn::Rebind<uint32_t, D> whole;
+  const hn::Rebind<int32_t, D> integer;
+  const auto one = hn::Set(d, 1.0f);
+  const auto p = hn::Min(hn::Max(hn::Mul(hn::Add(z, one), hn::Set(d, 0.5f)), hn::Zero(d)), one);
+  const auto top = hn::BitCast(integer, hn::ShiftRight<8>(hn::LoadU(whole, random)));
+  return hn::Lt(hn::Mul(hn::ConvertTo(d, top), hn::Set(d, 0x1p-24f)), p);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> plus_minus_one(D d, hn::Mask<D> plus) {
+  return hn::IfThenElse(plus, hn::Set(d, 1.0f), hn::Set(d, -1.0f));
+}
+
+// Algorithm 1, lines 5–9, for the lanes from value i on; `largest` collects the bits of |g|, to find what is not
+// finite.
+template <class D>
+HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs& a, int64_t i, const uint32_t* random,
+                                 hn::Vec<hn::Rebind<int32_t, D>>& largest) {
+  const auto beta = hn::Set(d, a.settings.beta), o = hn::Set(d, a.settings.o);
+  const auto g = hn::LoadU(d, a.g + i), size = hn::Abs(g);
+  largest = hn::Max(largest, hn::BitCast(hn::Rebind<int32_t, D>(), size));
+
+  const auto m = hn::Add(hn::Mul(beta, hn::LoadU(d, a.state.m + i)), hn::Mul(o, g));
+  hn::StoreU(m, d, a.state.m + i);
+  const float* average = a.state.b_hat ? a.state.b_hat : a.state.b;
+  auto b = hn::Add(hn::Mul(beta, hn::LoadU(d, average + i)), hn::Mul(o, size));
+  if (a.state.b_hat) {
+    hn::StoreU(b, d, a.state.b_hat + i);
+    if (a.settings.b_grows) b = hn::Max(hn::LoadU(d, a.state.b + i), b);
+  }
+  hn::StoreU(b, d, a.state.b + i);
+
+  const auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
+  const auto z = a.state.e ? hn::Add(ratio, hn::LoadU(d, a.state.e + i)) : ratio;
+  const auto plus = quantize(d, z, a.draw.quantizer, random);
+  if (a.state.e) hn::StoreU(hn::Sub(z, plus_minus_one(d, plus)), d, a.state.e + i);
+  return bits_of(d, plus);
+}
+
+// Lines 12–13 for the lanes from value i on, an even number of which fit word i/32.
+template <class D>
+HWY_INLINE uint32_t server_lanes(D d, const ServerArgs& a, int64_t i, const uint32_t* random) {
+  const hn::Rebind<int32_t, D> integer;
+  const uint32_t* word = a.words + i / 32;
+  auto minus_count = hn::Zero(integer);  // −(number of +1)
+  for (int s = 0; s < a.senders; ++s, word += a.words_per_sender) {
+    minus_count = hn::Add(minus_count, hn::VecFromMask(integer, mask_of(integer, *word >> (i % 32))));
+  }
+  const auto sum = hn::Sub(hn::Set(integer, -a.senders), hn::Add(minus_count, minus_count));
+  const auto mean = hn::Div(hn::ConvertTo(d, sum), hn::Set(d, static_cast<float>(a.senders)));
+  const auto z = a.e ? hn::Add(mean, hn::LoadU(d, a.e + i)) : mean;
+  const auto plus = quantize(d, z, a.draw.quantizer, random);
+  if (a.e) hn::StoreU(hn::Sub(z, plus_minus_one(d, plus)), d, a.e + i);
+  return bits_of(d, plus);
+}
+
+// Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on;
+// begin is a multiple of 32, as is end unless the values end there.
+template <class ManyLanes, class OneLane>
+HWY_INLINE void for_words(const Draw& draw, uint32_t* words, int64_t begin, int64_t end, const ManyLanes& many,
+                          const OneLane& one) {
+  constexpr int64_t kSlack = 4 * HWY_MAX_BYTES / 8 + 4;  // the last counters' words, and the skipped ones
+  alignas(64) uint32_t buffer[kChunk + kSlack];
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Many()));
+  for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
+    const int64_t stop = std::min(end, chunk + kChunk);
+    const uint32_t* random = buffer;
+    if (draw.quantizer == Quantizer::random) random = random_words(draw, chunk, stop - chunk, buffer);
+    int64_t i = chunk;
+    for (; i + 32 <= stop; i += 32, random += 32) {
+      uint32_t word = 0;
+      for (int64_t k = 0; k < 32; k += lanes) word |= many(i + k, random + k) << k;
+      words[i / 32] = word;
+    }
+    if (i == stop) continue;
+    uint32_t word = 0;
+    for (int64_t k = 0; i + k < stop; ++k) word |= one(i + k, random + k) << k;
+    words[i / 32] = word;
+  }
+}
+
+bool worker_range(const WorkerArgs& a, int64_t begin, int64_t end) {
+  const Many many;
+  const One one;
+  const hn::Rebind<int32_t, Many> integers;
+  const hn::Rebind<int32_t, One> integer;
+  auto largest = hn::Zero(integers);
+  auto largest_of_rest = hn::Zero(integer);
+  for_words(
+      a.draw, a.words, begin, end,
+      [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(many, a, i, random, largest); },
+      [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(one, a, i, random, largest_of_rest); });
+  constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
+  return hn::AllTrue(integers, hn::Lt(largest, hn::Set(integers, kInfinity))) &&
+         hn::GetLane(largest_of_rest) < kInfinity;
+}
+
+void server_range(const ServerArgs& a, int64_t begin, int64_t end) {
+  for_words(
+      a.draw, a.out, begin, end,
+      [&](int64_t i, const uint32_t* random) HWY_ATTR { return server_lanes(Many(), a, i, random); },
+      [&](int64_t i, const uint32_t* random) HWY_ATTR { return server_lanes(One(), a, i, random); });
+}
+
+// x ← keep·x − lr·u for the lanes from value i on.
+template <class D>
+HWY_INLINE void update_lanes(D d, float* x, const uint32_t* words, int64_t i, float keep, float lr) {
+  const auto plus = mask_of(d, words[i / 32] >> (i % 32));
+  const auto change = hn::IfThenElse(plus, hn::Set(d, lr), hn::Set(d, -lr));
+  hn::StoreU(hn::Sub(hn::Mul(hn::Set(d, keep), hn::LoadU(d, x + i)), change), d, x + i);
+}
+
+void update_range(float* x, const uint32_t* words, int64_t begin, int64_t end, float keep, float lr) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Many()));
+  int64_t i = begin;
+  for (; i < end && i % lanes != 0; ++i) update_lanes(One(), x, words, i, keep, lr);
+  for (; i + lanes <= end; i += lanes) update_lanes(Many(), x, words, i, keep, lr);
+  for (; i < end; ++i) update_lanes(One(), x, words, i, keep, lr);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit::birder
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit::birder {
+
+HWY_EXPORT(worker_range);
+HWY_EXPORT(server_range);
+HWY_EXPORT(update_range);
+
+constexpr int64_t kGrain = 1 << 15;
+
+bool worker_step(const float* g, const Worker& state, uint32_t* words, int64_t count, int64_t padded,
+                 const WorkerSettings& settings, const Draw& draw) {
+  std::atomic<bool> finite = true;
+  const WorkerArgs args{g, state, words, settings, draw};
+  parallel_for(
+      count, kGrain,
+      [&](int64_t begin, int64_t end) {
+        if (!HWY_DYNAMIC_DISPATCH(worker_range)(args, begin, end)) finite = false;
+      },
+      32);
+  std::fill(words + (count + 31) / 32, words + padded / 32, 0);
+  return finite;
+}
+
+void server_step(const uint32_t* words, int senders, float* e, uint32_t* out, int64_t count, int64_t padded,
+                 const Draw& draw) {
+  const ServerArgs args{words, senders, padded / 32, e, out, draw};
+  parallel_for(
+      count, kGrain,
+      [&](int64_t begin, int64_t end) {
+        HWY_DYNAMIC_DISPATCH(server_range)
+        (args, begin, end);
+      },
+      32);
+  std::fill(out + (count + 31) / 32, out + padded / 32, 0);
+}
+
+void update(float* x, const uint32_t* words, int64_t begin, int64_t end, float keep, float lr) {
+  HWY_DYNAMIC_DISPATCH(update_range)(x, words, begin, end, keep, lr);
+}
+
+}  // namespace godwit::birder
+#endif

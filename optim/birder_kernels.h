@@ -1,0 +1,53 @@
+// Birder's arithmetic (Birder paper, Algorithm 1) over flat float32 memory: the worker's step, the server's, the
+// update. One fused pass each, threaded and SIMD. IEEE float32 without contraction in the order written here, so every
+// instruction set gives the same bits; a sign bit is 1 for +1, value i sits in word i/32 at bit i mod 32.
+#pragma once
+#include <cstdint>
+
+#include "engine/philox.h"
+
+namespace godwit::birder {
+
+enum class Quantizer {
+  random,  // Q(z) = +1 where U < clamp((z + 1)/2, 0, 1), else −1
+  sign,    // Q(z) = +1 where z ≥ 0, else −1
+};
+
+// Names the random number U of value i: that of element `begin + i` of the whole parameter vector.
+struct Draw {
+  Quantizer quantizer;
+  uint64_t seed;
+  uint32_t step;
+  Purpose purpose;
+  uint32_t sender;
+  int64_t begin;
+};
+
+// What one worker keeps per value. Optional parts are null.
+struct Worker {
+  float* m;
+  float* b;
+  float* b_hat;  // T0: b_hat is the moving average, b follows it and, once `b_grows`, is max(b, b_hat)
+  float* e;      // error feedback
+};
+
+struct WorkerSettings {
+  float beta, o, eps;  // o = 1 − β, rounded once
+  bool b_grows;
+};
+
+// m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32).
+// Values [count, padded) are padding: their bits are 0, nothing else is touched. False when some g was not finite: then
+// neither the words nor the state may be used.
+[[nodiscard]] bool worker_step(const float* g, const Worker& state, uint32_t* words, int64_t count, int64_t padded,
+                               const WorkerSettings& settings, const Draw& draw);
+
+// Sender s's bits are words[s·padded/32, (s+1)·padded/32).  mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū
+// (e null: z = mean, nothing kept); bits of ū to out[0, padded/32), those of padding 0.
+void server_step(const uint32_t* words, int senders, float* e, uint32_t* out, int64_t count, int64_t padded,
+                 const Draw& draw);
+
+// x ← keep·x − lr·(±1) on [begin, end), signs by the same indices; keep = 1 − αλ.
+void update(float* x, const uint32_t* words, int64_t begin, int64_t end, float keep, float lr);
+
+}  // namespace godwit::birder

@@ -1,0 +1,21 @@
+// Cuts a bucket's update into ranges of one weight decay and spreads them over threads; for the optimizers' sources.
+#pragma once
+#include "comm/bucket.h"
+#include "engine/parallel.h"
+
+namespace godwit {
+
+// Calls update(begin, end, decay) on disjoint ranges that cover the bucket's real elements; `decay` is weight_decay, or
+// 0 where the range belongs to parameters without decay and `decay_norm_and_bias` is off.
+template <class F>
+void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, F&& update) {
+  constexpr int64_t kGrain = 1 << 15;
+  const auto spread = [&](int64_t first, int64_t last, double decay) {
+    parallel_for(
+        last - first, kGrain, [&](int64_t b, int64_t e) { update(first + b, first + e, decay); }, 32);
+  };
+  if (decay_norm_and_bias || weight_decay == 0) return spread(0, bucket.numel, weight_decay);
+  for (const DecayRange& range : decay_ranges(bucket)) spread(range.begin, range.end, range.decay ? weight_decay : 0);
+}
+
+}  // namespace godwit

@@ -1,0 +1,85 @@
+#include "optim/sgd.h"
+
+#include "optim/decay.h"
+#include "optim/state.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/sgd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "optim/lanes-inl.h"
+
+#ifndef GODWIT_OPTIM_SGD_ARGS
+#define GODWIT_OPTIM_SGD_ARGS
+namespace godwit {
+template <class T>
+struct SgdArgs {
+  T* x;
+  T* v;  // null: no momentum
+  const T* g;
+  T lr, decay, momentum;
+  bool nesterov;
+};
+}  // namespace godwit
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+
+template <class T>
+HWY_INLINE void sgd_range(const SgdArgs<T>& a, int64_t begin, int64_t end) {
+  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
+    const auto x = hn::LoadU(d, a.x + i);
+    auto g = hn::Add(hn::LoadU(d, a.g + i), hn::Mul(hn::Set(d, a.decay), x));
+    if (a.v) {
+      const auto momentum = hn::Set(d, a.momentum);
+      const auto v = hn::Add(hn::Mul(momentum, hn::LoadU(d, a.v + i)), g);
+      hn::StoreU(v, d, a.v + i);
+      g = a.nesterov ? hn::Add(g, hn::Mul(momentum, v)) : v;
+    }
+    hn::StoreU(hn::Sub(x, hn::Mul(hn::Set(d, a.lr), g)), d, a.x + i);
+  });
+}
+
+void sgd_f32(const SgdArgs<float>& a, int64_t begin, int64_t end) { sgd_range(a, begin, end); }
+void sgd_f64(const SgdArgs<double>& a, int64_t begin, int64_t end) { sgd_range(a, begin, end); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit {
+namespace {
+
+HWY_EXPORT(sgd_f32);
+HWY_EXPORT(sgd_f64);
+void sgd(const SgdArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f32)(a, begin, end); }
+void sgd(const SgdArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f64)(a, begin, end); }
+
+}  // namespace
+
+Sgd::Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), config_(config) {
+  if (config.name == "sgdm") momentum_ = state_like(buckets, "momentum");
+}
+
+void Sgd::apply(Bucket& bucket, const StepInfo& step) {
+  dispatch_real(bucket.param.dtype(), "sgd", [&]<class T>() {
+    T* v = momentum_.empty() ? nullptr : of_bucket(momentum_, bucket).template data<T>();
+    T *x = bucket.param.data<T>(), *g = bucket.grad.data<T>();
+    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&](int64_t begin, int64_t end, double decay) {
+                       sgd(SgdArgs<T>{x, v, g, static_cast<T>(step.lr), static_cast<T>(decay),
+                                      static_cast<T>(config_.momentum), config_.nesterov},
+                           begin, end);
+                     });
+  });
+}
+
+std::vector<OptimizerState> Sgd::state() const { return momentum_; }
+
+}  // namespace godwit
+#endif

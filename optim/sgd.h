@@ -1,0 +1,20 @@
+// SGD, plain and with (Nesterov) momentum, as PyTorch defines them.
+#pragma once
+#include "optim/factory.h"
+
+namespace godwit {
+
+// On the mean gradient ĝ:  g = ĝ + λx;  sgdm: v ← μv + g, then g = g + μv (Nesterov) or v;  x ← x − αg.
+// Reads momentum and nesterov only when config.name is "sgdm". float32 or float64.
+class Sgd : public Optimizer {
+ public:
+  Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  void apply(Bucket& bucket, const StepInfo& step) override;
+  std::vector<OptimizerState> state() const override;  // "momentum"
+
+ private:
+  OptimizerConfig config_;
+  std::vector<OptimizerState> momentum_;  // one per bucket; none for plain SGD
+};
+
+}  // namespace godwit

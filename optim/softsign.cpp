@@ -1,0 +1,87 @@
+#include "optim/softsign.h"
+
+#include "optim/decay.h"
+#include "optim/state.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/softsign.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "optim/lanes-inl.h"
+
+#ifndef GODWIT_OPTIM_SOFTSIGN_ARGS
+#define GODWIT_OPTIM_SOFTSIGN_ARGS
+namespace godwit {
+template <class T>
+struct SoftSignArgs {
+  T *x, *m, *b;
+  const T* g;
+  T keep, lr, beta, o, eps;  // keep = 1 − αλ, o = 1 − β
+};
+}  // namespace godwit
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+
+template <class T>
+HWY_INLINE void softsign_range(const SoftSignArgs<T>& a, int64_t begin, int64_t end) {
+  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
+    const auto beta = hn::Set(d, a.beta), o = hn::Set(d, a.o);
+    const auto g = hn::LoadU(d, a.g + i);
+    const auto m = hn::Add(hn::Mul(beta, hn::LoadU(d, a.m + i)), hn::Mul(o, g));
+    const auto b = hn::Add(hn::Mul(beta, hn::LoadU(d, a.b + i)), hn::Mul(o, hn::Abs(g)));
+    hn::StoreU(m, d, a.m + i);
+    hn::StoreU(b, d, a.b + i);
+    const auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.eps)));
+    const auto kept = hn::Mul(hn::Set(d, a.keep), hn::LoadU(d, a.x + i));
+    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, a.lr), ratio)), d, a.x + i);
+  });
+}
+
+void softsign_f32(const SoftSignArgs<float>& a, int64_t begin, int64_t end) { softsign_range(a, begin, end); }
+void softsign_f64(const SoftSignArgs<double>& a, int64_t begin, int64_t end) { softsign_range(a, begin, end); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit {
+namespace {
+
+HWY_EXPORT(softsign_f32);
+HWY_EXPORT(softsign_f64);
+void softsign(const SoftSignArgs<float>& a, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(softsign_f32)(a, begin, end);
+}
+void softsign(const SoftSignArgs<double>& a, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(softsign_f64)(a, begin, end);
+}
+
+}  // namespace
+
+SoftSignSgd::SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), b_(state_like(buckets, "b")) {}
+
+void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
+  dispatch_real(bucket.param.dtype(), "softsignsgd", [&]<class T>() {
+    const auto r = [](double value) { return static_cast<T>(value); };
+    SoftSignArgs<T> a{};
+    a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
+    a.m = of_bucket(m_, bucket).template data<T>(), a.b = of_bucket(b_, bucket).template data<T>();
+    a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
+    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&, a](int64_t begin, int64_t end, double decay) mutable {
+                       a.keep = r(1 - step.lr * decay);
+                       softsign(a, begin, end);
+                     });
+  });
+}
+
+std::vector<OptimizerState> SoftSignSgd::state() const { return joined(m_, b_); }
+
+}  // namespace godwit
+#endif

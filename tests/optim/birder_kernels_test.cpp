@@ -1,0 +1,221 @@
+#include "optim/birder_kernels.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cstring>
+#include <limits>
+
+#include "engine/context.h"
+#include "tests/optim/birder_reference.h"
+
+namespace godwit {
+namespace {
+
+using birder::Draw;
+using birder::Quantizer;
+
+const std::vector<int64_t> kLengths{0, 1, 31, 32, 33, 1000, 1024, 1025, 4097};
+const std::vector<int64_t> kBegins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last: past 2³¹ counters
+
+// Runs `body` once per instruction set this machine has, and the portable code.
+template <class F>
+void for_each_target(F body) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    body();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+int64_t padded(int64_t count) { return (count + 31) / 32 * 32 + 64; }
+
+// Gradients of many sizes, with zeros of both signs, subnormals and the largest finite value.
+std::vector<float> gradients(int64_t count, uint32_t step) {
+  RandomStream random(7, Purpose::test, step);
+  std::vector<float> g(static_cast<size_t>(count));
+  for (float& value : g) {
+    value = static_cast<float>(random.normal() * std::pow(10, -8 * random.uniform()));
+    switch (random.below(16)) {
+      case 0:
+        value = 0;
+        break;
+      case 1:
+        value = -0.0f;
+        break;
+      case 2:
+        value = 1e-41f;
+        break;
+      case 3:
+        value = random.below(50) == 0 ? std::numeric_limits<float>::max() : value;
+        break;
+      default:
+        break;
+    }
+  }
+  return g;
+}
+
+struct Case {
+  Quantizer quantizer;
+  bool feedback;
+  int64_t t0;
+};
+const std::vector<Case> kCases{{Quantizer::random, true, 0},
+                               {Quantizer::random, false, 0},
+                               {Quantizer::sign, true, 0},
+                               {Quantizer::random, true, 2}};
+
+// Four steps of one worker, kernel and reference side by side; every bit of state and words is compared.
+void compare_worker(const Case& c, int64_t count, int64_t begin) {
+  SCOPED_TRACE(testing::Message() << count << " values from element " << begin);
+  const size_t n = static_cast<size_t>(padded(count));
+  std::vector<float> m(n), b(n), b_hat(n), e(n);
+  std::vector<reference::WorkerValue<float>> expected(static_cast<size_t>(count));
+  reference::Options options{.feedback = c.feedback, .t0 = c.t0};
+  for (uint32_t step = 1; step <= 4; ++step) {
+    const auto g = gradients(count, step);
+    const Draw draw{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, begin};
+    std::vector<uint32_t> words(n / 32, 0xDEADBEEF), expected_words(n / 32);
+    ASSERT_TRUE(birder::worker_step(
+        g.data(), {m.data(), b.data(), c.t0 ? b_hat.data() : nullptr, c.feedback ? e.data() : nullptr}, words.data(),
+        count, padded(count), {options.beta, options.o, options.eps, step > c.t0}, draw));
+    for (int64_t i = 0; i < count; ++i) {
+      auto& value = expected[static_cast<size_t>(i)];
+      const float z = reference::worker_ratio(value, g[static_cast<size_t>(i)], options, step);
+      const bool plus = reference::quantize(z, draw, begin + i);
+      if (c.feedback) value.e = z - (plus ? 1.0f : -1.0f);
+      reference::set_bit(expected_words, i, plus);
+    }
+    ASSERT_EQ(words, expected_words);
+    for (size_t i = 0; i < n; ++i) {
+      const auto value = i < expected.size() ? expected[i] : reference::WorkerValue<float>{};
+      ASSERT_EQ(std::bit_cast<uint32_t>(m[i]), std::bit_cast<uint32_t>(value.m)) << i;
+      ASSERT_EQ(std::bit_cast<uint32_t>(b[i]), std::bit_cast<uint32_t>(value.b)) << i;
+      ASSERT_EQ(std::bit_cast<uint32_t>(e[i]), std::bit_cast<uint32_t>(value.e)) << i;
+      ASSERT_LE(std::abs(m[i]), b[i]);
+      ASSERT_LE(std::abs(e[i]), 2);
+    }
+  }
+}
+
+TEST(BirderKernels, WorkerStepEqualsScalarCodeBitForBit) {
+  for_each_target([] {
+    for (const Case& c : kCases) {
+      for (const int64_t count : kLengths) compare_worker(c, count, 1021);
+      for (const int64_t begin : kBegins) compare_worker(c, 1000, begin);
+    }
+  });
+}
+
+void compare_server(Quantizer quantizer, bool feedback, int senders, int64_t count, int64_t begin) {
+  SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values from element " << begin);
+  const int64_t length = padded(count);
+  const size_t n = static_cast<size_t>(length);
+  std::vector<float> e(n), expected_e(n);
+  RandomStream random(8, Purpose::test);
+  for (uint32_t step = 1; step <= 4; ++step) {
+    const Draw draw{quantizer, 99, step, Purpose::server_sign, 0, begin};
+    std::vector<uint32_t> words(n / 32 * static_cast<size_t>(senders)), out(n / 32, 0xDEADBEEF), expected(n / 32);
+    for (uint32_t& word : words) word = random.next();
+    birder::server_step(words.data(), senders, feedback ? e.data() : nullptr, out.data(), count, length, draw);
+    for (int64_t i = 0; i < count; ++i) {
+      int sum = 0;
+      for (int s = 0; s < senders; ++s) sum += reference::bit(words, s * length + i) ? 1 : -1;
+      const float z = static_cast<float>(sum) / static_cast<float>(senders) + expected_e[static_cast<size_t>(i)];
+      const bool plus = reference::quantize(z, draw, begin + i);
+      if (feedback) expected_e[static_cast<size_t>(i)] = z - (plus ? 1.0f : -1.0f);
+      reference::set_bit(expected, i, plus);
+    }
+    ASSERT_EQ(out, expected);
+    ASSERT_EQ(e, expected_e);
+  }
+}
+
+TEST(BirderKernels, ServerStepEqualsScalarCodeBitForBit) {
+  for_each_target([] {
+    for (const int senders : {1, 2, 3, 8, 65}) {
+      for (const int64_t count : kLengths) compare_server(Quantizer::random, true, senders, count, 5);
+      compare_server(Quantizer::sign, true, senders, 1000, 0);
+      compare_server(Quantizer::random, false, senders, 1000, 0);
+    }
+  });
+}
+
+TEST(BirderKernels, UpdateEqualsScalarCodeBitForBit) {
+  for_each_target([] {
+    RandomStream random(9, Purpose::test);
+    std::vector<uint32_t> words(140);
+    for (uint32_t& word : words) word = random.next();
+    for (const int64_t begin : {0, 1, 31, 32, 77}) {
+      for (const int64_t count : kLengths) {
+        std::vector<float> x(words.size() * 32);
+        for (float& value : x) value = static_cast<float>(random.normal());
+        auto expected = x;
+        birder::update(x.data(), words.data(), begin, begin + count, 0.999f, 1e-3f);
+        for (int64_t i = begin; i < begin + count; ++i) {
+          float& value = expected[static_cast<size_t>(i)];
+          value = (0.999f * value) - (reference::bit(words, i) ? 1e-3f : -1e-3f);
+        }
+        ASSERT_EQ(x, expected) << begin << " " << count;
+      }
+    }
+  });
+}
+
+// Pitfall 26: sign(0) is +1 for either zero, and what is not finite never becomes a sign.
+TEST(BirderKernels, Pitfall26SignOfZeroAndOfWhatIsNotFinite) {
+  for_each_target([] {
+    for (const int64_t count : {40, 4097}) {
+      const size_t n = static_cast<size_t>(padded(count));
+      std::vector<float> g(n), m(n), b(n), e(n);
+      std::vector<uint32_t> words(n / 32);
+      const Draw draw{Quantizer::sign, 1, 1, Purpose::worker_sign, 0, 0};
+      const auto run = [&] {
+        return birder::worker_step(g.data(), {m.data(), b.data(), nullptr, e.data()}, words.data(), count,
+                                   padded(count), {0.95f, 0.05f, 1e-8f, true}, draw);
+      };
+      std::fill(g.begin(), g.end(), -0.0f);
+      EXPECT_TRUE(run());
+      EXPECT_EQ(words[0], 0xFFFFFFFFu);
+      for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
+        for (const int64_t at : {int64_t{0}, int64_t{17}, count - 1}) {
+          std::fill(m.begin(), m.end(), 0.0f);
+          std::fill(g.begin(), g.end(), 1.0f);
+          g[static_cast<size_t>(at)] = bad;
+          EXPECT_FALSE(run()) << bad << " at " << at;
+        }
+      }
+      std::fill(g.begin(), g.end(), std::numeric_limits<float>::max());
+      g.back() = NAN;  // padding is not looked at
+      EXPECT_TRUE(run());
+    }
+  });
+}
+
+TEST(BirderKernels, ThreadsDoNotChangeABit) {
+  const int64_t count = 200'001;
+  const size_t n = static_cast<size_t>(padded(count));
+  const auto g = gradients(count, 1);
+  const auto run = [&](int threads) {
+    Context next = context();
+    next.threads = threads;
+    ContextGuard guard(next);
+    std::vector<float> m(n), b(n), e(n);
+    std::vector<uint32_t> words(n / 32), agreed(n / 32);
+    EXPECT_TRUE(birder::worker_step(g.data(), {m.data(), b.data(), nullptr, e.data()}, words.data(), count,
+                                    padded(count), {0.95f, 0.05f, 1e-8f, true},
+                                    {Quantizer::random, 5, 1, Purpose::worker_sign, 0, 7}));
+    birder::server_step(words.data(), 1, e.data(), agreed.data(), count, padded(count),
+                        {Quantizer::random, 5, 1, Purpose::server_sign, 0, 7});
+    words.insert(words.end(), agreed.begin(), agreed.end());
+    for (const float value : e) words.push_back(std::bit_cast<uint32_t>(value));
+    return words;
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3, 5}) EXPECT_EQ(run(threads), one) << threads;
+}
+
+}  // namespace
+}  // namespace godwit

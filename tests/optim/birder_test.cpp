@@ -1,0 +1,205 @@
+#include "optim/birder.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/optim/birder_reference.h"
+#include "tests/optim/harness.h"
+
+namespace godwit {
+namespace {
+
+using test::Plan;
+using test::Trained;
+
+Plan birder_plan(int nodes, int workers) {
+  Plan plan;
+  plan.config = optimizer_defaults("birder");
+  plan.config.lr = 0.01;
+  plan.config.weight_decay = 0.1;
+  plan.topology = {nodes, workers};
+  return plan;
+}
+
+// Algorithm 1 with a parameter server that sees whole vectors: no shards, buckets, padding or bit words. Two copies run
+// side by side. The float32 one does the operations ALGORITHMS pins down, in their order, and must agree in every bit;
+// a float64 one would now and then draw another sign (U between the two p) and then be another trajectory. So the
+// float64 one takes the signs of the first, checks that its own p would have drawn them but for rounding, and bounds
+// the state.
+class ParameterServer {
+ public:
+  ParameterServer(const Plan& plan) : plan_(plan), d_(static_cast<size_t>(plan.d())) {
+    const bool naive = plan.config.collective == "all_gather";
+    senders_ = naive ? plan.topology.world() : plan.topology.nodes;
+    workers_per_sender_ = naive ? 1 : plan.topology.workers_per_node;
+    const std::string& feedback = plan.config.error_feedback;
+    options_.feedback = feedback == "both" || feedback == "worker";
+    server_feedback_ = (feedback == "both" || feedback == "server") && senders_ > 1;
+    options_.beta = static_cast<float>(plan.config.beta);
+    options_.o = static_cast<float>(1 - plan.config.beta);
+    options_.eps = static_cast<float>(plan.config.eps);
+    options_.t0 = plan.config.t0;
+    quantizer_ = plan.config.quantizer == "sign" ? birder::Quantizer::sign : birder::Quantizer::random;
+    for (size_t j = 0; j < d_; ++j) x.push_back(static_cast<float>(test::start_value(static_cast<int64_t>(j))));
+    worker.assign(static_cast<size_t>(senders_), std::vector<reference::WorkerValue<float>>(d_));
+    worker64.assign(static_cast<size_t>(senders_), std::vector<reference::WorkerValue<double>>(d_));
+    server_e.assign(d_, 0);
+    server_e64.assign(d_, 0);
+  }
+
+  void step(uint32_t t) {
+    const float lr = static_cast<float>(plan_.config.lr);
+    const float keep = static_cast<float>(1 - plan_.config.lr * plan_.config.weight_decay);
+    for (size_t j = 0; j < d_; ++j) {
+      const int64_t element = static_cast<int64_t>(j);
+      int sum = 0;
+      for (int s = 0; s < senders_; ++s) sum += worker_sign(s, j, t) ? 1 : -1;
+      const float mean = static_cast<float>(sum) / static_cast<float>(senders_);
+      const float z = server_feedback_ ? mean + server_e[j] : mean;
+      const birder::Draw draw{quantizer_, plan_.seed, t, Purpose::server_sign, 0, 0};
+      const bool plus = senders_ == 1 ? sum > 0 : reference::quantize(z, draw, element);
+      server_e64[j] += static_cast<double>(sum) / senders_ - (plus ? 1 : -1);
+      server_e[j] = z - (plus ? 1.0f : -1.0f);
+      x[j] = (keep * x[j]) - (plus ? lr : -lr);
+    }
+  }
+
+  std::vector<float> x;
+  std::vector<std::vector<reference::WorkerValue<float>>> worker;
+  std::vector<std::vector<reference::WorkerValue<double>>> worker64;
+  std::vector<float> server_e;
+  std::vector<double> server_e64;
+  bool worker_feedback() const { return options_.feedback; }
+  bool server_feedback() const { return server_feedback_; }
+  int senders() const { return senders_; }
+
+ private:
+  bool worker_sign(int sender, size_t j, uint32_t t) {
+    const int64_t element = static_cast<int64_t>(j);
+    float g = 0;  // the node's mean, in rank order
+    for (int k = 0; k < workers_per_sender_; ++k) {
+      g += static_cast<float>(plan_.gradient(sender * workers_per_sender_ + k, t, element, static_cast<double>(x[j])));
+    }
+    g /= static_cast<float>(workers_per_sender_);
+    const birder::Draw draw{quantizer_, plan_.seed, t, Purpose::worker_sign, static_cast<uint32_t>(sender), 0};
+    auto& value = worker[static_cast<size_t>(sender)][j];
+    auto& value64 = worker64[static_cast<size_t>(sender)][j];
+    const float z = reference::worker_ratio(value, g, options_, t);
+    const double z64 = reference::worker_ratio(value64, static_cast<double>(g), options_, t);
+    const bool plus = reference::quantize(z, draw, element);
+    if (options_.feedback) value.e = z - (plus ? 1.0f : -1.0f), value64.e = z64 - (plus ? 1 : -1);
+    // e adds up one rounding error of r (a few 2⁻²⁴, times b/m's cancellation of up to 1/(1−β)) per step.
+    const double tolerance = 2e-6 * t;
+    EXPECT_NEAR(z, z64, tolerance);
+    EXPECT_TRUE(plus ? reference::quantize(z64 + tolerance, draw, element)
+                     : !reference::quantize(z64 - tolerance, draw, element));
+    return plus;
+  }
+
+  Plan plan_;
+  size_t d_;
+  int senders_, workers_per_sender_;
+  bool server_feedback_;
+  reference::Options options_;
+  birder::Quantizer quantizer_;
+};
+
+// Trains by Birder and by the server above; every value, every state and every step's parameters agree.
+void compare(const Plan& plan) {
+  SCOPED_TRACE(testing::Message() << plan.topology.nodes << " nodes x " << plan.topology.workers_per_node
+                                  << " workers, " << plan.d() << " parameters, feedback " << plan.config.error_feedback
+                                  << ", quantizer " << plan.config.quantizer);
+  const Trained run = test::train(plan);
+  ParameterServer server(plan);
+  for (int64_t step = 1; step <= plan.steps; ++step) {
+    server.step(static_cast<uint32_t>(step));
+    ASSERT_EQ(run.x[static_cast<size_t>(step - 1)], std::vector<double>(server.x.begin(), server.x.end()))
+        << "step " << step;
+  }
+  const size_t states = 2 + (plan.config.t0 > 0) + server.worker_feedback();
+  ASSERT_EQ(run.state.size(), states * static_cast<size_t>(server.senders()) + server.server_feedback());
+  for (int s = 0; s < server.senders(); ++s) {
+    for (size_t j = 0; j < server.x.size(); ++j) {
+      const auto& value = server.worker[static_cast<size_t>(s)][j];
+      const auto& value64 = server.worker64[static_cast<size_t>(s)][j];
+      EXPECT_EQ(run.state.at({"m", s})[j], value.m);
+      EXPECT_EQ(run.state.at({"b", s})[j], value.b);
+      if (plan.config.t0 > 0) {
+        EXPECT_EQ(run.state.at({"b_hat", s})[j], value.b_hat);
+      }
+      if (server.worker_feedback()) {
+        EXPECT_EQ(run.state.at({"e", s})[j], value.e);
+        EXPECT_LE(std::abs(value.e), 2);
+      }
+      EXPECT_LE(std::abs(value.m), value.b);
+      EXPECT_NEAR(value.b, value64.b, 1e-6 * value64.b);
+      EXPECT_NEAR(value.m, value64.m, 2e-6 * value64.b);
+    }
+  }
+  if (!server.server_feedback()) return;
+  const double bound = 2 - 2.0 / server.senders();
+  for (size_t j = 0; j < server.x.size(); ++j) {
+    EXPECT_EQ(run.state.at({"server_e", 0})[j], server.server_e[j]);
+    EXPECT_NEAR(server.server_e[j], server.server_e64[j], 1e-6 * static_cast<double>(plan.steps));
+    EXPECT_LE(std::abs(server.server_e[j]), bound + 1e-5) << "rounding apart";
+  }
+}
+
+TEST(Birder, EqualsAParameterServerOnAllTopologies) {
+  for (const int nodes : {1, 2, 3, 4, 8}) {
+    for (const int workers : {1, 2, 3}) compare(birder_plan(nodes, workers));
+  }
+}
+
+TEST(Birder, Pitfall25PaddingAndTinyTensors) {
+  for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 3}, {3, 1}, {2, 3}, {8, 2}}) {
+    for (const auto& sizes : std::vector<std::vector<int64_t>>{{1}, {2, 3}, {33}, {31, 1, 1}, {5, 0, 2}}) {
+      Plan plan = birder_plan(nodes, workers);
+      plan.sizes = sizes;
+      plan.bucket_bytes = 8;
+      compare(plan);
+    }
+  }
+}
+
+TEST(Birder, EveryOptionEqualsTheParameterServer) {
+  for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 2}, {3, 1}, {2, 2}}) {
+    for (const char* feedback : {"worker", "server", "none"}) {
+      Plan plan = birder_plan(nodes, workers);
+      plan.config.error_feedback = feedback;
+      compare(plan);
+    }
+    Plan sign = birder_plan(nodes, workers);
+    sign.config.quantizer = "sign";
+    compare(sign);
+    Plan growing = birder_plan(nodes, workers);
+    growing.config.t0 = 7;
+    growing.config.beta = 0.5;
+    compare(growing);
+    Plan naive = birder_plan(nodes, workers);
+    naive.config.collective = "all_gather";
+    naive.config.name = "binsgdm";
+    compare(naive);
+  }
+}
+
+TEST(Birder, Pitfall15BucketsAndThreadsDoNotChangeABit) {
+  Plan plan = birder_plan(2, 2);
+  plan.sizes = {40'000, 1, 7, 99'999, 31};
+  plan.steps = 4;
+  plan.bucket_bytes = 1 << 30;
+  const Trained whole = test::train(plan);
+  ASSERT_EQ(whole.buckets, 1);
+  for (const int64_t bytes : {4, 100'000, 160'200}) {
+    for (const int threads : {1, 3}) {
+      plan.bucket_bytes = bytes;
+      plan.threads = threads;
+      const Trained run = test::train(plan);
+      EXPECT_GT(run.buckets, 1);
+      EXPECT_EQ(run.x, whole.x) << bytes << " bytes a bucket, " << threads << " threads";
+      EXPECT_EQ(run.state, whole.state) << bytes << " bytes a bucket, " << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,125 @@
+// Trains flat parameters whose gradients are a function, on ranks that are threads; collects values and state.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "comm/local.h"
+#include "engine/context.h"
+#include "engine/philox.h"
+#include "optim/factory.h"
+
+namespace godwit::test {
+
+// Gradient of global element `element` (bucket order: parameters last to first) on `rank`.
+using GradientOf = std::function<double(int rank, int64_t step, int64_t element, double x)>;
+
+// A quadratic with a minimum and noise of its own per rank and element; float32 operations only. Some elements never
+// have a gradient, some a tiny one.
+inline double noisy_gradient(int rank, int64_t step, int64_t element, double x) {
+  if (element % 11 == 3) return 0;
+  const auto draw = [&](uint32_t s, int r) {
+    return to_unit(random_word(77, element, s, Purpose::test, static_cast<uint32_t>(r)));
+  };
+  const float scale = element % 5 == 0 ? 1e-5f : 1.0f;
+  const float target = draw(0, rank), noise = draw(static_cast<uint32_t>(step), rank) - 0.5f;
+  return scale * (0.1f * (static_cast<float>(x) - target) + noise);
+}
+
+struct Plan {
+  OptimizerConfig config;
+  Topology topology{};
+  std::vector<int64_t> sizes{100, 1, 64, 152};
+  std::vector<bool> decay{};  // of each size; empty: all
+  int64_t steps = 30;
+  int64_t bucket_bytes = 400;
+  int threads = 1;
+  uint64_t seed = 42;
+  std::string exchange = "dense";
+  DType dtype = DType::f32;
+  GradientOf gradient = noisy_gradient;
+
+  int64_t d() const {
+    int64_t sum = 0;
+    for (const int64_t size : sizes) sum += size;
+    return sum;
+  }
+};
+
+struct Trained {
+  std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
+  // State by name and owner: the sender of "m", "b", "b_hat", "e" of Birder, else 0. Elements nobody holds are NaN.
+  std::map<std::pair<std::string, int>, std::vector<double>> state;
+  std::vector<uint64_t> hashes;                         // of each rank's parameters in the end
+  std::vector<std::map<std::string, CommCount>> stats;  // of each rank
+  int64_t padded = 0, buckets = 0;
+};
+
+inline double start_value(int64_t element) {
+  return static_cast<float>(0.01 * static_cast<double>(element % 13) - 0.05);
+}
+
+inline Trained train(const Plan& plan) {
+  Trained run;
+  std::mutex mutex;
+  const int world = plan.topology.world();
+  run.hashes.resize(static_cast<size_t>(world));
+  run.stats.resize(static_cast<size_t>(world));
+  const auto body = [&](Communicator& comm) {
+    std::vector<Parameter> parameters;
+    for (size_t i = 0; i < plan.sizes.size(); ++i) {
+      const Tensor value = Tensor::zeros({plan.sizes[i]}, plan.dtype);
+      parameters.push_back({"p" + std::to_string(i), Var(value, true), plan.decay.empty() || plan.decay[i]});
+    }
+    Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, int64_t{32} * world});
+    const auto each = [&](const Tensor& values, int64_t begin, int64_t numel, const auto& f) {
+      dispatch_real(plan.dtype, "test", [&]<class T>() {
+        for (int64_t i = 0; i < numel; ++i) f(values.data<T>()[i], begin + i);
+      });
+    };
+    for (Bucket& b : buckets)
+      each(b.param, b.begin, b.numel, [](auto& x, int64_t e) { x = static_cast<float>(start_value(e)); });
+    const bool own = communicates_itself(plan.config.name);
+    auto optimizer =
+        make_optimizer(plan.config, buckets, comm, plan.seed, own ? nullptr : make_exchange(plan.exchange));
+    comm.stats->reset();
+    for (int64_t step = 1; step <= plan.steps; ++step) {
+      const StepInfo info{step, plan.config.lr};
+      std::vector<double> x(static_cast<size_t>(plan.d()));
+      for (Bucket& b : buckets) {
+        each(b.param, b.begin, b.numel, [&](auto& value, int64_t e) { x[static_cast<size_t>(e)] = value; });
+        each(b.grad, b.begin, b.numel, [&](auto& g, int64_t e) {
+          g = static_cast<std::remove_reference_t<decltype(g)>>(
+              plan.gradient(comm.rank, step, e, x[static_cast<size_t>(e)]));
+        });
+      }
+      for (Bucket& b : buckets) optimizer->exchange(b, comm, info);
+      for (Bucket& b : buckets) {
+        optimizer->apply(b, info);
+        each(b.param, b.begin, b.numel, [&](auto& value, int64_t e) { x[static_cast<size_t>(e)] = value; });
+        for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+      }
+      if (comm.rank == 0) run.x.push_back(x);
+    }
+    std::lock_guard lock(mutex);
+    run.hashes[static_cast<size_t>(comm.rank)] = buckets.value_hash();
+    run.stats[static_cast<size_t>(comm.rank)] = comm.stats->phases();
+    run.padded = 0, run.buckets = buckets.size();
+    for (const Bucket& b : buckets) run.padded += b.padded();
+    for (const OptimizerState& s : optimizer->state()) {
+      const int sender = !own || s.name == "server_e" ? 0 : plan.config.collective == "h1ar" ? comm.node() : comm.rank;
+      auto& values = run.state[{s.name, sender}];
+      values.resize(static_cast<size_t>(plan.d()), NAN);
+      each(s.values, s.begin, s.values.numel(),
+           [&](auto& value, int64_t e) { values.at(static_cast<size_t>(e)) = value; });
+    }
+  };
+  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
+  for (const uint64_t hash : run.hashes) EXPECT_EQ(hash, run.hashes[0]) << "replicas differ";
+  return run;
+}
+
+}  // namespace godwit::test
