@@ -1,25 +1,8 @@
 #include "tests/data/files.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <fstream>
-
-#include "engine/check.h"
-
 namespace godwit::data {
-
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "godwit-data-XXXXXX").string();
-  check(mkdtemp(name.data()) != nullptr, "no temporary folder ", name);
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
 
 Bytes idx_bytes(const std::vector<uint32_t>& extents, const Bytes& values) {
   Bytes bytes{0, 0, 8, static_cast<uint8_t>(extents.size())};
@@ -42,22 +25,6 @@ Bytes gzip(const Bytes& bytes) {
   deflateEnd(&stream);
   check(result == Z_STREAM_END, "deflate");
   return packed;
-}
-
-void write(const std::string& path, const Bytes& bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  check(file.flush().good(), "cannot write ", path);
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return {};
 }
 
 }  // namespace godwit::data

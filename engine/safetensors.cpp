@@ -1,0 +1,275 @@
+#include "engine/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "engine/check.h"
+
+namespace godwit {
+namespace {
+
+using json = nlohmann::json;
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
+constexpr int kMaxDepth = 8;                  // descriptions need 3; bounds the memory of a hostile header
+constexpr const char* kMetadata = "__metadata__";
+
+struct Name {
+  const char* text;
+  DType dtype;
+};
+constexpr Name kTypes[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
+                           {"I64", DType::i64}, {"I32", DType::i32}, {"U32", DType::u32}, {"U8", DType::u8}};
+
+std::string error_text() { return std::strerror(errno); }
+
+// A file descriptor, and for a temporary file its name, which goes away with it unless it was renamed.
+class File {
+ public:
+  File(const std::string& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    check(descriptor_ >= 0, path, ": cannot be opened: ", error_text());
+    temporary_ = flags & O_CREAT;
+  }
+  ~File() {
+    ::close(descriptor_);
+    if (temporary_) ::unlink(path_.c_str());
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  uint64_t length() const {
+    struct stat status {};
+    check(::fstat(descriptor_, &status) == 0, path_, ": ", error_text());
+    check(S_ISREG(status.st_mode), path_, S_ISDIR(status.st_mode) ? ": is a folder" : ": is not a regular file");
+    return static_cast<uint64_t>(status.st_size);
+  }
+
+  void read(void* to, uint64_t count) {
+    for (auto* at = static_cast<char*>(to); count > 0;) {
+      const ssize_t got = ::read(descriptor_, at, count);
+      if (got < 0 && errno == EINTR) continue;
+      check(got >= 0, path_, ": cannot be read: ", error_text());
+      check(got > 0, path_, ": ended while it was read");
+      at += got;
+      count -= static_cast<uint64_t>(got);
+    }
+  }
+
+  void write(const void* from, uint64_t count) {
+    for (auto* at = static_cast<const char*>(from); count > 0;) {
+      const ssize_t put = ::write(descriptor_, at, count);
+      if (put < 0 && errno == EINTR) continue;
+      check(put >= 0, path_, ": cannot be written: ", error_text());
+      at += put;
+      count -= static_cast<uint64_t>(put);
+    }
+  }
+
+  void sync() { check(::fsync(descriptor_) == 0, path_, ": cannot be written: ", error_text()); }
+
+  void rename_to(const std::string& path) {
+    check(::rename(path_.c_str(), path.c_str()) == 0, path, ": cannot be replaced: ", error_text());
+    temporary_ = false;
+  }
+
+ private:
+  std::string path_;
+  int descriptor_;
+  bool temporary_ = false;
+};
+
+// Brings a rename in the folder to the disk, where the file system can.
+void sync_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+struct Entry {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  uint64_t begin, end;  // bytes of the data section
+};
+
+// JSON allows a name twice and the library keeps one of them; here that is an error, as is needless nesting.
+json parse_header(const std::string& path, const std::string& text) {
+  std::vector<std::set<std::string>> names;
+  const auto event = [&](int depth, json::parse_event_t kind, json& value) {
+    check(depth <= kMaxDepth, path, ": its header is nested more than ", kMaxDepth, " deep");
+    if (kind == json::parse_event_t::object_start) names.emplace_back();
+    if (kind == json::parse_event_t::object_end) names.pop_back();
+    if (kind == json::parse_event_t::key)
+      check(names.back().insert(value.get<std::string>()).second, path, ": its header names \"",
+            value.get<std::string>(), "\" twice");
+    return true;
+  };
+  json header;
+  try {
+    header = json::parse(text, event);
+  } catch (const json::exception& error) {
+    fail(path, ": its header is not valid JSON: ", error.what());
+  }
+  check(text[0] == '{' && header.is_object(), path, ": its header is not a JSON object");
+  return header;
+}
+
+std::vector<uint64_t> read_list(const json& value, const char* key, const std::string& where) {
+  check(value.contains(key) && value[key].is_array(), where, "has no list \"", key, "\"");
+  std::vector<uint64_t> numbers;
+  for (const json& number : value[key]) {
+    check(number.is_number_unsigned(), where, key, " holds ", number.dump(), ", expected integers >= 0");
+    numbers.push_back(number.get<uint64_t>());
+  }
+  return numbers;
+}
+
+DType read_dtype(const json& value, const std::string& where) {
+  check(value.contains("dtype") && value["dtype"].is_string(), where, "has no \"dtype\"");
+  const std::string text = value["dtype"].get<std::string>();
+  for (const Name& type : kTypes)
+    if (text == type.text) return type.dtype;
+  fail(where, "dtype ", text, " is not read here (only F64 F32 F16 BF16 I64 I32 U32 U8)");
+}
+
+Entry read_entry(const std::string& path, const std::string& name, const json& value, uint64_t data_bytes) {
+  const std::string where = path + ": tensor " + name + ": ";
+  check(value.is_object(), where, "is not described by a JSON object");
+  Entry entry{name, read_dtype(value, where), {}, 0, 0};
+  const auto extents = read_list(value, "shape", where), offsets = read_list(value, "data_offsets", where);
+  check(extents.size() <= Shape::kMaxRank, where, "rank ", extents.size(), " is above the limit of ", Shape::kMaxRank);
+  check(offsets.size() == 2, where, "has ", offsets.size(), " data_offsets, expected a begin and an end");
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  check(entry.begin <= entry.end && entry.end <= data_bytes, where, "data_offsets [", entry.begin, ", ", entry.end,
+        "] are not within the ", data_bytes, " bytes of data (truncated?)");
+
+  constexpr uint64_t kMaxElements = uint64_t{1} << 59;  // so that bytes do not overflow
+  uint64_t total = 1;
+  bool none = false;
+  std::vector<int64_t> checked;
+  for (uint64_t extent : extents) {
+    check(extent <= kMaxElements / total, where, "shape ", value["shape"].dump(), " has too many elements");
+    if (extent == 0) none = true;
+    else total *= extent;
+    checked.push_back(static_cast<int64_t>(extent));
+  }
+  const uint64_t bytes = none ? 0 : total * static_cast<uint64_t>(size_of(entry.dtype));
+  check(bytes == entry.end - entry.begin, where, "shape ", value["shape"].dump(), " of ", entry.dtype, " takes ", bytes,
+        " bytes, its data_offsets hold ", entry.end - entry.begin);
+  entry.shape = Shape(checked);
+  return entry;
+}
+
+void read_metadata(const std::string& path, const json& value, std::map<std::string, std::string>* metadata) {
+  check(value.is_object(), path, ": ", kMetadata, " is not a JSON object");
+  for (const auto& [key, text] : value.items()) {
+    check(text.is_string(), path, ": ", kMetadata, " \"", key, "\" is not a string");
+    if (metadata) (*metadata)[key] = text.get<std::string>();
+  }
+}
+
+std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                          const std::map<std::string, std::string>& metadata, const std::string& path) {
+  json header = json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  int64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.defined(), path, ": tensor ", name, " is undefined");
+    check(name != kMetadata && !header.contains(name), path, ": two tensors are named ", name);
+    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [dtype = tensor.dtype()](const Name& entry) { return entry.dtype == dtype; });
+    header[name] = {{"dtype", type->text},
+                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
+                    {"data_offsets", {offset, offset + tensor.bytes()}}};
+    offset += tensor.bytes();
+  }
+  try {
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // data begins at a multiple of eight
+    check(text.size() <= kMaxHeader, path, ": a header of ", text.size(), " bytes, the limit is ", kMaxHeader);
+    return text;
+  } catch (const json::exception& error) {
+    fail(path, ": a name or text of the metadata is not UTF-8: ", error.what());
+  }
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map<std::string, std::string>* metadata) {
+  File file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe must not wait; only regular files pass
+  const uint64_t length = file.length();
+  check(length > kLengthBytes, path, ": ", length, " bytes are too few for a safetensors file");
+  uint64_t header_bytes = 0;
+  file.read(&header_bytes, kLengthBytes);
+  check(header_bytes <= kMaxHeader, path, ": promises a header of ", header_bytes, " bytes, the limit is ", kMaxHeader,
+        " (is it a safetensors file?)");
+  check(header_bytes > 0 && header_bytes <= length - kLengthBytes, path, ": promises a header of ", header_bytes,
+        " bytes, ", length - kLengthBytes, " follow (truncated?)");
+  std::string text(header_bytes, ' ');
+  file.read(text.data(), header_bytes);
+  const json header = parse_header(path, text);
+  const uint64_t data_bytes = length - kLengthBytes - header_bytes;
+
+  std::vector<Entry> entries;
+  if (metadata) metadata->clear();
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadata) read_metadata(path, value, metadata);
+    else entries.push_back(read_entry(path, name, value, data_bytes));
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  uint64_t covered = 0;
+  for (const Entry& entry : entries) {
+    check(entry.begin >= covered, path, ": tensor ", entry.name, ": its data overlaps that of another tensor");
+    check(entry.begin == covered, path, ": tensor ", entry.name, ": ", entry.begin - covered,
+          " bytes before its data belong to no tensor");
+    covered = entry.end;
+  }
+  check(covered == data_bytes, path, ": the last ", data_bytes - covered, " bytes belong to no tensor");
+
+  std::map<std::string, Tensor> tensors;
+  for (const Entry& entry : entries) {
+    Tensor tensor(entry.shape, entry.dtype);
+    file.read(tensor.raw(), entry.end - entry.begin);
+    tensors.emplace(entry.name, std::move(tensor));
+  }
+  return tensors;
+}
+
+void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  auto sorted = tensors;  // widest types first, so that every tensor is aligned to its type
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return size_of(a.second.dtype()) > size_of(b.second.dtype()); });
+  const std::string header = tensor_header(sorted, metadata, path);
+  const uint64_t header_bytes = header.size();
+
+  static std::atomic<uint64_t> saves{0};  // ranks are threads of one process: no two share a temporary name
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(saves++);
+  File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  file.write(&header_bytes, kLengthBytes);
+  file.write(header.data(), header_bytes);
+  for (const auto& [name, tensor] : sorted) file.write(tensor.raw(), static_cast<uint64_t>(tensor.bytes()));
+  file.sync();
+  file.rename_to(path);
+  sync_folder(std::filesystem::path(path).parent_path().string());
+}
+
+}  // namespace godwit
