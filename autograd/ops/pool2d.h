@@ -1,0 +1,49 @@
+// Max and average pooling over square windows of [n, h, w, c], as PyTorch defines them (floor of the output size).
+#pragma once
+#include "autograd/var.h"
+
+namespace godwit {
+
+struct Pool2dOptions {
+  int kernel = 2, stride = 2, padding = 0;  // padding on each side, at most kernel / 2
+};
+
+// [n, out_h, out_w, c] for x; throws when x is not an image or the window does not fit.
+Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* operation);
+
+// y is the largest value of each window and `taps` (uint8, y's shape) its place in it, row by row: the first of equal
+// ones. NaN is larger than any number; padding never wins.
+void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
+void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
+
+// y is the sum of each window over kernel²: padding counts as zeros.
+void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
+void avg_pool2d_backward(Cpu, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
+
+namespace ops {
+
+// Kernels of up to 16: the place of the largest is kept in a byte.
+inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
+  const Shape shape = pool2d_shape(x.value(), options, "max_pool2d");
+  check(options.kernel <= 16, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");
+  Tensor y(shape, x.dtype()), taps(shape, DType::u8);
+  max_pool2d_forward(Cpu{}, x.value(), options, y, taps);
+  return Var::result(y, {x}, [dx = x.gradient(), taps, options](const Tensor& dy) {
+    Tensor g = dx.target();
+    max_pool2d_backward(Cpu{}, taps, dy, options, g);
+    dx.add(g);
+  });
+}
+
+inline Var avg_pool2d(const Var& x, const Pool2dOptions& options) {
+  Tensor y(pool2d_shape(x.value(), options, "avg_pool2d"), x.dtype());
+  avg_pool2d_forward(Cpu{}, x.value(), options, y);
+  return Var::result(y, {x}, [dx = x.gradient(), options](const Tensor& dy) {
+    Tensor g = dx.target();
+    avg_pool2d_backward(Cpu{}, dy, options, g);
+    dx.add(g);
+  });
+}
+
+}  // namespace ops
+}  // namespace godwit
