@@ -8,6 +8,8 @@
 #include "autograd/accumulate.h"
 #include "autograd/ops/add.h"
 #include "autograd/ops/batch_norm.h"
+#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/pool2d.h"
 #include "engine/context.h"
 #include "engine/philox.h"
 
@@ -88,6 +90,26 @@ void batch_norm(Shape shape) {
   }
 }
 
+// Windows of 3×3, stride 2, padding 1, of a tensor of ones: every maximum is 1, and the gradients' sum is kept.
+void pooling(Shape shape) {
+  const Pool2dOptions options{3, 2, 1};
+  const Tensor x = Tensor::full(shape, 1), dx(shape);
+  const Shape out = pool2d_shape(x, options, "pooling");
+  const Tensor y(out), taps(out, DType::u8), means({shape[0], shape[3]});
+  std::printf(" pooling (GB/s of the input's bytes)\n");
+  line("max_pool2d", x, 1, best_ms([&] { max_pool2d_forward(Cpu{}, x, options, y, taps); }));
+  line("max_pool2d backward", x, 1, best_ms([&] { max_pool2d_backward(Cpu{}, taps, y, options, dx); }));
+  double sum = 0;
+  for (int64_t i = 0; i < y.numel(); ++i) check(y.item(i) == 1, "max_pool2d: element ", i, " is ", y.item(i));
+  for (int64_t i = 0; i < x.numel(); ++i) sum += dx.item(i);
+  check(sum == static_cast<double>(y.numel()), "max_pool2d backward: the sum is ", sum);
+  line("avg_pool2d", x, 1, best_ms([&] { avg_pool2d_forward(Cpu{}, x, options, y); }));
+  line("avg_pool2d backward", x, 1, best_ms([&] { avg_pool2d_backward(Cpu{}, y, options, dx); }));
+  line("global_avg_pool", x, 1, best_ms([&] { global_avg_pool_forward(Cpu{}, x, means); }));
+  for (int64_t i = 0; i < means.numel(); ++i) check(means.item(i) == 1, "global_avg_pool: element ", i);
+  line("global_avg_pool backward", x, 1, best_ms([&] { global_avg_pool_backward(Cpu{}, means, dx); }));
+}
+
 }  // namespace
 
 int main() {
@@ -99,6 +121,7 @@ int main() {
       std::printf("%d thread%s, %s\n", threads, threads > 1 ? "s" : "", shape.str().c_str());
       elementwise(shape);
       batch_norm(shape);
+      pooling(shape);
     }
   }
 }

@@ -33,42 +33,52 @@ struct Geometry {
     return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, width * channels));
   }
 
-  // f(x, y, tap) for every tap of window column o within row `out` of all output rows; x and y are offsets of pixels.
+  // f(offset of the pixel in x, tap) for the taps of window o in row `out` of all output rows.
   template <class F>
-  GODWIT_INLINE void for_taps(int64_t out, int64_t o, F f) const {
-    const int64_t image = out / rows.out, r = out % rows.out;
+  GODWIT_INLINE void for_taps(int64_t image, int64_t r, int64_t o, F f) const {
     for (int64_t i = rows.first_tap(r); i < rows.end_tap(r); ++i)
-      for (int64_t j = columns.first_tap(o); j < columns.end_tap(o); ++j) {
-        const int64_t row = image * rows.in + rows.start(r) + i, column = columns.start(o) + j;
-        f((row * columns.in + column) * channels, i * columns.kernel + j);
-      }
+      for (int64_t j = columns.first_tap(o); j < columns.end_tap(o); ++j)
+        f(pixel(image, r, o, i, j), i * rows.kernel + j);
   }
-
-  // f(y, tap) for every window that covers pixel `column` of row `in` of all input rows, in order of the windows.
-  template <class F>
-  GODWIT_INLINE void for_windows(int64_t in, int64_t column, F f) const {
-    const int64_t image = in / rows.in, i = in % rows.in;
-    for (int64_t r = rows.first_window(i); r < rows.end_window(i); ++r)
-      for (int64_t o = columns.first_window(column); o < columns.end_window(column); ++o) {
-        const int64_t tap = (i - rows.start(r)) * columns.kernel + column - columns.start(o);
-        f(((image * rows.out + r) * columns.out + o) * channels, tap);
-      }
+  // Offset in x of tap (i, j) of window (r, o).
+  int64_t pixel(int64_t image, int64_t r, int64_t o, int64_t i, int64_t j) const {
+    return ((image * rows.in + rows.start(r) + i) * columns.in + columns.start(o) + j) * channels;
   }
 };
 
-// dx [pixel] = Σ over the windows that cover it of value(offset of the window, tap, channel); every pixel is written by
-// one thread, in one order.
+// As wide as T, for the vectoriser.
+template <class T>
+using IndexFor = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+
+// Where v is larger than the best, or the first NaN, it and its tap take the place.
+template <class T, class Index>
+GODWIT_INLINE inline void keep_larger(int64_t n, const T* __restrict v, Index tap, T* __restrict best,
+                                      Index* __restrict where) {
+  for (int64_t c = 0; c < n; ++c) {
+    const bool larger = !(v[c] <= best[c]) & (best[c] == best[c]);
+    where[c] = larger ? tap : where[c];
+    best[c] = larger ? v[c] : best[c];
+  }
+}
+
+// dx = Σ over the windows that cover a pixel of value(offset in dy, tap). A row of dx is written by one thread, window
+// after window.
 template <class T, class F>
 void gather(const Geometry& g, T* dx, F value) {
   vector_for(g.images * g.rows.in, g.grain(g.columns.in), [=](int64_t begin, int64_t end) GODWIT_INLINE {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t column = 0; column < g.columns.in; ++column) {
-        T* __restrict to = dx + (row * g.columns.in + column) * g.channels;
-        std::fill_n(to, g.channels, T(0));
-        g.for_windows(row, column, [=, &g](int64_t window, int64_t tap) GODWIT_INLINE {
-          for (int64_t c = 0; c < g.channels; ++c) to[c] += value(window + c, tap);
-        });
-      }
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t image = row / g.rows.in, in = row % g.rows.in;
+      T* dx_row = dx + row * g.columns.in * g.channels;
+      std::fill_n(dx_row, g.columns.in * g.channels, T(0));
+      for (int64_t r = g.rows.first_window(in); r < g.rows.end_window(in); ++r)
+        for (int64_t o = 0; o < g.columns.out; ++o)
+          for (int64_t j = g.columns.first_tap(o); j < g.columns.end_tap(o); ++j) {
+            const int64_t window = ((image * g.rows.out + r) * g.columns.out + o) * g.channels;
+            const int64_t tap = (in - g.rows.start(r)) * g.rows.kernel + j;
+            T* __restrict to = dx_row + (g.columns.start(o) + j) * g.channels;
+            for (int64_t c = 0; c < g.channels; ++c) to[c] += value(window + c, tap);
+          }
+    }
   });
 }
 
@@ -79,38 +89,34 @@ Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* op
   check(options.kernel >= 1 && options.stride >= 1, operation, ": kernel and stride must be at least 1, they are ",
         options.kernel, " and ", options.stride);
   check(options.padding >= 0 && options.padding <= options.kernel / 2, operation,
-        ": padding must be in [0, kernel / 2], ", "it is ", options.padding, " with kernel ", options.kernel);
-  check(x.dim(1) + 2 * options.padding >= options.kernel && x.dim(2) + 2 * options.padding >= options.kernel, operation,
-        ": a window of ", options.kernel, " with padding ", options.padding, " does not fit into x ", x.shape());
-  auto extent = [&](int64_t in) { return (in + 2 * options.padding - options.kernel) / options.stride + 1; };
+        ": padding must be in [0, kernel / 2], it is ", options.padding, " with kernel ", options.kernel);
+  check(x.dim(1) + 2 * int64_t{options.padding} >= options.kernel &&
+            x.dim(2) + 2 * int64_t{options.padding} >= options.kernel,
+        operation, ": a window of ", options.kernel, " with padding ", options.padding, " does not fit into x ",
+        x.shape());
+  auto extent = [&](int64_t in) { return (in + 2 * int64_t{options.padding} - options.kernel) / options.stride + 1; };
   return {x.dim(0), extent(x.dim(1)), extent(x.dim(2)), x.dim(3)};
 }
 
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps) {
   const Geometry g(x.shape(), y.shape(), options);
   dispatch_real(x.dtype(), "max_pool2d", [&]<class T>() {
-    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // as wide as T, for the vectoriser
+    using Index = IndexFor<T>;
     const T* from = x.data<T>();
     T* out = y.data<T>();
     uint8_t* kept = taps.data<uint8_t>();
     vector_for(g.images * g.rows.out, g.grain(g.columns.out), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<Index> scratch(g.channels);
-      Index* __restrict where = scratch.data();
       for (int64_t row = begin; row < end; ++row)
         for (int64_t o = 0; o < g.columns.out; ++o) {
-          const int64_t at = (row * g.columns.out + o) * g.channels;
-          T* __restrict best = out + at;
-          bool first = true;
-          g.for_taps(row, o, [&](int64_t pixel, int64_t tap) GODWIT_INLINE {
-            const T* value = from + pixel;
-            const Index here = static_cast<Index>(tap);
-            for (int64_t c = 0; c < g.channels; ++c) {
-              const T v = value[c], b = first ? v : best[c];
-              const bool larger = first || (!(v <= b) && b == b);
-              best[c] = larger ? v : b;
-              where[c] = larger ? here : where[c];
-            }
-            first = false;
+          const int64_t image = row / g.rows.out, r = row % g.rows.out, at = (row * g.columns.out + o) * g.channels;
+          const int64_t i = g.rows.first_tap(r), j = g.columns.first_tap(o);
+          T* best = out + at;
+          Index* where = scratch.data();
+          std::copy_n(from + g.pixel(image, r, o, i, j), g.channels, best);
+          std::fill_n(where, g.channels, static_cast<Index>(i * g.rows.kernel + j));
+          g.for_taps(image, r, o, [=](int64_t pixel, int64_t tap) GODWIT_INLINE {
+            keep_larger(g.channels, from + pixel, static_cast<Index>(tap), best, where);
           });
           for (int64_t c = 0; c < g.channels; ++c) kept[at + c] = static_cast<uint8_t>(where[c]);
         }
@@ -123,7 +129,7 @@ void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2d
   dispatch_real(dx.dtype(), "max_pool2d", [&]<class T>() {
     gather(g, dx.data<T>(), [from = dy.data<T>(), kept = taps.data<uint8_t>()](int64_t i, int64_t tap) GODWIT_INLINE {
       const T passed = from[i];
-      return kept[i] == tap ? passed : T(0);
+      return IndexFor<T>{kept[i]} == static_cast<IndexFor<T>>(tap) ? passed : T(0);
     });
   });
 }
@@ -138,7 +144,7 @@ void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, cons
         for (int64_t o = 0; o < g.columns.out; ++o) {
           T* __restrict sum = out + (row * g.columns.out + o) * g.channels;
           std::fill_n(sum, g.channels, T(0));
-          g.for_taps(row, o, [&](int64_t pixel, int64_t) GODWIT_INLINE {
+          g.for_taps(row / g.rows.out, row % g.rows.out, o, [=](int64_t pixel, int64_t) GODWIT_INLINE {
             for (int64_t c = 0; c < g.channels; ++c) sum[c] += from[pixel + c];
           });
           for (int64_t c = 0; c < g.channels; ++c) sum[c] *= share;
