@@ -1,0 +1,115 @@
+#include "apps/common/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "apps/common/help.h"
+#include "apps/common/json_config.h"
+#include "apps/common/resolve.h"
+#include "engine/check.h"
+#include "engine/nearest.h"
+
+namespace godwit::apps {
+namespace {
+
+// What the command line says, with the values of --set and the flags in the order given.
+struct CommandLine {
+  bool help = false, print_config = false;
+  std::vector<std::string> config_files;
+  std::vector<std::pair<const Setting*, std::string>> values;  // null: the text is one of --set
+};
+
+[[noreturn]] void fail_unknown_argument(std::string word) {
+  word = word.substr(0, word.find('='));
+  if (word.empty() || word[0] != '-') fail("unexpected argument '", word, "'; --help shows the flags");
+  std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
+  std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+  std::replace(key.begin(), key.end(), '-', '_');
+  std::string path;
+  for (const Setting& setting : settings()) {
+    if (!setting.flag.empty()) flags.push_back(setting.flag);
+    else if (setting.path == key || setting.path.substr(setting.path.rfind('.') + 1) == key) path = setting.path;
+  }
+  if (!path.empty()) fail("no such flag ", word, "; write --set ", path, "=VALUE");
+  const std::string best = nearest(word, flags);
+  fail("no such flag ", word, best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
+}
+
+CommandLine read_command_line(int argc, const char* const* argv) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  CommandLine line;
+  std::vector<std::string> ignored;
+  app.add_flag("--help,-h", line.help);
+  app.add_flag("--print-config", line.print_config);
+  auto add = [&](const std::string& flag, std::vector<std::string>& values) {
+    return app.add_option(flag, values)->type_size(1)->expected(1)->take_all()->allow_extra_args(false);
+  };
+  add("--config", line.config_files);
+  std::map<const CLI::Option*, const Setting*> meaning = {{add("--set", ignored), nullptr}};
+  for (const Setting& setting : settings())
+    if (!setting.flag.empty()) meaning[add(setting.flag, ignored)] = &setting;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string what = e.what();  // "--lr: 1 required TEXT missing"
+    fail(what.substr(0, what.find(':')), " expects a value");
+  } catch (const CLI::ParseError& e) {
+    fail("command line: ", e.what());
+  }
+  std::map<const CLI::Option*, size_t> used;
+  for (const CLI::Option* option : app.parse_order()) {
+    const auto found = meaning.find(option);
+    if (found == meaning.end()) continue;
+    const std::string& text = option->results().at(used[option]++);
+    const bool flag = app.get_option_no_throw(text) != nullptr;  // the value was forgotten
+    check(!flag || line.help, option->get_name(), " expects a value, got the flag ", text);
+    line.values.emplace_back(found->second, text);
+  }
+  const std::vector<std::string> extras = app.remaining();
+  if (!extras.empty() && !line.help) fail_unknown_argument(extras.front());
+  return line;
+}
+
+void add_set(const std::string& text, std::vector<Assignment>& out) {
+  const size_t equals = text.find('=');
+  check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", text, "'");
+  const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
+  const Setting* setting = find_setting(path);
+  if (!setting && is_group(path)) {
+    if (!value.empty() && value[0] == '{') {
+      const std::vector<Assignment> group = read_json_text(value, "--set " + path, path);
+      out.insert(out.end(), group.begin(), group.end());
+      return;
+    }
+    setting = short_form(path);
+    check(setting != nullptr, "--set ", path, " is a group of keys; set one of them, as ", path, ".KEY=VALUE");
+  }
+  if (!setting) fail_unknown_key("--set", path);
+  out.push_back({setting, value_from_text(*setting, value), "--set " + path});
+}
+
+}  // namespace
+
+std::optional<TrainConfig> parse_command_line(int argc, const char* const* argv, std::ostream& out) {
+  const CommandLine line = read_command_line(argc, argv);
+  if (line.help) {
+    out << help_text();
+    return std::nullopt;
+  }
+  check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
+  std::vector<Assignment> file, command;
+  if (!line.config_files.empty()) file = read_json_file(line.config_files.front());
+  for (const auto& [setting, text] : line.values) {
+    if (setting) command.push_back({setting, value_from_text(*setting, text), setting->flag});
+    else add_set(text, command);
+  }
+  TrainConfig config = resolve(file, command);
+  const std::string json = to_json(config);
+  if (!line.print_config) return config;
+  out << json << '\n';
+  return std::nullopt;
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,144 @@
+#include "apps/common/json_config.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr size_t kMaxBytes = 1 << 20;
+
+std::string joined(const std::string& group, const std::string& key) { return group.empty() ? key : group + "." + key; }
+
+// The parser itself keeps the last of two equal keys; this callback refuses them.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(const std::string& subject) : subject_(subject) {}
+  bool operator()(int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open_.emplace_back();
+    if (event == json::parse_event_t::object_end) open_.pop_back();
+    if (event == json::parse_event_t::key) {
+      Object& object = open_.back();
+      object.current = parsed.get<std::string>();
+      if (!object.keys.insert(object.current).second) fail(subject_, ": key '", path(), "' occurs twice");
+    }
+    return true;
+  }
+
+ private:
+  struct Object {
+    std::set<std::string> keys;
+    std::string current;
+  };
+  std::string path() const {
+    std::string text;
+    for (const Object& object : open_) text = joined(text, object.current);
+    return text;
+  }
+  std::string subject_;
+  std::vector<Object> open_;
+};
+
+json parse(const std::string& text, const std::string& subject) {
+  try {
+    return json::parse(text, DuplicateKeys(subject));
+  } catch (const json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
+    const size_t bracket = what.find("] ");
+    fail(subject, ": ", bracket == std::string::npos ? what : what.substr(bracket + 2));
+  }
+}
+
+Value to_value(const json& node) {
+  Value value;
+  value.shown = node.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (value.shown.size() > 60) value.shown = value.shown.substr(0, 57) + "...";
+  if (node.is_boolean()) value.data = node.get<bool>();
+  if (node.is_number_unsigned()) {
+    value.data = node.get<uint64_t>();
+  } else if (node.is_number_integer()) {
+    value.data = node.get<int64_t>();
+  } else if (node.is_number_float()) {
+    value.data = node.get<double>();
+  }
+  if (node.is_string()) value.data = node.get<std::string>();
+  if (node.is_array()) {
+    std::vector<double> list;
+    for (const json& element : node)
+      if (element.is_number()) list.push_back(element.get<double>());
+    if (list.size() == node.size()) value.data = list;
+  }
+  return value;
+}
+
+void collect(const json& object, const std::string& group, const std::string& subject, std::vector<Assignment>& out) {
+  for (const auto& [key, node] : object.items()) {
+    const std::string path = joined(group, key);
+    if (const Setting* setting = find_setting(path)) {
+      if (key.find('.') != std::string::npos)
+        fail(subject, ": no such key '", path, "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
+      out.push_back({setting, to_value(node), subject + ": " + path});
+    } else if (is_group(path) && node.is_object()) {
+      collect(node, path, subject, out);
+    } else if (is_group(path)) {
+      const Setting* name = short_form(path);
+      if (!name || !node.is_string())
+        fail(subject, ": ", path, " expects an object", name ? " or a text" : "", ", got ", to_value(node).shown);
+      out.push_back({name, to_value(node), subject + ": " + path});
+    } else {
+      fail_unknown_key(subject, path);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Assignment> read_json_text(const std::string& text, const std::string& subject, const std::string& group) {
+  const json object = parse(text, subject);
+  if (!object.is_object()) fail(subject, ": expects a JSON object {…}, got ", to_value(object).shown);
+  std::vector<Assignment> assignments;
+  collect(object, group, subject, assignments);
+  return assignments;
+}
+
+std::vector<Assignment> read_json_file(const std::string& file) {
+  std::error_code ignored;
+  check(!std::filesystem::is_directory(file, ignored), file, ": is a folder; --config expects a JSON file");
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  check(in.is_open(), file, ": cannot be read (", std::strerror(errno), "); --config expects a JSON file");
+  std::string text(kMaxBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  check(!in.bad(), file, ": reading failed");
+  text.resize(static_cast<size_t>(in.gcount()));
+  check(text.size() <= kMaxBytes, file, ": longer than 1 MiB; --config expects a small JSON file");
+  return read_json_text(text, file, "");
+}
+
+std::string to_json(const TrainConfig& config) {
+  ordered_json root = ordered_json::object();
+  TrainConfig copy = config;
+  for (const Setting& setting : settings()) {
+    if (!applies(config, setting)) continue;
+    const size_t dot = setting.path.find('.');
+    ordered_json& node =
+        dot == std::string::npos ? root[setting.path] : root[setting.path.substr(0, dot)][setting.path.substr(dot + 1)];
+    std::visit([&](auto* member) { node = *member; }, setting.member(copy));
+  }
+  try {
+    return root.dump(2);
+  } catch (const ordered_json::exception& e) {
+    fail("configuration: a text is not valid UTF-8 (", e.what(), ")");
+  }
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,77 @@
+#include "apps/common/resolve.h"
+
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+const Assignment* last(const std::vector<Assignment>& layer, const std::string& path) {
+  for (auto a = layer.rbegin(); a != layer.rend(); ++a)
+    if (a->setting->path == path) return &*a;
+  return nullptr;
+}
+
+// The word a layer chooses for `path`; "" when it leaves it open. Throws for a word that does not exist.
+std::string chosen(const std::vector<Assignment>& layer, const std::string& path) {
+  const Assignment* a = last(layer, path);
+  if (!a) return "";
+  TrainConfig config;
+  assign(config, *a);
+  return value_text(config, *a->setting);
+}
+
+std::string without_alias(const std::string& optimizer) { return optimizer == "binsgdm" ? "birder" : optimizer; }
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text.append(text.empty() ? "" : ", ").append(word);
+  return text;
+}
+
+void check_applies(const TrainConfig& config, const Assignment& a) {
+  if (applies(config, *a.setting)) return;
+  if (a.setting->path == "exchange.name")
+    fail(a.subject, ": ", config.optimizer.name, " communicates itself and takes no exchange; leave it out");
+  const bool optimizer = a.setting->section == "optimizer";
+  const std::string& name = optimizer ? config.optimizer.name : config.schedule.name;
+  fail(a.subject, ": ", name, " does not read ", a.setting->path, "; its keys are ",
+       listed(optimizer ? optimizer_keys(name) : schedule_keys(name)));
+}
+
+void check_together(const TrainConfig& c) {
+  const int64_t workers = static_cast<int64_t>(c.nodes) * c.workers_per_node;
+  check(workers <= 1024, "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
+        " workers, but one process holds at most 1024");
+}
+
+}  // namespace
+
+TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assignment>& command) {
+  TrainConfig config;
+  const std::string in_file = chosen(file, "optimizer.name"), on_command = chosen(command, "optimizer.name");
+  const std::string schedule_in_file = chosen(file, "schedule.name"), schedule = chosen(command, "schedule.name");
+  const bool other_optimizer =
+      !in_file.empty() && !on_command.empty() && without_alias(in_file) != without_alias(on_command);
+  const bool other_schedule = !schedule_in_file.empty() && !schedule.empty() && schedule_in_file != schedule;
+
+  std::vector<Assignment> layers;
+  for (const Assignment& a : file) {
+    const bool of_optimizer = a.setting->section == "optimizer" || a.setting->path == "exchange.name";
+    if (of_optimizer ? !other_optimizer : !(a.setting->section == "schedule" && other_schedule)) layers.push_back(a);
+  }
+  layers.insert(layers.end(), command.begin(), command.end());
+
+  const std::string optimizer = chosen(layers, "optimizer.name");
+  config.optimizer = optimizer_defaults(optimizer.empty() ? kDefaultOptimizer : optimizer);
+  if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
+  for (const Assignment& a : layers) {
+    check_applies(config, a);
+    assign(config, a);
+  }
+  if (communicates_itself(config.optimizer.name)) config.exchange.clear();
+  if (config.device == "auto") config.device = "cpu";
+  check_together(config);
+  return config;
+}
+
+}  // namespace godwit::apps

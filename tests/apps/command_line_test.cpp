@@ -1,0 +1,309 @@
+#include "apps/common/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "apps/common/settings.h"
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+struct Answer {
+  std::optional<TrainConfig> config;
+  std::string printed;
+};
+
+Answer run(const Words& words) {
+  std::vector<const char*> argv = {"train_resnet"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::ostringstream out;
+  Answer answer;
+  answer.config = parse_command_line(static_cast<int>(argv.size()), argv.data(), out);
+  answer.printed = out.str();
+  return answer;
+}
+
+TrainConfig parse(const Words& words) { return run(words).config.value(); }
+
+std::string error(const Words& words) {
+  try {
+    run(words);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string write_file(const std::string& text) {
+  const std::string path = TempDir() + "/godwit_config_" + std::to_string(std::hash<std::string>()(text)) + ".json";
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string file_error(const std::string& text) { return error({"--config", write_file(text)}); }
+
+// The message is one line and holds every part.
+void expect_parts(const std::string& message, const Words& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' lacks '" << part << "'";
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+TEST(CommandLine, Defaults) {
+  const TrainConfig config = parse({});
+  EXPECT_EQ(config.model.name, "resnet20");
+  EXPECT_EQ(config.optimizer.name, kDefaultOptimizer);
+  EXPECT_EQ(config.optimizer.lr, optimizer_defaults(kDefaultOptimizer).lr);
+  EXPECT_EQ(config.exchange, "dense");
+  EXPECT_EQ(config.nodes, 1);
+}
+
+TEST(CommandLine, EveryFlagReachesItsMember) {
+  const TrainConfig c = parse({"--model",
+                               "resnet56",
+                               "--data",
+                               "/d",
+                               "--optimizer=sgdm",
+                               "--lr",
+                               "0.25",
+                               "--exchange",
+                               "hierarchical",
+                               "--epochs",
+                               "3",
+                               "--max-steps",
+                               "7",
+                               "--batch=5",
+                               "--nodes",
+                               "4",
+                               "--workers-per-node",
+                               "2",
+                               "--device",
+                               "auto",
+                               "--dtype",
+                               "f32",
+                               "--seed",
+                               "18446744073709551615",
+                               "--threads",
+                               "3",
+                               "--run-dir",
+                               "r",
+                               "--check-replicas",
+                               "9",
+                               "--init-weights",
+                               "w.safetensors"});
+  EXPECT_EQ(c.model.name, "resnet56");
+  EXPECT_EQ(c.data.path, "/d");
+  EXPECT_EQ(c.optimizer.name, "sgdm");
+  EXPECT_EQ(c.optimizer.lr, 0.25);
+  EXPECT_EQ(c.exchange, "hierarchical");
+  EXPECT_EQ(c.epochs, 3);
+  EXPECT_EQ(c.max_steps, 7);
+  EXPECT_EQ(c.batch, 5);
+  EXPECT_EQ(c.nodes, 4);
+  EXPECT_EQ(c.workers_per_node, 2);
+  EXPECT_EQ(c.device, "cpu");
+  EXPECT_EQ(c.seed, UINT64_MAX);
+  EXPECT_EQ(c.threads, 3);
+  EXPECT_EQ(c.run_dir, "r");
+  EXPECT_EQ(c.check_replicas, 9);
+  EXPECT_EQ(c.init_weights, "w.safetensors");
+}
+
+TEST(CommandLine, LaterValuesWin) {
+  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2"}).optimizer.lr, 2);
+  EXPECT_EQ(parse({"--set", "optimizer.lr=2", "--lr", "1"}).optimizer.lr, 1);
+  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2", "--lr=3"}).optimizer.lr, 3);
+  EXPECT_EQ(parse({"--lr", "7", "--optimizer", "birder"}).optimizer.lr, 7);
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.weight_decay, optimizer_defaults("adamw").weight_decay);
+  const std::string file = write_file(R"({"epochs": 9, "batch": 3, "optimizer": {"name": "adam", "lr": 5}})");
+  const TrainConfig config = parse({"--epochs", "2", "--config", file});
+  EXPECT_EQ(config.epochs, 2);
+  EXPECT_EQ(config.batch, 3);
+  EXPECT_EQ(config.optimizer.name, "adam");
+  EXPECT_EQ(config.optimizer.lr, 5);
+}
+
+TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
+  const std::string file = write_file(
+      R"({"optimizer": {"name": "sgdm", "lr": 5, "momentum": 0.5}, "exchange": "dense", "schedule": {"name": "cosine", "final_fraction": 0.5}})");
+  const TrainConfig config = parse({"--config", file, "--optimizer", "birder", "--set", "schedule=multi_step"});
+  EXPECT_EQ(config.optimizer.lr, optimizer_defaults("birder").lr);
+  EXPECT_EQ(config.exchange, "");
+  EXPECT_EQ(config.schedule.name, "multi_step");
+  EXPECT_EQ(config.schedule.final_fraction, 0);
+  EXPECT_EQ(parse({"--config", file, "--optimizer", "sgdm"}).optimizer.momentum, 0.5);
+  const std::string birder = write_file(R"({"optimizer": {"name": "birder", "beta": 0.5}})");
+  EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.beta, 0.5);
+}
+
+TEST(CommandLine, ShortForms) {
+  const TrainConfig c = parse({"--config", write_file(R"({"model": "resnet32", "optimizer": "adam", "exchange":
+      "hierarchical", "data": "folder", "schedule": "cosine"})")});
+  EXPECT_EQ(c.model.name, "resnet32");
+  EXPECT_EQ(c.optimizer.name, "adam");
+  EXPECT_EQ(c.exchange, "hierarchical");
+  EXPECT_EQ(c.data.path, "folder");
+  EXPECT_EQ(c.schedule.name, "cosine");
+  EXPECT_EQ(parse({"--set", "optimizer=adam"}).optimizer.name, "adam");
+  EXPECT_EQ(parse({"--set", R"(optimizer={"name": "adam", "beta1": 0.5})"}).optimizer.beta1, 0.5);
+}
+
+TEST(CommandLine, ListsAndWords) {
+  const Words list = {"--set", "schedule=multi_step", "--set", "schedule.milestones=30,60.5"};
+  EXPECT_EQ(parse(list).schedule.milestones, (std::vector<double>{30, 60.5}));
+  EXPECT_EQ(parse({"--set", "schedule=multi_step", "--set", "schedule.milestones=[1, 2]"}).schedule.milestones,
+            (std::vector<double>{1, 2}));
+  EXPECT_FALSE(parse({"--set", "data.flip=false"}).data.flip);
+  EXPECT_EQ(parse({"--run-dir", "a=b c"}).run_dir, "a=b c");
+  EXPECT_EQ(parse({"--run-dir", "123"}).run_dir, "123");
+}
+
+TEST(CommandLine, UnknownNamesTheNearest) {
+  expect_parts(error({"--optimiser", "sgd"}), {"--optimiser", "did you mean --optimizer?"});
+  expect_parts(error({"--node=4"}), {"no such flag --node;", "--nodes"});
+  expect_parts(error({"-lr", "1"}), {"--lr"});
+  expect_parts(error({"--momentum", "1"}), {"--set optimizer.momentum=VALUE"});
+  expect_parts(error({"--frobnicate"}), {"no such flag --frobnicate", "--help"});
+  expect_parts(error({"train"}), {"unexpected argument 'train'"});
+  expect_parts(error({"--optimizer", "birdr"}), {"--optimizer", "birdr", "did you mean 'birder'?"});
+  expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "there are: sgd, sgdm"});
+  expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
+  expect_parts(error({"--model", "resnet21"}), {"model 'resnet21'", "resnet20"});
+  expect_parts(error({"--set", "schedule=cosin"}), {"schedule 'cosin'", "cosine"});
+  expect_parts(error({"--set", "optimizer=birder", "--set", "optimizer.quantizer=rnadom"}), {"rnadom", "random"});
+  expect_parts(error({"--set", "optimizer.learning=1"}), {"optimizer.learning"});
+  expect_parts(error({"--set", "optimzer.lr=1"}), {"'optimzer.lr'", "'optimizer.lr'"});
+  expect_parts(error({"--set", "lr=1"}), {"'lr'", "'optimizer.lr'"});
+  expect_parts(file_error(R"({"optimizer": {"momentun": 0.9}})"),
+               {".json", "'optimizer.momentun'", "'optimizer.momentum'"});
+  expect_parts(file_error(R"({"epoch": 3})"), {"'epoch'", "'epochs'"});
+  expect_parts(file_error(R"({"zzzzzzzz": {}})"), {"'zzzzzzzz'"});
+}
+
+TEST(CommandLine, ValuesThatCannotBe) {
+  for (const char* lr : {"nan", "NaN", "inf", "-inf", "-0.1", "fast", "1e999", "", "0.1x", "--batch"})
+    expect_parts(error({"--lr=" + std::string(lr)}), {"--lr"});
+  expect_parts(error({"--lr", "nan"}), {"--lr expects a finite number of at least 0, got 'nan'"});
+  expect_parts(error({"--lr", "-1"}), {"got '-1'"});
+  for (const char* count : {"0", "-3", "1.5", "two", "99999999999999999999", "2147483648"})
+    for (const char* flag : {"--nodes", "--workers-per-node", "--batch", "--epochs"})
+      if (std::string(count) != "2147483648" || std::string(flag) != "--epochs")
+        expect_parts(error({flag, count}), {flag, "expects an integer", count});
+  expect_parts(error({"--epochs", "2000000000"}), {"in [1, 1e+09]"});
+  for (const char* seed : {"-1", "18446744073709551616", "0.5", "x"})
+    expect_parts(error({"--seed", seed}), {"--seed expects an integer from 0", seed});
+  expect_parts(error({"--set", "data.flip=1"}), {"data.flip expects true or false, got '1'"});
+  expect_parts(error({"--set", "data.label_smoothing=1"}), {"in [0, 1)"});
+  expect_parts(error({"--set", "bucket.mib=0"}), {"bucket.mib"});
+  expect_parts(error({"--set", "bucket=25"}), {"bucket", "group"});
+  expect_parts(error({"--set", "optimizer.lr"}), {"KEY=VALUE", "optimizer.lr"});
+  expect_parts(error({"--set", "=3"}), {"KEY=VALUE"});
+  expect_parts(error({"--set", "schedule=multi_step", "--set", "schedule.milestones=1,,2"}), {"list of numbers"});
+  expect_parts(error({"--set", "schedule=multi_step", "--set", "schedule.milestones=1,nan"}), {"finite"});
+  expect_parts(error({"--nodes", "1024", "--workers-per-node", "1024"}), {"1048576 workers"});
+  expect_parts(error({"--lr"}), {"--lr expects a value"});
+  expect_parts(error({"--epochs", "--batch", "4"}), {"--epochs expects a value, got the flag --batch"});
+  expect_parts(error({"--dtype", "bf16"}), {"--dtype", "bf16", "f32 on the CPU only"});
+  expect_parts(error({"--device", "cuda"}), {"--device", "cuda", "f32 on the CPU only"});
+  expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
+}
+
+TEST(CommandLine, KeysTheMethodDoesNotRead) {
+  expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
+               {"adam does not read optimizer.momentum", "beta1"});
+  expect_parts(error({"--set", "schedule.gamma=0.5"}), {"constant does not read schedule.gamma", "warmup_epochs"});
+  expect_parts(error({"--optimizer", "birder", "--exchange", "dense"}), {"--exchange", "birder communicates itself"});
+  expect_parts(file_error(R"({"optimizer": "birder", "exchange": "dense"})"), {"exchange", "birder"});
+}
+
+TEST(CommandLine, BadFiles) {
+  expect_parts(error({"--config", "/nowhere/x.json"}), {"/nowhere/x.json", "No such file"});
+  expect_parts(error({"--config", TempDir()}), {"folder"});
+  expect_parts(error({"--config", "a", "--config", "b"}), {"--config"});
+  expect_parts(file_error("{\"epochs\": 1,\n \"batch\": }"), {".json", "line 2, column 11"});
+  expect_parts(file_error("{\"epochs\": 1} x"), {"line 1, column 15"});
+  expect_parts(file_error("{\"epochs\": 1"), {"line 1"});
+  expect_parts(file_error(""), {"line 1"});
+  expect_parts(file_error("{\"epochs\": 1 // comment\n}"), {"line 1, column 14"});
+  expect_parts(file_error("{\"optimizer\": {\"lr\": NaN}}"), {"line 1, column 22"});
+  expect_parts(file_error("{\"optimizer\": {\"lr\": 1e999}}"), {"1e999"});
+  expect_parts(file_error("[1]"), {"expects a JSON object", "[1]"});
+  expect_parts(file_error("3"), {"expects a JSON object"});
+  expect_parts(file_error(std::string(2 << 20, ' ')), {"1 MiB"});
+  expect_parts(file_error("{\"run_dir\": \"\xff\"}"), {".json"});
+  expect_parts(file_error(R"({"epochs": 1, "epochs": 2})"), {"'epochs' occurs twice"});
+  expect_parts(file_error(R"({"optimizer": {"lr": 1, "lr": 2}})"), {"'optimizer.lr' occurs twice"});
+  expect_parts(file_error(R"({"optimizer.lr": 1})"), {"optimizer.lr", "nest"});
+  expect_parts(file_error(R"({"optimizer": 3})"), {"optimizer expects an object or a text, got 3"});
+  expect_parts(file_error(R"({"bucket": "big"})"), {"bucket expects an object"});
+  expect_parts(file_error(R"({"optimizer": {"lr": "0.1"}})"), {"optimizer.lr expects a finite number", "\"0.1\""});
+  expect_parts(file_error(R"({"epochs": null})"), {"epochs expects an integer", "null"});
+  expect_parts(file_error(R"({"epochs": 2.0})"), {"epochs expects an integer", "2.0"});
+  expect_parts(file_error(R"({"epochs": true})"), {"epochs expects an integer", "true"});
+  expect_parts(file_error(R"({"epochs": {"a": 1}})"), {"epochs expects an integer"});
+  expect_parts(file_error(R"({"model": {"small_stem": 0}})"), {"model.small_stem expects true or false, got 0"});
+  expect_parts(file_error(R"({"run_dir": 5})"), {"run_dir expects text, got 5"});
+  expect_parts(file_error(R"({"nodes": -2})"), {"nodes", "-2"});
+  expect_parts(file_error(R"({"schedule": {"name": "multi_step", "milestones": [1, "a"]}})"), {"list of numbers"});
+  expect_parts(file_error(std::string(100000, '[')), {"line 1"});
+}
+
+TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
+  const std::vector<Words> lines = {
+      {},
+      {"--optimizer", "birder", "--nodes", "8", "--lr", "0.1000000000000000055511151231257827"},
+      {"--optimizer", "adam", "--set", "optimizer.eps=1e-308", "--set", "optimizer.beta2=0.9999999999999999"},
+      {"--seed", "18446744073709551615", "--max-steps", "1000000000000000", "--run-dir", "a \"b\" \\ \n ü"},
+      {"--optimizer", "softsignsgd", "--exchange", "hierarchical", "--set", "schedule=polynomial", "--set",
+       "schedule.power=0.3333333333333333", "--set", "bucket.first_mib=0.1"},
+      {"--set", "schedule=multi_step", "--set", "schedule.milestones=0.1,2,1e22"}};
+  for (Words words : lines) {
+    const std::string json = to_json(parse(words));
+    words.push_back("--print-config");
+    const Answer answer = run(words);
+    EXPECT_FALSE(answer.config);
+    EXPECT_EQ(answer.printed, json + "\n");
+    const TrainConfig again = parse({"--config", write_file(answer.printed)});
+    EXPECT_EQ(to_json(again), json);
+    for (const Setting& setting : settings())
+      if (applies(again, setting)) {
+        EXPECT_EQ(value_text(again, setting), value_text(parse({words.begin(), words.end() - 1}), setting));
+      }
+  }
+}
+
+TEST(CommandLine, HelpTeaches) {
+  const Answer answer = run({"--help", "--lr", "nan", "--nonsense"});
+  EXPECT_FALSE(answer.config);
+  for (const std::string& name : optimizer_names())
+    EXPECT_NE(answer.printed.find("\n  " + name + " "), std::string::npos);
+  for (const Setting& setting : settings()) {
+    const std::string& word = setting.flag.empty() ? setting.path : setting.flag;
+    EXPECT_NE(answer.printed.find("\n  " + word + " "), std::string::npos) << word;
+  }
+  std::istringstream lines(answer.printed);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_LE(count, 80);
+}
+
+TEST(CommandLine, SummaryHasEverySettingOnce) {
+  const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
+  for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "parameters  272,474"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  EXPECT_EQ(text.find("momentum"), std::string::npos);
+  EXPECT_EQ(text.find("exchange"), std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+}  // namespace
+}  // namespace godwit::apps
