@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 
 std::string metrics_file(const std::string& dir) { return dir + "/metrics.jsonl"; }
 
-// printf's %.9g gives a float32 back exactly.
-std::string number(double value) {
+// %.9g gives a float32 back exactly.
+std::string number(double value, const char* format = "%.9g") {
   if (!std::isfinite(value)) return "null";
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
+  char text[400];
+  std::snprintf(text, sizeof text, format, value);
   return text;
 }
 
@@ -75,9 +75,15 @@ std::string create_run_dir(const std::string& wanted, const std::string& name) {
 }
 
 RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move(dir)) {
-  write_whole(dir_ + "/config.json", config_json + "\n");
   file_ = std::fopen(metrics_file(dir_).c_str(), "wbx");  // x: two runs that start together do not share it
   check(file_ != nullptr, metrics_file(dir_), ": cannot be created (", std::strerror(errno), ")");
+  try {
+    write_whole(dir_ + "/config.json", config_json + "\n");
+  } catch (...) {
+    std::fclose(file_);
+    std::remove(metrics_file(dir_).c_str());
+    throw;
+  }
 }
 
 RunLog::~RunLog() { std::fclose(file_); }
@@ -90,8 +96,8 @@ void RunLog::append(const std::string& line) {
 void RunLog::step(const StepMetrics& m) {
   append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss),
                         ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
-                        ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra),
-                        ", \"bytes_inter\": ", number(m.bytes_inter), "}\n"));
+                        ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
+                        ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"), "}\n"));
 }
 
 void RunLog::evaluation(const EvalMetrics& m) {

@@ -1,0 +1,157 @@
+#include "apps/common/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace godwit::apps {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr const char* kClearLine = "\r\x1b[K";
+
+template <class... Args>
+std::string print(const char* format, Args... args) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, args...);
+  return text;
+}
+
+// One part of the line. Parts of high rank go first when the line is too long.
+struct Part {
+  int rank;
+  std::string text;
+};
+
+std::vector<Part> parts_of(const ProgressState& s) {
+  std::vector<Part> parts = {
+      {4, print("epoch %lld/%lld", static_cast<long long>(s.epoch), static_cast<long long>(s.epochs))},
+      {2, print("step %lld/%lld", static_cast<long long>(s.step), static_cast<long long>(s.steps))},
+      {1, print("loss %.4f", s.loss)},
+      {3, print("accuracy %.1f%%", 100 * s.accuracy)},
+      {5, print("%.0f images/s", s.samples_per_s)},
+      {6, human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step"}};
+  if (s.seconds_left >= 0 && s.step < s.steps) parts.push_back({0, human_duration(s.seconds_left) + " left"});
+  return parts;
+}
+
+std::string joined(const std::vector<Part>& parts) {
+  std::string text;
+  for (const Part& part : parts) text.append(text.empty() ? "" : "  ").append(part.text);
+  return text;
+}
+
+std::string bar_text(double done, int width) {
+  const int full = static_cast<int>(done * width);
+  std::string text(static_cast<size_t>(full), '=');
+  if (full < width) text.append(">").append(static_cast<size_t>(width - full - 1), ' ');
+  return "[" + text + "]" + print(" %3d%%", static_cast<int>(100 * done));
+}
+
+int terminal_width(std::FILE* out) {
+  winsize size{};
+  if (::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+bool is_terminal(std::FILE* out) {
+  const char* term = std::getenv("TERM");
+  return ::isatty(::fileno(out)) && term && std::strcmp(term, "dumb") != 0;
+}
+
+}  // namespace
+
+std::string human_bytes(double bytes) {
+  if (!(bytes >= 0) || std::isinf(bytes)) return "? B";
+  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  const int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+  return print("%.*f %s", digits, bytes, units[unit]);
+}
+
+std::string human_duration(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  if (seconds < 9.95) return print("%.1f s", seconds);
+  const long long s = std::llround(seconds), minutes = std::llround(seconds / 60), hours = std::llround(seconds / 3600);
+  if (s < 60) return print("%lld s", s);
+  if (s < 3600) return print("%lld min %02lld s", s / 60, s % 60);
+  if (minutes < 48 * 60) return print("%lld h %02lld min", minutes / 60, minutes % 60);
+  return print("%lld d %02lld h", hours / 24, hours % 24);
+}
+
+std::string render_line(const ProgressState& state) { return joined(parts_of(state)); }
+
+std::string render_bar(const ProgressState& state, int width) {
+  constexpr int kShortest = 10, kLongest = 30, kAround = 9;  // "[", "]", " 100%", two spaces
+  const auto room = static_cast<size_t>(std::max(width, 0));
+  std::vector<Part> parts = parts_of(state);
+  while (parts.size() > 1 && joined(parts).size() + kShortest + kAround > room)
+    parts.erase(std::max_element(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.rank < b.rank; }));
+  std::string text = joined(parts);
+  const int left = static_cast<int>(room) - static_cast<int>(text.size()) - kAround;
+  const double done = state.steps > 0 ? std::clamp(static_cast<double>(state.step) / state.steps, 0.0, 1.0) : 0;
+  if (left >= kShortest) text = bar_text(done, std::min(left, kLongest)) + "  " + text;
+  return text.substr(0, room);
+}
+
+Progress::Progress(std::FILE* out, Style style, double seconds_between_lines)
+    : out_(out),
+      bar_(style == Style::automatic ? is_terminal(out) : style == Style::bar),
+      seconds_between_(bar_ ? kRedrawSeconds : seconds_between_lines) {}
+
+Progress::~Progress() { finish(); }
+
+void Progress::update(const ProgressState& state) {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  const bool last_step = state.step >= state.steps && state.step != state_.step;
+  state_ = state;
+  if (shown_ && !last_step && std::chrono::duration<double>(now - last_).count() < seconds_between_) return;
+  last_ = now;
+  shown_ = true;
+  if (bar_) {
+    draw();
+  } else {
+    std::fprintf(out_, "%s\n", render_line(state).c_str());
+  }
+  std::fflush(out_);
+}
+
+void Progress::line(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  const bool redraw = drawn_;
+  clear();
+  std::fprintf(out_, "%s\n", text.c_str());
+  if (redraw) draw();
+  std::fflush(out_);
+}
+
+void Progress::finish() {
+  const std::lock_guard lock(mutex_);
+  clear();
+  shown_ = false;
+  std::fflush(out_);
+}
+
+void Progress::draw() {
+  clear();
+  // One column stays free: some terminals wrap as soon as the last one is written.
+  std::fputs(render_bar(state_, terminal_width(out_) - 1).c_str(), out_);
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  if (drawn_) std::fputs(kClearLine, out_);
+  drawn_ = false;
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,129 @@
+#include "apps/common/run_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Runs in an empty folder that goes away.
+class RunLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "/godwit_run_XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    before_ = fs::current_path();
+    fs::current_path(folder_);
+  }
+  void TearDown() override {
+    fs::current_path(before_);
+    fs::remove_all(folder_);
+  }
+  fs::path folder_, before_;
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string error(const std::string& wanted) {
+  try {
+    create_run_dir(wanted, "name");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_F(RunLogTest, FoldersWithoutANameAreNew) {
+  const std::string a = create_run_dir("", "resnet20-birder"), b = create_run_dir("", "resnet20-birder");
+  EXPECT_NE(a, b);
+  EXPECT_EQ(a.find("runs/resnet20-birder-20"), 0u);
+  EXPECT_TRUE(fs::is_directory(a));
+  EXPECT_TRUE(fs::is_directory(b));
+}
+
+TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
+  RunLog log(create_run_dir("deep/er", "name"), "{\"epochs\": 3}");
+  EXPECT_EQ(log.path(), "deep/er");
+  EXPECT_EQ(content("deep/er/config.json"), "{\"epochs\": 3}\n");
+  EXPECT_EQ(content("deep/er/metrics.jsonl"), "");
+  const float loss = 0.1f + 0.2f;
+  log.step({10, 1, loss, 0.1, 1000.5, 0.128, 0, 34102});
+  log.evaluation({468, 1, NAN, 0.8812, INFINITY});
+  std::istringstream lines(content("deep/er/metrics.jsonl"));  // while the log is open
+  std::string first, second, rest;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  EXPECT_FALSE(std::getline(lines, rest));
+  const json step = json::parse(first), evaluation = json::parse(second);
+  EXPECT_EQ(step.size(), 8u);
+  EXPECT_EQ(step["step"], 10);
+  EXPECT_EQ(step["epoch"], 1);
+  EXPECT_EQ(step["loss"].get<float>(), loss);
+  EXPECT_EQ(step["lr"], 0.1);
+  EXPECT_EQ(step["samples_per_s"], 1000.5);
+  EXPECT_EQ(step["step_s"], 0.128);
+  EXPECT_EQ(step["bytes_intra"], 0);
+  EXPECT_EQ(step["bytes_inter"], 34102);
+  EXPECT_EQ(evaluation.size(), 5u);
+  EXPECT_TRUE(evaluation["test_loss"].is_null());
+  EXPECT_EQ(evaluation["test_top1"], 0.8812);
+  EXPECT_TRUE(evaluation["test_top5"].is_null());
+}
+
+TEST_F(RunLogTest, ByteCountsAreExact) {
+  RunLog log(create_run_dir("a", ""), "{}");
+  log.step({1, 1, 0, 0, 0, 0, 12345678901, 9007199254740993.0});
+  const json step = json::parse(content("a/metrics.jsonl"));
+  EXPECT_EQ(step["bytes_intra"].get<int64_t>(), 12345678901);
+  EXPECT_EQ(step["bytes_inter"].get<int64_t>(), 9007199254740992);
+}
+
+TEST_F(RunLogTest, NeverMixesTwoRuns) {
+  { RunLog log(create_run_dir("a", ""), "{}"); }
+  const std::string message = error("a");
+  EXPECT_NE(message.find("run directory a: holds the metrics of another run"), std::string::npos) << message;
+  EXPECT_NE(message.find("--run-dir"), std::string::npos);
+  EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);
+  EXPECT_EQ(content("a/config.json"), "{}\n");
+  fs::create_directory("mine");
+  std::ofstream("mine/notes.txt") << "x";
+  EXPECT_EQ(create_run_dir("mine", ""), "mine");
+}
+
+TEST_F(RunLogTest, PlacesThatCannotBe) {
+  std::ofstream("file") << "x";
+  EXPECT_NE(error("file").find("run directory file"), std::string::npos);
+  EXPECT_NE(error("file/below").find("run directory file/below"), std::string::npos);
+  EXPECT_NE(error("/proc/godwit").find("run directory /proc/godwit"), std::string::npos);
+  EXPECT_THROW(RunLog("missing", "{}"), Error);
+  std::ofstream("runs") << "a file";
+  EXPECT_NE(error("").find("run directory runs/name-"), std::string::npos);
+}
+
+TEST_F(RunLogTest, FullDiskIsAnError) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  fs::create_directory("full");
+  fs::create_symlink("/dev/full", "full/config.json.tmp");
+  EXPECT_THROW(RunLog("full", "{}"), Error);
+  EXPECT_FALSE(fs::exists("full/config.json"));
+}
+
+}  // namespace
+}  // namespace godwit::apps
