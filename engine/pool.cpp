@@ -23,7 +23,6 @@ int64_t block_size(int64_t bytes) {
 }
 
 void* system_allocate(int64_t size) {
-  if (size > kAddressSpace) return nullptr;
   const int64_t alignment = size >= kHugePage ? kHugePage : kAlignment;
   const int64_t rounded = (size + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
@@ -43,7 +42,7 @@ void* Pool::allocate(int64_t bytes) {
     data = found->second.back();
     found->second.pop_back();
   } else {
-    data = system_allocate(size);
+    data = bytes <= kAddressSpace ? system_allocate(size) : nullptr;
     check(data != nullptr, "out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
           " in use by this rank; lower --batch or the number of ranks on this machine");
     stats_.bytes_reserved += size;

@@ -43,16 +43,20 @@ void Stream::run(Context inherited) {
     std::exception_ptr error;
     try {
       work();
-      work = nullptr;  // what it captured is freed before it counts as done
     } catch (...) {
       error = std::current_exception();
     }
+    work = nullptr;  // what it captured is freed before it counts as done, and without the lock
+    std::deque<std::function<void()>> dropped;
     lock.lock();
-    busy_ = false;
     if (error) {
       error_ = error;
-      queue_.clear();
+      dropped.swap(queue_);
+      lock.unlock();
+      dropped.clear();
+      lock.lock();
     }
+    busy_ = false;
     changed_.notify_all();
   }
 }

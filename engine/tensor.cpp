@@ -1,6 +1,7 @@
 #include "engine/tensor.h"
 
 #include <cstring>
+#include <limits>
 
 #include "engine/context.h"
 #include "engine/parallel.h"
@@ -22,10 +23,16 @@ auto dispatch_numeric(DType dtype, F&& f) {
   }
 }
 
+int64_t bytes_of(const Shape& shape, DType dtype) {
+  check(shape.numel() <= std::numeric_limits<int64_t>::max() / size_of(dtype), "tensor: ", shape, " of ", dtype,
+        " is more than any memory holds");
+  return shape.numel() * size_of(dtype);
+}
+
 }  // namespace
 
 Tensor::Tensor(Shape shape, DType dtype)
-    : buffer_(context().pool, shape.numel() * size_of(dtype)), numel_(shape.numel()), shape_(shape), dtype_(dtype) {}
+    : buffer_(context().pool, bytes_of(shape, dtype)), numel_(shape.numel()), shape_(shape), dtype_(dtype) {}
 
 Tensor Tensor::zeros(Shape shape, DType dtype) {
   Tensor result(shape, dtype);
@@ -47,8 +54,7 @@ Tensor Tensor::view(Shape shape) const {
 }
 
 Tensor Tensor::range(int64_t begin, int64_t count) const {
-  check(begin >= 0 && count >= 0 && begin + count <= numel_, "range: [", begin, ", ", begin + count, ") of ", numel_,
-        " elements");
+  check(begin >= 0 && count >= 0 && count <= numel_ - begin, "range: ", count, " elements from ", begin, " of ", numel_);
   Tensor result = *this;
   result.offset_ += begin * size_of(dtype_);
   result.shape_ = Shape{count};
@@ -58,7 +64,7 @@ Tensor Tensor::range(int64_t begin, int64_t count) const {
 
 Tensor Tensor::rows(int64_t begin, int64_t count) const {
   check(shape_.rank() > 0, "rows: the tensor is a scalar");
-  check(begin >= 0 && count >= 0 && begin + count <= dim(0), "rows: [", begin, ", ", begin + count, ") of ", shape_);
+  check(begin >= 0 && count >= 0 && count <= dim(0) - begin, "rows: ", count, " from ", begin, " of ", shape_);
   const int64_t row = dim(0) ? numel_ / dim(0) : 0;
   std::vector<int64_t> extents(shape_.begin(), shape_.end());
   extents[0] = count;

@@ -39,6 +39,7 @@ class TempFolder {
 };
 
 inline void write(const std::string& path, const Bytes& bytes) {
+  std::filesystem::remove(path);  // some file systems flush a file that is overwritten, which takes milliseconds
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   check(file.flush().good(), "cannot write ", path);

@@ -1,0 +1,50 @@
+#include "engine/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace godwit {
+namespace {
+
+TEST(Check, ThrowsItsPartsAndTheCallersPlace) {
+  int line = 0;
+  try {
+    line = __LINE__ + 1;
+    check(1 + 1 == 3, "conv2d: ", 64, " channels, ", 0.5, " and ", std::string("text"));
+    FAIL() << "check(false) returned";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "conv2d: 64 channels, 0.5 and text");
+    EXPECT_THAT(error.where(), testing::EndsWith("check_test.cpp:" + std::to_string(line)));
+  }
+  try {
+    line = __LINE__ + 1;
+    fail("alone ", 1);
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "alone 1");
+    EXPECT_THAT(error.where(), testing::EndsWith("check_test.cpp:" + std::to_string(line)));
+  }
+}
+
+struct Counted {
+  int* printed;
+};
+std::ostream& operator<<(std::ostream& out, const Counted& counted) {
+  ++*counted.printed;
+  return out;
+}
+
+TEST(Check, PutsThePartsTogetherOnlyOnFailure) {
+  int printed = 0;
+  check(true, Counted{&printed});
+  check(std::make_unique<int>(1) != nullptr, Counted{&printed});
+  EXPECT_EQ(printed, 0);
+  EXPECT_THROW(check(false, Counted{&printed}), Error);
+  EXPECT_EQ(printed, 1);
+}
+
+TEST(Check, ErrorIsARuntimeError) { EXPECT_THROW(fail("x"), std::runtime_error); }
+
+}  // namespace
+}  // namespace godwit
