@@ -1,0 +1,34 @@
+#include "autograd/ops/bias.h"
+
+#include <vector>
+
+#include "engine/parallel.h"
+
+namespace godwit {
+
+void bias_forward(Cpu, const Tensor& bias, const Tensor& y) {
+  dispatch_real(y.dtype(), "bias", [&]<class T>() {
+    const int64_t o = bias.numel();
+    const T* from = bias.data<T>();
+    T* to = y.data<T>();
+    parallel_for(y.numel() / o, std::max<int64_t>(1, (1 << 16) / o), [=](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) std::copy_n(from, o, to + row * o);
+    });
+  });
+}
+
+void bias_backward(Cpu, const Tensor& dy, const Tensor& db) {
+  dispatch_real(dy.dtype(), "bias", [&]<class T>() {
+    const int64_t o = db.numel(), rows = dy.numel() / o;
+    const T* from = dy.data<T>();
+    T* to = db.data<T>();
+    parallel_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) {
+      std::vector<double> sum(static_cast<size_t>(end - begin));
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = begin; i < end; ++i) sum[static_cast<size_t>(i - begin)] += from[row * o + i];
+      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(sum[static_cast<size_t>(i - begin)]);
+    });
+  });
+}
+
+}  // namespace godwit

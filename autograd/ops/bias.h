@@ -1,0 +1,11 @@
+// A bias on the last extent: y [.., o] from bias [o], and its gradient. Kernels of linear and conv2d.
+#pragma once
+#include "engine/tensor.h"
+
+namespace godwit {
+
+void bias_forward(Cpu, const Tensor& bias, const Tensor& y);  // each row of y becomes the bias
+// db = sum of the rows of dy, in float64 and in their order.
+void bias_backward(Cpu, const Tensor& dy, const Tensor& db);
+
+}  // namespace godwit

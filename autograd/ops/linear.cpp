@@ -1,0 +1,65 @@
+#include "autograd/ops/linear.h"
+
+#include "autograd/ops/bias.h"
+#include "engine/gemm.h"
+
+namespace godwit {
+
+void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  if (bias.defined()) bias_forward(Cpu{}, bias, y);
+  dispatch_real(x.dtype(), "linear", [&]<class T>() {
+    const int64_t n = x.dim(0), in = w.dim(1), out = w.dim(0);
+    gemm(Cpu{}, false, true, n, out, in, T{1}, x.data<T>(), in, w.data<T>(), in, T(bias.defined() ? 1 : 0), y.data<T>(),
+         out);
+  });
+}
+
+void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  dispatch_real(dy.dtype(), "linear", [&]<class T>() {
+    const int64_t n = dy.dim(0), in = w.dim(1), out = w.dim(0);
+    gemm(Cpu{}, false, false, n, in, out, T{1}, dy.data<T>(), out, w.data<T>(), in, T{0}, dx.data<T>(), in);
+  });
+}
+
+void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw) {
+  dispatch_real(x.dtype(), "linear", [&]<class T>() {
+    const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
+    gemm(Cpu{}, true, false, out, in, n, T{1}, dy.data<T>(), out, x.data<T>(), in, T{0}, dw.data<T>(), in);
+  });
+}
+
+Var ops::linear(const Var& x, const Var& w, const Var& bias) {
+  check(x.shape().rank() == 2, "linear: x must be [n, in], it is ", x.shape());
+  check(w.shape().rank() == 2, "linear: weight must be [out, in], it is ", w.shape());
+  check(x.dim(1) == w.dim(1), "linear: weight expects ", w.dim(1), " features, x is ", x.shape());
+  check(x.value().numel() > 0 && w.value().numel() > 0, "linear: nothing to compute, x is ", x.shape(), ", weight ",
+        w.shape());
+  check(x.dtype() == DType::f32 || x.dtype() == DType::f64, "linear: takes float32 or float64, x is ", x.dtype());
+  check(w.dtype() == x.dtype(), "linear: x is ", x.dtype(), ", weight ", w.dtype());
+  if (bias.defined())
+    check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == x.dtype(), "linear: bias must be ", x.dtype(), " ",
+          Shape{w.dim(0)}, ", it is ", bias.dtype(), " ", bias.shape());
+  Tensor y({x.dim(0), w.dim(0)}, x.dtype());
+  linear_forward(Cpu{}, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
+  return Var::result(y, {x, w, bias},
+                     [xv = w.requires_grad() ? x.value() : Tensor(), wv = w.value(), dx = x.gradient(),
+                      dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
+                       if (dw) {
+                         const Tensor g = dw.target();
+                         linear_backward_weights(Cpu{}, xv, dy, g);
+                         dw.add(g);
+                       }
+                       if (db) {
+                         const Tensor g = db.target();
+                         bias_backward(Cpu{}, dy, g);
+                         db.add(g);
+                       }
+                       if (dx) {
+                         const Tensor g = dx.target();
+                         linear_backward_data(Cpu{}, dy, wv, g);
+                         dx.add(g);
+                       }
+                     });
+}
+
+}  // namespace godwit

@@ -1,0 +1,17 @@
+// linear: y [n, out] = x [n, in] · w [out, in]ᵀ + bias [out].
+#pragma once
+#include "autograd/var.h"
+
+namespace godwit {
+
+// An undefined bias or db is left out.
+void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx);
+void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw);
+
+namespace ops {
+
+Var linear(const Var& x, const Var& w, const Var& bias = Var());  // an undefined bias is none
+
+}  // namespace ops
+}  // namespace godwit

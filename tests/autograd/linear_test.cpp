@@ -1,0 +1,80 @@
+#include "autograd/ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/autograd/gradient_check.h"
+
+namespace godwit {
+namespace {
+
+using testing::check_gradients;
+using testing::random_tensor;
+
+TEST(Linear, Gradients) {
+  for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {3, 5, 4}, {7, 17, 2}}) {
+    const Tensor x = random_tensor({n, in}, DType::f64, 1), w = random_tensor({out, in}, DType::f64, 2);
+    const Tensor b = random_tensor({out}, DType::f64, 3);
+    check_gradients([](const auto& v) { return ops::linear(v[0], v[1], v[2]); }, {x, w, b});
+    check_gradients([](const auto& v) { return ops::linear(v[0], v[1]); }, {x, w});
+    check_gradients([&](const auto& v) { return ops::linear(Var(x), Var(w), v[0]); }, {b});
+  }
+}
+
+TEST(Linear, AgreesWithTheDefinitionInBothTypes) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}}) {
+      const Tensor x = random_tensor({n, in}, dtype, 1), w = random_tensor({out, in}, dtype, 2);
+      const Tensor b = random_tensor({out}, dtype, 3);
+      const Tensor y = ops::linear(Var(x), Var(w), Var(b)).value();
+      ASSERT_EQ(y.shape(), (Shape{n, out}));
+      // Rounding of a sum of in + 1 terms in any order.
+      const double unit = static_cast<double>(in + 2) * (dtype == DType::f32 ? 0x1p-24 : 0x1p-53);
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t o = 0; o < out; ++o) {
+          double sum = b.item(o), size = std::abs(sum);
+          for (int64_t k = 0; k < in; ++k) {
+            const double term = x.item(i * in + k) * w.item(o * in + k);
+            sum += term, size += std::abs(term);
+          }
+          ASSERT_NEAR(y.item(i * out + o), sum, 2 * unit * size) << dtype << " " << x.shape() << w.shape();
+        }
+    }
+}
+
+TEST(Linear, Float32GradientsAgreeWithFloat64) {
+  auto gradients = [](DType dtype) {
+    std::vector<Var> in{Var(random_tensor({33, 129}, DType::f32, 1).to(dtype), true),
+                        Var(random_tensor({65, 129}, DType::f32, 2).to(dtype), true),
+                        Var(random_tensor({65}, DType::f32, 3).to(dtype), true)};
+    const Tensor dy = random_tensor({33, 65}, DType::f32, 4).to(dtype);
+    Var y = ops::linear(in[0], in[1], in[2]);
+    backward(Var::result(Tensor::full({}, 0, dtype), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
+    std::vector<std::vector<double>> all;
+    for (const Var& v : in) all.push_back(testing::values(v.grad()));
+    return all;
+  };
+  const auto single = gradients(DType::f32), exact = gradients(DType::f64);
+  // At most 65 products of normal numbers a sum: 65 · 2⁻²⁴ · Σ|a·b| < 65 · 6e-8 · 65 · 1.
+  for (size_t i = 0; i < exact.size(); ++i)
+    for (size_t j = 0; j < exact[i].size(); ++j) ASSERT_NEAR(single[i][j], exact[i][j], 2.5e-4) << i << " " << j;
+}
+
+TEST(Linear, SaysWhatDoesNotFit) {
+  auto message = [](const Shape& x, const Shape& w, const Shape& b) -> std::string {
+    try {
+      ops::linear(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), Var(Tensor::zeros(b)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message({8, 32}, {10, 64}, {10}), "linear: weight expects 64 features, x is [8, 32]");
+  EXPECT_NE(message({8, 4, 32}, {10, 32}, {10}).find("x must be [n, in]"), std::string::npos);
+  EXPECT_NE(message({8, 32}, {10, 32, 1}, {10}).find("[out, in]"), std::string::npos);
+  EXPECT_NE(message({8, 32}, {10, 32}, {11}).find("bias must be"), std::string::npos);
+  EXPECT_NE(message({0, 32}, {10, 32}, {10}).find("nothing to compute"), std::string::npos);
+  EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::f64)), Var(Tensor::zeros({4, 3}))), Error);
+}
+
+}  // namespace
+}  // namespace godwit
