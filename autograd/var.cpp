@@ -92,7 +92,9 @@ const Tensor& Var::value() const {
 
 bool Var::requires_grad() const { return defined() && impl_->node != nullptr; }
 
-Gradient Var::gradient() const { return context().grad_enabled && requires_grad() ? Gradient(impl_->node) : Gradient(); }
+Gradient Var::gradient() const {
+  return context().grad_enabled && requires_grad() ? Gradient(impl_->node) : Gradient();
+}
 
 const Tensor& Var::grad() const {
   check(requires_grad(), "grad: this Var does not require a gradient");
@@ -152,22 +154,23 @@ void backward(const Var& loss) {
   auto uses = count_uses(root);
   auto earlier = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(earlier)> ready(earlier);
+  // Hooks of leaves run at once, not in turn (leaves are the oldest nodes): what they start overlaps with the rest.
+  auto release = [&](std::shared_ptr<Node> node) {
+    if (!node->leaf()) ready.push(std::move(node));
+    else if (node->hook) node->hook();
+  };
   Gradient(root).add(Tensor::full(root->shape, 1, root->dtype));
-  ready.push(root);
+  release(root);
   while (!ready.empty()) {
     const std::shared_ptr<Node> node = ready.top();
     ready.pop();
-    if (node->leaf()) {
-      if (node->hook) node->hook();
-      continue;
-    }
     auto run = std::move(node->backward);
     node->backward = nullptr;
     node->walked = true;
     if (node->has_grad) run(std::exchange(node->grad, Tensor()));
     run = nullptr;  // frees the activations it captured
     for (auto& input : std::exchange(node->inputs, {}))
-      if (--uses.at(input.get()) == 0) ready.push(std::move(input));
+      if (--uses.at(input.get()) == 0) release(std::move(input));
   }
 }
 

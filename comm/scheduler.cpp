@@ -35,8 +35,9 @@ void Scheduler::begin_step() {
 }
 
 void Scheduler::arrived(size_t bucket, size_t slot) {
-  if (!in_step_) return;
-  check(!have_[bucket][slot], "scheduler: parameter '", buckets_[static_cast<int64_t>(bucket)].slots[slot].name,
+  const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
+  if (!in_step_ || !place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
+  check(!have_[bucket][slot], "scheduler: parameter '", place.name,
         "' got a gradient from a second backward() in one step");
   have_[bucket][slot] = true;
   --missing_[bucket];

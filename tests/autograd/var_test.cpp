@@ -69,6 +69,19 @@ TEST(Var, HookRunsOnceAfterTheLastContribution) {
   EXPECT_EQ(seen, std::vector<double>{5});
 }
 
+TEST(Var, HooksRunBeforeTheRestOfBackward) {
+  Var a = leaf(1), b = leaf(1);
+  std::vector<std::string> order;
+  a.on_grad([&] { order.push_back("a"); });
+  b.on_grad([&] { order.push_back("b"); });
+  Var hidden = Var::result(a.value(), {a}, [da = a.gradient(), &order](const Tensor& dy) {
+    order.push_back("below a");
+    da.add(dy);
+  });
+  backward(sum(hidden, b));
+  EXPECT_EQ(order, (std::vector<std::string>{"b", "below a", "a"}));
+}
+
 TEST(Var, NoGraphWithoutNeed) {
   int calls = 0;
   Var constant(Tensor::full({1}, 1, DType::f64));

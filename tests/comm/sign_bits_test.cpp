@@ -1,8 +1,8 @@
 #include "comm/wire/sign_bits.h"
 
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
-#include <cmath>
 #include <limits>
 
 #include "engine/context.h"
@@ -22,9 +22,24 @@ std::vector<uint32_t> random_words(uint64_t seed, int64_t count) {
   return words;
 }
 
+// Runs on every instruction set this machine has.
+class SignBitsOn : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { choose(GetParam()); }
+  void TearDown() override { choose(0); }
+
+ private:
+  static void choose(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sets, SignBitsOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+
 int bit(const uint32_t* words, int64_t j) { return static_cast<int>(words[j / 32] >> (j % 32) & 1); }
 
-TEST(SignBits, PackPutsValueJAtBitJ) {
+TEST_P(SignBitsOn, PackPutsValueJAtBitJ) {
   for (int64_t n : kSizes) {
     const std::vector<float> x = random_row<float>(1, 0, n);
     std::vector<uint32_t> words(static_cast<size_t>(sign_words(n) + 1), 0xabcdef01u);
@@ -35,7 +50,7 @@ TEST(SignBits, PackPutsValueJAtBitJ) {
   }
 }
 
-TEST(SignBits, ZerosArePlusAndNanIsMinus) {
+TEST_P(SignBitsOn, ZerosArePlusAndNanIsMinus) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   const std::vector<float> pattern{0.0f, -0.0f, nan, -nan, inf, -inf, 1e-45f, -1e-45f};
   for (int64_t n : {8, 40}) {  // the scalar end and a full word
@@ -47,7 +62,7 @@ TEST(SignBits, ZerosArePlusAndNanIsMinus) {
   }
 }
 
-TEST(SignBits, UnpackInvertsPack) {
+TEST_P(SignBitsOn, UnpackInvertsPack) {
   for (int64_t n : kSizes) {
     const std::vector<uint32_t> words = random_words(2, sign_words(n));
     std::vector<float> x(static_cast<size_t>(n + 1), 7.0f);
@@ -71,14 +86,14 @@ void check_sum(int64_t senders, int64_t n, const std::vector<uint32_t>& words) {
   }
 }
 
-TEST(SignBits, SumCountsEverySender) {
+TEST_P(SignBitsOn, SumCountsEverySender) {
   for (int64_t senders : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 64, 300})
     for (int64_t n : {0, 1, 31, 32, 33, 511, 513, 1000, 5000})
       check_sum(senders, n, random_words(3, senders * sign_words(n)));
   check_sum(8, 1 << 20, random_words(4, 8 * sign_words(1 << 20)));
 }
 
-TEST(SignBits, SumOfEqualSigns) {
+TEST_P(SignBitsOn, SumOfEqualSigns) {
   for (int64_t senders : {1, 2, 8, 255, 256, 4096, 32767})
     for (uint32_t word : {0u, ~0u})
       check_sum(senders, 70, std::vector<uint32_t>(static_cast<size_t>(senders * sign_words(70)), word));

@@ -1,0 +1,140 @@
+#include "comm/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "comm/agree.h"
+#include "comm/local.h"
+#include "table.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_row;
+using testing::rank_order_sum;
+
+Buckets make_buckets(int64_t n, const Topology& topology, DType dtype = DType::f32) {
+  return Buckets({{"w", Var(Tensor::zeros({n}, dtype), true), true}}, {.alignment = 32 * topology.world()});
+}
+
+template <class T>
+void fill_grad(Bucket& bucket, int rank) {
+  const std::vector<T> row = random_row<T>(21, rank, bucket.numel);
+  std::copy(row.begin(), row.end(), bucket.grad.data<T>());
+}
+
+template <class T>
+std::vector<T> exchanged(const std::string& name, const Topology& topology, int64_t n) {
+  std::vector<T> result;
+  std::mutex mutex;
+  run_local(topology, [&](Communicator& comm) {
+    Buckets buckets = make_buckets(n, topology, dtype_of<T>);
+    fill_grad<T>(buckets[0], comm.rank);
+    make_exchange(name)->mean(buckets[0], comm);
+    for (int64_t i = n; i < buckets[0].padded(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
+    const std::vector<T> own = buckets[0].grad.range(0, n).template to_vector<T>();
+    std::lock_guard lock(mutex);
+    if (result.empty()) result = own;
+    EXPECT_EQ(own, result) << "replicas";
+  });
+  return result;
+}
+
+const Topology kTopologies[] = {{1, 1}, {3, 1}, {1, 4}, {2, 2}, {2, 3}, {3, 2}, {4, 2}};
+
+TEST(Exchange, DenseIsTheRankOrderMeanBitForBit) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t n : {0, 1, 33, 5000})
+      EXPECT_EQ(exchanged<float>("dense", topology, n), rank_order_sum<float>(21, topology.world(), n, true));
+}
+
+// Recursive summation of W terms is off by at most (W − 1)·2⁻²⁴·Σ|x| plus the division's half unit (Higham,
+// section 4.2).
+TEST(Exchange, BothEqualTheExactMeanWithinRounding) {
+  for (const Topology& topology : kTopologies)
+    for (const std::string& name : exchange_names())
+      for (int64_t n : {1, 33, 5000}) {
+        const std::vector<float> mean = exchanged<float>(name, topology, n);
+        const int world = topology.world();
+        for (int64_t i = 0; i < n; ++i) {
+          double exact = 0, size = 0;
+          for (int rank = 0; rank < world; ++rank) {
+            const double x = random_row<float>(21, rank, n)[static_cast<size_t>(i)];
+            exact += x;
+            size += std::abs(x);
+          }
+          EXPECT_NEAR(mean[static_cast<size_t>(i)], exact / world, world * 0x1p-24 * size / world) << name;
+          if (n > 100) i += 97;
+        }
+      }
+}
+
+// Integers sum without rounding, so both must give the same bits, divisions included.
+TEST(Exchange, HierarchicalEqualsDenseWhereNothingRounds) {
+  for (const Topology& topology : kTopologies)
+    for (int64_t n : {1, 33, 1001})
+      run_local(topology, [&](Communicator& comm) {
+        Buckets a = make_buckets(n, topology, DType::f64), b = make_buckets(n, topology, DType::f64);
+        for (int64_t i = 0; i < n; ++i)
+          a[0].grad.data<double>()[i] = static_cast<double>((i * 37 + comm.rank * 101) % 1000 - 500);
+        b[0].grad.copy_from(a[0].grad);
+        make_exchange("dense")->mean(a[0], comm);
+        make_exchange("hierarchical")->mean(b[0], comm);
+        EXPECT_EQ(a[0].grad.to_vector<double>(), b[0].grad.to_vector<double>());
+      });
+}
+
+TEST(Exchange, BytesPerRankEqualTheFormulas) {
+  for (int n : {1, 2, 3, 4})
+    for (int m : {1, 2, 3})
+      for (int64_t d : {1, 100, 4097}) {
+        const Topology topology{n, m};
+        run_local(topology, [&](Communicator& comm) {
+          Buckets buckets = make_buckets(d, topology);
+          make_exchange("hierarchical")->mean(buckets[0], comm);
+          make_exchange("dense")->mean(buckets[0], comm);
+          const int64_t bytes = 4 * buckets[0].padded(), world = n * m;  // P
+          const CommStats& stats = *comm.stats;
+          EXPECT_EQ(stats.phase("hierarchical/intra_reduce_scatter").bytes_intra, (m - 1) * bytes / m);
+          EXPECT_EQ(stats.phase("hierarchical/inter_all_reduce").bytes_inter, 2 * (n - 1) * bytes / (m * n));
+          EXPECT_EQ(stats.phase("hierarchical/intra_all_gather").bytes_intra, (m - 1) * bytes / m);
+          EXPECT_EQ(stats.phase("dense/all_reduce").bytes_intra, 2 * (m - 1) * bytes / world);
+          EXPECT_EQ(stats.phase("dense/all_reduce").bytes_inter, 2 * (n - 1) * m * bytes / world);
+          EXPECT_EQ(stats.total().bytes_inter, 2 * (n - 1) * bytes / (m * n) + 2 * (n - 1) * m * bytes / world);
+          EXPECT_EQ(stats.total().calls, 4);
+        });
+      }
+}
+
+TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
+  EXPECT_THROW(make_exchange("ring"), Error);
+  EXPECT_THROW(run_local({2, 2},
+                         [](Communicator& comm) {
+                           Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 2});
+                           make_exchange("hierarchical")->mean(buckets[0], comm);
+                         }),
+               Error);
+}
+
+TEST(Agree, PassesWhenEqualAndNamesWhoDiffers) {
+  run_local({2, 3}, [](Communicator& comm) { check_same(*comm.world, 0xffffffffffffffffu, "layout"); });
+  for (int bit : {0, 31, 63})
+    run_local({2, 3}, [&](Communicator& comm) {
+      const bool odd = comm.rank == 1 || comm.rank == 4;
+      try {
+        check_same(*comm.world, uint64_t{odd} << bit, "the parameters' hash");
+        ADD_FAILURE() << "rank " << comm.rank << " did not notice";
+      } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()).find("the parameters' hash differs between ranks: not the same on 1, 4 "),
+                  0u)
+            << error.what();
+      }
+      EXPECT_EQ(comm.stats->phase("agree").bytes_intra, 2 * 8);
+      EXPECT_EQ(comm.stats->phase("agree").bytes_inter, 3 * 8);
+    });
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,246 @@
+#include "comm/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "comm/exchange.h"
+#include "comm/local.h"
+#include "engine/context.h"
+
+namespace godwit {
+namespace {
+
+// y = sum of w·x over all elements; the gradient of w is x. `before` runs at the start of its backward.
+Var dot(const Var& w, double x, std::function<void()> before = {}) {
+  double sum = 0;
+  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
+  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x, before](const Tensor& dy) {
+    if (before) before();
+    const Tensor g = dw.target();
+    g.fill(x * dy.item());
+    dw.add(g);
+  });
+}
+
+Var add(const Var& a, const Var& b) {
+  return Var::result(Tensor::full({1}, a.value().item() + b.value().item()), {a, b},
+                     [da = a.gradient(), db = b.gradient()](const Tensor& dy) {
+                       if (da) da.add(dy);
+                       if (db) db.add(dy);
+                     });
+}
+
+Var leaf(int64_t n, double value = 1) { return Var(Tensor::full({n}, value), true); }
+
+// Three parameters a, b, c of 4, 3 and 2 elements, each in a bucket of its own: c, b, a.
+struct Model {
+  Var a = leaf(4), b = leaf(3), c = leaf(2);
+  Buckets buckets{{{"a", a, true}, {"b", b, true}, {"c", c, true}}, {.first_bytes = 1, .bytes = 1, .alignment = 4}};
+};
+
+// The parameters in the order forward uses them; backward meets them from the last to the first.
+struct Use {
+  Var w;
+  double x;
+  std::function<void()> before = {};
+};
+
+Var loss_of(const std::vector<Use>& uses) {
+  Var loss;
+  for (const Use& use : uses) {
+    const Var term = dot(use.w, use.x, use.before);
+    loss = loss.defined() ? add(loss, term) : term;
+  }
+  return loss;
+}
+
+struct Log {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int> done;
+
+  void push(int bucket) {
+    {
+      std::lock_guard lock(mutex);
+      done.push_back(bucket);
+    }
+    changed.notify_all();
+  }
+  void wait_for(size_t count) {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(5), [&] { return done.size() >= count; }));
+  }
+};
+
+TEST(Scheduler, HandsBucketsOverWhileBackwardRuns) {
+  Model model;
+  Log log;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  for (int step = 0; step < 3; ++step) {
+    log.done.clear();
+    scheduler.begin_step();
+    // Backward runs c, b, a; a's backward waits until the work of the two others is done.
+    backward(loss_of({{model.a, 2, [&] { log.wait_for(2); }}, {model.b, 3}, {model.c, 5}}));
+    scheduler.finish_step();
+    EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(scheduler.overlapped(), 3);
+    EXPECT_TRUE(scheduler.unused().empty());
+    EXPECT_EQ(model.a.grad().item(3), 2);
+    EXPECT_EQ(model.c.grad().item(1), 5) << "cleared between steps";
+  }
+}
+
+TEST(Scheduler, KeepsPlanOrderWhenLaterBucketsFillFirst) {
+  Model model;
+  Log log;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  scheduler.begin_step();
+  backward(loss_of({{model.c, 1}, {model.b, 1}, {model.a, 1}}));  // a's gradient comes first, c's last
+  scheduler.finish_step();
+  EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Scheduler, UnusedParametersGetGradientZero) {
+  Model model;
+  Log log;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  for (int step = 0; step < 2; ++step) {
+    log.done.clear();
+    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left from before
+    scheduler.begin_step();
+    backward(loss_of({{model.a, 7}, {model.c, 4}}));
+    scheduler.finish_step();
+    EXPECT_EQ(scheduler.unused(), (std::vector<std::string>{"b"}));
+    EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(scheduler.overlapped(), 1) << "a waits behind b";
+    EXPECT_EQ(model.b.grad().to_vector<float>(), std::vector<float>(3, 0.0f));
+    EXPECT_EQ(model.a.grad().item(0), 7);
+  }
+  scheduler.begin_step();
+  scheduler.finish_step();  // a step without backward
+  EXPECT_EQ(scheduler.unused(), (std::vector<std::string>{"c", "b", "a"}));
+  EXPECT_EQ(model.a.grad().item(0), 0);
+}
+
+TEST(Scheduler, TiedParameterCountsOnce) {
+  Var w = leaf(4);
+  Buckets buckets({{"in", w, true}, {"out", w, true}}, {.alignment = 4});
+  int runs = 0;
+  Scheduler scheduler(buckets, [&](Bucket&) { ++runs; });
+  scheduler.begin_step();
+  backward(loss_of({{w, 2}, {w, 3}}));
+  scheduler.finish_step();
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(w.grad().item(), 5);
+}
+
+TEST(Scheduler, WorkThatThrowsSurfacesOnTheRanksThread) {
+  Model model;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
+    if (bucket.index == 1) fail("exchange: broken");
+  });
+  const auto step = [&] {
+    scheduler.begin_step();
+    backward(loss_of({{model.a, 1}, {model.b, 1}, {model.c, 1}}));
+    scheduler.finish_step();
+  };
+  EXPECT_THROW(step(), Error);
+  EXPECT_THROW(scheduler.wait(), Error);
+  EXPECT_THROW(step(), Error) << "what failed stays failed";
+}
+
+TEST(Scheduler, LeavesNoHooksBehindWhenBackwardThrows) {
+  Model model;
+  Log log;
+  EXPECT_THROW(
+      {
+        Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+        scheduler.begin_step();
+        backward(loss_of({{model.a, 1, [] { fail("out of memory"); }}, {model.c, 1}}));
+        scheduler.finish_step();
+      },
+      Error);
+  EXPECT_EQ(log.done, (std::vector<int>{0})) << "what was handed over was finished";
+  backward(loss_of({{model.a, 1}, {model.c, 1}}));  // would call a hook of the scheduler that is gone
+  Scheduler again(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  again.begin_step();
+  backward(dot(model.a, 6));
+  again.finish_step();
+  EXPECT_EQ(log.done, (std::vector<int>{0, 0, 1, 2}));
+  EXPECT_EQ(model.a.grad().item(), 6);
+}
+
+TEST(Scheduler, HooksRestOutsideOfSteps) {
+  Model model;
+  int runs = 0;
+  Scheduler scheduler(model.buckets, [&](Bucket&) { ++runs; });
+  backward(dot(model.c, 1));
+  scheduler.wait();
+  EXPECT_EQ(runs, 0);
+}
+
+TEST(Scheduler, RefusesWrongOrder) {
+  Model model;
+  EXPECT_THROW(Scheduler(model.buckets, nullptr), Error);
+  Scheduler scheduler(model.buckets, [](Bucket&) {});
+  EXPECT_THROW(scheduler.finish_step(), Error);
+  scheduler.begin_step();
+  EXPECT_THROW(scheduler.begin_step(), Error);
+  backward(dot(model.c, 1));
+  EXPECT_THROW(backward(dot(model.c, 1)), Error) << "two gradients in one step";
+}
+
+// Four ranks exchange and update beside backward; all must end with the parameters of plain gradient descent.
+TEST(Scheduler, TrainsReplicasInStep) {
+  run_local({2, 2}, [](Communicator& comm) {
+    Model model;
+    auto exchange = make_exchange("dense");
+    Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
+      EXPECT_EQ(context().rank, comm.rank) << "the stream has its rank's context";
+      exchange->mean(bucket, comm);
+      for (int64_t i = 0; i < bucket.numel; ++i) bucket.param.data<float>()[i] -= 0.125f * bucket.grad.data<float>()[i];
+    });
+    for (int step = 0; step < 50; ++step) {
+      scheduler.begin_step();
+      backward(loss_of({{model.a, 1.0 * comm.rank}, {model.b, 1.0 * step}, {model.c, 1}}));
+      scheduler.finish_step();
+    }
+    EXPECT_EQ(model.a.value().item(3), 1 - 0.125 * 50 * 1.5);
+    EXPECT_EQ(model.b.value().item(2), 1 - 0.125 * 49 * 25);
+    EXPECT_EQ(model.c.value().item(1), 1 - 0.125 * 50);
+  });
+}
+
+// One rank fails in forward or in the middle of backward, while the others' streams wait for it.
+TEST(Scheduler, FailingRankEndsTheOthersSteps) {
+  for (bool in_forward : {true, false})
+    for (int failing : {0, 2}) {
+      try {
+        run_local({3, 1},
+                  [&](Communicator& comm) {
+                    Model model;
+                    auto exchange = make_exchange("dense");
+                    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm); });
+                    for (int step = 0; step < 10; ++step) {
+                      const bool fails = comm.rank == failing && step == 5;
+                      scheduler.begin_step();
+                      if (fails && in_forward) fail("forward: bad label");
+                      auto middle = [&] { check(!fails, "backward: broken"); };
+                      backward(loss_of({{model.a, 1}, {model.b, 1, middle}, {model.c, 1}}));
+                      scheduler.finish_step();
+                    }
+                  },
+                  {.timeout = std::chrono::milliseconds(20'000)});
+        ADD_FAILURE() << "no Error was thrown";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.what(),
+                  "rank " + std::to_string(failing) + (in_forward ? ": forward: bad label" : ": backward: broken"));
+      }
+    }
+}
+
+}  // namespace
+}  // namespace godwit
