@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <vector>
 
+#include "comm/wire/sign_bits.h"
 #include "engine/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -82,8 +84,10 @@ HWY_INLINE const uint32_t* random_words(const Draw& draw, int64_t i, int64_t cou
     keys1[round] = static_cast<uint32_t>(draw.seed >> 32) + 0xBB67AE85u * round;
   }
   const int64_t element = draw.begin + i, skipped = element & 3, lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t done = 0; done < skipped + count; done += 4 * lanes) {
-    auto c0 = hn::Iota(d, static_cast<uint64_t>((element + done) >> 2));
+  auto counter = hn::Iota(d, static_cast<uint64_t>(element >> 2));
+  const auto next = hn::Set(d, static_cast<uint64_t>(lanes));
+  for (int64_t done = 0; done < skipped + count; done += 4 * lanes, counter = hn::Add(counter, next)) {
+    auto c0 = counter;
     auto c1 = hn::Set(d, uint64_t{draw.step});
     auto c2 = hn::Set(d, static_cast<uint64_t>(draw.purpose));
     auto c3 = hn::Set(d, uint64_t{draw.sender});
@@ -143,33 +147,30 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs& a, int64_t i, const uint
   return bits_of(d, plus);
 }
 
-// Lines 12–13 for the lanes from value i on, an even number of which fit word i/32.
+// Lines 12–13 for the lanes from value i on; sum: Σu of the senders for these values.
 template <class D>
-HWY_INLINE uint32_t server_lanes(D d, const ServerArgs& a, int64_t i, const uint32_t* random) {
-  const hn::Rebind<int32_t, D> integer;
-  const uint32_t* word = a.words + i / 32;
-  auto minus_count = hn::Zero(integer);  // −(number of +1)
-  for (int s = 0; s < a.senders; ++s, word += a.words_per_sender) {
-    minus_count = hn::Add(minus_count, hn::VecFromMask(integer, mask_of(integer, *word >> (i % 32))));
-  }
-  const auto sum = hn::Sub(hn::Set(integer, -a.senders), hn::Add(minus_count, minus_count));
-  const auto mean = hn::Div(hn::ConvertTo(d, sum), hn::Set(d, static_cast<float>(a.senders)));
+HWY_INLINE uint32_t server_lanes(D d, const ServerArgs& a, int64_t i, const int16_t* sum, const uint32_t* random) {
+  const hn::Rebind<int32_t, D> wide;
+  const auto total = hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(hn::Rebind<int16_t, D>(), sum)));
+  const auto mean = hn::Div(total, hn::Set(d, static_cast<float>(a.senders)));
   const auto z = a.e ? hn::Add(mean, hn::LoadU(d, a.e + i)) : mean;
   const auto plus = quantize(d, z, a.draw.quantizer, random);
   if (a.e) hn::StoreU(hn::Sub(z, plus_minus_one(d, plus)), d, a.e + i);
   return bits_of(d, plus);
 }
 
-// Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on;
-// begin is a multiple of 32, as is end unless the values end there.
-template <class ManyLanes, class OneLane>
-HWY_INLINE void for_words(const Draw& draw, uint32_t* words, int64_t begin, int64_t end, const ManyLanes& many,
-                          const OneLane& one) {
+// Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on,
+// after prepare(chunk, stop) for the values [chunk, stop); begin is a multiple of 32, as is end unless the values end
+// there.
+template <class Prepare, class ManyLanes, class OneLane>
+HWY_INLINE void for_words(const Draw& draw, uint32_t* words, int64_t begin, int64_t end, const Prepare& prepare,
+                          const ManyLanes& many, const OneLane& one) {
   constexpr int64_t kSlack = 4 * HWY_MAX_BYTES / 8 + 4;  // the last counters' words, and the skipped ones
   alignas(64) uint32_t buffer[kChunk + kSlack];
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Many()));
   for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
     const int64_t stop = std::min(end, chunk + kChunk);
+    prepare(chunk, stop);
     const uint32_t* random = buffer;
     if (draw.quantizer == Quantizer::random) random = random_words(draw, chunk, stop - chunk, buffer);
     int64_t i = chunk;
@@ -193,7 +194,7 @@ bool worker_range(const WorkerArgs& a, int64_t begin, int64_t end) {
   auto largest = hn::Zero(integers);
   auto largest_of_rest = hn::Zero(integer);
   for_words(
-      a.draw, a.words, begin, end,
+      a.draw, a.words, begin, end, [](int64_t, int64_t) {},
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(many, a, i, random, largest); },
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(one, a, i, random, largest_of_rest); });
   constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
@@ -202,10 +203,22 @@ bool worker_range(const WorkerArgs& a, int64_t begin, int64_t end) {
 }
 
 void server_range(const ServerArgs& a, int64_t begin, int64_t end) {
+  constexpr int64_t kChunkWords = kChunk / 32;
+  std::vector<uint32_t> words(static_cast<size_t>(kChunkWords * a.senders));  // of one chunk, sender by sender
+  int16_t sums[kChunk];
+  const auto add_up = [&](int64_t chunk, int64_t stop) {
+    const int64_t count = sign_words(stop - chunk);
+    for (int64_t s = 0; s < a.senders; ++s) {
+      std::copy_n(a.words + s * a.words_per_sender + chunk / 32, count, words.data() + s * count);
+    }
+    sum_signs(Cpu{}, words.data(), a.senders, sums, stop - chunk);
+  };
   for_words(
-      a.draw, a.out, begin, end,
-      [&](int64_t i, const uint32_t* random) HWY_ATTR { return server_lanes(Many(), a, i, random); },
-      [&](int64_t i, const uint32_t* random) HWY_ATTR { return server_lanes(One(), a, i, random); });
+      a.draw, a.out, begin, end, add_up,
+      [&](int64_t i, const uint32_t* random)
+          HWY_ATTR { return server_lanes(Many(), a, i, sums + (i - begin) % kChunk, random); },
+      [&](int64_t i, const uint32_t* random)
+          HWY_ATTR { return server_lanes(One(), a, i, sums + (i - begin) % kChunk, random); });
 }
 
 // x ← keep·x − lr·u for the lanes from value i on.

@@ -7,12 +7,12 @@
 namespace godwit {
 
 struct ScheduleConfig {
-  std::string name = "constant";   // constant, multi_step, linear, cosine, polynomial
-  double warmup_epochs = 0;        // linear from lr/steps up to lr, before any of them
-  std::vector<double> milestones;  // multi_step: epochs at which lr is multiplied by gamma
-  double gamma = 0.1;              // multi_step
-  double power = 1;                // polynomial
-  double final_fraction = 0;       // linear, cosine, polynomial: of lr, reached at the last step
+  std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial
+  double warmup_epochs = 0;          // linear from lr/steps up to lr, before any of them
+  std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
+  double gamma = 0.1;                // multi_step
+  double power = 1;                  // polynomial
+  double final_fraction = 0;         // linear, cosine, polynomial: of lr, reached at the last step
 };
 
 std::vector<std::string> schedule_names();

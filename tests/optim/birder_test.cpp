@@ -201,5 +201,93 @@ TEST(Birder, Pitfall15BucketsAndThreadsDoNotChangeABit) {
   }
 }
 
+TEST(Birder, BytesEqualThePapersFormulas) {
+  for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 3}, {2, 1}, {3, 2}, {8, 1}, {5, 3}, {2, 4}}) {
+    for (const int64_t d : {1, 97, 1000, 4099}) {
+      Plan plan = birder_plan(nodes, workers);
+      plan.sizes = {d};
+      plan.steps = 2;
+      SCOPED_TRACE(testing::Message() << nodes << " x " << workers << ", d = " << d);
+      const Trained run = test::train(plan);
+      const int64_t n = nodes, m = workers, P = plan.steps * 4 * run.padded;
+      int64_t inter = 0;
+      for (auto stats : run.stats) {
+        EXPECT_EQ(stats["h1ar/intra_reduce_scatter"].bytes_intra, (m - 1) * P / m);
+        EXPECT_EQ(stats["h1ar/inter_all_to_all"].bytes_inter, (n - 1) * P / (32 * m * n));
+        EXPECT_EQ(stats["h1ar/inter_all_gather"].bytes_inter, (n - 1) * P / (32 * m * n));
+        EXPECT_EQ(stats["h1ar/intra_all_gather"].bytes_intra, (m - 1) * P / (32 * m));
+        int64_t all = 0;
+        for (const auto& [phase, count] : stats)
+          inter += count.bytes_inter, all += count.bytes_inter + count.bytes_intra;
+        EXPECT_EQ(all, (m - 1) * P / m + 2 * (n - 1) * P / (32 * m * n) + (m - 1) * P / (32 * m)) << "nothing else";
+      }
+      EXPECT_EQ(inter, 2 * (n - 1) * P / 32);
+
+      plan.config.collective = "all_gather";
+      int64_t naive_inter = 0, naive_intra = 0;
+      for (auto stats : test::train(plan).stats) {
+        naive_inter += stats["naive/all_gather"].bytes_inter;
+        naive_intra += stats["naive/all_gather"].bytes_intra;
+        EXPECT_LE(stats.size(), 1u);
+      }
+      EXPECT_EQ(naive_inter, m * m * n * (n - 1) * P / 32);
+      EXPECT_EQ(naive_intra, m * n * (m - 1) * P / 32);
+    }
+  }
+}
+
+// Ranks agree on signs and errors that do not depend on the bucket a parameter without decay shares.
+TEST(Birder, WeightDecayFollowsTheParameters) {
+  Plan plan = birder_plan(1, 1);
+  plan.decay = {true, false, false, true};
+  plan.bucket_bytes = 1 << 20;
+  const Trained with = test::train(plan);
+  plan.config.decay_norm_and_bias = false;
+  const Trained without = test::train(plan);
+  const float keep = static_cast<float>(1 - 0.01 * 0.1), lr = 0.01f;
+  for (size_t j = 0; j < with.x[0].size(); ++j) {
+    const bool undecayed = j >= 152 && j < 152 + 65;  // bucket order: last parameter first
+    const float x0 = static_cast<float>(test::start_value(static_cast<int64_t>(j)));
+    const float step = with.x[0][j] < static_cast<double>(keep * x0) ? lr : -lr;
+    EXPECT_EQ(with.x[0][j], keep * x0 - step) << j;
+    EXPECT_EQ(without.x[0][j], (undecayed ? x0 : keep * x0) - step) << j;
+  }
+}
+
+// Pitfall 26: a gradient that is not finite ends the step on all ranks, named, before any sign leaves the node.
+TEST(Birder, Pitfall26RefusesGradientsThatAreNotFinite) {
+  for (const char* collective : {"h1ar", "all_gather"}) {
+    for (const double bad : {static_cast<double>(NAN), static_cast<double>(-INFINITY)}) {
+      Plan plan = birder_plan(2, 2);
+      plan.config.collective = collective;
+      plan.gradient = [bad](int rank, int64_t step, int64_t element, double x) {
+        return rank == 3 && step == 2 && element == 152 + 64 ? bad : test::noisy_gradient(rank, step, element, x);
+      };
+      try {
+        test::train(plan);
+        ADD_FAILURE() << "accepted " << bad;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("birder: step 2: the gradient of 'p1' is"), std::string::npos)
+            << error.what();
+      }
+    }
+  }
+}
+
+TEST(Birder, RefusesWhatItCannotTrain) {
+  Plan doubles = birder_plan(1, 1);
+  doubles.dtype = DType::f64;
+  EXPECT_THROW(test::train(doubles), Error);
+  run_local({1, 1}, [](Communicator& comm) {
+    const OptimizerConfig config = optimizer_defaults("birder");
+    Buckets loose({{"x", Var(Tensor::zeros({40}), true)}}, {1, 1, 1});
+    EXPECT_THROW(make_optimizer(config, loose, comm, 0, nullptr), Error) << "not whole words";
+    Buckets buckets({{"x", Var(Tensor::zeros({40}), true)}}, {}), other({{"x", Var(Tensor::zeros({70}), true)}}, {});
+    const auto optimizer = make_optimizer(config, buckets, comm, 0, nullptr);
+    EXPECT_THROW(optimizer->exchange(buckets[0], comm, {0, 0.1}), Error) << "steps count from 1";
+    EXPECT_THROW(optimizer->exchange(other[0], comm, {1, 0.1}), Error) << "a bucket it does not know";
+  });
+}
+
 }  // namespace
 }  // namespace godwit

@@ -1,0 +1,276 @@
+// SGD(M), Adam(W) and SoftSignSGD: against float64 code of a few lines, PyTorch, and the papers' experiments.
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/optim/harness.h"
+
+namespace godwit {
+namespace {
+
+using test::Plan;
+using test::Trained;
+
+const std::vector<std::string> kMethods{"sgd", "sgdm", "nesterov", "adam", "adamw", "softsignsgd"};
+
+OptimizerConfig method(const std::string& name) {
+  OptimizerConfig config = optimizer_defaults(name == "nesterov" ? "sgdm" : name);
+  config.nesterov = name == "nesterov";
+  config.lr = name == "sgd" ? 0.1 : 0.01;
+  config.weight_decay = 0.05;
+  return config;
+}
+
+// One value in float64, as the methods' papers write them.
+struct Value {
+  double x, m = 0, v = 0;
+
+  void step(const OptimizerConfig& c, double g, double t) {
+    if (c.name == "sgd") {
+      x -= c.lr * (g + c.weight_decay * x);
+    } else if (c.name == "sgdm") {
+      g += c.weight_decay * x;
+      m = c.momentum * m + g;
+      x -= c.lr * (c.nesterov ? g + c.momentum * m : m);
+    } else if (c.name == "softsignsgd") {
+      m = c.beta * m + (1 - c.beta) * g;
+      v = c.beta * v + (1 - c.beta) * std::abs(g);
+      x = (1 - c.lr * c.weight_decay) * x - c.lr * m / (v + c.eps);
+    } else {
+      if (c.name == "adam") g += c.weight_decay * x;
+      else x -= c.lr * c.weight_decay * x;
+      m = c.beta1 * m + (1 - c.beta1) * g;
+      v = c.beta2 * v + (1 - c.beta2) * g * g;
+      x -= c.lr * (m / (1 - std::pow(c.beta1, t))) / (std::sqrt(v / (1 - std::pow(c.beta2, t))) + c.eps);
+    }
+  }
+};
+
+std::vector<std::vector<double>> expected(const Plan& plan) {
+  std::vector<std::vector<double>> all;
+  std::vector<Value> values;
+  for (int64_t j = 0; j < plan.d(); ++j) values.push_back({test::start_value(j)});
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    all.emplace_back();
+    for (int64_t j = 0; j < plan.d(); ++j) {
+      Value& value = values[static_cast<size_t>(j)];
+      double g = 0;
+      for (int rank = 0; rank < plan.topology.world(); ++rank) g += plan.gradient(rank, t, j, value.x);
+      value.step(plan.config, g / plan.topology.world(), static_cast<double>(t));
+      all.back().push_back(value.x);
+    }
+  }
+  return all;
+}
+
+// Exact arithmetic for the function itself; the ranks' rounding is the optimizer's own affair.
+double smooth_gradient(int rank, int64_t step, int64_t element, double x) {
+  const double j = static_cast<double>(element);
+  if (element % 11 == 3) return 0;
+  return (element % 5 == 0 ? 1e-4 : 1.0) *
+         (0.1 * (x - 0.1 * rank) + std::sin(0.7 * static_cast<double>(step) + j + 2.0 * rank));
+}
+
+double largest_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t t = 0; t < a.size(); ++t) {
+    EXPECT_EQ(a[t].size(), b[t].size());
+    for (size_t j = 0; j < a[t].size(); ++j) {
+      const double difference = std::abs(a[t][j] - b[t][j]);
+      largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
+    }
+  }
+  return largest;
+}
+
+// x stays below 2, so a step rounds it by at most 2⁻²⁴ in float32 and 2⁻⁵³ in float64, 100 steps by 6e-6 and 1e-14; the
+// state's rounding adds a few times that of lr ≤ 0.1.
+double tolerance(DType dtype) { return dtype == DType::f64 ? 3e-14 : 1e-5; }
+
+TEST(GradientOptimizers, FollowFloat64CodeForAHundredSteps) {
+  for (const std::string& name : kMethods) {
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      Plan plan;
+      plan.config = method(name);
+      plan.dtype = dtype;
+      plan.steps = 100;
+      plan.gradient = smooth_gradient;
+      EXPECT_LE(largest_difference(test::train(plan).x, expected(plan)), tolerance(dtype)) << name << " " << dtype;
+    }
+  }
+}
+
+TEST(GradientOptimizers, FollowTheMeanOfSeveralRanks) {
+  for (const std::string& name : kMethods) {
+    for (const char* exchange : {"dense", "hierarchical"}) {
+      for (const auto& [nodes, workers] : {std::pair{3, 1}, {2, 2}}) {
+        Plan plan;
+        plan.config = method(name);
+        plan.topology = {nodes, workers};
+        plan.exchange = exchange;
+        plan.dtype = DType::f64;
+        plan.steps = 100;
+        plan.gradient = smooth_gradient;
+        const Trained run = test::train(plan);
+        EXPECT_LE(largest_difference(run.x, expected(plan)), tolerance(plan.dtype)) << name << " " << exchange;
+      }
+    }
+  }
+}
+
+// Pitfall 8: the divisor is the number of ranks at every level; SGD with lr 1 shows the mean itself, bit for bit where
+// sums are exact.
+TEST(GradientOptimizers, Pitfall8TheMeanIsOverAllRanks) {
+  for (const char* exchange : {"dense", "hierarchical"}) {
+    for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 4}, {4, 1}, {2, 4}, {8, 2}}) {
+      Plan plan;
+      plan.config = method("sgd");
+      plan.config.lr = 1;
+      plan.config.weight_decay = 0;
+      plan.topology = {nodes, workers};
+      plan.exchange = exchange;
+      plan.steps = 1;
+      plan.gradient = [](int rank, int64_t, int64_t element, double) {
+        return rank * 64 + static_cast<double>(element % 64);
+      };
+      const Trained run = test::train(plan);
+      for (int64_t j = 0; j < plan.d(); ++j) {
+        const float mean = static_cast<float>(32.0 * (plan.topology.world() - 1) + static_cast<double>(j % 64));
+        EXPECT_EQ(run.x[0][static_cast<size_t>(j)], static_cast<float>(test::start_value(j)) - mean);
+      }
+    }
+  }
+}
+
+TEST(GradientOptimizers, BucketsThreadsAndInstructionSetsDoNotChangeABit) {
+  for (const std::string& name : kMethods) {
+    Plan plan;
+    plan.config = method(name);
+    plan.config.decay_norm_and_bias = false;
+    plan.sizes = {70'001, 5, 33, 999};
+    plan.decay = {true, false, true, false};
+    plan.steps = 3;
+    plan.bucket_bytes = 1 << 30;
+    hwy::SetSupportedTargetsForTest(hwy::SupportedAndGeneratedTargets().back());  // the portable code
+    const Trained first = test::train(plan);
+    hwy::SetSupportedTargetsForTest(0);
+    plan.threads = 3;
+    for (const int64_t bytes : {4, 1 << 30}) {
+      plan.bucket_bytes = bytes;
+      const Trained run = test::train(plan);
+      EXPECT_EQ(run.x, first.x) << name;
+      EXPECT_EQ(run.state, first.state) << name;
+    }
+  }
+}
+
+TEST(GradientOptimizers, WeightDecayFollowsTheParameters) {
+  for (const std::string& name : kMethods) {
+    Plan plan;
+    plan.config = method(name);
+    plan.config.decay_norm_and_bias = false;
+    plan.sizes = {10, 5};
+    plan.decay = {true, false};
+    plan.dtype = DType::f64;
+    const Trained run = test::train(plan);
+    Plan decayed = plan, undecayed = plan;
+    undecayed.config.weight_decay = 0;
+    const auto with = expected(decayed).back(), without = expected(undecayed).back();
+    for (size_t j = 0; j < 15; ++j) {  // bucket order: the undecayed five first
+      EXPECT_NEAR(run.x.back()[j], j < 5 ? without[j] : with[j], 1e-12) << name << " " << j;
+    }
+  }
+}
+
+TEST(GradientOptimizers, AgreeWithPyTorch) {
+  std::ifstream file(GODWIT_SOURCE_DIR "/tests/optim/golden/pytorch.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ASSERT_EQ(golden.size(), 5u);
+  for (const auto& [name, run] : golden.items()) {
+    const auto& settings = run.at("settings");
+    OptimizerConfig config = optimizer_defaults(run.at("optimizer"));
+    config.lr = settings.at("lr");
+    config.weight_decay = settings.at("weight_decay");
+    config.momentum = settings.value("momentum", config.momentum);
+    config.nesterov = settings.value("nesterov", false);
+    config.beta1 = settings.value("beta1", config.beta1);
+    config.beta2 = settings.value("beta2", config.beta2);
+    config.eps = settings.value("eps", config.eps);
+    run_local({1, 1}, [&, &golden_x = run.at("x")](Communicator& comm) {
+      Buckets buckets({{"x", Var(Tensor::zeros({37}, DType::f64), true)}}, {});
+      const auto x = buckets[0].param.span<double>(), g = buckets[0].grad.span<double>();
+      for (size_t j = 0; j < 37; ++j) x[j] = 0.05 * static_cast<double>(j % 5) - 0.1;
+      const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange("dense"));
+      for (int64_t t = 1; t <= 100; ++t) {
+        for (size_t j = 0; j < 37; ++j) {
+          g[j] = 0.1 * static_cast<double>(1 + j % 3) * (x[j] - (0.5 - 0.1 * static_cast<double>(j % 7))) +
+                 0.3 * std::sin(0.7 * static_cast<double>(t) + static_cast<double>(j));
+        }
+        optimizer->exchange(buckets[0], comm, {t, config.lr});
+        optimizer->apply(buckets[0], {t, config.lr});
+        if (!golden_x.contains(std::to_string(t))) continue;
+        const std::vector<double> theirs = golden_x.at(std::to_string(t));
+        // Both compute in float64; a few roundings of numbers near 1 apart.
+        for (size_t j = 0; j < 37; ++j) EXPECT_NEAR(x[j], theirs[j], 1e-13) << name << " step " << t;
+      }
+    });
+  }
+}
+
+// x after each step of a one-parameter problem on one rank.
+std::vector<double> descend(const OptimizerConfig& config, double x0, int64_t steps,
+                            const std::function<double(int64_t, double)>& gradient) {
+  std::vector<double> path;
+  run_local({1, 1}, [&](Communicator& comm) {
+    Buckets buckets({{"x", Var(Tensor::full({1}, x0, DType::f64), true)}}, {});
+    const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange("dense"));
+    for (int64_t t = 1; t <= steps; ++t) {
+      buckets[0].grad.data<double>()[0] = gradient(t, buckets[0].param.item());
+      optimizer->apply(buckets[0], {t, config.lr});
+      path.push_back(buckets[0].param.item());
+    }
+  });
+  return path;
+}
+
+// BinSGDM paper, figure 8: f(x) = x²/2 from 1 with lr 0.5. SoftSignSGD settles near the optimum, Adam bursts again and
+// again.
+TEST(GradientOptimizers, Figure8SoftSignSettlesWhereAdamOscillates) {
+  const auto largest = [](const OptimizerConfig& config, size_t from, size_t to) {
+    const auto path = descend(config, 1, 5000, [](int64_t, double x) { return x; });
+    double result = 0;
+    for (size_t t = from; t < to; ++t) result = std::max(result, std::abs(path[t]));
+    return result;
+  };
+  OptimizerConfig soft = optimizer_defaults("softsignsgd"), adam = optimizer_defaults("adam");
+  soft.lr = adam.lr = 0.5;
+  soft.weight_decay = adam.weight_decay = 0;
+  adam.beta2 = 0.99;
+  EXPECT_LE(largest(soft, 1000, 5000), 0.02);
+  EXPECT_GE(largest(soft, 1000, 5000), 0.005) << "a limit cycle near 0.0123";
+  EXPECT_GE(largest(adam, 1000, 5000), 0.03);
+}
+
+// ε sets the smallest usable gradient, and how long a parameter coasts after its gradient has stopped (m/b does not
+// decay): ln(b/ε)/ln(1/β) steps.
+TEST(GradientOptimizers, Pitfall4SoftSignEpsilon) {
+  OptimizerConfig config = optimizer_defaults("softsignsgd");
+  config.lr = 1;
+  config.weight_decay = 0;
+  for (const auto& [g, ratio] : {std::pair{1.0, 1.0}, {1e-7, 1 / 1.1}, {1e-8, 0.5}, {0.0, 0.0}}) {
+    const auto path = descend(config, 0, 400, [g = g](int64_t, double) { return g; });
+    EXPECT_NEAR(path[398] - path[399], ratio, 1e-7) << "b is within β⁴⁰⁰ ≈ 1e−9 of |g|; gradient " << g;
+  }
+  const auto touched = descend(config, 0, 500, [](int64_t t, double) { return t == 1 ? 0.2 : 0; });
+  EXPECT_NEAR(touched[0], -1, 1e-5) << "the first touch is a full step";
+  size_t coasted = 1;
+  while (coasted < touched.size() && touched[coasted - 1] - touched[coasted] > 0.5) ++coasted;
+  EXPECT_NEAR(static_cast<double>(coasted), 1 + std::log(0.05 * 0.2 / config.eps) / std::log(1 / config.beta), 1);
+}
+
+}  // namespace
+}  // namespace godwit

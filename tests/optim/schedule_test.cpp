@@ -1,0 +1,106 @@
+#include "optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/check.h"
+
+namespace godwit {
+namespace {
+
+TEST(Schedule, ConstantWithWarmup) {
+  const Schedule schedule({.warmup_epochs = 0.5}, 0.8, 8, 20);
+  EXPECT_DOUBLE_EQ(schedule.lr(1), 0.2);
+  EXPECT_DOUBLE_EQ(schedule.lr(2), 0.4);
+  EXPECT_DOUBLE_EQ(schedule.lr(4), 0.8);
+  EXPECT_DOUBLE_EQ(schedule.lr(20), 0.8);
+  EXPECT_DOUBLE_EQ(schedule.lr(1000), 0.8);
+}
+
+// ResNet-50 in the Birder paper: ×0.1 at epochs 30, 60, 90 of 100.
+TEST(Schedule, MultiStepFallsAtTheFirstStepOfAnEpoch) {
+  const Schedule schedule({.name = "multi_step", .milestones = {30, 60, 90}}, 0.1, 100, 10'000);
+  EXPECT_DOUBLE_EQ(schedule.lr(1), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.lr(3000), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.lr(3001), 0.01);
+  EXPECT_DOUBLE_EQ(schedule.lr(6001), 0.001);
+  EXPECT_DOUBLE_EQ(schedule.lr(10'000), 0.0001);
+  EXPECT_DOUBLE_EQ(Schedule({.name = "multi_step", .milestones = {0.5}}, 1, 10, 10).lr(6), 0.1);
+}
+
+// SQuAD in the Birder paper: 500 steps up to 1e−4, then linearly to 0.
+TEST(Schedule, LinearReachesItsEndAtTheLastStep) {
+  const Schedule schedule({.name = "linear", .warmup_epochs = 0.5}, 1e-4, 1000, 2500);
+  EXPECT_DOUBLE_EQ(schedule.lr(250), 0.5e-4);
+  EXPECT_DOUBLE_EQ(schedule.lr(500), 1e-4);
+  EXPECT_DOUBLE_EQ(schedule.lr(1500), 0.5e-4);
+  EXPECT_DOUBLE_EQ(schedule.lr(2500), 0);
+  EXPECT_DOUBLE_EQ(schedule.lr(9999), 0);
+  const Schedule plain({.name = "linear", .final_fraction = 0.1}, 1, 10, 11);
+  EXPECT_DOUBLE_EQ(plain.lr(1), 1) << "the first step has the full rate";
+  EXPECT_DOUBLE_EQ(plain.lr(6), 0.55);
+  EXPECT_DOUBLE_EQ(plain.lr(11), 0.1);
+}
+
+TEST(Schedule, CosineAndPolynomial) {
+  const Schedule cosine({.name = "cosine", .warmup_epochs = 1, .final_fraction = 0.2}, 1, 10, 110);
+  EXPECT_DOUBLE_EQ(cosine.lr(10), 1);
+  EXPECT_DOUBLE_EQ(cosine.lr(60), 0.6);
+  EXPECT_DOUBLE_EQ(cosine.lr(110), 0.2);
+  EXPECT_NEAR(cosine.lr(35), 0.2 + 0.8 * (1 + std::sqrt(0.5)) / 2, 1e-15);
+  const Schedule polynomial({.name = "polynomial", .power = 2}, 1, 10, 101);
+  EXPECT_DOUBLE_EQ(polynomial.lr(51), 0.25);
+  EXPECT_DOUBLE_EQ(polynomial.lr(101), 0);
+}
+
+TEST(Schedule, NeverRisesAfterTheWarmupOrFallsDuringIt) {
+  for (const std::string& name : schedule_names()) {
+    for (const int64_t total : {1, 2, 7, 50}) {
+      for (const double warmup : {0.0, 0.1, 0.5}) {
+        if (std::round(warmup * 10) > static_cast<double>(total)) continue;
+        const Schedule schedule({.name = name, .warmup_epochs = warmup, .milestones = {1, 2}}, 1, 10, total);
+        const int64_t peak = std::max<int64_t>(1, std::llround(warmup * 10));
+        for (int64_t step = 2; step <= total + 3; ++step) {
+          const double before = schedule.lr(step - 1), now = schedule.lr(step);
+          EXPECT_TRUE(step <= peak ? now > before : now <= before) << name << " " << step << " of " << total;
+          EXPECT_TRUE(now >= 0 && now <= 1);
+        }
+        EXPECT_DOUBLE_EQ(schedule.lr(peak), 1);
+      }
+    }
+  }
+}
+
+TEST(Schedule, RefusesContradictions) {
+  const auto make = [](const ScheduleConfig& config, double lr = 0.1, int64_t per_epoch = 10, int64_t total = 100) {
+    return Schedule(config, lr, per_epoch, total);
+  };
+  const double nan = std::nan(""), infinity = INFINITY;
+  EXPECT_THROW(make({.name = "cosin"}), Error);
+  for (const double lr : {nan, infinity, -0.1}) EXPECT_THROW(make({}, lr), Error);
+  EXPECT_THROW(make({}, 0.1, 0), Error);
+  EXPECT_THROW(make({}, 0.1, 10, 0), Error);
+  for (const double epochs : {nan, infinity, -1.0, 10.1}) EXPECT_THROW(make({.warmup_epochs = epochs}), Error);
+  EXPECT_NO_THROW(make({.warmup_epochs = 10}));
+  const auto milestones = [&](std::vector<double> at) { make({.name = "multi_step", .milestones = std::move(at)}); };
+  EXPECT_THROW(milestones({}), Error);
+  EXPECT_THROW(milestones({30, 30}), Error);
+  EXPECT_THROW(milestones({30, 20}), Error);
+  EXPECT_THROW(milestones({0, 20}), Error);
+  EXPECT_THROW(milestones({nan}), Error);
+  for (const double bad : {nan, infinity, 0.0, -1.0}) {
+    EXPECT_THROW(make({.name = "polynomial", .power = bad}), Error);
+    EXPECT_THROW(make({.name = "multi_step", .milestones = {3}, .gamma = bad}), Error);
+  }
+  for (const double bad : {nan, -0.1, 1.1}) EXPECT_THROW(make({.name = "linear", .final_fraction = bad}), Error);
+  EXPECT_THROW(make({}).lr(0), Error);
+  try {
+    make({.name = "cosin"});
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'cosine'"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace godwit
