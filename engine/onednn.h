@@ -63,35 +63,6 @@ Plan<P> plan_backward(const char* what, const Plan<Forward>& forward, const Args
 
 Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to);
 
-// Primitives whose names or arguments changed between 2.x and 3.x.
-#if DNNL_VERSION_MAJOR < 3
-using PoolingForward = dnnl::pooling_v2_forward;
-using PoolingBackward = dnnl::pooling_v2_backward;
-#else
-using PoolingForward = dnnl::pooling_forward;
-using PoolingBackward = dnnl::pooling_backward;
-#endif
-
-// Batch normalisation of `x`; flags best from use_scale, use_shift, fuse_norm_relu (one name in both versions).
-inline Plan<dnnl::batch_normalization_forward> plan_batch_norm(dnnl::prop_kind kind, const Desc& x, float epsilon,
-                                                               dnnl::normalization_flags flags) {
-#if DNNL_VERSION_MAJOR < 3
-  return plan<dnnl::batch_normalization_forward>("batch_norm", kind, x, epsilon, flags);
-#else
-  return plan<dnnl::batch_normalization_forward>("batch_norm", kind, x, x, epsilon, flags);
-#endif
-}
-
-inline Plan<dnnl::batch_normalization_backward> plan_batch_norm_backward(
-    const Plan<dnnl::batch_normalization_forward>& forward, dnnl::prop_kind kind, const Desc& x, float epsilon,
-    dnnl::normalization_flags flags) {
-#if DNNL_VERSION_MAJOR < 3
-  return plan_backward<dnnl::batch_normalization_backward>("batch_norm", forward, kind, x, x, epsilon, flags);
-#else
-  return plan_backward<dnnl::batch_normalization_backward>("batch_norm", forward, kind, x, x, x, epsilon, flags);
-#endif
-}
-
 // What tells one plan from another of its type: extents, options, flags (floats by std::bit_cast).
 struct Key : std::array<int64_t, 24> {
   template <std::integral... Parts>
