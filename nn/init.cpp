@@ -1,0 +1,61 @@
+#include "nn/init.h"
+
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/parallel.h"
+#include "engine/philox.h"
+
+namespace godwit::nn {
+namespace {
+
+uint32_t fnv1a(std::string_view text) {
+  uint32_t hash = 0x811C9DC5u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;
+  return hash;
+}
+
+// Fills a parameter with draw(stream); every row of the first extent has a stream of its own.
+template <class Draw>
+void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
+  const Tensor& value = parameter.var.value();
+  const int64_t rows = value.dim(0), row = rows ? value.numel() / rows : 0;
+  const uint32_t name = fnv1a(parameter.name);
+  dispatch_real(value.dtype(), "initialise", [&]<class T>() {
+    T* to = value.data<T>();
+    parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        RandomStream stream(seed, Purpose::initialise, name, static_cast<uint32_t>(r));
+        for (int64_t i = 0; i < row; ++i) to[r * row + i] = static_cast<T>(draw(stream));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void initialise(const Module& module, uint64_t seed) {
+  std::unordered_map<std::string, double> bias_bound;  // of the linear layers
+  const std::vector<Parameter> parameters = module.parameters();
+  const std::string weight = "weight";
+  auto uniform = [](double bound) {
+    return [bound](RandomStream& stream) { return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0); };
+  };
+  for (const Parameter& p : parameters) {
+    const Shape& shape = p.var.shape();
+    if (shape.rank() == 4) {
+      const double deviation = std::sqrt(2.0 / static_cast<double>(shape[0] * shape[1] * shape[2]));
+      fill_rows(p, seed, [deviation](RandomStream& stream) { return deviation * stream.normal(); });
+    } else if (shape.rank() == 2) {
+      const double bound = 1 / std::sqrt(static_cast<double>(shape[1]));
+      fill_rows(p, seed, uniform(bound));
+      if (p.name.ends_with(weight)) bias_bound[p.name.substr(0, p.name.size() - weight.size()) + "bias"] = bound;
+    }
+  }
+  for (const Parameter& p : parameters)
+    if (const auto found = bias_bound.find(p.name); found != bias_bound.end())
+      fill_rows(p, seed, uniform(found->second));
+}
+
+}  // namespace godwit::nn

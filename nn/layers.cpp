@@ -1,0 +1,40 @@
+#include "nn/layers.h"
+
+#include "autograd/ops/batch_norm.h"
+#include "autograd/ops/linear.h"
+
+namespace godwit::nn {
+
+Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options, DType dtype, bool bias)
+    : options_(options) {
+  check(in > 0 && out > 0 && kernel > 0, "Conv2d: in, out and kernel must be positive, they are ", in, ", ", out, ", ",
+        kernel);
+  check(options.groups > 0 && in % options.groups == 0 && out % options.groups == 0, "Conv2d: ", in, " to ", out,
+        " channels do not divide into ", options.groups, " groups");
+  weight_ = add_parameter("weight", Tensor::zeros({out, kernel, kernel, in / options.groups}, dtype));
+  if (bias) bias_ = add_parameter("bias", Tensor::zeros({out}, dtype), /*decay=*/false);
+}
+
+Var Conv2d::operator()(const Var& x) const { return ops::conv2d(x, weight_, bias_, options_); }
+
+BatchNorm2d::BatchNorm2d(int64_t channels, DType dtype, double gamma) {
+  check(channels > 0, "BatchNorm2d: channels must be positive, they are ", channels);
+  weight_ = add_parameter("weight", Tensor::full({channels}, gamma, dtype), /*decay=*/false);
+  bias_ = add_parameter("bias", Tensor::zeros({channels}, dtype), /*decay=*/false);
+  running_mean_ = add_buffer("running_mean", Tensor::zeros({channels}, dtype));
+  running_var_ = add_buffer("running_var", Tensor::full({channels}, 1, dtype));
+}
+
+Var BatchNorm2d::operator()(const Var& x, bool relu) const {
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = training(), .relu = relu});
+}
+
+Linear::Linear(int64_t in, int64_t out, DType dtype) {
+  check(in > 0 && out > 0, "Linear: in and out must be positive, they are ", in, ", ", out);
+  weight_ = add_parameter("weight", Tensor::zeros({out, in}, dtype));
+  bias_ = add_parameter("bias", Tensor::zeros({out}, dtype), /*decay=*/false);
+}
+
+Var Linear::operator()(const Var& x) const { return ops::linear(x, weight_, bias_); }
+
+}  // namespace godwit::nn

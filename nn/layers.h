@@ -1,0 +1,45 @@
+// Layers with parameters, named and shaped as in torchvision but channels last.
+#pragma once
+#include "autograd/ops/conv2d.h"
+#include "nn/module.h"
+
+namespace godwit::nn {
+
+// x [n, h, w, in] -> [n, h', w', out]. Parameters: weight [out, kernel, kernel, in / groups], zero until initialised,
+// and bias [out] when asked for (no weight decay).
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {}, DType dtype = DType::f32,
+         bool bias = false);
+  Var operator()(const Var& x) const;
+
+ private:
+  Conv2dOptions options_;
+  Var weight_, bias_;
+};
+
+// x [n, h, w, channels], normalised per channel: by the batch in training mode, by the running statistics else.
+// Parameters weight (gamma) and bias (beta), both [channels] without weight decay; buffers running_mean, running_var.
+// PyTorch's num_batches_tracked is left out: its loaders do without it.
+class BatchNorm2d : public Module {
+ public:
+  explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);
+  Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
+
+ private:
+  Var weight_, bias_;
+  Tensor running_mean_, running_var_;
+};
+
+// x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters weight [out, in] and bias [out] (no weight decay), zero until
+// initialised.
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, DType dtype = DType::f32);
+  Var operator()(const Var& x) const;
+
+ private:
+  Var weight_, bias_;
+};
+
+}  // namespace godwit::nn

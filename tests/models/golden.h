@@ -1,0 +1,101 @@
+// What make_golden.py computes and Godwit's tests need too: weights, images and labels by formula, summaries of
+// tensors.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace godwit::testing {
+
+inline uint32_t fnv1a(const std::string& text) {
+  uint32_t hash = 0x811C9DC5u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;
+  return hash;
+}
+
+// Word i of the table `name` (by its hash), and the same as a multiple of 2⁻²³ in [-1, 1).
+inline uint32_t hashed_word(uint32_t name, int64_t i) {
+  uint32_t x = name + static_cast<uint32_t>(i) * 0x9E3779B9u;
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return x ^ (x >> 16);
+}
+inline double hashed_unit(uint32_t name, int64_t i) { return (hashed_word(name, i) >> 8) * 0x1p-23 - 1.0; }
+
+// Where element i of PyTorch's layout [a, d, b, c] lies in ours, [a, b, c, d]: filters, images; other ranks agree.
+inline int64_t channels_last(const Shape& ours, int64_t i) {
+  if (ours.rank() != 4) return i;
+  const int64_t plane = ours[1] * ours[2], d = ours[3];
+  return (i / (plane * d) * plane + i % plane) * d + i / plane % d;
+}
+
+// The parameter's or buffer's values: as `formula` of make_golden.py.
+inline void fill_by_formula(const std::string& name, const Tensor& value) {
+  const Shape& shape = value.shape();
+  double centre = 0, scale = 0.125;
+  if (shape.rank() > 1) {
+    const double fan_in = static_cast<double>(value.numel() / shape[0]);
+    scale = static_cast<float>(std::sqrt((shape.rank() == 4 ? 6.0 : 3.0) / fan_in));
+  } else if (name.ends_with("running_var")) {
+    centre = 1, scale = 0.5;
+  } else if (name.ends_with("bn3.weight")) {
+    centre = 0.1875, scale = 0.0625;
+  } else if (name.ends_with("weight")) {
+    centre = 0.75, scale = 0.25;
+  }
+  const uint32_t hash = fnv1a(name);
+  dispatch_real(value.dtype(), "fill", [&]<class T>() {
+    for (int64_t i = 0; i < value.numel(); ++i)
+      value.data<T>()[channels_last(shape, i)] = static_cast<float>(centre + scale * hashed_unit(hash, i));
+  });
+}
+
+inline void fill_by_formula(const nn::Module& module) {
+  for (const Parameter& p : module.parameters()) fill_by_formula(p.name, p.var.value());
+  for (const nn::NamedTensor& b : module.buffers()) fill_by_formula(b.name, b.tensor);
+}
+
+inline Tensor golden_images(Shape shape, DType dtype) {
+  Tensor x(shape, dtype);
+  const uint32_t hash = fnv1a("images");
+  dispatch_real(dtype, "images", [&]<class T>() {
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<T>()[channels_last(shape, i)] = static_cast<T>(hashed_unit(hash, i));
+  });
+  return x;
+}
+
+inline Tensor golden_labels(int64_t n, uint32_t classes) {
+  Tensor labels({n}, DType::i32);
+  for (int64_t i = 0; i < n; ++i)
+    labels.data<int32_t>()[i] = static_cast<int32_t>(hashed_word(fnv1a("labels"), i) % classes);
+  return labels;
+}
+
+// Norm, dot with the table name.probe, and the elements that name.sample picks: as `summary` of make_golden.py.
+inline std::vector<double> summary(const std::string& name, const Tensor& tensor, size_t length) {
+  const uint32_t probe = fnv1a(name + ".probe"), sample = fnv1a(name + ".sample");
+  const std::vector<double> values = tensor.to(DType::f64).to_vector<double>();
+  auto at = [&](int64_t i) { return values[static_cast<size_t>(channels_last(tensor.shape(), i))]; };
+  double squares = 0, dot = 0;
+  for (int64_t i = 0; i < tensor.numel(); ++i) squares += at(i) * at(i), dot += at(i) * hashed_unit(probe, i);
+  std::vector<double> result{std::sqrt(squares), dot};
+  for (int64_t k = 0; result.size() < length; ++k)
+    result.push_back(at(hashed_word(sample, k) % static_cast<uint32_t>(values.size())));
+  return result;
+}
+
+inline std::string golden_path(const std::string& file) { return GODWIT_SOURCE_DIR "/tests/models/golden/" + file; }
+
+inline nlohmann::json read_golden(const std::string& file) {
+  std::ifstream stream(golden_path(file));
+  check(stream.good(), "golden file missing: ", golden_path(file));
+  return nlohmann::json::parse(stream);
+}
+
+}  // namespace godwit::testing

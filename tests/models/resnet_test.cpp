@@ -1,0 +1,266 @@
+#include "models/resnet.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/context.h"
+#include "tests/models/golden.h"
+
+namespace godwit {
+namespace {
+
+int64_t parameter_count(const std::string& name, const std::function<void(ResNetConfig&)>& change = {}) {
+  ResNetConfig config = resnet_config(name);
+  if (change) change(config);
+  int64_t count = 0;
+  for (const Parameter& p : ResNet(config).parameters()) count += p.var.value().numel();
+  return count;
+}
+
+TEST(ResNet, HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(parameter_count("resnet18"), 11689512);
+  EXPECT_EQ(parameter_count("resnet34"), 21797672);
+  EXPECT_EQ(parameter_count("resnet50"), 25557032);
+  EXPECT_EQ(parameter_count("resnet101"), 44549160);
+  EXPECT_EQ(parameter_count("resnet20"), 269722);
+  EXPECT_EQ(parameter_count("resnet32"), 464154);
+  EXPECT_EQ(parameter_count("resnet56"), 853018);
+  EXPECT_EQ(parameter_count("resnet18", [](ResNetConfig& c) { c.small_stem = true, c.in_channels = 1; }),
+            11689512 - 64 * 7 * 7 * 3 + 64 * 3 * 3);
+}
+
+// One line per tensor, shapes as PyTorch has them.
+template <class Named>
+std::vector<std::string> lines(const Named& list, const std::function<Tensor(const typename Named::value_type&)>& of) {
+  std::vector<std::string> result;
+  for (const auto& named : list) {
+    Shape s = of(named).shape();
+    if (s.rank() == 4) s = {s[0], s[3], s[1], s[2]};
+    result.push_back(named.name + " " + s.str());
+  }
+  return result;
+}
+
+void expect_list(const nlohmann::json& golden, const std::vector<std::string>& actual) {
+  ASSERT_EQ(actual.size(), golden["count"]);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(actual[i], golden["first"][i]);
+    EXPECT_EQ(actual[actual.size() - 4 + i], golden["last"][i]);
+  }
+  std::string all;
+  for (const std::string& line : actual) all += (all.empty() ? "" : "\n") + line;
+  EXPECT_EQ(testing::fnv1a(all), golden["fnv1a"]) << all;
+}
+
+TEST(ResNet, NamesAndOrderAreTorchvisions) {
+  const nlohmann::json golden = testing::read_golden("names.json");
+  for (const auto& [name, lists] : golden.items()) {
+    SCOPED_TRACE(name);
+    const ResNet model(resnet_config(name));
+    expect_list(lists["parameters"],
+                lines(model.parameters(), [](const Parameter& p) -> Tensor { return p.var.value(); }));
+    expect_list(lists["buffers"], lines(model.buffers(), [](const nn::NamedTensor& b) -> Tensor { return b.tensor; }));
+  }
+}
+
+TEST(ResNet, OnlyFiltersAndMatricesDecay) {
+  const ResNet model(resnet_config("resnet18"));
+  for (const Parameter& p : model.parameters()) EXPECT_EQ(p.decay, p.var.shape().rank() > 1) << p.name;
+}
+
+TEST(ResNet, ForwardHasOneRowOfLogitsPerImage) {
+  for (const std::string& name : resnet_names()) {
+    SCOPED_TRACE(name);
+    ResNetConfig config = resnet_config(name);
+    config.num_classes = 7;
+    config.in_channels = 1;
+    const ResNet model(config);
+    testing::fill_by_formula(model);
+    const int64_t size = model.smallest_image() + 1;
+    NoGrad off;
+    const Tensor x = testing::golden_images({3, size, size, 1}, DType::f32);
+    const Var logits = model.forward(Var(x));
+    ASSERT_EQ(logits.shape(), (Shape{3, 7}));
+    for (const float logit : logits.value().span<float>()) EXPECT_TRUE(std::isfinite(logit));
+  }
+}
+
+TEST(ResNet, SmallStemTakesSmallImages) {
+  ResNetConfig config = resnet_config("resnet18");
+  config.small_stem = true;
+  config.in_channels = 1;
+  config.num_classes = 10;
+  const ResNet model(config);
+  NoGrad off;
+  EXPECT_EQ(model.forward(Var(Tensor::full({2, 28, 28, 1}, 0.5))).shape(), (Shape{2, 10}));
+}
+
+TEST(ResNet, ImagesOfABatchAreIndependentInEvaluation) {
+  const auto model = make_resnet(resnet_config("resnet20"));
+  model->train(false);
+  NoGrad off;
+  const Tensor x = testing::golden_images({3, 32, 32, 3}, DType::f32);
+  const Tensor all = model->forward(Var(x)).value(), last = model->forward(Var(x.rows(2, 1))).value();
+  for (int64_t i = 0; i < 10; ++i) EXPECT_NEAR(all.item(20 + i), last.item(i), 1e-4 * std::abs(last.item(i)) + 1e-5);
+}
+
+TEST(ResNet, ZeroInitResidualStartsBlocksAsTheirShortcuts) {
+  ResNetConfig config = resnet_config("resnet50");
+  config.zero_init_residual = true;
+  int zeros = 0;
+  for (const Parameter& p : ResNet(config).parameters())
+    if (p.var.shape().rank() == 1 && p.name.ends_with("weight")) {
+      const bool last = p.name.ends_with("bn3.weight");
+      zeros += last;
+      EXPECT_EQ(p.var.value().item(0), last ? 0 : 1) << p.name;
+    }
+  EXPECT_EQ(zeros, 16);
+}
+
+TEST(ResNet, InitialValuesDependOnSeedAndNameOnly) {
+  ResNetConfig config = resnet_config("resnet20");
+  auto values = [](const ResNetConfig& c, int threads) {
+    Context next = context();
+    next.threads = threads;
+    ContextGuard guard(next);
+    std::map<std::string, std::vector<float>> result;
+    for (const Parameter& p : make_resnet(c)->parameters()) result[p.name] = p.var.value().to_vector<float>();
+    return result;
+  };
+  const auto first = values(config, 1);
+  EXPECT_EQ(first, values(config, 3)) << "threads";
+  ResNetConfig deeper = resnet_config("resnet32");
+  EXPECT_EQ(first.at("layer1.2.conv2.weight"), values(deeper, 1).at("layer1.2.conv2.weight"));
+  config.seed = 2;
+  const auto other = values(config, 1);
+  std::set<float> leading;
+  for (const auto& [name, value] : first) {
+    const bool drawn = name.find("bn") == std::string::npos;
+    EXPECT_EQ(drawn, value != other.at(name)) << name;
+    EXPECT_TRUE(!drawn || leading.insert(value[0]).second) << name << " begins as another parameter does";
+  }
+}
+
+TEST(ResNet, InitialValuesHaveTorchvisionsSpread) {
+  const auto model = make_resnet({.blocks = {2, 2}});
+  for (const Parameter& p : model->parameters()) {
+    const Shape& s = p.var.shape();
+    const auto values = p.var.value().to_vector<float>();
+    const double n = static_cast<double>(values.size());
+    double sum = 0, squares = 0, fourth = 0, largest = 0;
+    for (const double v : values) {
+      sum += v, squares += v * v, fourth += v * v * v * v;
+      largest = std::max(largest, std::abs(v));
+    }
+    if (s.rank() == 4) {
+      // The standard error of a normal sample's variance is √(2/n) of it, of its kurtosis (3) √(24/n): five of them.
+      const double expected = 2.0 / static_cast<double>(s[0] * s[1] * s[2]), variance = squares / n;
+      EXPECT_NEAR(variance / expected, 1, 5 * std::sqrt(2 / n)) << p.name;
+      EXPECT_NEAR(sum / n, 0, 5 * std::sqrt(expected / n)) << p.name;
+      EXPECT_NEAR(fourth / n / (variance * variance), 3, 5 * std::sqrt(24 / n)) << p.name;
+    } else if (p.name.starts_with("fc.")) {
+      const double bound = 1 / std::sqrt(128.0);
+      EXPECT_LE(largest, bound) << p.name;
+      EXPECT_GE(largest, 0.98 * bound) << p.name;
+      EXPECT_NEAR(sum / n, 0, 5 * bound / std::sqrt(3 * n)) << p.name;
+    }
+  }
+}
+
+TEST(ResNet, LearnsRandomLabels) {
+  const auto model = make_resnet(resnet_config("resnet20"));
+  const Var x(testing::golden_images({32, 16, 16, 3}, DType::f32));
+  const Tensor labels = testing::golden_labels(32, 10);
+  double first = 0, last = 0;
+  for (int step = 0; step < 30; ++step) {
+    const Var loss = ops::softmax_cross_entropy(model->forward(x), labels);
+    backward(loss);
+    for (const Parameter& p : model->parameters()) {
+      const auto value = p.var.value().span<float>(), grad = p.var.grad().span<float>();
+      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.1f * grad[i];
+      p.var.clear_grad();
+    }
+    (step ? last : first) = loss.value().item();
+  }
+  EXPECT_GT(first, 1.5) << "ten classes at random: about ln 10";
+  EXPECT_LT(last, 0.5 * first);
+}
+
+TEST(ResNet, EveryParametersHookRunsOnceInReverseOrder) {
+  const auto model = make_resnet(resnet_config("resnet20"));
+  std::vector<std::string> finished;
+  for (const Parameter& p : model->parameters())
+    p.var.on_grad([&finished, name = p.name] { finished.push_back(name); });
+  backward(ops::softmax_cross_entropy(model->forward(Var(testing::golden_images({4, 8, 8, 3}, DType::f32))),
+                                      testing::golden_labels(4, 10)));
+  EXPECT_EQ(finished.size(), model->parameters().size());
+  EXPECT_EQ(std::set<std::string>(finished.begin(), finished.end()).size(), finished.size());
+  EXPECT_TRUE(finished.front().starts_with("fc.")) << finished.front();
+  EXPECT_EQ(finished.back(), "conv1.weight") << "the first layer's gradient comes last";
+}
+
+TEST(ResNet, GradientsLandInTheBuckets) {
+  const auto model = make_resnet(resnet_config("resnet20")), loose = make_resnet(resnet_config("resnet20"));
+  const Buckets buckets(model->parameters(), {.first_bytes = 1 << 12, .bytes = 1 << 16});
+  EXPECT_EQ(buckets.numel(), 269722);
+  ASSERT_GT(buckets.size(), 10);
+  const Var x(testing::golden_images({4, 8, 8, 3}, DType::f32));
+  for (const ResNet* each : {model.get(), loose.get()})
+    backward(ops::softmax_cross_entropy(each->forward(x), testing::golden_labels(4, 10)));
+  std::map<std::string, Tensor> expected;
+  for (const Parameter& p : loose->parameters()) expected[p.name] = p.var.grad();
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots)
+      EXPECT_EQ(bucket.grad.range(slot.offset, slot.numel).to_vector<float>(),
+                expected.at(slot.name).to_vector<float>())
+          << slot.name;
+}
+
+TEST(ResNet, LayoutHashDependsOnTheModelOnly) {
+  auto hash = [](const ResNetConfig& config, int64_t bytes) {
+    return Buckets(make_resnet(config)->parameters(), {.first_bytes = bytes, .bytes = bytes}).layout_hash();
+  };
+  ResNetConfig config = resnet_config("resnet20");
+  const uint64_t first = hash(config, 1 << 20);
+  config.seed = 9;
+  EXPECT_EQ(first, hash(config, 1 << 13)) << "seed and bucket size";
+  config.num_classes = 11;
+  EXPECT_NE(first, hash(config, 1 << 20)) << "one more class";
+  EXPECT_NE(first, hash(resnet_config("resnet32"), 1 << 20));
+}
+
+void expect_error(const std::function<void()>& f, const std::string& part) {
+  try {
+    f();
+    ADD_FAILURE() << "no error; expected one with: " << part;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(ResNet, RefusesWhatHasNoMeaning) {
+  expect_error([] { resnet_config("resnet51"); }, "did you mean 'resnet50'");
+  expect_error([] { resnet_config("vgg"); }, "resnet18");
+  const ResNet model(resnet_config("resnet18"));
+  expect_error([&] { model.forward(Var(Tensor::zeros({2, 28, 28, 3}))); }, "at least 32×32");
+  expect_error([&] { model.forward(Var(Tensor::zeros({2, 32, 32, 1}))); }, "[n, h, w, 3]");
+  expect_error([&] { model.forward(Var(Tensor::zeros({2, 3072}))); }, "[n, h, w, 3]");
+  expect_error([&] { model.forward(Var(Tensor::zeros({2, 32, 32, 3}, DType::f64))); }, "x is float64");
+  auto with = [](auto change) {
+    ResNetConfig config = resnet_config("resnet20");
+    change(config);
+    return config;
+  };
+  expect_error([&] { make_resnet(with([](auto& c) { c.num_classes = 0; })); }, "num_classes");
+  expect_error([&] { make_resnet(with([](auto& c) { c.in_channels = -1; })); }, "in_channels");
+  expect_error([&] { make_resnet(with([](auto& c) { c.blocks.clear(); })); }, "no stages");
+  expect_error([&] { make_resnet(with([](auto& c) { c.blocks[1] = 0; })); }, "0 blocks");
+  expect_error([&] { make_resnet(with([](auto& c) { c.dtype = DType::i32; })); }, "dtype");
+  expect_error([&] { make_resnet(with([](auto& c) { c.bottleneck = true; })); }, "basic blocks");
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,169 @@
+#include "nn/weights.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "autograd/ops/global_avg_pool.h"
+#include "engine/context.h"
+#include "engine/safetensors.h"
+#include "models/resnet.h"
+#include "tests/models/golden.h"
+
+namespace godwit {
+namespace {
+
+// A folder of its own that goes away with the test.
+class Weights : public ::testing::Test {
+ protected:
+  Weights() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "godwit-weights-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Weights() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+
+  std::filesystem::path folder_;
+};
+
+// The network of make_golden.py's tiny.safetensors.
+class Tiny : public nn::Module {
+ public:
+  explicit Tiny(DType dtype = DType::f32)
+      : conv_(2, 3, 3, {.stride = 2, .padding = 1}, dtype), bn_(3, dtype), fc_(3, 4, dtype) {
+    add("conv", conv_);
+    add("bn", bn_);
+    add("fc", fc_);
+  }
+  Var forward(const Var& x) const { return fc_(ops::global_avg_pool(bn_(conv_(x), /*relu=*/true))); }
+
+ private:
+  nn::Conv2d conv_;
+  nn::BatchNorm2d bn_;
+  nn::Linear fc_;
+};
+
+std::map<std::string, Tensor> all_tensors(const nn::Module& module) {
+  std::map<std::string, Tensor> result;
+  for (const Parameter& p : module.parameters()) result[p.name] = p.var.value();
+  for (const nn::NamedTensor& b : module.buffers()) result[b.name] = b.tensor;
+  return result;
+}
+
+// Bits, not values: a NaN and a negative zero are kept too.
+void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.shape(), b.shape()) << name;
+  ASSERT_EQ(a.dtype(), b.dtype()) << name;
+  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Weights, LoadsWhatPyTorchSaved) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Tiny tiny(dtype);
+    nn::load_weights(testing::golden_path("tiny.safetensors"), tiny);
+    for (const auto& [name, tensor] : all_tensors(tiny)) {
+      const Tensor expected(tensor.shape(), dtype);
+      testing::fill_by_formula(name, expected);
+      expect_same_bits(tensor, expected, name);
+    }
+    tiny.train(false);
+    NoGrad off;
+    const Var logits = tiny.forward(Var(testing::golden_images({2, 5, 5, 2}, dtype)));
+    const std::vector<double> golden = testing::read_golden("tiny.json")["logits"];
+    ASSERT_EQ(logits.shape(), (Shape{2, 4}));
+    // The golden logits are float32's: sums of at most 18 products of order 1.
+    for (size_t i = 0; i < golden.size(); ++i)
+      EXPECT_NEAR(logits.value().item(static_cast<int64_t>(i)), golden[i], 2e-6);
+  }
+}
+
+TEST_F(Weights, SavesWhatPyTorchWouldHaveSaved) {
+  Tiny tiny;
+  testing::fill_by_formula(tiny);
+  nn::save_weights(path("ours.safetensors"), tiny);
+  auto ours = load_safetensors(path("ours.safetensors")),
+       theirs = load_safetensors(testing::golden_path("tiny.safetensors"));
+  EXPECT_EQ(theirs.erase("bn.num_batches_tracked"), 1u) << "PyTorch adds it where it is missing";
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (const auto& [name, tensor] : theirs) expect_same_bits(ours.at(name), tensor, name);
+}
+
+TEST_F(Weights, RoundTripKeepsEveryBit) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    ResNetConfig config{.blocks = {1, 2}, .bottleneck = true, .num_classes = 3, .dtype = dtype};
+    const auto saved = make_resnet(config);
+    saved->buffers()[0].tensor.fill(-0.0);
+    saved->buffers()[1].tensor.fill(std::numeric_limits<double>::quiet_NaN());
+    nn::save_weights(path("w.safetensors"), *saved);
+    config.seed = 2;
+    const auto loaded = make_resnet(config);
+    nn::load_weights(path("w.safetensors"), *loaded);
+    const auto after = all_tensors(*loaded);
+    for (const auto& [name, tensor] : all_tensors(*saved)) expect_same_bits(after.at(name), tensor, name);
+  }
+}
+
+TEST_F(Weights, LoadReachesParametersBoundToBuckets) {
+  Tiny saved, loaded;
+  testing::fill_by_formula(saved);
+  nn::save_weights(path("w.safetensors"), saved);
+  const Buckets source(saved.parameters(), {}), target(loaded.parameters(), {});
+  EXPECT_NE(target.value_hash(), source.value_hash());
+  nn::load_weights(path("w.safetensors"), loaded);
+  EXPECT_EQ(target.value_hash(), source.value_hash());
+}
+
+TEST_F(Weights, OneErrorSaysAllThatDoesNotFit) {
+  Tiny tiny;
+  testing::fill_by_formula(tiny);
+  const auto before = all_tensors(tiny);
+  std::vector<std::pair<std::string, Tensor>> file;
+  for (const auto& [name, tensor] : load_safetensors(testing::golden_path("tiny.safetensors"))) {
+    if (name == "fc.bias") continue;
+    if (name == "fc.weight") file.emplace_back(name, Tensor::zeros({5, 3}));
+    else if (name == "bn.weight") file.emplace_back(name, Tensor::zeros({3}, DType::i32));
+    else file.emplace_back(name, tensor.dtype() == DType::f32 ? Tensor::zeros(tensor.shape()) : tensor);
+  }
+  for (int i = 0; i < 7; ++i) file.emplace_back("extra" + std::to_string(i), Tensor::zeros({1}));
+  save_safetensors(path("odd.safetensors"), file);
+  const std::string text = error_of([&] { nn::load_weights(path("odd.safetensors"), tiny); });
+  for (const char* part :
+       {"odd.safetensors", "1 missing (fc.bias)", "7 unexpected (extra0, extra1, extra2, extra3, extra4, …)",
+        "fc.weight is float32 [5, 3], expected float32 [4, 3]", "bn.weight is int32 [3]"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  const Tiny fresh;
+  testing::fill_by_formula(fresh);
+  const auto expected = all_tensors(fresh);
+  for (const auto& [name, tensor] : before) expect_same_bits(tensor, expected.at(name), name + " must be unchanged");
+}
+
+TEST_F(Weights, FiltersInOurLayoutAreRefusedWhereTheShapesTell) {
+  Tiny tiny;
+  auto file = load_safetensors(testing::golden_path("tiny.safetensors"));
+  file["conv.weight"] = Tensor::zeros({3, 3, 3, 2});
+  save_safetensors(path("nhwc.safetensors"), {file.begin(), file.end()});
+  EXPECT_NE(error_of([&] { nn::load_weights(path("nhwc.safetensors"), tiny); }).find("expected float32 [3, 2, 3, 3]"),
+            std::string::npos);
+}
+
+TEST_F(Weights, MissingAndTruncatedFilesAreNamed) {
+  Tiny tiny;
+  EXPECT_NE(error_of([&] { nn::load_weights(path("none.safetensors"), tiny); }).find("none.safetensors"),
+            std::string::npos);
+  nn::save_weights(path("cut.safetensors"), tiny);
+  std::filesystem::resize_file(path("cut.safetensors"), std::filesystem::file_size(path("cut.safetensors")) - 1);
+  EXPECT_NE(error_of([&] { nn::load_weights(path("cut.safetensors"), tiny); }).find("cut.safetensors"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace godwit
