@@ -50,7 +50,7 @@ std::vector<Setting> make_settings() {
       {"optimizer", "optimizer.beta1", "", GODWIT_AT(optimizer.beta1), "adam, adamw: mean of gradients", kBelowOne},
       {"optimizer", "optimizer.beta2", "", GODWIT_AT(optimizer.beta2), "adam, adamw: mean of squares", kBelowOne},
       {"optimizer", "optimizer.beta", "", GODWIT_AT(optimizer.beta), "softsignsgd, birder", kBelowOne},
-      {"optimizer", "optimizer.eps", "", GODWIT_AT(optimizer.eps), "added to the denominator", kNotNegative},
+      {"optimizer", "optimizer.eps", "", GODWIT_AT(optimizer.eps), "added to the denominator", kPositive},
       {"optimizer", "optimizer.error_feedback", "", GODWIT_AT(optimizer.error_feedback), "birder", kAny,
        error_feedbacks},
       {"optimizer", "optimizer.quantizer", "", GODWIT_AT(optimizer.quantizer), "birder", kAny, quantizers},
