@@ -1,0 +1,228 @@
+#include "apps/common/image_trainer.h"
+
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "apps/common/interrupt.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/agree.h"
+#include "engine/kernel_library.h"
+#include "nn/weights.h"
+
+namespace godwit::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+data::LoaderOptions loader_options(const TrainConfig& config, const ImageData& data, const Communicator& comm,
+                                   bool train) {
+  data::LoaderOptions options;
+  options.batch = train ? config.batch : config.eval_batch;
+  options.rank = comm.rank;
+  options.world = comm.topology.world();
+  options.seed = config.seed;
+  options.train = train;
+  options.pad = config.data.pad;
+  options.flip = config.data.flip;
+  options.mean = data.stats.mean;
+  options.std = data.stats.std;
+  options.prefetch = config.data.prefetch;
+  return options;
+}
+
+std::unique_ptr<ResNet> build_model(const TrainConfig& config, const data::ImageDataset& train) {
+  ResNetConfig model = resnet_config(config.model.name);
+  model.num_classes = train.classes;
+  model.in_channels = train.image_shape[2];
+  model.small_stem = model.small_stem || config.model.small_stem;
+  model.zero_init_residual = config.model.zero_init_residual;
+  model.seed = config.seed;
+  return make_resnet(model);
+}
+
+BucketOptions bucket_options(const TrainConfig& config) {
+  BucketOptions options;
+  options.first_bytes = std::llround(config.bucket.first_mib * (1 << 20));
+  options.bytes = std::llround(config.bucket.mib * (1 << 20));
+  options.alignment = int64_t{32} * config.nodes * config.workers_per_node;
+  return options;
+}
+
+int64_t planned_steps(const TrainConfig& config, int64_t steps_per_epoch) {
+  const int64_t all = config.epochs * steps_per_epoch;
+  return config.max_steps > 0 ? std::min(config.max_steps, all) : all;
+}
+
+std::string percent(double fraction) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << 100 * fraction << " %";
+  return text.str();
+}
+
+}  // namespace
+
+ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Communicator& comm)
+    : config_(config),
+      comm_(comm),
+      train_(data.train, loader_options(config, data, comm, true)),
+      test_(data.test, loader_options(config, data, comm, false)),
+      model_(build_model(config, data.train)),
+      total_steps_(planned_steps(config, train_.batches())),
+      schedule_(config.schedule, config.optimizer.lr, train_.batches(), total_steps_) {
+  if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
+  buckets_ = std::make_unique<Buckets>(model_->parameters(), bucket_options(config));
+  check_same(*comm.world, buckets_->layout_hash(), "the model's parameters (names, shapes, order)");
+  check_same(*comm.world, buckets_->value_hash(), "the initial weights");
+  optimizer_ = make_optimizer(config.optimizer, *buckets_, comm, config.seed,
+                              communicates_itself(config.optimizer.name) ? nullptr : make_exchange(config.exchange));
+  scheduler_ = std::make_unique<Scheduler>(*buckets_, [this](Bucket& bucket) {
+    optimizer_->exchange(bucket, comm_, info_);
+    optimizer_->apply(bucket, info_);
+  });
+}
+
+void ImageTrainer::open_run(Progress& progress) {
+  started_ = Clock::now();
+  if (!leader()) return;
+  run_dir_ = create_run_dir(config_.run_dir, config_.model.name + "-" + config_.optimizer.name);
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(config_));
+  end_on_interrupt("interrupted; the run directory is " + run_dir_);
+  int64_t state_values = 0;
+  for (const OptimizerState& state : optimizer_->state()) state_values += state.values.numel();
+  std::ostringstream model, run;
+  model << buckets_->numel() << " in " << buckets_->size() << (buckets_->size() == 1 ? " bucket" : " buckets")
+        << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
+  run << total_steps_ << " of " << config_.batch * comm_.topology.world() << " images, " << train_.batches()
+      << " an epoch";
+  progress.line(
+      summary(config_, {{"parameters", model.str()},
+                        {"steps", run.str()},
+                        {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
+                        {"run directory", run_dir_}}));
+}
+
+Evaluation ImageTrainer::run(Progress& progress) {
+  open_run(progress);
+  Evaluation last;
+  for (int64_t e = 0; step_ < total_steps_; ++e) {
+    train_.start_epoch(e);
+    model_->train();
+    tally_ = Tally();
+    for (auto batch = train_.next(); batch && step_ < total_steps_; batch = train_.next()) {
+      ++step_;
+      train_step(*batch);
+      if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) check_replicas();
+      if (step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
+    }
+    const auto before = Clock::now();
+    last = evaluate();
+    evaluating_s_ += seconds_since(before);
+    if (!leader()) continue;
+    log_->evaluation({step_, epoch(), last.loss, last.top1, last.top5});
+    std::ostringstream text;
+    text << "epoch " << epoch() << ": test loss " << std::setprecision(4) << last.loss << ", top-1 "
+         << percent(last.top1) << ", top-5 " << percent(last.top5) << "  (" << human_duration(seconds_since(started_))
+         << ")";
+    progress.line(text.str());
+  }
+  if (config_.check_replicas > 0) check_replicas();
+  save(last, progress);
+  return last;
+}
+
+void ImageTrainer::train_step(const data::Batch& batch) {
+  const CommCount before = comm_.stats->total();
+  info_ = {step_, schedule_.lr(step_)};
+  scheduler_->begin_step();
+  {
+    const Var logits = model_->forward(Var(batch.images));
+    const Var loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing);
+    last_loss_ = loss.value().item();
+    check(std::isfinite(last_loss_), "step ", step_, ": the loss is ", last_loss_,
+          "; lower --lr or warm it up (--set schedule.warmup_epochs=1)");
+    tally_.correct += static_cast<double>(ops::top_k_correct(logits.value(), batch.labels, 1));
+    backward(loss);
+  }
+  scheduler_->finish_step();
+  const CommCount after = comm_.stats->total();
+  tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
+  tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
+  tally_.samples += static_cast<double>(batch.labels.numel());
+  ++tally_.steps;
+}
+
+// The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
+void ImageTrainer::report(Progress& progress) {
+  Tensor sums = Tensor::of<double>({last_loss_, tally_.correct, tally_.samples, tally_.bytes_intra, tally_.bytes_inter},
+                                   Shape{5});
+  comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
+  if (leader()) {
+    const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
+    const double loss = sums.item(0) / comm_.world->size(), samples = sums.item(2);
+    StepMetrics metrics{
+        step_, epoch(), loss, info_.lr, samples / elapsed, elapsed / steps, sums.item(3) / steps, sums.item(4) / steps};
+    log_->step(metrics);
+    const double training_s = seconds_since(started_) - evaluating_s_;
+    ProgressState state;
+    state.step = step_;
+    state.steps = total_steps_;
+    state.epoch = epoch();
+    state.epochs = (total_steps_ - 1) / train_.batches() + 1;
+    state.loss = loss;
+    state.accuracy = sums.item(1) / samples;
+    state.samples_per_s = metrics.samples_per_s;
+    state.bytes_intra = metrics.bytes_intra;
+    state.bytes_inter = metrics.bytes_inter;
+    state.seconds_left = training_s / static_cast<double>(step_) * static_cast<double>(total_steps_ - step_);
+    progress.update(state);
+  }
+  tally_ = Tally();
+}
+
+Evaluation ImageTrainer::evaluate() {
+  average_buffers();
+  NoGrad no_grad;
+  model_->train(false);
+  test_.start_epoch(0);
+  Tensor sums = Tensor::zeros({4}, DType::f64);
+  double* sum = sums.data<double>();
+  while (auto batch = test_.next()) {
+    const Var logits = model_->forward(Var(batch->images));
+    const double samples = static_cast<double>(batch->labels.numel());
+    sum[0] += samples * ops::softmax_cross_entropy(logits, batch->labels).value().item();
+    sum[1] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1));
+    sum[2] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 5));
+    sum[3] += samples;
+  }
+  model_->train();
+  comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  return {sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3]};
+}
+
+// Running statistics differ between ranks in training; their mean is what is evaluated and saved.
+void ImageTrainer::average_buffers() {
+  for (const nn::NamedTensor& buffer : model_->buffers())
+    if (buffer.tensor.dtype() == DType::f32)
+      comm_.world->all_reduce(buffer.tensor, Reduce::mean, "evaluation/batch_norm_statistics");
+}
+
+void ImageTrainer::check_replicas() {
+  check_same(*comm_.world, buckets_->value_hash(), "the parameters after step " + std::to_string(step_));
+}
+
+void ImageTrainer::save(const Evaluation& last, Progress& progress) {
+  if (!leader()) return;
+  nn::save_weights(run_dir_ + "/weights.safetensors", *model_);
+  progress.finish();
+  std::ostringstream text;
+  text << "done in " << human_duration(seconds_since(started_)) << ": top-1 " << percent(last.top1) << ", top-5 "
+       << percent(last.top5) << ", peak memory of a worker "
+       << human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use))
+       << "; weights, metrics and configuration are in " << run_dir_;
+  progress.line(text.str());
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,76 @@
+// ImageTrainer: one rank's part of training an image classifier: step, evaluation, replica check, logging, weights.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "apps/common/config.h"
+#include "apps/common/progress.h"
+#include "apps/common/run_log.h"
+#include "comm/group.h"
+#include "comm/scheduler.h"
+#include "data/loader.h"
+#include "models/resnet.h"
+#include "optim/schedule.h"
+
+namespace godwit::apps {
+
+// What the ranks of a process share, read-only.
+struct ImageData {
+  data::ImageDataset train, test;
+  data::ChannelStats stats;  // of the training images
+};
+
+struct Evaluation {
+  double loss = 0, top1 = 0, top5 = 0;  // means over the whole test set; top1, top5 are fractions
+};
+
+class ImageTrainer {
+ public:
+  // Builds the model and its state on the calling rank; every rank makes one, and they check that they agree. `data`
+  // and `comm` must outlive the trainer.
+  ImageTrainer(const TrainConfig& config, const ImageData& data, Communicator& comm);
+
+  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`.
+  Evaluation run(Progress& progress);
+
+ private:
+  // Sums since the last report, over this rank's samples.
+  struct Tally {
+    double loss = 0, correct = 0, samples = 0;
+    double bytes_intra = 0, bytes_inter = 0;
+    int64_t steps = 0;
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+  };
+
+  void open_run(Progress& progress);
+  void train_step(const data::Batch& batch);
+  void report(Progress& progress);
+  Evaluation evaluate();
+  void average_buffers();
+  void check_replicas();
+  void save(const Evaluation& last, Progress& progress);
+  int64_t epoch() const { return (step_ - 1) / train_.batches() + 1; }  // from 1
+  bool leader() const { return comm_.rank == 0; }
+
+  TrainConfig config_;
+  Communicator& comm_;
+  data::Loader train_, test_;
+  std::unique_ptr<ResNet> model_;
+  std::unique_ptr<Buckets> buckets_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int64_t total_steps_;
+  Schedule schedule_;
+  StepInfo info_{0, 0};
+  std::unique_ptr<Scheduler> scheduler_;
+
+  int64_t step_ = 0;
+  double last_loss_ = 0;
+  Tally tally_;
+  std::chrono::steady_clock::time_point started_;
+  double evaluating_s_ = 0;
+  std::string run_dir_;
+  std::unique_ptr<RunLog> log_;  // rank 0
+};
+
+}  // namespace godwit::apps

@@ -1,0 +1,230 @@
+// The program as a user starts it: what it writes, that it repeats itself, and how it refuses bad input.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "engine/philox.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+void write_file(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+// A folder of IDX files: 8×8 images of four classes, each a bright quadrant in noise.
+void write_images(const fs::path& folder, const std::string& prefix, uint32_t count, uint32_t label_count) {
+  std::string images = big_endian(0x803) + big_endian(count) + big_endian(8) + big_endian(8);
+  std::string labels = big_endian(0x801) + big_endian(label_count);
+  RandomStream random(count, Purpose::test);
+  for (uint32_t i = 0; i < count; ++i)
+    for (uint32_t p = 0; p < 64; ++p)
+      images += static_cast<char>(random.below(60) + ((p / 32 * 2 + p % 8 / 4) == i % 4 ? 150 : 0));
+  for (uint32_t i = 0; i < label_count; ++i) labels += static_cast<char>(i % 4);
+  write_file(folder / (prefix + "-images-idx3-ubyte"), images);
+  write_file(folder / (prefix + "-labels-idx1-ubyte"), labels);
+}
+
+struct Outcome {
+  int exit_code;
+  std::string out, err;
+};
+
+class TrainResnet : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("godwit-test-" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "data");
+    write_images(folder_ / "data", "train", 256, 256);
+    write_images(folder_ / "data", "t10k", 50, 50);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path run_dir() const { return folder_ / "run"; }
+
+  // Small by default; later flags win. Runs in the test's folder.
+  Outcome train(const std::string& flags, const std::string& base = "--data data --run-dir run --max-steps 4") const {
+    const std::string command = "cd " + folder_.string() + " && timeout 300 " GODWIT_BINARY_DIR "/train_resnet " +
+                                base + " " + flags + " >out 2>err </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+
+  // One line on stderr that names each of `words`, a failing exit code, and no run directory.
+  void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
+    const Outcome outcome = train(flags);
+    EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << flags << ": exit code " << outcome.exit_code;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << flags << ": " << outcome.err;
+    for (const std::string& word : words)
+      EXPECT_NE(outcome.err.find(word), std::string::npos) << flags << ": " << outcome.err;
+    EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
+  }
+
+  std::vector<json> metrics() const {
+    std::vector<json> lines;
+    std::ifstream in(run_dir() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+
+  fs::path folder_;
+};
+
+std::string losses(const std::vector<json>& lines) {
+  std::string text;
+  for (const json& line : lines)
+    if (line.contains("loss")) text += line["loss"].dump() + " ";
+    else text += "test " + line["test_loss"].dump() + " " + line["test_top1"].dump() + " ";
+  return text;
+}
+
+TEST_F(TrainResnet, WritesARunDirectoryThatRepeatsItself) {
+  const std::string flags =
+      "--optimizer birder --nodes 2 --workers-per-node 2 --batch 8 --set log_every=1 --check-replicas 1";
+  Outcome outcome = train(flags);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  const std::vector<json> first = metrics();
+  ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
+  for (const char* key : {"step", "epoch", "loss", "lr", "samples_per_s", "step_s", "bytes_intra", "bytes_inter"})
+    EXPECT_TRUE(first[0].contains(key)) << key;
+  for (const char* key : {"test_loss", "test_top1", "test_top5"}) EXPECT_TRUE(first[4].contains(key)) << key;
+  const std::string weights = read_file(run_dir() / "weights.safetensors");
+  EXPECT_GT(weights.size(), 1'000'000u);
+
+  fs::rename(run_dir(), folder_ / "first");
+  outcome = train("--config first/config.json", "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(losses(metrics()), losses(first)) << "config.json gives the same run, to the bit";
+  EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
+}
+
+TEST_F(TrainResnet, LearnsWithEveryOptimizer) {
+  for (const std::string optimizer : {"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"}) {
+    const Outcome outcome =
+        train("--optimizer " + optimizer + " --nodes 2 --batch 16 --epochs 6 --max-steps 0 --check-replicas 10");
+    ASSERT_EQ(outcome.exit_code, 0) << optimizer << ": " << outcome.err;
+    EXPECT_GT(metrics().back()["test_top1"].get<double>(), 0.6) << optimizer << ": chance is 0.25";
+    fs::remove_all(run_dir());
+  }
+}
+
+TEST_F(TrainResnet, DenseAndHierarchicalExchangesSendWhatTheFormulasSay) {
+  // resnet20 with one input channel and four classes: 269 008 parameters at most; the exact number is in the bucket
+  // line.
+  for (const std::string exchange : {"dense", "hierarchical"}) {
+    const Outcome outcome =
+        train("--optimizer sgdm --nodes 2 --workers-per-node 2 --batch 4 --set log_every=4 --exchange " + exchange);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const json step = metrics().front();
+    EXPECT_GT(step["bytes_intra"].get<double>(), 0) << exchange;
+    EXPECT_GT(step["bytes_inter"].get<double>(), 0) << exchange;
+    fs::remove_all(run_dir());
+  }
+}
+
+TEST_F(TrainResnet, StartsFromSavedWeights) {
+  ASSERT_EQ(train("--optimizer sgdm --batch 8").exit_code, 0);
+  fs::rename(run_dir(), folder_ / "first");
+  // A learning rate of zero and no running statistics to speak of: the parameters come out as they went in.
+  const Outcome outcome =
+      train("--optimizer sgd --lr 0 --batch 8 --max-steps 1 --init-weights first/weights.safetensors");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
+TEST_F(TrainResnet, RefusesBadInput) {
+  expect_refused("--optimizr birder", {"--optimizr", "--optimizer"});
+  expect_refused("--optimizer brider", {"brider", "birder"});
+  expect_refused("--model resnet21", {"resnet21", "resnet20"});
+  expect_refused("--set optimizer.betta=0.9", {"optimizer.betta", "beta"});
+  expect_refused("--set optimizer.lr=fast", {"optimizer.lr", "fast"});
+  expect_refused("--lr nan", {"lr", "nan"});
+  expect_refused("--lr=-1", {"lr", "-1"});
+  expect_refused("--nodes 0", {"nodes", "0"});
+  expect_refused("--nodes -3", {"nodes", "-3"});
+  expect_refused("--batch 1000", {"1000", "256"});
+  expect_refused("--data nowhere", {"nowhere"});
+  expect_refused("--init-weights nowhere.safetensors", {"nowhere.safetensors"});
+  expect_refused("--config nowhere.json", {"nowhere.json"});
+  write_file(folder_ / "bad.json", "{\"optimizer\": {\"name\": \"birder\", \"lr\": }}");
+  expect_refused("--config bad.json", {"bad.json"});
+  write_file(folder_ / "bad.safetensors", std::string(100, 'x'));
+  expect_refused("--init-weights bad.safetensors --nodes 3", {"bad.safetensors"});
+}
+
+TEST_F(TrainResnet, RefusesDamagedData) {
+  const fs::path images = folder_ / "data" / "train-images-idx3-ubyte";
+  const std::string whole = read_file(images);
+  write_file(images, whole.substr(0, whole.size() - 10));
+  expect_refused("--nodes 2", {"train-images-idx3-ubyte"});
+  write_file(images, "not an IDX file at all");
+  expect_refused("--nodes 2", {"train-images-idx3-ubyte"});
+  write_images(folder_ / "data", "train", 256, 255);
+  expect_refused("--nodes 2", {"256", "255"});
+}
+
+TEST_F(TrainResnet, RefusesToOverwriteARun) {
+  ASSERT_EQ(train("--batch 8").exit_code, 0);
+  const std::string before = read_file(run_dir() / "metrics.jsonl");
+  const Outcome outcome = train("--batch 8");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("run"), std::string::npos) << outcome.err;
+  EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before);
+}
+
+TEST_F(TrainResnet, StopsWhenTheLossIsNotFinite) {
+  const Outcome outcome = train("--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --max-steps 20 --epochs 10");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
+TEST_F(TrainResnet, CtrlCEndsAtOnceAndNamesTheRunDirectory) {
+  const pid_t child = fork();
+  if (child == 0) {
+    fs::current_path(folder_);
+    (void)!freopen("out", "w", stdout);
+    (void)!freopen("err", "w", stderr);
+    execl(GODWIT_BINARY_DIR "/train_resnet", "train_resnet", "--data", "data", "--run-dir", "run", "--epochs", "100000",
+          "--batch", "8", "--nodes", "2", "--set", "log_every=1", nullptr);
+    _exit(127);
+  }
+  for (int i = 0;
+       i < 600 && (!fs::exists(run_dir() / "metrics.jsonl") || fs::file_size(run_dir() / "metrics.jsonl") == 0); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto start = std::chrono::steady_clock::now();
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
+  EXPECT_NE(read_file(folder_ / "err").find("run directory is run"), std::string::npos) << read_file(folder_ / "err");
+  EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
+}  // namespace
+}  // namespace godwit
