@@ -12,7 +12,7 @@ namespace {
 
 using namespace godwit;
 
-int train(const apps::TrainConfig& config) {
+void train(const apps::TrainConfig& config) {
   const std::string folder = config.data.path.empty() ? data::default_data_folder() : config.data.path;
   apps::ImageData images{
       data::load_idx_folder(folder, data::Split::train), data::load_idx_folder(folder, data::Split::test), {}};
@@ -23,18 +23,21 @@ int train(const apps::TrainConfig& config) {
   run_local(
       {config.nodes, config.workers_per_node},
       [&](Communicator& comm) { apps::ImageTrainer(config, images, comm).run(progress); }, options);
-  return 0;
 }
 
 }  // namespace
 
+// Exit codes: 0 done, 1 failed while running, 2 wrong command line or configuration.
 int main(int argc, char** argv) {
+  int failure = 2;
   try {
     const auto config = apps::parse_command_line(argc, argv, std::cout);
-    return config ? train(*config) : 0;
+    failure = 1;
+    if (config) train(*config);
+    return 0;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     std::cerr << "train_resnet: " << error.what() << std::endl;
-    return 1;
+    return failure;
   }
 }

@@ -21,7 +21,7 @@ struct DataConfig {
   int pad = 2;       // pixels on each side before a random crop of the original size; 0: no crop
   bool flip = true;  // random horizontal flip
   double label_smoothing = 0;
-  int prefetch = 2;  // batches prepared ahead; 0: none
+  int prefetch = 2;  // batches prepared ahead, at least 1
 };
 
 struct BucketConfig {

@@ -5,6 +5,7 @@
 #include "comm/exchange.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
+#include "models/resnet.h"
 
 namespace godwit::apps {
 namespace {
@@ -16,9 +17,6 @@ constexpr Range kBelowOne{0, 1, false, true};
 constexpr Range kAtLeastOne{1, std::numeric_limits<double>::infinity()};
 constexpr Range kAny{};
 
-std::vector<std::string> model_names() {
-  return {"resnet18", "resnet34", "resnet50", "resnet101", "resnet20", "resnet32", "resnet56"};
-}
 std::vector<std::string> devices() { return {"cpu", "auto"}; }
 std::vector<std::string> dtypes() { return {"f32"}; }
 std::vector<std::string> error_feedbacks() { return {"both", "worker", "server", "none"}; }
@@ -29,7 +27,7 @@ std::vector<std::string> collectives() { return {"h1ar", "all_gather"}; }
 
 std::vector<Setting> make_settings() {
   return {
-      {"model", "model.name", "--model", GODWIT_AT(model.name), "", kAny, model_names},
+      {"model", "model.name", "--model", GODWIT_AT(model.name), "", kAny, resnet_names},
       {"model", "model.small_stem", "", GODWIT_AT(model.small_stem), "resnet18 to 101: 3x3 stem for small images",
        kAny},
       {"model", "model.zero_init_residual", "", GODWIT_AT(model.zero_init_residual),
@@ -39,7 +37,7 @@ std::vector<Setting> make_settings() {
       {"data", "data.pad", "", GODWIT_AT(data.pad), "pixels around an image before its random crop", {0, 64}},
       {"data", "data.flip", "", GODWIT_AT(data.flip), "flip images at random", kAny},
       {"data", "data.label_smoothing", "", GODWIT_AT(data.label_smoothing), "of the training loss", kBelowOne},
-      {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {0, 1024}},
+      {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},
       {"optimizer", "optimizer.name", "--optimizer", GODWIT_AT(optimizer.name), "see below", kAny, optimizer_names},
       {"optimizer", "optimizer.lr", "--lr", GODWIT_AT(optimizer.lr), "learning rate [the optimizer's]", kNotNegative},
       {"optimizer", "optimizer.weight_decay", "", GODWIT_AT(optimizer.weight_decay), "L2, or decoupled", kNotNegative},
