@@ -1,5 +1,7 @@
 #include "comm/exchange.h"
 
+#include "engine/parallel.h"
+
 namespace godwit {
 namespace {
 
@@ -28,7 +30,10 @@ class Hierarchical : public Exchange {
  private:
   static void divide(const Tensor& x, int divisor) {
     dispatch_real(x.dtype(), "hierarchical", [&]<class T>() {
-      for (T& value : x.span<T>()) value /= static_cast<T>(divisor);
+      T* values = x.data<T>();
+      parallel_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) values[i] /= static_cast<T>(divisor);
+      });
     });
   }
 };

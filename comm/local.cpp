@@ -159,7 +159,8 @@ class LocalGroup : public Group {
     if (rank() != root) copy(place_.call(root).in, 0, x, 0, x.bytes());
   }
 
-  void do_barrier(std::string_view phase) override { Meeting meeting(place_, rank(), {Collective::barrier, phase}); }
+  // There is no memory to be done with, so nobody waits a second time.
+  void do_barrier(std::string_view phase) override { place_.enter(rank(), {Collective::barrier, phase}); }
 
  private:
   static void copy(const void* from, int64_t from_offset, const Tensor& to, int64_t to_offset, int64_t bytes) {

@@ -36,8 +36,8 @@ class Rendezvous {
   // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
   // something else or stays away too long; after that the group is unusable and everybody throws.
   void enter(int member, const Call& call);
-  // Returns when all members are here, that is, done with each other's memory. Whoever entered comes here without
-  // blocking, so it needs no timeout, and a failure elsewhere cannot free memory that a peer still reads.
+  // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
+  // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.
   void leave();
   // Between enter() and leave().
   const Call& call(int member) const { return calls_[static_cast<size_t>(member)]; }
