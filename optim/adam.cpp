@@ -79,10 +79,11 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
     a.beta1 = r(beta1), a.o1 = r(1 - beta1), a.beta2 = r(beta2), a.o2 = r(1 - beta2);
     a.step_size = r(step_size), a.root_correction = r(root_correction), a.eps = r(config_.eps);
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                     [&, a](int64_t begin, int64_t end, double decay) mutable {
-                       a.l2 = decoupled ? T{0} : r(decay);
-                       a.keep = decoupled ? r(1 - step.lr * decay) : T{1};
-                       adam(a, begin, end);
+                     [&](int64_t begin, int64_t end, double decay) {
+                       AdamArgs<T> range = a;
+                       range.l2 = decoupled ? T{0} : r(decay);
+                       range.keep = decoupled ? r(1 - step.lr * decay) : T{1};
+                       adam(range, begin, end);
                      });
   });
 }

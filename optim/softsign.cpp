@@ -74,9 +74,10 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
     a.m = of_bucket(m_, bucket).template data<T>(), a.b = of_bucket(b_, bucket).template data<T>();
     a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                     [&, a](int64_t begin, int64_t end, double decay) mutable {
-                       a.keep = r(1 - step.lr * decay);
-                       softsign(a, begin, end);
+                     [&](int64_t begin, int64_t end, double decay) {
+                       SoftSignArgs<T> range = a;
+                       range.keep = r(1 - step.lr * decay);
+                       softsign(range, begin, end);
                      });
   });
 }
