@@ -33,18 +33,30 @@ void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
 
 std::optional<Batch> Loader::next() {
   if (ahead_.empty()) return std::nullopt;
-  std::future<Batch> first = std::move(ahead_.front());
+  std::future<Prepared> first = std::move(ahead_.front());
   ahead_.pop_front();
   submit();
-  return first.get();
+  Prepared prepared = first.get();
+  if (prepared.error) std::rethrow_exception(prepared.error);
+  return std::move(prepared.batch);
 }
 
 void Loader::submit() {
   if (submitted_ == batches()) return;
-  auto task = std::make_shared<std::packaged_task<Batch()>>([this, k = submitted_] { return prepare(k); });
+  auto task = std::make_shared<std::packaged_task<Prepared()>>([this, k = submitted_] { return try_prepare(k); });
   ahead_.push_back(task->get_future());
   stream_.submit([task] { (*task)(); });
   ++submitted_;
+}
+
+Loader::Prepared Loader::try_prepare(int64_t k) const {
+  Prepared result;
+  try {
+    result.batch = prepare(k);
+  } catch (...) {
+    result.error = std::current_exception();
+  }
+  return result;
 }
 
 Batch Loader::prepare(int64_t k) const {

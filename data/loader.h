@@ -1,6 +1,7 @@
 // Loader: the batches of one rank, prepared ahead on a thread of its own.
 #pragma once
 #include <deque>
+#include <exception>
 #include <future>
 #include <memory>
 #include <optional>
@@ -39,7 +40,14 @@ class Loader {
   std::optional<Batch> next();                               // none at the end of the epoch, or before start_epoch()
 
  private:
+  // The error travels as a value: its last owner is then the thread that takes it, which ThreadSanitizer can follow.
+  struct Prepared {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
   void submit();
+  Prepared try_prepare(int64_t k) const;
   Batch prepare(int64_t k) const;
 
   const ImageDataset& dataset_;
@@ -47,7 +55,7 @@ class Loader {
   Sampler sampler_;
   Transform transform_;
   int64_t epoch_ = 0, submitted_ = 0;
-  std::deque<std::future<Batch>> ahead_;
+  std::deque<std::future<Prepared>> ahead_;
   Stream stream_;  // last: its thread ends before what it reads is gone
 };
 
