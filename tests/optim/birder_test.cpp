@@ -236,7 +236,6 @@ TEST(Birder, BytesEqualThePapersFormulas) {
   }
 }
 
-// Ranks agree on signs and errors that do not depend on the bucket a parameter without decay shares.
 TEST(Birder, WeightDecayFollowsTheParameters) {
   Plan plan = birder_plan(1, 1);
   plan.decay = {true, false, false, true};
