@@ -17,7 +17,7 @@ import torchvision
 from torch import nn
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-SAMPLES, STEPS = 8, 10
+SAMPLES, STEPS, SINGLES = 8, 10, 12
 
 
 def fnv1a(text):
@@ -107,9 +107,17 @@ def summary(name, tensor):
     return [float(np.linalg.norm(values)), float(values @ unit(name + ".probe", values.size)), *map(float, values[at])]
 
 
-def train(model, case, dtype):
+def jiggle(model, run):
+    """Moves every parameter by up to one rounding of float32, differently in every run but the first."""
+    if run > 0:
+        for p in model.parameters():
+            p.data *= 1 + 2.0**-23 * torch.randn(p.shape, dtype=p.dtype).sign()
+
+
+def train(model, case, dtype, run=0):
     model = model.to(dtype)
     fill(model)
+    jiggle(model, run)
     shape = (case["batch"], 3, case["image"], case["image"])
     x = torch.from_numpy(unit("images", int(np.prod(shape))).reshape(shape)).to(dtype)
     labels = torch.from_numpy((words("labels", case["batch"]) % np.uint32(case["classes"])).astype(np.int64))
@@ -133,9 +141,8 @@ def train(model, case, dtype):
     return result
 
 
-def worst(exact, single, model):
+def worst(exact, single, count):
     """Largest errors of summaries: norms and dots relative to the norm, samples to the root mean square."""
-    count = {name: t.numel() for name, t in list(model.named_parameters()) + list(model.named_buffers())}
     result = {"norm": 0.0, "dot": 0.0, "sample": 0.0}
     for name, a in exact.items():
         errors = [abs(p - q) / a[0] for p, q in zip(a, single[name])]
@@ -149,16 +156,22 @@ def relative(a, b):
     return float(np.linalg.norm(np.subtract(a, b)) / np.linalg.norm(a))
 
 
+def distance(exact, single, count):
+    losses = max(abs(p - q) for p, q in zip(exact["losses"], single["losses"])) / exact["losses"][0]
+    result = {key: relative(exact[key], single[key]) for key in ("logits", "eval_logits")} | {"losses": losses}
+    for key in ("gradients", "running"):
+        result |= {f"{key}_{k}": v for k, v in worst(exact[key], single[key], count).items()}
+    return result
+
+
 def compare(model, case):
-    """float64 results, and how far PyTorch's own float32 is from them."""
-    exact, single = train(model(), case, torch.float64), train(model(), case, torch.float32)
-    exact["float32_error"] = {
-        "logits": relative(exact["logits"], single["logits"]),
-        "eval_logits": relative(exact["eval_logits"], single["eval_logits"]),
-        "losses": max(abs(p - q) for p, q in zip(exact["losses"], single["losses"])) / exact["losses"][0],
-        "gradients": worst(exact["gradients"], single["gradients"], model()),
-        "running": worst(exact["running"], single["running"], model()),
-    }
+    """float64 results, and how far float32 is from them at most, in runs that start one rounding apart."""
+    exact = train(model(), case, torch.float64)
+    count = {name: t.numel() for name, t in list(model().named_parameters()) + list(model().named_buffers())}
+    runs = [distance(exact, train(model(), case, torch.float32, run), count) for run in range(SINGLES)]
+    for run in runs:
+        print({key: f"{value:.1e}" for key, value in run.items()})
+    exact["float32_error"] = {key: max(run[key] for run in runs) for key in runs[0]}
     return {**case, **exact}
 
 
