@@ -189,7 +189,7 @@ TEST(ResNet, LearnsRandomLabels) {
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST(ResNet, EveryParametersHookRunsOnceInReverseOrder) {
+TEST(ResNet, EveryParametersHookRunsOnceTheStemLast) {
   const auto model = make_resnet(resnet_config("resnet20"));
   std::vector<std::string> finished;
   for (const Parameter& p : model->parameters())
