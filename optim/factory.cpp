@@ -80,8 +80,15 @@ OptimizerConfig optimizer_defaults(const std::string& name) {
   optimizer_keys(name);  // throws for an unknown name
   OptimizerConfig config;
   config.name = name;
-  config.lr = name == "sgd" || name == "sgdm" ? 0.1 : 1e-3;
-  config.weight_decay = name == "adam" ? 0 : name == "adamw" ? 0.01 : 1e-4;
+  if (name == "sgd" || name == "sgdm") {
+    config.lr = 0.1;
+    config.weight_decay = 5e-4;
+  } else if (name == "adam") {
+    config.lr = 1e-3;
+  } else {
+    config.lr = 5e-3;
+    config.weight_decay = 0.05;
+  }
   return config;
 }
 

@@ -18,7 +18,7 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string path;  // folder of IDX files; empty: the distribution's Fashion-MNIST
-  int pad = 2;       // pixels on each side before a random crop of the original size; 0: no crop
+  int pad = 0;       // pixels on each side before a random crop of the original size; 0: no crop
   bool flip = true;  // random horizontal flip
   double label_smoothing = 0;
   int prefetch = 2;  // batches prepared ahead, at least 1
@@ -32,7 +32,7 @@ struct TrainConfig {
   ModelConfig model;
   DataConfig data;
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  ScheduleConfig schedule{.name = "cosine"};
   std::string exchange = "dense";  // of gradients; empty when the optimizer communicates itself
   BucketConfig bucket;
   int64_t epochs = 5;

@@ -219,7 +219,7 @@ TEST(CommandLine, ValuesThatCannotBe) {
 TEST(CommandLine, KeysTheMethodDoesNotRead) {
   expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
                {"adam does not read optimizer.momentum", "beta1"});
-  expect_parts(error({"--set", "schedule.gamma=0.5"}), {"constant does not read schedule.gamma", "warmup_epochs"});
+  expect_parts(error({"--set", "schedule.gamma=0.5"}), {"cosine does not read schedule.gamma", "warmup_epochs"});
   expect_parts(error({"--optimizer", "birder", "--exchange", "dense"}), {"--exchange", "birder communicates itself"});
   expect_parts(file_error(R"({"optimizer": "birder", "exchange": "dense"})"), {"exchange", "birder"});
 }

@@ -33,11 +33,11 @@ TEST(Factory, MakesEveryMethodFromItsDefaults) {
     EXPECT_EQ(refusal(config), "");
     EXPECT_NE(refusal(config, communicates_itself(name)), "") << "an exchange too many or too few";
   }
-  const OptimizerConfig birder = optimizer_defaults("birder");  // Birder paper, section 5
-  EXPECT_EQ(birder.lr, 1e-3);
+  const OptimizerConfig birder = optimizer_defaults("birder");  // Birder paper, appendix B.1
+  EXPECT_EQ(birder.lr, 5e-3);
   EXPECT_EQ(birder.beta, 0.95);
   EXPECT_EQ(birder.eps, 1e-8);
-  EXPECT_EQ(birder.weight_decay, 1e-4);
+  EXPECT_EQ(birder.weight_decay, 0.05);
   EXPECT_EQ(optimizer_defaults("sgdm").lr, 0.1);
   EXPECT_EQ(optimizer_defaults("sgdm").momentum, 0.9);
 }
