@@ -162,6 +162,20 @@ TEST_F(TrainResnet, ReportsTheBytesThatTheFormulasSay) {
   }
 }
 
+TEST_F(TrainResnet, BucketSizesChangeNoBit) {
+  std::string first;
+  for (const std::string mib : {"8", "0.1", "0.001"}) {
+    const Outcome outcome = train(
+        "--optimizer birder --nodes 3 --workers-per-node 2 --batch 4 --set log_every=1 "
+        "--check-replicas 1 --set bucket.first_mib=" +
+        mib + " --set bucket.mib=" + mib);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    if (first.empty()) first = losses(metrics());
+    EXPECT_EQ(losses(metrics()), first) << mib << " MiB";
+    fs::remove_all(run_dir());
+  }
+}
+
 TEST_F(TrainResnet, StartsFromSavedWeights) {
   ASSERT_EQ(train("--optimizer sgdm --batch 8 --set log_every=1").exit_code, 0);
   const std::string weights = read_file(run_dir() / "weights.safetensors");
