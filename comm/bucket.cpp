@@ -1,35 +1,12 @@
 #include "comm/bucket.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_set>
+
+#include "engine/hash.h"
 
 namespace godwit {
 namespace {
-
-// FNV-1a over 64-bit state. It takes whole words: every step is a bijection of the state, so one changed word always
-// changes the result.
-class Fnv {
- public:
-  void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }
-  void add(const std::string& text) {
-    add(text.size());
-    for (char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
-  }
-  template <class Word>
-  void add_words(const void* data, int64_t count) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    for (int64_t i = 0; i < count; ++i) {
-      Word word;
-      std::memcpy(&word, bytes + i * static_cast<int64_t>(sizeof(Word)), sizeof(Word));
-      add(word);
-    }
-  }
-  uint64_t value() const { return state_; }
-
- private:
-  uint64_t state_ = 0xcbf29ce484222325u;
-};
 
 void check_parameter(const Parameter& parameter, DType dtype) {
   const Var& var = parameter.var;
@@ -90,22 +67,21 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
 }
 
 uint64_t Buckets::layout_hash() const {
-  Fnv hash;
+  Hash hash;
   for (const Bucket& bucket : buckets_)
     for (const Slot& slot : bucket.slots) {
       hash.add(slot.name);
       hash.add(static_cast<uint64_t>(slot.var.shape().rank()));
       for (int64_t extent : slot.var.shape()) hash.add(static_cast<uint64_t>(extent));
+      hash.add(static_cast<uint64_t>(slot.var.dtype()));
+      hash.add(static_cast<uint64_t>(slot.decay));
     }
   return hash.value();
 }
 
 uint64_t Buckets::value_hash() const {
-  Fnv hash;
-  for (const Bucket& bucket : buckets_) {
-    if (bucket.param.dtype() == DType::f64) hash.add_words<uint64_t>(bucket.param.raw(), bucket.numel);
-    else hash.add_words<uint32_t>(bucket.param.raw(), bucket.numel);
-  }
+  Hash hash;
+  for (const Bucket& bucket : buckets_) hash.add(bucket.param, bucket.numel);
   return hash.value();
 }
 

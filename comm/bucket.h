@@ -57,7 +57,7 @@ class Buckets {
   auto end() const { return buckets_.end(); }
 
   int64_t numel() const { return numel_; }  // d, without padding
-  uint64_t layout_hash() const;             // of names, shapes and order; independent of bucket sizes
+  uint64_t layout_hash() const;             // of names, shapes, types, decay and order; not of bucket sizes
   uint64_t value_hash() const;              // of the parameters' bits; equal on replicas
 
  private:

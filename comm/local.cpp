@@ -212,10 +212,9 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads,
   try {
     std::rethrow_exception(error);
   } catch (const Error& failure) {
-    const std::string prefix = detail::concat("rank ", rank, ": "), text = failure.what(), where = failure.where();
+    const std::string prefix = detail::concat("rank ", rank, ": "), text = failure.what();
     if (typeid(failure) != typeid(Error) || text.starts_with(prefix)) throw;
-    const size_t colon = where.rfind(':');
-    throw Error(prefix + text, where.substr(0, colon).c_str(), std::stoi(where.substr(colon + 1)));
+    throw failure.with_text(prefix + text);
   }
 }
 
@@ -231,16 +230,17 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   auto world = std::make_shared<World>(topology, options.timeout);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   std::vector<std::thread> ranks;
-  std::exception_ptr start_error;
+  bool started = true;
   try {
     for (int rank = 0; rank < size; ++rank)
       ranks.emplace_back([&, rank] { run_rank(world, rank, threads, body, errors[static_cast<size_t>(rank)]); });
   } catch (...) {
-    start_error = std::current_exception();
+    started = false;
     world->fail(static_cast<int>(ranks.size()), "the system gave it no thread");
   }
   for (std::thread& rank : ranks) rank.join();
-  if (start_error) std::rethrow_exception(start_error);
+  check(started, "the system allows only ", ranks.size(), " of ", size,
+        " worker threads; lower --nodes or --workers-per-node, or raise the limit (ulimit -u)");
   const std::optional<int> failed = world->first_failed();
   if (!failed) return;
   const std::exception_ptr error = errors[static_cast<size_t>(*failed)];

@@ -1,5 +1,6 @@
 #include "comm/scheduler.h"
 
+#include <typeinfo>
 #include <utility>
 
 namespace godwit {
@@ -46,7 +47,14 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
 
 void Scheduler::launch_full() {
   for (; next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0; ++next_)
-    stream_.submit([this, &bucket = buckets_[next_]] { work_(bucket); });
+    stream_.submit([this, &bucket = buckets_[next_]] {
+      try {
+        work_(bucket);
+      } catch (const Error& error) {
+        if (typeid(error) != typeid(Error)) throw;
+        throw error.with_text(detail::concat(error.what(), " (bucket ", bucket.index, ")"));
+      }
+    });
 }
 
 void Scheduler::finish_step() {

@@ -107,7 +107,7 @@ std::vector<int64_t> read_extents(const std::string& path, Content& content) {
   check(content.read(magic, 4) == 4, path, ": too short for an IDX header");
   check(magic[0] == 0 && magic[1] == 0, path, ": not an IDX file (its first two bytes are not zero)");
   check(magic[2] == kUnsignedByte, path, ": IDX element type ", int{magic[2]}, ", only unsigned bytes (8) are read");
-  check(magic[3] > 0, path, ": IDX header with no dimension");
+  check(magic[3] >= 1 && magic[3] <= 4, path, ": IDX header with ", int{magic[3]}, " dimensions, expected 1 to 4");
   std::vector<int64_t> extents;
   for (int i = 0; i < magic[3]; ++i) {
     uint8_t word[4];

@@ -22,7 +22,9 @@ std::string find_file(const std::string& folder, const std::string& stem, const 
     for (const char* ending : {"", ".gz"}) {
       const fs::path path = fs::path(folder) / (stem + separator + kind + ending);
       std::error_code error;
-      if (fs::exists(path, error)) return path.string();
+      const bool found = fs::exists(path, error);
+      check(!error, path.string(), ": cannot be read (", error.message(), ")");
+      if (found) return path.string();
     }
   fail("data folder ", folder, ": holds neither ", stem, "-", kind, "[.gz] nor ", stem, ".", kind, "[.gz]", kRemedy);
 }
@@ -40,7 +42,9 @@ std::string default_data_folder() { return "/usr/share/datasets/fashion-mnist"; 
 
 ImageDataset load_idx_folder(const std::string& folder, Split split) {
   std::error_code error;
-  check(fs::exists(folder, error), "data folder ", folder, ": not found, looked for train-images-idx3-ubyte[.gz], ",
+  const bool found = fs::exists(folder, error);
+  check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
+  check(found, "data folder ", folder, ": not found, looked for train-images-idx3-ubyte[.gz], ",
         "train-labels-idx1-ubyte[.gz] and the same with t10k", kRemedy);
   check(fs::is_directory(folder, error), "data folder ", folder, ": is a file, expected a folder of IDX files");
   const std::string prefix = split == Split::train ? "train" : "t10k";
@@ -63,6 +67,7 @@ ImageDataset load_idx_folder(const std::string& folder, Split split) {
   dataset.labels.assign(labels.values.begin(), labels.values.end());
   const Idx train = split == Split::train ? labels : read_labels(train_path);
   dataset.classes = 1 + *std::max_element(train.values.begin(), train.values.end());
+  check(dataset.classes >= 2, train_path, ": all labels are 0; a classifier needs at least two classes");
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const int32_t label = dataset.labels[static_cast<size_t>(i)];
     check(label < dataset.classes, label_path, ": label ", label, " of image ", i, " is not among the ",

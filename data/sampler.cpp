@@ -17,6 +17,8 @@ Sampler::Sampler(int64_t samples, SamplerOptions options) : options_(options) {
   check(samples >= 0 && samples <= std::numeric_limits<uint32_t>::max(), "sampler: ", samples, " samples");
   if (train) {
     check(samples > 0, "sampler: the training data is empty");
+    check(world <= samples, world, " workers share ", samples,
+          " training samples; use fewer workers (--nodes, --workers-per-node)");
     check(batch <= samples / world, "batch: ", batch, " per worker on ", world,
           " workers is a global batch larger than the ", samples, " training samples; lower --batch to at most ",
           samples / world, " or use fewer workers");

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace godwit {
 
@@ -12,8 +13,11 @@ class Error : public std::runtime_error {
   Error(const std::string& text, const char* file, int line)
       : std::runtime_error(text), where_(std::string(file) + ":" + std::to_string(line)) {}
   const std::string& where() const { return where_; }
+  Error with_text(const std::string& text) const { return Error(text, where_); }  // the same place, more to say
 
  private:
+  Error(const std::string& text, std::string where) : std::runtime_error(text), where_(std::move(where)) {}
+
   std::string where_;
 };
 

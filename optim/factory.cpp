@@ -34,9 +34,9 @@ void check_factor(const OptimizerConfig& config, const char* key, double value) 
 }
 
 void check_values(const OptimizerConfig& config) {
-  check(std::isfinite(config.lr) && config.lr >= 0, config.name, ": lr must be finite and not negative, not ",
-        config.lr);
-  check(std::isfinite(config.weight_decay) && config.weight_decay >= 0, config.name,
+  check(std::isfinite(static_cast<float>(config.lr)) && config.lr >= 0, config.name,
+        ": lr must be finite and not negative, not ", config.lr);
+  check(std::isfinite(static_cast<float>(config.weight_decay)) && config.weight_decay >= 0, config.name,
         ": weight_decay must be finite and not negative, not ", config.weight_decay);
   check_factor(config, "momentum", config.momentum);
   check_factor(config, "beta1", config.beta1);

@@ -27,7 +27,8 @@ struct OptimizerConfig {
 
 std::vector<std::string> optimizer_names();  // sgd sgdm adam adamw softsignsgd birder binsgdm
 std::vector<std::string> optimizer_keys(const std::string& name);
-// The Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1); throws for an unknown name.
+// The Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1; adam: PyTorch's); throws for an
+// unknown name.
 OptimizerConfig optimizer_defaults(const std::string& name);
 
 // Throws for values a method cannot use (lr not finite or negative, beta outside [0, 1), …). `seed` drives stochastic

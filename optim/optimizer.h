@@ -16,8 +16,8 @@ struct StepInfo {
   double lr;
 };
 
-// State of one bucket that belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets;
-// trailing elements past the bucket's real ones are padding).
+// State of one bucket that belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets),
+// without padding.
 struct OptimizerState {
   std::string name;  // "m", "b", "e", "server_e"
   int64_t begin;
@@ -35,6 +35,7 @@ class Optimizer {
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
   virtual std::vector<OptimizerState> state() const { return {}; }
+  uint64_t shared_state_hash() const;  // of the bits of all replicated state: equal on replicas
 
  protected:
   explicit Optimizer(std::unique_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}

@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kDiverged = "; lower --lr or warm it up (--set schedule.warmup_epochs=1)";
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 data::LoaderOptions loader_options(const TrainConfig& config, const ImageData& data, const Communicator& comm,
@@ -44,9 +46,10 @@ std::unique_ptr<ResNet> build_model(const TrainConfig& config, const data::Image
 }
 
 BucketOptions bucket_options(const TrainConfig& config) {
+  const auto bytes = [](double mib) { return std::max<int64_t>(1, std::llround(mib * (1 << 20))); };
   BucketOptions options;
-  options.first_bytes = std::llround(config.bucket.first_mib * (1 << 20));
-  options.bytes = std::llround(config.bucket.mib * (1 << 20));
+  options.first_bytes = bytes(config.bucket.first_mib);
+  options.bytes = bytes(config.bucket.mib);
   options.alignment = int64_t{32} * config.nodes * config.workers_per_node;
   return options;
 }
@@ -64,6 +67,18 @@ std::string percent(double fraction) {
 
 }  // namespace
 
+ImageData load_image_data(const std::string& path) {
+  const std::string folder = path.empty() ? data::default_data_folder() : path;
+  ImageData images{
+      data::load_idx_folder(folder, data::Split::train), data::load_idx_folder(folder, data::Split::test), {}};
+  check(images.train.image_shape == images.test.image_shape, "data folder ", folder, ": training images are ",
+        images.train.image_shape, " (height, width, channels), test images ", images.test.image_shape);
+  images.stats = data::channel_stats(images.train);
+  for (size_t c = 0; c < images.stats.std.size(); ++c)
+    check(images.stats.std[c] > 0, "data folder ", folder, ": all training pixels of channel ", c, " are equal");
+  return images;
+}
+
 ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Communicator& comm)
     : config_(config),
       comm_(comm),
@@ -72,6 +87,10 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
       model_(build_model(config, data.train)),
       total_steps_(planned_steps(config, train_.batches())),
       schedule_(config.schedule, config.optimizer.lr, train_.batches(), total_steps_) {
+  const Shape& image = data.train.image_shape;
+  check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
+        model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
+        "; for small images use resnet20 or --set model.small_stem=true");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
   buckets_ = std::make_unique<Buckets>(model_->parameters(), bucket_options(config));
   check_same(*comm.world, buckets_->layout_hash(), "the model's parameters (names, shapes, order)");
@@ -88,7 +107,9 @@ void ImageTrainer::open_run(Progress& progress) {
   started_ = Clock::now();
   if (!leader()) return;
   run_dir_ = create_run_dir(config_.run_dir, config_.model.name + "-" + config_.optimizer.name);
-  log_ = std::make_unique<RunLog>(run_dir_, to_json(config_));
+  TrainConfig again = config_;  // another run needs a folder of its own
+  again.run_dir.clear();
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(again));
   end_on_interrupt("interrupted; the run directory is " + run_dir_);
   int64_t state_values = 0;
   for (const OptimizerState& state : optimizer_->state()) state_values += state.values.numel();
@@ -115,11 +136,12 @@ Evaluation ImageTrainer::run(Progress& progress) {
       ++step_;
       train_step(*batch);
       if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) check_replicas();
-      if (step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
+      if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     const auto before = Clock::now();
     last = evaluate();
     evaluating_s_ += seconds_since(before);
+    check(std::isfinite(last.loss), "step ", step_, ": the test loss is ", last.loss, kDiverged);
     if (!leader()) continue;
     log_->evaluation({step_, epoch(), last.loss, last.top1, last.top5});
     std::ostringstream text;
@@ -141,8 +163,7 @@ void ImageTrainer::train_step(const data::Batch& batch) {
     const Var logits = model_->forward(Var(batch.images));
     const Var loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing);
     last_loss_ = loss.value().item();
-    check(std::isfinite(last_loss_), "step ", step_, ": the loss is ", last_loss_,
-          "; lower --lr or warm it up (--set schedule.warmup_epochs=1)");
+    check(std::isfinite(last_loss_), "step ", step_, ": the loss is ", last_loss_, kDiverged);
     tally_.correct += static_cast<double>(ops::top_k_correct(logits.value(), batch.labels, 1));
     backward(loss);
   }
@@ -210,7 +231,9 @@ void ImageTrainer::average_buffers() {
 }
 
 void ImageTrainer::check_replicas() {
-  check_same(*comm_.world, buckets_->value_hash(), "the parameters after step " + std::to_string(step_));
+  const std::string when = " after step " + std::to_string(step_);
+  check_same(*comm_.world, buckets_->value_hash(), "the parameters" + when);
+  check_same(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }
 
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {

@@ -21,6 +21,10 @@ struct ImageData {
   data::ChannelStats stats;  // of the training images
 };
 
+// Reads both splits of a folder of IDX files (empty: the distribution's Fashion-MNIST). Throws when they do not fit
+// each other, or when the images carry no information.
+ImageData load_image_data(const std::string& folder);
+
 struct Evaluation {
   double loss = 0, top1 = 0, top5 = 0;  // means over the whole test set; top1, top5 are fractions
 };
@@ -37,7 +41,7 @@ class ImageTrainer {
  private:
   // Sums since the last report, over this rank's samples.
   struct Tally {
-    double loss = 0, correct = 0, samples = 0;
+    double correct = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
     int64_t steps = 0;
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();

@@ -261,6 +261,7 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
                                      {"running_var", running_var}})
     check(tensor.defined() && tensor.shape() == Shape{channels} && tensor.dtype() == x.dtype(), "batch_norm: ", name,
           " is ", tensor.dtype(), " ", tensor.shape(), ", x is ", x.dtype(), " ", x.shape());
+  check(!(gamma == beta), "batch_norm: gamma and beta must be two variables");
   check(options.eps >= 0 && std::isfinite(options.eps), "batch_norm: eps must be finite and not negative, it is ",
         options.eps);
   check(options.momentum >= 0 && options.momentum <= 1, "batch_norm: momentum must be in [0, 1], it is ",

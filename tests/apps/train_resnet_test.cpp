@@ -34,9 +34,11 @@ std::string big_endian(uint32_t value) {
           static_cast<char>(value)};
 }
 
-// A folder of IDX files: 8×8 images of four classes, each a bright quadrant in noise.
-void write_images(const fs::path& folder, const std::string& prefix, uint32_t count, uint32_t label_count) {
-  std::string images = big_endian(0x803) + big_endian(count) + big_endian(8) + big_endian(8);
+// A folder of IDX files: images of `width` × 64 / `width` pixels in four classes, each with one bright quadrant in
+// noise.
+void write_images(const fs::path& folder, const std::string& prefix, uint32_t count, uint32_t label_count,
+                  uint32_t width = 8) {
+  std::string images = big_endian(0x803) + big_endian(count) + big_endian(64 / width) + big_endian(width);
   std::string labels = big_endian(0x801) + big_endian(label_count);
   RandomStream random(count, Purpose::test);
   for (uint32_t i = 0; i < count; ++i)
@@ -66,9 +68,10 @@ class TrainResnet : public testing::Test {
   fs::path run_dir() const { return folder_ / "run"; }
 
   // Small by default; later flags win. Runs in the test's folder.
-  Outcome train(const std::string& flags, const std::string& base = "--data data --run-dir run --max-steps 4") const {
+  Outcome train(const std::string& flags, const std::string& base = "--data data --run-dir run --max-steps 4",
+                const std::string& streams = ">out 2>err </dev/null") const {
     const std::string command = "cd " + folder_.string() + " && timeout 300 " GODWIT_BINARY_DIR "/train_resnet " +
-                                base + " " + flags + " >out 2>err </dev/null";
+                                base + " " + flags + " " + streams;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
@@ -227,6 +230,22 @@ TEST_F(TrainResnet, RefusesDamagedData) {
   expect_refused("--nodes 2", {"train-images-idx3-ubyte"});
   write_images(folder_ / "data", "train", 256, 255);
   expect_refused("--nodes 2", {"256", "255"});
+  write_images(folder_ / "data", "train", 256, 256, 16);
+  expect_refused("--nodes 2", {"[4, 16, 1]", "[8, 8, 1]", "data"});
+  write_images(folder_ / "data", "train", 256, 256);
+  expect_refused("--model resnet50 --batch 4", {"resnet50", "32", "8", "small_stem"});
+  write_file(images, whole.substr(0, 16) + std::string(256 * 64, '\7'));
+  expect_refused("--nodes 2", {"data", "equal"});
+  write_file(folder_ / "data" / "train-labels-idx1-ubyte",
+             big_endian(0x801) + big_endian(256) + std::string(256, '\0'));
+  expect_refused("--nodes 2", {"train-labels-idx1-ubyte", "classes"});
+}
+
+TEST_F(TrainResnet, ClosedStreamsDoNotLeakIntoFiles) {
+  const Outcome outcome =
+      train("--data data --run-dir run --max-steps 4 --batch 8 --set log_every=1", "", "<&- >&- 2>&-");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(metrics().size(), 5u) << "four steps and an evaluation, each an object";
 }
 
 TEST_F(TrainResnet, RefusesToOverwriteARun) {
@@ -239,10 +258,14 @@ TEST_F(TrainResnet, RefusesToOverwriteARun) {
 }
 
 TEST_F(TrainResnet, StopsWhenTheLossIsNotFinite) {
-  const Outcome outcome = train("--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --max-steps 20 --epochs 10");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
-  EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
+  for (const char* steps : {"20", "1"}) {  // found by the next step's loss; by the evaluation
+    const Outcome outcome =
+        train(std::string("--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --epochs 10 --max-steps ") + steps);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
+    EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
+    fs::remove_all(run_dir());
+  }
 }
 
 TEST_F(TrainResnet, CtrlCEndsAtOnceAndNamesTheRunDirectory) {

@@ -53,7 +53,8 @@ TEST(Idx, NamesEachMalformation) {
   EXPECT_THAT(error_for({0, 0, 8}), HasSubstr("too short"));
   EXPECT_THAT(error_for({'P', 'K', 8, 1}), HasSubstr("not an IDX file"));
   EXPECT_THAT(error_for({0, 0, 0x0D, 1, 0, 0, 0, 0}), HasSubstr("element type 13"));
-  EXPECT_THAT(error_for({0, 0, 8, 0}), HasSubstr("no dimension"));
+  EXPECT_THAT(error_for({0, 0, 8, 0}), HasSubstr("0 dimensions"));
+  EXPECT_THAT(error_for({0, 0, 8, 255}), HasSubstr("255 dimensions"));
   EXPECT_THAT(error_for({0, 0, 8, 3, 0, 0, 0, 1, 0}), HasSubstr("header ends within its 3 dimensions"));
   EXPECT_THAT(error_for(idx_bytes({3, 5}, ramp(14))), AllOf(HasSubstr("3x5"), HasSubstr("truncated")));
   EXPECT_THAT(error_for(idx_bytes({3, 5}, ramp(16))), HasSubstr("more data follows"));

@@ -253,7 +253,7 @@ TEST(Birder, WeightDecayFollowsTheParameters) {
   }
 }
 
-// Pitfall 26: a gradient that is not finite ends the step on all ranks, named, before any sign leaves the node.
+// Pitfall 26: a gradient that is not finite ends the step on all ranks, and the error names the parameter.
 TEST(Birder, Pitfall26RefusesGradientsThatAreNotFinite) {
   for (const char* collective : {"h1ar", "all_gather"}) {
     for (const double bad : {static_cast<double>(NAN), static_cast<double>(-INFINITY)}) {

@@ -1,0 +1,41 @@
+// Hash: FNV-1a with 64 bits, to compare layouts and replicas between ranks.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+// It takes whole words: every step is a bijection of the state, so one changed word always changes the result.
+class Hash {
+ public:
+  void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }
+  void add(const std::string& text) {
+    add(text.size());
+    for (char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
+  }
+  // The bits of the first `count` elements.
+  void add(const Tensor& values, int64_t count) {
+    if (size_of(values.dtype()) == 8) add_words<uint64_t>(values.raw(), count);
+    else if (size_of(values.dtype()) == 4) add_words<uint32_t>(values.raw(), count);
+    else fail("hash: takes elements of 4 or 8 bytes, not ", values.dtype());
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  template <class Word>
+  void add_words(const void* data, int64_t count) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    for (int64_t i = 0; i < count; ++i) {
+      Word word;
+      std::memcpy(&word, bytes + i * static_cast<int64_t>(sizeof(Word)), sizeof(Word));
+      add(word);
+    }
+  }
+
+  uint64_t state_ = 0xcbf29ce484222325u;
+};
+
+}  // namespace godwit
