@@ -80,6 +80,7 @@ void store(T& member, const Assignment& a) {
     member = static_cast<T>(i ? static_cast<uint64_t>(*i) : *u);
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (!std::holds_alternative<std::string>(data)) fail_type(a, "text");
+    if (std::get<std::string>(data).find('\0') != std::string::npos) fail_type(a, "text without NUL characters");
     member = std::get<std::string>(data);
   } else {
     if (!std::holds_alternative<std::vector<double>>(data)) fail_type(a, "a list of numbers");

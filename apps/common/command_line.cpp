@@ -35,6 +35,19 @@ struct CommandLine {
   fail("no such flag ", word, best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
+[[noreturn]] void fail_nothing(const std::string& name) {
+  fail(name, " expects ", name == "--config" ? "a file" : "a value", ", got nothing");
+}
+
+// CLI11 lets "--print-config=false" pass, and gives the next word to "--data=".
+void check_equals(const CLI::App& app, const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) return;
+  const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+  if (name == "--help" || name == "-h" || name == "--print-config") fail(name, " takes no value, got '", value, "'");
+  if (value.empty() && app.get_option_no_throw(name)) fail_nothing(name);
+}
+
 CommandLine read_command_line(int argc, const char* const* argv) {
   CLI::App app;
   app.set_help_flag();
@@ -50,6 +63,7 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   std::map<const CLI::Option*, const Setting*> meaning = {{add("--set", ignored), nullptr}};
   for (const Setting& setting : settings())
     if (!setting.flag.empty()) meaning[add(setting.flag, ignored)] = &setting;
+  for (int i = 1; i < argc; ++i) check_equals(app, argv[i]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ArgumentMismatch& e) {
@@ -72,6 +86,11 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   return line;
 }
 
+Assignment from_text(const Setting& setting, const std::string& text, const std::string& subject) {
+  if (text.empty()) fail_nothing(subject);
+  return {&setting, value_from_text(setting, text), subject};
+}
+
 void add_set(const std::string& text, std::vector<Assignment>& out) {
   const size_t equals = text.find('=');
   check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", text, "'");
@@ -87,7 +106,7 @@ void add_set(const std::string& text, std::vector<Assignment>& out) {
     check(setting != nullptr, "--set ", path, " is a group of keys; set one of them, as ", path, ".KEY=VALUE");
   }
   if (!setting) fail_unknown_key("--set", path);
-  out.push_back({setting, value_from_text(*setting, value), "--set " + path});
+  out.push_back(from_text(*setting, value, "--set " + path));
 }
 
 }  // namespace
@@ -99,10 +118,11 @@ std::optional<TrainConfig> parse_command_line(int argc, const char* const* argv,
     return std::nullopt;
   }
   check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
+  if (!line.config_files.empty() && line.config_files.front().empty()) fail_nothing("--config");
   std::vector<Assignment> file, command;
   if (!line.config_files.empty()) file = read_json_file(line.config_files.front());
   for (const auto& [setting, text] : line.values) {
-    if (setting) command.push_back({setting, value_from_text(*setting, text), setting->flag});
+    if (setting) command.push_back(from_text(*setting, text, setting->flag));
     else add_set(text, command);
   }
   TrainConfig config = resolve(file, command);

@@ -20,8 +20,8 @@ and exchanges them, or one bit per parameter, while the backward pass still runs
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every value in use; give it to --config to repeat the
-run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
+Results go to the run directory: config.json (every setting except run_dir; giving it to --config
+repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
 )";
 
 struct OptimizerLine {
@@ -100,7 +100,9 @@ std::string help_text() {
     check(found != std::end(kOptimizers), "help: optimizer '", name, "' has no description");
     text += line(name, 13, detail::concat(found->text, " [lr ", optimizer_defaults(name).lr, "]"));
   }
-  text += "\nKeys of --set and of the JSON file that have no flag [default]\n";
+  text +=
+      "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer keys differ by\n"
+      "optimizer: see --print-config\n";
   for (const Setting& setting : settings())
     if (setting.flag.empty()) text += line(setting.path, 32, meaning(setting));
   return text + kResults;

@@ -16,14 +16,18 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxBytes = 1 << 20;
+constexpr int kMaxDepth = 16;  // what works on a parsed tree recurses (dump)
 
 std::string joined(const std::string& group, const std::string& key) { return group.empty() ? key : group + "." + key; }
 
-// The parser itself keeps the last of two equal keys; this callback refuses them.
-class DuplicateKeys {
+// The parser itself keeps the last of two equal keys and nests without limit; this callback refuses both.
+class Refusals {
  public:
-  explicit DuplicateKeys(const std::string& subject) : subject_(subject) {}
-  bool operator()(int, json::parse_event_t event, json& parsed) {
+  explicit Refusals(const std::string& subject) : subject_(subject) {}
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+    if (opens && depth >= kMaxDepth)
+      fail(subject_, ": nests deeper than ", kMaxDepth, " levels; a configuration needs 3");
     if (event == json::parse_event_t::object_start) open_.emplace_back();
     if (event == json::parse_event_t::object_end) open_.pop_back();
     if (event == json::parse_event_t::key) {
@@ -50,7 +54,7 @@ class DuplicateKeys {
 
 json parse(const std::string& text, const std::string& subject) {
   try {
-    return json::parse(text, DuplicateKeys(subject));
+    return json::parse(text, Refusals(subject));
   } catch (const json::exception& e) {
     const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
     const size_t bracket = what.find("] ");

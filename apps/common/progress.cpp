@@ -22,21 +22,60 @@ std::string print(const char* format, Args... args) {
   return text;
 }
 
-// One part of the line. Parts of high rank go first when the line is too long.
+// `digits` significant ones: "34.1 kB" has three.
+std::string bytes_text(double bytes, int digits) {
+  if (!(bytes >= 0) || std::isinf(bytes)) return "? B";
+  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  int decimals = unit == 0 ? 0 : digits - 1;
+  while (decimals > 0 && bytes >= std::pow(10, digits - decimals) - 0.5 * std::pow(10, -decimals)) --decimals;
+  return print("%.*f %s", decimals, bytes, units[unit]);
+}
+
+std::string short_bytes(double intra, double inter) {
+  if (intra != 0 && inter != 0) return bytes_text(intra, 2) + " intra + " + bytes_text(inter, 2) + " inter";
+  return bytes_text(intra != 0 ? intra : inter, 2) + "/step";
+}
+
+// "12s", "3m05s", "2h11m", "3d04h".
+std::string short_duration(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  const long long s = std::llround(seconds), minutes = std::llround(seconds / 60), hours = std::llround(seconds / 3600);
+  if (s < 60) return print("%llds", s);
+  if (s < 3600) return print("%lldm%02llds", s / 60, s % 60);
+  if (minutes < 48 * 60) return print("%lldh%02lldm", minutes / 60, minutes % 60);
+  return print("%lldd%02lldh", hours / 24, hours % 24);
+}
+
+double fraction_done(const ProgressState& s) {
+  return s.steps > 0 ? std::clamp(static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1.0) : 0;
+}
+
+std::string count_text(const char* word, int64_t done, int64_t all) {
+  return print("%s %lld/%lld", word, static_cast<long long>(done), static_cast<long long>(all));
+}
+
+bool knows_time_left(const ProgressState& s) { return s.seconds_left >= 0 && s.step < s.steps; }
+
+// One part of the text beside the bar. Parts of high rank go first when the line is too long.
 struct Part {
   int rank;
   std::string text;
 };
 
-std::vector<Part> parts_of(const ProgressState& s) {
-  std::vector<Part> parts = {
-      {4, print("epoch %lld/%lld", static_cast<long long>(s.epoch), static_cast<long long>(s.epochs))},
-      {2, print("step %lld/%lld", static_cast<long long>(s.step), static_cast<long long>(s.steps))},
-      {1, print("loss %.4f", s.loss)},
-      {3, print("accuracy %.1f%%", 100 * s.accuracy)},
-      {5, print("%.0f images/s", s.samples_per_s)},
-      {6, human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step"}};
-  if (s.seconds_left >= 0 && s.step < s.steps) parts.push_back({0, human_duration(s.seconds_left) + " left"});
+std::vector<Part> short_parts(const ProgressState& s) {
+  std::vector<Part> parts = {{5, print("%d%%", static_cast<int>(100 * fraction_done(s)))},
+                             {7, count_text("epoch", s.epoch, s.epochs)},
+                             {6, count_text("step", s.step, s.steps)},
+                             {1, print("loss %.4f", s.loss)},
+                             {2, print("acc %.1f%%", 100 * s.accuracy)},
+                             {3, print("%.0f img/s", s.samples_per_s)},
+                             {4, short_bytes(s.bytes_intra, s.bytes_inter)}};
+  if (knows_time_left(s)) parts.push_back({0, short_duration(s.seconds_left) + " left"});
   return parts;
 }
 
@@ -50,7 +89,7 @@ std::string bar_text(double done, int width) {
   const int full = static_cast<int>(done * width);
   std::string text(static_cast<size_t>(full), '=');
   if (full < width) text.append(">").append(static_cast<size_t>(width - full - 1), ' ');
-  return "[" + text + "]" + print(" %3d%%", static_cast<int>(100 * done));
+  return "[" + text + "]";
 }
 
 int terminal_width(std::FILE* out) {
@@ -66,17 +105,7 @@ bool is_terminal(std::FILE* out) {
 
 }  // namespace
 
-std::string human_bytes(double bytes) {
-  if (!(bytes >= 0) || std::isinf(bytes)) return "? B";
-  const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  size_t unit = 0;
-  while (bytes >= 999.5 && unit + 1 < std::size(units)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  const int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
-  return print("%.*f %s", digits, bytes, units[unit]);
-}
+std::string human_bytes(double bytes) { return bytes_text(bytes, 3); }
 
 std::string human_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
@@ -88,19 +117,24 @@ std::string human_duration(double seconds) {
   return print("%lld d %02lld h", hours / 24, hours % 24);
 }
 
-std::string render_line(const ProgressState& state) { return joined(parts_of(state)); }
+std::string render_line(const ProgressState& s) {
+  std::string text = count_text("epoch", s.epoch, s.epochs) + "  " + count_text("step", s.step, s.steps);
+  text += print("  loss %.4f  accuracy %.1f%%", s.loss, 100 * s.accuracy);
+  text += print("  %.0f images/s  ", s.samples_per_s);
+  text += human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step";
+  return knows_time_left(s) ? text + "  " + human_duration(s.seconds_left) + " left" : text;
+}
 
 std::string render_bar(const ProgressState& state, int width) {
-  constexpr int kShortest = 10, kLongest = 30, kAround = 9;  // "[", "]", " 100%", two spaces
+  constexpr int kShortest = 10, kLongest = 30, kAround = 3;  // "[", "]", a space
   const auto room = static_cast<size_t>(std::max(width, 0));
-  std::vector<Part> parts = parts_of(state);
-  while (parts.size() > 1 && joined(parts).size() + kShortest + kAround > room)
+  std::vector<Part> parts = short_parts(state);
+  while (parts.size() > 1 && joined(parts).size() > room)
     parts.erase(std::max_element(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.rank < b.rank; }));
-  std::string text = joined(parts);
+  const std::string text = joined(parts);
   const int left = static_cast<int>(room) - static_cast<int>(text.size()) - kAround;
-  const double done = state.steps > 0 ? std::clamp(static_cast<double>(state.step) / state.steps, 0.0, 1.0) : 0;
-  if (left >= kShortest) text = bar_text(done, std::min(left, kLongest)) + "  " + text;
-  return text.substr(0, room);
+  if (left < kShortest) return text.substr(0, room);
+  return bar_text(fraction_done(state), std::min(left, kLongest)) + " " + text;
 }
 
 Progress::Progress(std::FILE* out, Style style, double seconds_between_lines)

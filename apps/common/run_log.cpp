@@ -1,5 +1,6 @@
 #include "apps/common/run_log.h"
 
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,20 +26,57 @@ std::string number(double value, const char* format = "%.9g") {
   return text;
 }
 
+constexpr const char* kRemedy = "; choose another, --run-dir DIR";
+
+[[noreturn]] void fail_writing(const std::string& path, int error) {
+  fail(path, ": cannot be written (", std::strerror(error), "); ", error == ENOSPC ? "free space there or " : "",
+       "choose another --run-dir");
+}
+
 // Under another name first, so that a reader sees the old file or the whole new one.
 void write_whole(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp";
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  check(file != nullptr, temporary, ": cannot be written (", std::strerror(errno), ")");
-  bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  good = std::fflush(file) == 0 && good;
-  good = ::fsync(::fileno(file)) == 0 && good;
-  good = std::fclose(file) == 0 && good;
-  good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
-  if (good) return;
-  const std::string reason = std::strerror(errno);
+  if (!file) fail_writing(temporary, errno);
+  int error = 0;  // of the first call that failed
+  auto note = [&](bool good) {
+    if (!good && error == 0) error = errno;
+  };
+  note(std::fwrite(text.data(), 1, text.size(), file) == text.size());
+  note(std::fflush(file) == 0);
+  note(::fsync(::fileno(file)) == 0);
+  note(std::fclose(file) == 0);
+  if (error == 0) note(std::rename(temporary.c_str(), path.c_str()) == 0);
+  if (error == 0) return;
   std::remove(temporary.c_str());
-  fail(path, ": writing failed (", reason, ")");
+  fail_writing(path, error);
+}
+
+void make_folders(const std::string& dir) {
+  std::error_code error, unknown;
+  fs::create_directories(dir, error);
+  if (fs::is_directory(dir, unknown)) return;
+  const std::string reason = fs::exists(dir, unknown) || !error ? "a file of this name is there" : error.message();
+  fail("run directory ", dir, ": cannot be created (", reason, ")", kRemedy);
+}
+
+[[noreturn]] void fail_taken(const std::string& dir) {
+  fail("run directory ", dir, ": holds the metrics of another run; choose another --run-dir or remove this one");
+}
+
+// Created, or taken over when it is empty: from a run that never trained. The lock keeps out a run that starts
+// meanwhile; where the file system has no locks, only a new file is accepted.
+std::FILE* open_metrics(const std::string& dir) {
+  const std::string path = metrics_file(dir);
+  std::FILE* file = std::fopen(path.c_str(), "wbx");
+  const bool fresh = file != nullptr;
+  if (!fresh && errno == EEXIST) file = std::fopen(path.c_str(), "ab");
+  if (!file) fail_writing(path, errno);
+  const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || (fresh && errno != EWOULDBLOCK);
+  if (locked && std::fseek(file, 0, SEEK_END) == 0 && std::ftell(file) == 0) return file;
+  std::fclose(file);
+  if (locked) fail_taken(dir);
+  fail("run directory ", dir, ": another run is writing there", kRemedy);
 }
 
 std::string fresh_dir(const std::string& name) {
@@ -49,11 +87,11 @@ std::string fresh_dir(const std::string& name) {
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
   const std::string base = "runs/" + name + "-" + stamp;
   std::string dir = base;
+  make_folders("runs");
   std::error_code error;
-  fs::create_directories("runs", error);
   for (int i = 2; !fs::create_directory(dir, error); ++i) {  // false when another run has just made it
-    check(!error && i < 1000, "run directory ", dir, ": cannot be created (", error.message(),
-          "); choose another, --run-dir DIR");
+    check(!error && i < 1000, "run directory ", dir, ": cannot be created (",
+          error ? error.message() : "a thousand of this name are there", ")", kRemedy);
     dir = base + "-" + std::to_string(i);
   }
   return dir;
@@ -63,20 +101,18 @@ std::string fresh_dir(const std::string& name) {
 
 std::string create_run_dir(const std::string& wanted, const std::string& name) {
   if (wanted.empty()) return fresh_dir(name);
+  make_folders(wanted);
+  if (::access(wanted.c_str(), W_OK | X_OK) != 0) {
+    const std::string reason = std::strerror(errno);
+    fail("run directory ", wanted, ": cannot be written (", reason, ")", kRemedy);
+  }
   std::error_code error;
-  fs::create_directories(wanted, error);
-  check(fs::is_directory(wanted), "run directory ", wanted, ": cannot be created (",
-        error ? error.message() : "a file of this name is there", ")");
-  check(!fs::exists(metrics_file(wanted), error), "run directory ", wanted,
-        ": holds the metrics of another run; choose another --run-dir or remove this one");
-  check(::access(wanted.c_str(), W_OK | X_OK) == 0, "run directory ", wanted, ": cannot be written (",
-        std::strerror(errno), ")");
+  const auto size = fs::file_size(metrics_file(wanted), error);
+  if (!error && size > 0) fail_taken(wanted);
   return wanted;
 }
 
-RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move(dir)) {
-  file_ = std::fopen(metrics_file(dir_).c_str(), "wbx");  // x: two runs that start together do not share it
-  check(file_ != nullptr, metrics_file(dir_), ": cannot be created (", std::strerror(errno), ")");
+RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move(dir)), file_(open_metrics(dir_)) {
   try {
     write_whole(dir_ + "/config.json", config_json + "\n");
   } catch (...) {
@@ -90,7 +126,7 @@ RunLog::~RunLog() { std::fclose(file_); }
 
 void RunLog::append(const std::string& line) {
   const bool good = std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  check(good, metrics_file(dir_), ": writing failed (", std::strerror(errno), ")");
+  if (!good) fail_writing(metrics_file(dir_), errno);
 }
 
 void RunLog::step(const StepMetrics& m) {

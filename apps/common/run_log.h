@@ -18,13 +18,14 @@ struct EvalMetrics {
 };
 
 // Creates `wanted` (parents too), or, when it is empty, a new folder runs/<name>-<date>-<time>. Returns its path.
-// Throws when `wanted` already holds the metrics of another run or cannot be written.
+// Throws when `wanted` already holds metrics of another run or cannot be written; an empty metrics.jsonl is none.
 std::string create_run_dir(const std::string& wanted, const std::string& name);
 
 // Appends to metrics.jsonl one JSON object per line, each flushed; a number that is not finite becomes null.
 class RunLog {
  public:
-  RunLog(std::string dir, const std::string& config_json);  // writes config.json, whole or not at all
+  RunLog(std::string dir, const std::string& config_json);  // writes config.json, whole or not at all; throws
+                                                            // when another run has the directory
   ~RunLog();
   RunLog(const RunLog&) = delete;
 

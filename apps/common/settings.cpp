@@ -15,6 +15,7 @@ constexpr Range kNotNegative{0, std::numeric_limits<double>::infinity()};
 constexpr Range kFraction{0, 1};
 constexpr Range kBelowOne{0, 1, false, true};
 constexpr Range kAtLeastOne{1, std::numeric_limits<double>::infinity()};
+constexpr Range kBucket{1.0 / 1024, 1 << 20};
 constexpr Range kAny{};
 
 std::vector<std::string> devices() { return {"cpu", "auto"}; }
@@ -78,8 +79,8 @@ std::vector<Setting> make_settings() {
       {"workers", "workers_per_node", "--workers-per-node", GODWIT_AT(workers_per_node), "workers in each", {1, 1024}},
       {"workers", "exchange.name", "--exchange", GODWIT_AT(exchange), "mean of gradients; not with birder", kAny,
        exchange_names},
-      {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", {0, 1 << 20, true}},
-      {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", {0, 1 << 20, true}},
+      {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", kBucket},
+      {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", kBucket},
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
       {"workers", "device", "--device", GODWIT_AT(device), "this build has no other", kAny, devices},
       {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "this build trains in f32 only", kAny, dtypes},

@@ -35,8 +35,9 @@ std::string summary(const TrainConfig& config, const std::vector<std::pair<std::
     if (value.empty() || !applies(config, setting)) continue;
     if (rows.empty() || rows.back().first != setting.section) rows.push_back({setting.section, {}});
     const bool name = setting.path == setting.section + ".name";
-    const std::string key = setting.path.ends_with(".name") ? setting.path.substr(0, setting.path.size() - 5)
-                                                            : setting.path.substr(setting.path.find('.') + 1);
+    std::string key = setting.path;
+    if (key.starts_with(setting.section + ".")) key.erase(0, setting.section.size() + 1);
+    if (key.ends_with(".name")) key.resize(key.size() - 5);
     rows.back().second.push_back(name ? value : key + "=" + value);
   }
   for (const auto& [label, text] : extra) rows.push_back({label, {text}});

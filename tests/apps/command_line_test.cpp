@@ -216,6 +216,35 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
 }
 
+TEST(CommandLine, EmptyValuesAreRefused) {
+  for (const char* flag : {"--data", "--init-weights", "--run-dir", "--lr", "--optimizer"}) {
+    EXPECT_EQ(error({flag, ""}), std::string(flag) + " expects a value, got nothing");
+    EXPECT_EQ(error({std::string(flag) + "=", "next"}), std::string(flag) + " expects a value, got nothing");
+  }
+  for (const char* key : {"data.path", "data", "schedule.milestones", "optimizer.lr"})
+    EXPECT_EQ(error({"--set", std::string(key) + "="}), "--set " + std::string(key) + " expects a value, got nothing");
+  expect_parts(error({"--set", ""}), {"KEY=VALUE"});
+  EXPECT_EQ(error({"--config", ""}), "--config expects a file, got nothing");
+  EXPECT_EQ(error({"--config="}), "--config expects a file, got nothing");
+  EXPECT_EQ(parse({"--config", write_file(R"({"run_dir": "", "data": {"path": ""}})")}).run_dir, "");
+  expect_parts(file_error(R"({"run_dir": "a\u0000b"})"), {"run_dir expects text without NUL", R"("a\u0000b")"});
+}
+
+TEST(CommandLine, QuestionsTakeNoValue) {
+  for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help="})
+    expect_parts(error({word}), {"takes no value"});
+}
+
+TEST(CommandLine, NumbersOfWorkersAreBounded) {
+  for (const char* key : {"bucket.mib", "bucket.first_mib"}) {
+    EXPECT_EQ(error({"--set", std::string(key) + "=0.0009765625"}), "no error");
+    expect_parts(error({"--set", std::string(key) + "=0.0009"}), {key, "in [0.0009765625, 1048576]", "'0.0009'"});
+  }
+  EXPECT_EQ(parse({"--threads", "1024"}).threads, 1024);
+  expect_parts(error({"--threads", "1025"}), {"--threads", "in [0, 1024]"});
+  expect_parts(error({"--threads", "-1"}), {"--threads"});
+}
+
 TEST(CommandLine, KeysTheMethodDoesNotRead) {
   expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
                {"adam does not read optimizer.momentum", "beta1"});
@@ -253,7 +282,15 @@ TEST(CommandLine, BadFiles) {
   expect_parts(file_error(R"({"run_dir": 5})"), {"run_dir expects text, got 5"});
   expect_parts(file_error(R"({"nodes": -2})"), {"nodes", "-2"});
   expect_parts(file_error(R"({"schedule": {"name": "multi_step", "milestones": [1, "a"]}})"), {"list of numbers"});
-  expect_parts(file_error(std::string(100000, '[')), {"line 1"});
+  for (const char* open : {"[", "{\"a\": "}) {
+    std::string deep;
+    for (int i = 0; i < 50000; ++i) deep += open;
+    expect_parts(file_error(deep), {".json", "nests deeper than 16"});
+  }
+  const std::string sixteen = std::string(16, '[') + std::string(16, ']');
+  expect_parts(file_error(sixteen), {"expects a JSON object"});
+  expect_parts(file_error("[" + sixteen + "]"), {"nests deeper than 16"});
+  expect_parts(error({"--set", "optimizer={\"lr\": [" + sixteen + "]}"}), {"--set optimizer", "nests deeper than 16"});
 }
 
 TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
@@ -293,11 +330,13 @@ TEST(CommandLine, HelpTeaches) {
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
   EXPECT_LE(count, 80);
+  EXPECT_NE(answer.printed.find("defaults of optimizer keys differ"), std::string::npos);
 }
 
 TEST(CommandLine, SummaryHasEverySettingOnce) {
   const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
-  for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "parameters  272,474"})
+  for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1  bucket.mib=25",
+                           "threads=0", "parameters  272,474"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_EQ(text.find("momentum"), std::string::npos);
   EXPECT_EQ(text.find("exchange"), std::string::npos);

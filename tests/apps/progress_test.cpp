@@ -107,7 +107,21 @@ TEST(Progress, BarFitsEveryWidth) {
     for (int width = -1; width <= 250; ++width)
       EXPECT_LE(static_cast<int>(render_bar(state, width).size()), std::max(width, 0));
   EXPECT_EQ(render_bar(some_state(), 79),
-            "[===>       ]  34%  step 812/2340  loss 0.4321  accuracy 85.1%  3 min 05 s left");
+            "34%  step 812/2340  loss 0.4321  acc 85.1%  1234 img/s  68 kB/step  3m05s left");
+}
+
+TEST(Progress, BarKeepsTheFiveFiguresAt80Columns) {
+  ProgressState state{99999, 999999, 99, 100, 12.34567, 1, 12345, 999e3, 1.1e6, 3599};
+  EXPECT_EQ(render_bar(state, 79), "loss 12.3457  acc 100.0%  12345 img/s  999 kB intra + 1.1 MB inter  59m59s left");
+  EXPECT_EQ(render_bar(state, 30), "loss 12.3457  59m59s left");
+  state.bytes_inter = 0;
+  EXPECT_EQ(render_bar(state, 79), "9%  loss 12.3457  acc 100.0%  12345 img/s  999 kB/step  59m59s left");
+  state.bytes_intra = 0;
+  state.seconds_left = 9000;
+  EXPECT_EQ(render_bar(state, 79), "[=>           ] 9%  loss 12.3457  acc 100.0%  12345 img/s  0 B/step  2h30m left");
+  EXPECT_EQ(render_bar(some_state(), 110),
+            "[======>           ] 34%  epoch 2/5  step 812/2340  loss 0.4321  acc 85.1%  1234 img/s  68 kB/step  3m05s "
+            "left");
 }
 
 TEST(Progress, BarShowsHowFarTheRunIs) {
@@ -116,7 +130,7 @@ TEST(Progress, BarShowsHowFarTheRunIs) {
   EXPECT_EQ(render_bar(state, 200).find("[==============================] 100%"), 0u);
   EXPECT_EQ(render_bar(state, 200).find("left"), std::string::npos);
   state.step = 0;
-  EXPECT_EQ(render_bar(state, 200).find("[>                             ]   0%"), 0u);
+  EXPECT_EQ(render_bar(state, 200).find("[>                             ] 0%"), 0u);
 }
 
 TEST(Progress, LinesComeRarelyButTheFirstAndTheLastAlways) {

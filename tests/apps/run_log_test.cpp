@@ -96,7 +96,11 @@ TEST_F(RunLogTest, ByteCountsAreExact) {
 }
 
 TEST_F(RunLogTest, NeverMixesTwoRuns) {
-  { RunLog log(create_run_dir("a", ""), "{}"); }
+  {
+    RunLog log(create_run_dir("a", ""), "{}");
+    EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);  // it has not trained yet, but runs
+    log.evaluation({1, 1, 0, 0, 0});
+  }
   const std::string message = error("a");
   EXPECT_NE(message.find("run directory a: holds the metrics of another run"), std::string::npos) << message;
   EXPECT_NE(message.find("--run-dir"), std::string::npos);
@@ -107,6 +111,38 @@ TEST_F(RunLogTest, NeverMixesTwoRuns) {
   EXPECT_EQ(create_run_dir("mine", ""), "mine");
 }
 
+TEST_F(RunLogTest, ARunThatNeverTrainedIsTakenOver) {
+  { RunLog log(create_run_dir("a", ""), "{}"); }
+  EXPECT_EQ(content("a/metrics.jsonl"), "");
+  {
+    RunLog log(create_run_dir("a", ""), "{\"x\": 1}");
+    log.evaluation({1, 1, 0, 0, 0});
+  }
+  EXPECT_EQ(content("a/config.json"), "{\"x\": 1}\n");
+  EXPECT_NE(error("a"), "no error");
+}
+
+TEST_F(RunLogTest, ReasonsAreTheSystemsOwn) {
+  const std::string remedy = "; choose another, --run-dir DIR", long_name(300, 'x');
+  EXPECT_EQ(error(long_name), "run directory " + long_name + ": cannot be created (File name too long)" + remedy);
+  fs::create_symlink("loop", "loop");
+  EXPECT_EQ(error("loop/a"), "run directory loop/a: cannot be created (Too many levels of symbolic links)" + remedy);
+  std::ofstream("runs") << "a file";
+  EXPECT_EQ(error(""), "run directory runs: cannot be created (a file of this name is there)" + remedy);
+}
+
+TEST_F(RunLogTest, ForbiddenFolders) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  const std::string remedy = "; choose another, --run-dir DIR";
+  fs::create_directories("closed/inner");
+  fs::permissions("closed", fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_EQ(error("closed"), "run directory closed: cannot be written (Permission denied)" + remedy);
+  EXPECT_EQ(error("closed/new"), "run directory closed/new: cannot be created (Permission denied)" + remedy);
+  fs::permissions("closed", fs::perms::none);
+  EXPECT_EQ(error("closed/inner"), "run directory closed/inner: cannot be created (Permission denied)" + remedy);
+  fs::permissions("closed", fs::perms::owner_all);
+}
+
 TEST_F(RunLogTest, PlacesThatCannotBe) {
   std::ofstream("file") << "x";
   EXPECT_NE(error("file").find("run directory file"), std::string::npos);
@@ -114,14 +150,20 @@ TEST_F(RunLogTest, PlacesThatCannotBe) {
   EXPECT_NE(error("/proc/godwit").find("run directory /proc/godwit"), std::string::npos);
   EXPECT_THROW(RunLog("missing", "{}"), Error);
   std::ofstream("runs") << "a file";
-  EXPECT_NE(error("").find("run directory runs/name-"), std::string::npos);
+  EXPECT_NE(error("").find("run directory runs: cannot be created"), std::string::npos);
 }
 
 TEST_F(RunLogTest, FullDiskIsAnError) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   fs::create_directory("full");
   fs::create_symlink("/dev/full", "full/config.json.tmp");
-  EXPECT_THROW(RunLog("full", "{}"), Error);
+  try {
+    RunLog("full", "{}");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("full/config.json: cannot be written (No space left"), std::string::npos)
+        << e.what();
+  }
   EXPECT_FALSE(fs::exists("full/config.json"));
 }
 
