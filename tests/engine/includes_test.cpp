@@ -1,0 +1,74 @@
+// The house rules that a compiler does not see: includes point one way, third-party headers stay in sources.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Include {
+  std::string file, folder, target;  // target as written, without quotes or brackets
+};
+
+const std::vector<std::string> kOrder = {"engine", "autograd", "comm", "nn", "optim", "models", "apps"};
+
+std::vector<Include> includes() {
+  std::vector<Include> found;
+  const std::regex pattern(R"re(^\s*#\s*include\s*["<]([^">]+)[">])re");
+  std::vector<std::string> folders = kOrder;
+  folders.push_back("data");
+  for (const std::string& folder : folders)
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(GODWIT_SOURCE_DIR) / folder)) {
+      const std::string ending = entry.path().extension().string();
+      if (ending != ".h" && ending != ".cpp" && ending != ".cu") continue;
+      std::ifstream in(entry.path());
+      std::smatch match;
+      for (std::string line; std::getline(in, line);)
+        if (std::regex_search(line, match, pattern))
+          found.push_back({fs::relative(entry.path(), GODWIT_SOURCE_DIR).string(), folder, match[1]});
+    }
+  return found;
+}
+
+ptrdiff_t place(const std::string& folder) { return std::find(kOrder.begin(), kOrder.end(), folder) - kOrder.begin(); }
+
+TEST(Includes, PointOneWay) {
+  const std::vector<Include> all = includes();
+  ASSERT_GT(all.size(), 100u);
+  for (const Include& include : all) {
+    const std::string target = include.target.substr(0, include.target.find('/'));
+    if (target == include.folder) continue;
+    const bool is_ours = target == "data" || place(target) < std::ssize(kOrder);
+    if (!is_ours) continue;
+    const bool allowed = include.folder == "data" ? target == "engine"
+                         : target == "data"       ? include.folder == "apps"
+                                                  : place(target) < place(include.folder);
+    EXPECT_TRUE(allowed) << include.file << " includes " << include.target;
+  }
+}
+
+TEST(Includes, ThirdPartyHeadersStayInSources) {
+  const std::regex third_party(R"(^(oneapi|dnnl|Eigen|hwy|cudnn|nccl|mpi|nlohmann|CLI|zlib))");
+  // Internal headers that only sources include.
+  const std::set<std::string> internal = {"engine/onednn.h", "engine/gemm_eigen.h", "optim/lanes-inl.h"};
+  const std::vector<Include> all = includes();
+  for (const Include& include : all) {
+    if (include.file.ends_with(".h") && std::regex_search(include.target, third_party)) {
+      EXPECT_TRUE(internal.contains(include.file)) << include.file << " includes " << include.target;
+    }
+    if (internal.contains(include.target)) {
+      EXPECT_FALSE(include.file.ends_with(".h")) << include.file << " includes " << include.target;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace godwit
