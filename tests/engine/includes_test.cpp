@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <regex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,9 +20,17 @@ struct Include {
 
 const std::vector<std::string> kOrder = {"engine", "autograd", "comm", "nn", "optim", "models", "apps"};
 
+// `comm/group.h` of `#include "comm/group.h"`.
+std::optional<std::string> included(const std::string& line) {
+  if (!line.starts_with("#include")) return std::nullopt;
+  const size_t begin = line.find_first_of("\"<");
+  const size_t end = line.find_first_of("\">", begin + 1);
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  return line.substr(begin + 1, end - begin - 1);
+}
+
 std::vector<Include> includes() {
   std::vector<Include> found;
-  const std::regex pattern(R"re(^\s*#\s*include\s*["<]([^">]+)[">])re");
   std::vector<std::string> folders = kOrder;
   folders.push_back("data");
   for (const std::string& folder : folders)
@@ -30,10 +38,9 @@ std::vector<Include> includes() {
       const std::string ending = entry.path().extension().string();
       if (ending != ".h" && ending != ".cpp" && ending != ".cu") continue;
       std::ifstream in(entry.path());
-      std::smatch match;
       for (std::string line; std::getline(in, line);)
-        if (std::regex_search(line, match, pattern))
-          found.push_back({fs::relative(entry.path(), GODWIT_SOURCE_DIR).string(), folder, match[1]});
+        if (const auto target = included(line))
+          found.push_back({fs::relative(entry.path(), GODWIT_SOURCE_DIR).string(), folder, *target});
     }
   return found;
 }
@@ -56,12 +63,17 @@ TEST(Includes, PointOneWay) {
 }
 
 TEST(Includes, ThirdPartyHeadersStayInSources) {
-  const std::regex third_party(R"(^(oneapi|dnnl|Eigen|hwy|cudnn|nccl|mpi|nlohmann|CLI|zlib))");
+  const std::vector<std::string> third_party = {"oneapi", "dnnl", "Eigen",    "hwy", "cudnn",
+                                                "nccl",   "mpi",  "nlohmann", "CLI", "zlib"};
+  const auto is_third_party = [&](const std::string& target) {
+    return std::any_of(third_party.begin(), third_party.end(),
+                       [&](const auto& name) { return target.starts_with(name); });
+  };
   // Internal headers that only sources include.
   const std::set<std::string> internal = {"engine/onednn.h", "engine/gemm_eigen.h", "optim/lanes-inl.h"};
   const std::vector<Include> all = includes();
   for (const Include& include : all) {
-    if (include.file.ends_with(".h") && std::regex_search(include.target, third_party)) {
+    if (include.file.ends_with(".h") && is_third_party(include.target)) {
       EXPECT_TRUE(internal.contains(include.file)) << include.file << " includes " << include.target;
     }
     if (internal.contains(include.target)) {
