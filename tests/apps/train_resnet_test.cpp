@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/philox.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace {
@@ -57,13 +58,10 @@ struct Outcome {
 class TrainResnet : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("godwit-test-" + std::to_string(getpid()));
-    fs::remove_all(folder_);
     fs::create_directories(folder_ / "data");
     write_images(folder_ / "data", "train", 256, 256);
     write_images(folder_ / "data", "t10k", 50, 50);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   fs::path run_dir() const { return folder_ / "run"; }
 
@@ -93,7 +91,8 @@ class TrainResnet : public testing::Test {
     return lines;
   }
 
-  fs::path folder_;
+  TempFolder scratch_;
+  const fs::path folder_ = scratch_.str();
 };
 
 std::string losses(const std::vector<json>& lines) {

@@ -9,21 +9,16 @@
 #include "engine/safetensors.h"
 #include "models/resnet.h"
 #include "tests/models/golden.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace {
 
-// A folder of its own that goes away with the test.
 class Weights : public ::testing::Test {
  protected:
-  Weights() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "godwit-weights-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~Weights() override { std::filesystem::remove_all(folder_); }
-  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+  std::string path(const std::string& file) const { return folder_ / file; }
 
-  std::filesystem::path folder_;
+  TempFolder folder_;
 };
 
 // The network of make_golden.py's tiny.safetensors.
