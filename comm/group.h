@@ -59,11 +59,12 @@ class Group {
   std::shared_ptr<CommStats> stats_;
 };
 
-// What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes.
+// What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is
+// everyone once more, for calls of the computing thread while the communication thread uses the other groups.
 struct Communicator {
   Topology topology;
   int rank = 0;
-  std::shared_ptr<Group> world, intra, inter;
+  std::shared_ptr<Group> world, intra, inter, compute;
   std::shared_ptr<CommStats> stats;
 
   int node() const { return topology.node_of(rank); }

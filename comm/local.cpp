@@ -21,6 +21,7 @@ class World {
     std::vector<int> everyone;
     for (int rank = 0; rank < topology.world(); ++rank) everyone.push_back(rank);
     world_.emplace(everyone, timeout);
+    compute_.emplace(everyone, timeout);
     for (int node = 0; node < topology.nodes; ++node)
       intra_.push_back(
           std::make_unique<Rendezvous>(std::vector<int>(everyone.begin() + node * topology.workers_per_node,
@@ -34,6 +35,7 @@ class World {
   }
 
   Rendezvous& world() { return *world_; }
+  Rendezvous& compute() { return *compute_; }
   Rendezvous& intra(int rank) { return *intra_[static_cast<size_t>(topology_.node_of(rank))]; }
   Rendezvous& inter(int rank) { return *inter_[static_cast<size_t>(topology_.local_rank(rank))]; }
   const Topology& topology() const { return topology_; }
@@ -44,12 +46,14 @@ class World {
       if (!first_failed_) first_failed_ = rank, reason_ = reason;
     }
     world_->fail(rank, reason);
+    compute_->fail(rank, reason);
     for (auto& group : intra_) group->fail(rank, reason);
     for (auto& group : inter_) group->fail(rank, reason);
   }
 
   void retire(int rank) {
     world_->retire(rank);
+    compute_->retire(rank);
     intra(rank).retire(rank);
     inter(rank).retire(rank);
   }
@@ -60,7 +64,7 @@ class World {
 
  private:
   Topology topology_;
-  std::optional<Rendezvous> world_;
+  std::optional<Rendezvous> world_, compute_;
   std::vector<std::unique_ptr<Rendezvous>> intra_, inter_;
   std::mutex mutex_;
   std::optional<int> first_failed_;
@@ -178,10 +182,11 @@ class LocalGroup : public Group {
 
 Communicator make_communicator(const std::shared_ptr<World>& world, int rank) {
   const Topology& topology = world->topology();
-  Communicator comm{topology, rank, nullptr, nullptr, nullptr, std::make_shared<CommStats>()};
+  Communicator comm{topology, rank, nullptr, nullptr, nullptr, nullptr, std::make_shared<CommStats>()};
   std::vector<Link> links;
   for (int peer = 0; peer < topology.world(); ++peer) links.push_back(topology.link(rank, peer));
   comm.world = std::make_shared<LocalGroup>(rank, links, comm.stats, world->world(), world, rank);
+  comm.compute = std::make_shared<LocalGroup>(rank, links, comm.stats, world->compute(), world, rank);
   comm.intra = std::make_shared<LocalGroup>(
       comm.local_rank(), std::vector<Link>(static_cast<size_t>(topology.workers_per_node), Link::intra), comm.stats,
       world->intra(rank), world, rank);

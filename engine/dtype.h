@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "engine/check.h"
+#include "engine/half.h"
 
 namespace godwit {
 
@@ -16,6 +17,8 @@ std::ostream& operator<<(std::ostream& out, DType dtype);
 template <class T>
 struct DTypeOf;
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<bf16> { static constexpr DType value = DType::bf16; };
+template <> struct DTypeOf<f16> { static constexpr DType value = DType::f16; };
 template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
 template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
 template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
@@ -33,6 +36,17 @@ auto dispatch_real(DType dtype, const char* operation, F&& f) {
     case DType::f32: return f.template operator()<float>();
     case DType::f64: return f.template operator()<double>();
     default: fail(operation, ": takes float32 or float64, not ", dtype);
+  }
+}
+
+// The same for kernels that take bfloat16 activations too; they compute in compute_t<T>.
+template <class F>
+auto dispatch_float(DType dtype, const char* operation, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::bf16: return f.template operator()<bf16>();
+    case DType::f64: return f.template operator()<double>();
+    default: fail(operation, ": takes float32, bfloat16 or float64, not ", dtype);
   }
 }
 

@@ -2,9 +2,10 @@
 
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "engine/context.h"
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
@@ -19,8 +20,17 @@ auto dispatch_numeric(DType dtype, F&& f) {
     case DType::i64: return f.template operator()<int64_t>();
     case DType::u8: return f.template operator()<uint8_t>();
     case DType::u32: return f.template operator()<uint32_t>();
+    case DType::f16: return f.template operator()<f16>();
+    case DType::bf16: return f.template operator()<bf16>();
     default: return dispatch_real(dtype, "tensor", std::forward<F>(f));
   }
+}
+
+// Through float32 where one side has 16 bits: rounding a float64 twice differs from once by less than the type resolves.
+template <class To, class From>
+GODWIT_INLINE inline To convert(From value) {
+  if constexpr (std::is_same_v<compute_t<To>, To>) return static_cast<To>(static_cast<compute_t<From>>(value));
+  else return To(static_cast<float>(value));
 }
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
@@ -84,7 +94,9 @@ Tensor Tensor::to(DType dtype) const {
     dispatch_numeric(dtype, [&]<class To>() {
       const From* from = data<From>();
       To* to = result.data<To>();
-      for (int64_t i = 0; i < numel_; ++i) to[i] = static_cast<To>(from[i]);
+      vector_for(numel_, kCopyGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+        for (int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
+      });
     });
   });
   return result;
@@ -98,7 +110,7 @@ void Tensor::zero() const {
 }
 
 void Tensor::fill(double value) const {
-  dispatch_numeric(dtype_, [&]<class T>() { std::fill_n(data<T>(), numel_, static_cast<T>(value)); });
+  dispatch_numeric(dtype_, [&]<class T>() { std::fill_n(data<T>(), numel_, convert<T>(value)); });
 }
 
 void Tensor::copy_from(const Tensor& source) const {
@@ -114,7 +126,7 @@ void Tensor::copy_from(const Tensor& source) const {
 
 double Tensor::item(int64_t i) const {
   check(i >= 0 && i < numel_, "item: element ", i, " of ", numel_);
-  return dispatch_numeric(dtype_, [&]<class T>() { return static_cast<double>(data<T>()[i]); });
+  return dispatch_numeric(dtype_, [&]<class T>() { return convert<double>(data<T>()[i]); });
 }
 
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name) {

@@ -45,7 +45,7 @@ class Tensor {
   Tensor range(int64_t begin, int64_t count) const;        // flat elements [begin, begin + count) as [count]
   Tensor rows(int64_t begin, int64_t count) const;         // [begin, begin + count) of the first extent
   Tensor clone() const;
-  Tensor to(DType dtype) const;                            // converted copy between float32, float64 and integers
+  Tensor to(DType dtype) const;                            // converted copy; to 16 bits rounded to nearest even
   void zero() const;
   void fill(double value) const;
   void copy_from(const Tensor& source) const;              // same type and number of elements

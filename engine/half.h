@@ -1,0 +1,68 @@
+// bfloat16 and float16: storage types. Arithmetic is float32: they convert to float by themselves, and back by a cast,
+// rounding to nearest, ties to even.
+#pragma once
+#include <bit>
+#include <cstdint>
+
+namespace godwit {
+
+namespace detail {
+
+// Written without branches on data, so that loops over it vectorise.
+constexpr uint16_t bf16_bits(float value) {
+  const auto u = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  const uint32_t nan = (u >> 16) | 0x40u;
+  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
+}
+
+constexpr float bf16_value(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+constexpr uint16_t f16_bits(float value) {
+  const auto whole = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (whole >> 16) & 0x8000u, u = whole & 0x7FFFFFFFu;
+  // From 2^-14 on: the exponent rebiased by 112, the mantissa rounded to 10 bits; a carry may reach infinity.
+  const uint32_t normal = (u - (112u << 23) + 0xFFFu + ((u >> 13) & 1u)) >> 13;
+  // Below: adding one half leaves the subnormal's bits, rounded by the addition, at the end of the mantissa.
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
+  const uint32_t large = u > 0x7F800000u ? 0x7E00u : 0x7C00u;  // NaN, and what is beyond the largest
+  const uint32_t finite = u < 0x38800000u ? small : normal;
+  return static_cast<uint16_t>(sign | (u >= 0x47800000u ? large : finite));
+}
+
+constexpr float f16_value(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000u) << 16, u = bits & 0x7FFFu;
+  const auto exact = std::bit_cast<float>(u << 13) * 0x1p112f;  // rebiases normal and subnormal numbers alike
+  const uint32_t special = (u << 13) | 0x7F800000u;             // infinity and NaN
+  return std::bit_cast<float>(sign | (u >= 0x7C00u ? special : std::bit_cast<uint32_t>(exact)));
+}
+
+}  // namespace detail
+
+struct bf16 {
+  uint16_t bits;
+  bf16() = default;
+  explicit constexpr bf16(float value) : bits(detail::bf16_bits(value)) {}
+  constexpr operator float() const { return detail::bf16_value(bits); }
+};
+
+struct f16 {
+  uint16_t bits;
+  f16() = default;
+  explicit constexpr f16(float value) : bits(detail::f16_bits(value)) {}
+  constexpr operator float() const { return detail::f16_value(bits); }
+};
+
+static_assert(sizeof(bf16) == 2 && sizeof(f16) == 2);
+
+// The type a kernel computes in: float for the 16-bit types, T itself else.
+template <class T>
+struct ComputeType {
+  using type = T;
+};
+template <> struct ComputeType<bf16> { using type = float; };
+template <> struct ComputeType<f16> { using type = float; };
+template <class T>
+using compute_t = typename ComputeType<T>::type;
+
+}  // namespace godwit
