@@ -147,7 +147,7 @@ std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
 
 }  // namespace
 
-void backward(const Var& loss) {
+void backward(const Var& loss, double seed) {
   check(loss.requires_grad(), "backward: the loss does not depend on anything that requires a gradient");
   check(loss.value().numel() == 1, "backward: the loss must have one element, it is ", loss.shape());
   const std::shared_ptr<Node>& root = loss.impl_->node;
@@ -159,7 +159,7 @@ void backward(const Var& loss) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
-  Gradient(root).add(Tensor::full(root->shape, 1, root->dtype));
+  Gradient(root).add(Tensor::full(root->shape, seed, root->dtype));
   release(root);
   while (!ready.empty()) {
     const std::shared_ptr<Node> node = ready.top();

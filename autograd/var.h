@@ -61,15 +61,15 @@ class Var {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
-  friend void backward(const Var& loss);
+  friend void backward(const Var& loss, double seed);
   friend bool wants_grad(const std::vector<Var>& inputs);
 };
 
 // True when gradients are on and some input requires one: ops use it to skip work only backward needs.
 bool wants_grad(const std::vector<Var>& inputs);
 
-// Gradients of a one-element loss, added to all leaves it depends on. Nodes run in one fixed order: the reverse of their
-// creation. A graph can be walked once.
-void backward(const Var& loss);
+// Gradients of seed · loss, which has one element, added to all leaves it depends on. Nodes run in one fixed order: the
+// reverse of their creation. A graph can be walked once.
+void backward(const Var& loss, double seed = 1);
 
 }  // namespace godwit

@@ -20,9 +20,10 @@ Scheduler::~Scheduler() {
     for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr);
 }
 
-void Scheduler::begin_step() {
+void Scheduler::begin_step(int micro_batches) {
   stream_.wait();
   check(!in_step_, "scheduler: begin_step() before the last step was finished");
+  check(micro_batches >= 1, "scheduler: a step of ", micro_batches, " micro-batches; it needs at least one");
   for (int64_t b = 0; b < buckets_.size(); ++b) {
     const std::vector<Slot>& slots = buckets_[b].slots;
     have_[static_cast<size_t>(b)].assign(slots.size(), false);
@@ -30,14 +31,25 @@ void Scheduler::begin_step() {
     for (const Slot& slot : slots) slot.var.clear_grad();
   }
   next_ = 0;
+  micro_batches_ = micro_batches;
+  begun_ = 0;
   overlapped_ = 0;
   unused_.clear();
   in_step_ = true;
 }
 
+void Scheduler::backward(const Var& loss) {
+  check(in_step_, "scheduler: backward() without begin_step()");
+  check(begun_ < micro_batches_, "scheduler: backward() number ", begun_ + 1, " in a step of ", micro_batches_,
+        " micro-batches");
+  ++begun_;
+  godwit::backward(loss, 1.0 / micro_batches_);
+}
+
 void Scheduler::arrived(size_t bucket, size_t slot) {
   const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
-  if (!in_step_ || !place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
+  if (!in_step_ || !last_micro_batch()) return;
+  if (!place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
   check(!have_[bucket][slot], "scheduler: parameter '", place.name,
         "' got a gradient from a second backward() in one step");
   have_[bucket][slot] = true;
@@ -59,6 +71,7 @@ void Scheduler::launch_full() {
 
 void Scheduler::finish_step() {
   check(in_step_, "scheduler: finish_step() without begin_step()");
+  check(last_micro_batch(), "scheduler: finish_step() after ", begun_, " of ", micro_batches_, " micro-batches");
   in_step_ = false;
   overlapped_ = next_;
   fill_unused();
@@ -70,8 +83,8 @@ void Scheduler::fill_unused() {
   for (int64_t b = next_; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
-      if (have_[static_cast<size_t>(b)][s]) continue;
       const Slot& slot = bucket.slots[s];
+      if (slot.var.has_grad()) continue;  // complete, or a sum to which the last micro-batch added nothing
       bucket.grad.range(slot.offset, slot.numel).zero();
       unused_.push_back(slot.name);
     }

@@ -10,17 +10,21 @@ namespace godwit {
 
 // Gradient hooks count each bucket down; full buckets are handed to `work` strictly in plan order, on the communication
 // stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
-// parameter once its gradient is complete). One backward() per step; outside of a step the hooks rest.
+// parameter once its gradient is complete). Outside of a step the hooks rest.
+// A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
 class Scheduler {
  public:
   // `buckets` must outlive the scheduler.
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work);
   ~Scheduler();
 
-  void begin_step();  // before forward: gradients count as absent
-  void
-  finish_step();  // after backward: hands over what is left (unused parameters have gradient zero), waits, rethrows
-  void wait();    // until the stream is idle; rethrows its error
+  void begin_step(int micro_batches = 1);  // before forward: gradients count as absent
+  // Of the next micro-batch, with the root gradient 1/k: the step's gradient is that of the mean loss. A step of one
+  // micro-batch may call godwit::backward() itself.
+  void backward(const Var& loss);
+  // After the last backward: hands over what is left, waits, rethrows. Parameters no micro-batch used have gradient 0.
+  void finish_step();
+  void wait();  // until the stream is idle; rethrows its error
 
   // Names of parameters without a gradient in the last step, in layout order.
   const std::vector<std::string>& unused() const { return unused_; }
@@ -31,12 +35,14 @@ class Scheduler {
   void arrived(size_t bucket, size_t slot);
   void launch_full();  // hands over the buckets that are next in order and complete
   void fill_unused();
+  bool last_micro_batch() const { return micro_batches_ == 1 || begun_ == micro_batches_; }
 
   Buckets& buckets_;
   std::function<void(Bucket&)> work_;
   std::vector<std::vector<bool>> have_;  // per bucket and slot: its gradient is complete
   std::vector<int64_t> missing_;         // gradients a bucket still waits for
   int64_t next_ = 0;                     // bucket to hand over next
+  int micro_batches_ = 1, begun_ = 0;    // of this step, and those whose backward() was called
   int64_t overlapped_ = 0;
   bool in_step_ = false;
   std::vector<std::string> unused_;

@@ -37,7 +37,8 @@ struct TrainConfig {
   BucketConfig bucket;
   int64_t epochs = 5;
   int64_t max_steps = 0;  // 0: all of the epochs
-  int64_t batch = 16;     // images per worker and step
+  int64_t batch = 16;     // images per worker and micro-batch
+  int accumulation = 1;   // micro-batches per step: their gradients are summed before the exchange
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
   uint64_t seed = 1;

@@ -54,6 +54,14 @@ BucketOptions bucket_options(const TrainConfig& config) {
   return options;
 }
 
+// Micro-batches left over at the end of an epoch are dropped, like an incomplete batch.
+int64_t steps_of_epoch(const TrainConfig& config, int64_t batches) {
+  check(config.accumulation <= batches, "accumulation: ", config.accumulation,
+        " micro-batches per step, but a worker has ", batches, batches == 1 ? " batch" : " batches",
+        " in an epoch; lower --accumulation or --batch");
+  return batches / config.accumulation;
+}
+
 int64_t planned_steps(const TrainConfig& config, int64_t steps_per_epoch) {
   const int64_t all = config.epochs * steps_per_epoch;
   return config.max_steps > 0 ? std::min(config.max_steps, all) : all;
@@ -85,8 +93,9 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
       train_(data.train, loader_options(config, data, comm, true)),
       test_(data.test, loader_options(config, data, comm, false)),
       model_(build_model(config, data.train)),
-      total_steps_(planned_steps(config, train_.batches())),
-      schedule_(config.schedule, config.optimizer.lr, train_.batches(), total_steps_) {
+      steps_per_epoch_(steps_of_epoch(config, train_.batches())),
+      total_steps_(planned_steps(config, steps_per_epoch_)),
+      schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
   const Shape& image = data.train.image_shape;
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
@@ -116,8 +125,8 @@ void ImageTrainer::open_run(Progress& progress) {
   std::ostringstream model, run;
   model << buckets_->numel() << " in " << buckets_->size() << (buckets_->size() == 1 ? " bucket" : " buckets")
         << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
-  run << total_steps_ << " of " << config_.batch * comm_.topology.world() << " images, " << train_.batches()
-      << " an epoch";
+  run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " images, "
+      << steps_per_epoch_ << " an epoch";
   progress.line(
       summary(config_, {{"parameters", model.str()},
                         {"steps", run.str()},
@@ -132,9 +141,9 @@ Evaluation ImageTrainer::run(Progress& progress) {
     train_.start_epoch(e);
     model_->train();
     tally_ = Tally();
-    for (auto batch = train_.next(); batch && step_ < total_steps_; batch = train_.next()) {
+    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
       ++step_;
-      train_step(*batch);
+      train_step();
       if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) check_replicas();
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
@@ -155,23 +164,27 @@ Evaluation ImageTrainer::run(Progress& progress) {
   return last;
 }
 
-void ImageTrainer::train_step(const data::Batch& batch) {
+void ImageTrainer::train_step() {
   const CommCount before = comm_.stats->total();
   info_ = {step_, schedule_.lr(step_)};
-  scheduler_->begin_step();
-  {
-    const Var logits = model_->forward(Var(batch.images));
-    const Var loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing);
-    last_loss_ = loss.value().item();
-    check(std::isfinite(last_loss_), "step ", step_, ": the loss is ", last_loss_, kDiverged);
-    tally_.correct += static_cast<double>(ops::top_k_correct(logits.value(), batch.labels, 1));
-    backward(loss);
+  scheduler_->begin_step(config_.accumulation);
+  last_loss_ = 0;
+  for (int i = 0; i < config_.accumulation; ++i) {
+    const std::optional<data::Batch> batch = train_.next();
+    check(batch.has_value(), "step ", step_, ": the loader has no batch left");
+    const Var logits = model_->forward(Var(batch->images));
+    const Var loss = ops::softmax_cross_entropy(logits, batch->labels, config_.data.label_smoothing);
+    const double value = loss.value().item();
+    check(std::isfinite(value), "step ", step_, ": the loss is ", value, kDiverged);
+    last_loss_ += value / config_.accumulation;
+    tally_.correct += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1));
+    tally_.samples += static_cast<double>(batch->labels.numel());
+    scheduler_->backward(loss);
   }
   scheduler_->finish_step();
   const CommCount after = comm_.stats->total();
   tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
   tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
-  tally_.samples += static_cast<double>(batch.labels.numel());
   ++tally_.steps;
 }
 
@@ -191,7 +204,7 @@ void ImageTrainer::report(Progress& progress) {
     state.step = step_;
     state.steps = total_steps_;
     state.epoch = epoch();
-    state.epochs = (total_steps_ - 1) / train_.batches() + 1;
+    state.epochs = (total_steps_ - 1) / steps_per_epoch_ + 1;
     state.loss = loss;
     state.accuracy = sums.item(1) / samples;
     state.samples_per_s = metrics.samples_per_s;

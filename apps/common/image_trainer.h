@@ -48,13 +48,13 @@ class ImageTrainer {
   };
 
   void open_run(Progress& progress);
-  void train_step(const data::Batch& batch);
+  void train_step();
   void report(Progress& progress);
   Evaluation evaluate();
   void average_buffers();
   void check_replicas();
   void save(const Evaluation& last, Progress& progress);
-  int64_t epoch() const { return (step_ - 1) / train_.batches() + 1; }  // from 1
+  int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }
 
   TrainConfig config_;
@@ -63,7 +63,7 @@ class ImageTrainer {
   std::unique_ptr<ResNet> model_;
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<Optimizer> optimizer_;
-  int64_t total_steps_;
+  int64_t steps_per_epoch_, total_steps_;
   Schedule schedule_;
   StepInfo info_{0, 0};
   std::unique_ptr<Scheduler> scheduler_;

@@ -164,6 +164,31 @@ TEST_F(TrainResnet, ReportsTheBytesThatTheFormulasSay) {
   }
 }
 
+// Four micro-batches a step: a quarter of the steps, the bytes of one exchange in each, rates and losses over all
+// images.
+TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
+  for (const std::string optimizer : {"birder", "sgdm"}) {
+    std::vector<std::vector<json>> runs;
+    for (const std::string k : {"1", "4"}) {
+      const Outcome outcome = train("--optimizer " + optimizer + " --nodes 2 --batch 8 --accumulation " + k +
+                                        " --set log_every=1 --epochs 1 --check-replicas 1",
+                                    "--data data --run-dir run");
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      if (k == "4") {
+        EXPECT_NE(outcome.out.find("4 of 64 images, 4 an epoch"), std::string::npos) << outcome.out;
+      }
+      runs.push_back(metrics());
+      fs::remove_all(run_dir());
+    }
+    ASSERT_EQ(runs[0].size(), 17u) << "sixteen steps and an evaluation";
+    ASSERT_EQ(runs[1].size(), 5u) << "four steps and an evaluation";
+    EXPECT_GT(runs[1][0]["bytes_inter"].get<double>(), 0);
+    for (size_t step = 0; step < 4; ++step)
+      EXPECT_EQ(runs[1][step]["bytes_inter"], runs[0][step]["bytes_inter"]) << optimizer;
+    EXPECT_NEAR(runs[1][0]["samples_per_s"].get<double>() * runs[1][0]["step_s"].get<double>(), 64, 1e-3);
+  }
+}
+
 TEST_F(TrainResnet, BucketSizesChangeNoBit) {
   std::string first;
   for (const std::string mib : {"8", "0.1", "0.001"}) {
@@ -211,6 +236,8 @@ TEST_F(TrainResnet, RefusesBadInput) {
   expect_refused("--nodes 0", {"nodes", "0"});
   expect_refused("--nodes -3", {"nodes", "-3"});
   expect_refused("--batch 1000", {"1000", "256"});
+  expect_refused("--batch 64 --accumulation 5", {"accumulation", "5", "4 batches"});
+  expect_refused("--accumulation 0", {"accumulation", "0"});
   expect_refused("--data nowhere", {"nowhere"});
   expect_refused("--init-weights nowhere.safetensors", {"nowhere.safetensors"});
   expect_refused("--config nowhere.json", {"nowhere.json"});

@@ -198,6 +198,87 @@ TEST(Scheduler, RefusesWrongOrder) {
   EXPECT_THROW(backward(dot(model.c, 1)), Error) << "two gradients in one step";
 }
 
+TEST(Scheduler, AccumulatesMicroBatchesAndHandsOverInTheLast) {
+  Model model;
+  Log log;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  for (int step = 0; step < 3; ++step) {
+    log.done.clear();
+    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left from before
+    scheduler.begin_step(4);
+    for (int i = 0; i < 3; ++i) {
+      scheduler.backward(loss_of({{model.a, 4.0 * i}, {model.b, 8}, {model.c, 12}}));
+      scheduler.wait();
+      ASSERT_TRUE(log.done.empty()) << "micro-batch " << i << " of 4 handed a bucket over";
+    }
+    scheduler.backward(loss_of({{model.a, 4, [&] { log.wait_for(2); }}, {model.b, 8}, {model.c, 12}}));
+    scheduler.finish_step();
+    EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(scheduler.overlapped(), 3);
+    EXPECT_TRUE(scheduler.unused().empty());
+    EXPECT_EQ(model.a.grad().to_vector<float>(), std::vector<float>(4, 4.0f)) << "the mean of 0, 4, 8 and 4";
+    EXPECT_EQ(model.b.grad().item(2), 8);
+    EXPECT_EQ(model.c.grad().item(1), 12);
+  }
+}
+
+// b is used in the first micro-batch only, a in the last only, c never.
+TEST(Scheduler, KeepsTheSumOfParametersTheLastMicroBatchLeavesOut) {
+  Model model;
+  Log log;
+  Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
+  for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);
+  scheduler.begin_step(2);
+  scheduler.backward(dot(model.b, 6));
+  scheduler.backward(dot(model.a, 10));
+  scheduler.finish_step();
+  EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(scheduler.unused(), (std::vector<std::string>{"c"}));
+  EXPECT_EQ(model.a.grad().item(3), 5);
+  EXPECT_EQ(model.b.grad().item(2), 3);
+  EXPECT_EQ(model.c.grad().item(1), 0);
+}
+
+TEST(Scheduler, RefusesAWrongNumberOfMicroBatches) {
+  Model model;
+  Scheduler scheduler(model.buckets, [](Bucket&) {});
+  EXPECT_THROW(scheduler.begin_step(0), Error);
+  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "outside of a step";
+  scheduler.begin_step(2);
+  scheduler.backward(dot(model.c, 1));
+  try {
+    scheduler.finish_step();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "scheduler: finish_step() after 1 of 2 micro-batches");
+  }
+  scheduler.backward(dot(model.c, 1));
+  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "a third of two";
+  scheduler.finish_step();
+  EXPECT_EQ(model.c.grad().item(0), 1);
+}
+
+TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
+  run_local({2, 2}, [](Communicator& comm) {
+    Model model;
+    auto exchange = make_exchange("dense");
+    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm); });
+    CommCount one;
+    for (const int k : {1, 2, 5}) {
+      comm.stats->reset();
+      scheduler.begin_step(k);
+      for (int i = 0; i < k; ++i) scheduler.backward(loss_of({{model.a, 1.0 * comm.rank}, {model.b, 1}, {model.c, 1}}));
+      scheduler.finish_step();
+      const CommCount count = comm.stats->total();
+      if (k == 1) one = count;
+      EXPECT_EQ(count.calls, 3) << "one exchange for each bucket";
+      EXPECT_EQ(count.bytes_inter, one.bytes_inter);
+      EXPECT_EQ(count.bytes_intra, one.bytes_intra);
+      EXPECT_NEAR(model.a.grad().item(0), 1.5, 1e-6);
+    }
+  });
+}
+
 // Four ranks exchange and update beside backward; all must end with the parameters of plain gradient descent.
 TEST(Scheduler, TrainsReplicasInStep) {
   run_local({2, 2}, [](Communicator& comm) {
