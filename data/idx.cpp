@@ -3,12 +3,9 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "data/file.h"
 #include "engine/check.h"
 
 namespace godwit::data {
@@ -17,24 +14,6 @@ namespace {
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr uint64_t kDeflateRatio = 1032;  // deflate never expands further (zlib's technical notes)
 constexpr int kGzipWindow = 15 + 16;      // largest window, gzip wrapper required
-
-std::vector<uint8_t> read_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  check(fs::exists(status), path, ": no such file");
-  check(!fs::is_directory(status), path, ": is a folder, expected an IDX file");
-  check(fs::is_regular_file(status), path, ": is not a regular file");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  check(file.is_open(), path, ": cannot be opened: ", std::strerror(errno));
-  const uint64_t length = fs::file_size(path, error);
-  check(!error, path, ": ", error.message());
-  std::vector<uint8_t> bytes(length);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(length));
-  check(static_cast<uint64_t>(file.gcount()) == length, path, ": read ", file.gcount(), " of ", length, " bytes");
-  return bytes;
-}
 
 // The content of a file held in memory, read in order; inflated when it is gzip (of one or several members).
 class Content {
@@ -120,7 +99,7 @@ std::vector<int64_t> read_extents(const std::string& path, Content& content) {
 }  // namespace
 
 Idx read_idx(const std::string& path) {
-  const std::vector<uint8_t> bytes = read_file(path);
+  const std::vector<uint8_t> bytes = read_file(path, "an IDX file");
   check(!bytes.empty(), path, ": is empty");
   Content content(path, bytes);
   Idx idx;

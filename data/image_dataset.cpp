@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "data/idx.h"
 #include "engine/check.h"
+#include "engine/hash.h"
 
 namespace godwit::data {
 namespace {
@@ -95,6 +97,19 @@ ChannelStats channel_stats(const ImageDataset& dataset) {
     stats.std.push_back(static_cast<float>(std::sqrt(variance) / 255));
   }
   return stats;
+}
+
+uint64_t content_hash(const ImageDataset& dataset) {
+  Hash hash;
+  for (int i = 0; i < dataset.image_shape.rank(); ++i) hash.add(static_cast<uint64_t>(dataset.image_shape[i]));
+  hash.add(static_cast<uint64_t>(dataset.classes));
+  for (const int32_t label : dataset.labels) hash.add(static_cast<uint64_t>(label));
+  for (size_t i = 0; i < dataset.pixels.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, dataset.pixels.data() + i, std::min(sizeof word, dataset.pixels.size() - i));
+    hash.add(word);
+  }
+  return hash.value();
 }
 
 }  // namespace godwit::data

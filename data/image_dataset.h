@@ -33,4 +33,6 @@ struct ChannelStats {
 };
 ChannelStats channel_stats(const ImageDataset& dataset);
 
+uint64_t content_hash(const ImageDataset& dataset);  // of all pixels, labels and extents
+
 }  // namespace godwit::data

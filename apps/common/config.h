@@ -17,7 +17,7 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string path;  // folder of IDX files; empty: the distribution's Fashion-MNIST
+  std::string path;  // folder of IDX or CIFAR files; empty: the distribution's Fashion-MNIST
   int pad = 0;       // pixels on each side before a random crop of the original size; 0: no crop
   bool flip = true;  // random horizontal flip
   double label_smoothing = 0;

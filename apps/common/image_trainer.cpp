@@ -7,6 +7,8 @@
 #include "apps/common/interrupt.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/agree.h"
+#include "data/cifar.h"
+#include "data/layout.h"
 #include "engine/kernel_library.h"
 #include "nn/weights.h"
 
@@ -77,8 +79,8 @@ std::string percent(double fraction) {
 
 ImageData load_image_data(const std::string& path) {
   const std::string folder = path.empty() ? data::default_data_folder() : path;
-  ImageData images{
-      data::load_idx_folder(folder, data::Split::train), data::load_idx_folder(folder, data::Split::test), {}};
+  const auto load = data::layout_of(folder) == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
+  ImageData images{load(folder, data::Split::train), load(folder, data::Split::test), {}};
   check(images.train.image_shape == images.test.image_shape, "data folder ", folder, ": training images are ",
         images.train.image_shape, " (height, width, channels), test images ", images.test.image_shape);
   images.stats = data::channel_stats(images.train);
@@ -100,6 +102,8 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
         "; for small images use resnet20 or --set model.small_stem=true");
+  check_same(*comm.world, data::content_hash(data.train), "the training data");
+  check_same(*comm.world, data::content_hash(data.test), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
   buckets_ = std::make_unique<Buckets>(model_->parameters(), bucket_options(config));
   check_same(*comm.world, buckets_->layout_hash(), "the model's parameters (names, shapes, order)");

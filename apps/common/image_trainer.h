@@ -21,7 +21,7 @@ struct ImageData {
   data::ChannelStats stats;  // of the training images
 };
 
-// Reads both splits of a folder of IDX files (empty: the distribution's Fashion-MNIST). Throws when they do not fit
+// Reads both splits of a folder of IDX or CIFAR files (empty: the distribution's Fashion-MNIST). Throws when they do not fit
 // each other, or when the images carry no information.
 ImageData load_image_data(const std::string& folder);
 

@@ -34,7 +34,7 @@ std::vector<Setting> make_settings() {
       {"model", "model.zero_init_residual", "", GODWIT_AT(model.zero_init_residual),
        "last batch norm of a block starts at 0", kAny},
       {"model", "init_weights", "--init-weights", GODWIT_AT(init_weights), "start from a safetensors file", kAny},
-      {"data", "data.path", "--data", GODWIT_AT(data.path), "folder of IDX files [the packaged Fashion-MNIST]", kAny},
+      {"data", "data.path", "--data", GODWIT_AT(data.path), "folder of IDX or CIFAR files [the packaged Fashion-MNIST]", kAny},
       {"data", "data.pad", "", GODWIT_AT(data.pad), "pixels around an image before its random crop", {0, 64}},
       {"data", "data.flip", "", GODWIT_AT(data.flip), "flip images at random", kAny},
       {"data", "data.label_smoothing", "", GODWIT_AT(data.label_smoothing), "of the training loss", kBelowOne},

@@ -23,8 +23,8 @@ data::ImageDataset images(int64_t count) {
   return set;
 }
 
-// Trains with three ranks; `change` alters the configuration of one.
-void train(const std::function<void(TrainConfig&, int rank)>& change) {
+// Trains with three ranks; `change` alters the configuration of one, which may have other data too.
+void train(const std::function<void(TrainConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr) {
   const ImageData data{images(48), images(6), {{0.5f}, {0.25f}}};
   const TempFolder folder;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
@@ -37,7 +37,7 @@ void train(const std::function<void(TrainConfig&, int rank)>& change) {
     config.check_replicas = 2;
     config.run_dir = folder / "run";
     change(config, comm.rank);
-    ImageTrainer(config, data, comm).run(progress);
+    ImageTrainer(config, data_of_rank_1 && comm.rank == 1 ? *data_of_rank_1 : data, comm).run(progress);
   });
 }
 
@@ -56,6 +56,16 @@ TEST(ImageTrainer, RanksThatAgreeTrain) {
 TEST(ImageTrainer, NamesTheRankWithAnotherModel) {
   EXPECT_THAT(error_when([](TrainConfig& config) { config.model.name = "resnet32"; }),
               AllOf(HasSubstr("the model's parameters"), HasSubstr("not the same on 1 ")));
+}
+
+TEST(ImageTrainer, NamesTheRankWithOtherData) {
+  const auto error = [](const ImageData& other) { return error_of([&] { train([](TrainConfig&, int) {}, &other); }); };
+  ImageData other{images(48), images(6), {{0.5f}, {0.25f}}};
+  ++other.train.pixels.back();
+  EXPECT_THAT(error(other), AllOf(HasSubstr("the training data"), HasSubstr("not the same on 1 ")));
+  --other.train.pixels.back();
+  other.test.labels[3] = 0;
+  EXPECT_THAT(error(other), AllOf(HasSubstr("the test data"), HasSubstr("not the same on 1 ")));
 }
 
 TEST(ImageTrainer, NamesTheRankWithOtherInitialWeights) {

@@ -1,0 +1,13 @@
+// Reading a whole file.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace godwit::data {
+
+// Throws one Error naming the file when it is missing, is no regular file (`expected`: "an IDX file"), or cannot be
+// read to its end.
+std::vector<uint8_t> read_file(const std::string& path, const std::string& expected);
+
+}  // namespace godwit::data
