@@ -5,16 +5,17 @@
 namespace godwit {
 namespace {
 
-// y[i] = f(a[i], b[i])
+// y[i] = f(a[i], b[i]), computed in compute_t and rounded once
 template <class F>
 void zip(const Tensor& a, const Tensor& b, const Tensor& y, const char* operation, F f) {
   check_like(b, a, operation, "b");
   check_like(y, a, operation, "y");
-  dispatch_real(a.dtype(), operation, [&]<class T>() {
+  dispatch_float(a.dtype(), operation, [&]<class T>() {
+    using C = compute_t<T>;
     const T *left = a.data<T>(), *right = b.data<T>();
     T* to = y.data<T>();
     vector_for(a.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
-      for (int64_t i = begin; i < end; ++i) to[i] = f(left[i], right[i]);
+      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(f(C(left[i]), C(right[i])));
     });
   });
 }

@@ -9,7 +9,7 @@ namespace godwit {
 namespace {
 
 // How [rows, c] is walked: as flat memory in lanes, the shortest run of whole rows of at least 256 elements, so that
-// few channels vectorise too. Sums are taken per block of lanes in x's type and over the blocks, in order, in float64;
+// few channels vectorise too. Sums are taken per block of lanes in compute_t and over the blocks, in order, in float64;
 // the cut depends on the shape only, so the sums do not depend on the number of threads.
 struct Walk {
   int64_t numel, channels, rows, lanes, block, blocks;  // lanes and block in elements
@@ -49,17 +49,18 @@ struct Walk {
 // keeps the sums small: the first row, then the mean.
 template <class T>
 struct BlockStatistics {
+  using C = compute_t<T>;
   explicit BlockStatistics(const Walk& w) : walk(w), sums(w.lanes), center(w.lanes) {}
 
   GODWIT_INLINE void run(const T* x, int64_t n, double* mean, double* squares) {
     walk.spread(x, center.data());
     add(
-        x, n, [](T d) GODWIT_INLINE { return d; }, mean);
+        x, n, [](C d) GODWIT_INLINE { return d; }, mean);
     const double rows = static_cast<double>(n / walk.channels);
     for (int64_t c = 0; c < walk.channels; ++c) mean[c] = static_cast<double>(x[c]) + mean[c] / rows;
     walk.spread(mean, center.data());
     add(
-        x, n, [](T d) GODWIT_INLINE { return d * d; }, squares);
+        x, n, [](C d) GODWIT_INLINE { return d * d; }, squares);
   }
 
  private:
@@ -67,21 +68,21 @@ struct BlockStatistics {
   template <class F>
   GODWIT_INLINE void add(const T* x, int64_t n, F f, double* result) {
     const int64_t lanes = walk.lanes;
-    const T* m = center.data();
-    T* __restrict sum = sums.data();
-    std::fill(sums.begin(), sums.end(), T(0));
+    const C* m = center.data();
+    C* __restrict sum = sums.data();
+    std::fill(sums.begin(), sums.end(), C(0));
     for (; n >= 4 * lanes; n -= 4 * lanes, x += 4 * lanes) {
       const T *x1 = x + lanes, *x2 = x1 + lanes, *x3 = x2 + lanes;
       for (int64_t l = 0; l < lanes; ++l)
-        sum[l] += (f(x[l] - m[l]) + f(x1[l] - m[l])) + (f(x2[l] - m[l]) + f(x3[l] - m[l]));
+        sum[l] += (f(C(x[l]) - m[l]) + f(C(x1[l]) - m[l])) + (f(C(x2[l]) - m[l]) + f(C(x3[l]) - m[l]));
     }
     for (; n > 0; n -= lanes, x += lanes)
-      for (int64_t l = 0; l < std::min(lanes, n); ++l) sum[l] += f(x[l] - m[l]);
+      for (int64_t l = 0; l < std::min(lanes, n); ++l) sum[l] += f(C(x[l]) - m[l]);
     walk.fold(sum, result);
   }
 
   const Walk& walk;
-  std::vector<T> sums, center;
+  std::vector<C> sums, center;
 };
 
 // What the passes over x and dy read, spread over the lanes.
@@ -97,11 +98,12 @@ struct Lanes {
 };
 
 template <bool relu, class T>
-GODWIT_INLINE inline void normalise(const T* x, int64_t n, const Lanes<T>& lanes, T* __restrict y) {
-  const T *mean = lanes.mean.data(), *scale = lanes.scale.data(), *beta = lanes.beta.data();
+GODWIT_INLINE inline void normalise(const T* x, int64_t n, const Lanes<compute_t<T>>& lanes, T* __restrict y) {
+  using C = compute_t<T>;
+  const C *mean = lanes.mean.data(), *scale = lanes.scale.data(), *beta = lanes.beta.data();
   for (int64_t l = 0; l < n; ++l) {
-    const T value = (x[l] - mean[l]) * scale[l] + beta[l];
-    y[l] = relu && value < 0 ? T(0) : value;
+    const C value = (C(x[l]) - mean[l]) * scale[l] + beta[l];
+    y[l] = static_cast<T>(relu && value < 0 ? C(0) : value);
   }
 }
 
@@ -113,25 +115,27 @@ GODWIT_INLINE inline T passed(T centered, T scale, T beta, T dy) {
 
 // sums[l] = Σ g, products[l] = Σ g · (x - mean) over a block, where g is dy behind the relu.
 template <bool relu, class T>
-GODWIT_INLINE inline void add_products(const T* x, const T* dy, int64_t n, int64_t lanes, const Lanes<T>& per_lane,
-                                       T* __restrict sums, T* __restrict products) {
-  const T *mean = per_lane.mean.data(), *scale = per_lane.scale.data(), *beta = per_lane.beta.data();
-  std::fill_n(sums, lanes, T(0));
-  std::fill_n(products, lanes, T(0));
+GODWIT_INLINE inline void add_products(const T* x, const T* dy, int64_t n, int64_t lanes,
+                                       const Lanes<compute_t<T>>& per_lane, compute_t<T>* __restrict sums,
+                                       compute_t<T>* __restrict products) {
+  using C = compute_t<T>;
+  const C *mean = per_lane.mean.data(), *scale = per_lane.scale.data(), *beta = per_lane.beta.data();
+  std::fill_n(sums, lanes, C(0));
+  std::fill_n(products, lanes, C(0));
   for (; n >= 4 * lanes; n -= 4 * lanes, x += 4 * lanes, dy += 4 * lanes) {
     const T *x1 = x + lanes, *x2 = x1 + lanes, *x3 = x2 + lanes;
     const T *dy1 = dy + lanes, *dy2 = dy1 + lanes, *dy3 = dy2 + lanes;
     for (int64_t l = 0; l < lanes; ++l) {
-      const T d0 = x[l] - mean[l], d1 = x1[l] - mean[l], d2 = x2[l] - mean[l], d3 = x3[l] - mean[l];
-      const T g0 = passed<relu>(d0, scale[l], beta[l], dy[l]), g1 = passed<relu>(d1, scale[l], beta[l], dy1[l]);
-      const T g2 = passed<relu>(d2, scale[l], beta[l], dy2[l]), g3 = passed<relu>(d3, scale[l], beta[l], dy3[l]);
+      const C d0 = C(x[l]) - mean[l], d1 = C(x1[l]) - mean[l], d2 = C(x2[l]) - mean[l], d3 = C(x3[l]) - mean[l];
+      const C g0 = passed<relu, C>(d0, scale[l], beta[l], dy[l]), g1 = passed<relu, C>(d1, scale[l], beta[l], dy1[l]);
+      const C g2 = passed<relu, C>(d2, scale[l], beta[l], dy2[l]), g3 = passed<relu, C>(d3, scale[l], beta[l], dy3[l]);
       sums[l] += (g0 + g1) + (g2 + g3);
       products[l] += (g0 * d0 + g1 * d1) + (g2 * d2 + g3 * d3);
     }
   }
   for (; n > 0; n -= lanes, x += lanes, dy += lanes)
     for (int64_t l = 0; l < std::min(lanes, n); ++l) {
-      const T d = x[l] - mean[l], g = passed<relu>(d, scale[l], beta[l], dy[l]);
+      const C d = C(x[l]) - mean[l], g = passed<relu, C>(d, scale[l], beta[l], dy[l]);
       sums[l] += g;
       products[l] += g * d;
     }
@@ -139,19 +143,20 @@ GODWIT_INLINE inline void add_products(const T* x, const T* dy, int64_t n, int64
 
 // dx = scale · (g - offset - slope · (x - mean))
 template <bool relu, class T>
-GODWIT_INLINE inline void input_gradient(const T* x, const T* dy, int64_t n, const Lanes<T>& lanes, const T* offset,
-                                         const T* slope, T* __restrict dx) {
-  const T *mean = lanes.mean.data(), *scale = lanes.scale.data(), *beta = lanes.beta.data();
+GODWIT_INLINE inline void input_gradient(const T* x, const T* dy, int64_t n, const Lanes<compute_t<T>>& lanes,
+                                         const compute_t<T>* offset, const compute_t<T>* slope, T* __restrict dx) {
+  using C = compute_t<T>;
+  const C *mean = lanes.mean.data(), *scale = lanes.scale.data(), *beta = lanes.beta.data();
   for (int64_t l = 0; l < n; ++l) {
-    const T d = x[l] - mean[l], g = passed<relu>(d, scale[l], beta[l], dy[l]);
-    dx[l] = scale[l] * (g - offset[l] - slope[l] * d);
+    const C d = C(x[l]) - mean[l], g = passed<relu, C>(d, scale[l], beta[l], dy[l]);
+    dx[l] = static_cast<T>(scale[l] * (g - offset[l] - slope[l] * d));
   }
 }
 
-// f<T>(flag): the loops are compiled for both types, with and without relu.
+// f<T, relu>(): the loops are compiled for every type, with and without relu.
 template <class F>
 void dispatch(const BatchNormState& state, F&& f) {
-  dispatch_real(state.x.dtype(), "batch_norm", [&]<class T>() {
+  dispatch_float(state.x.dtype(), "batch_norm", [&]<class T>() {
     if (state.relu) f.template operator()<T, true>();
     else f.template operator()<T, false>();
   });
@@ -163,7 +168,7 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
   const Walk walk(x);
   const Tensor partial({2, walk.blocks, walk.channels}, DType::f64);  // mean and Σ (x - mean)² of each block
   double *means = partial.data<double>(), *squares = means + walk.blocks * walk.channels;
-  dispatch_real(x.dtype(), "batch_norm", [&]<class T>() {
+  dispatch_float(x.dtype(), "batch_norm", [&]<class T>() {
     vector_for(walk.blocks, 1, [&, from = x.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       BlockStatistics<T> block(walk);
       for (int64_t b = begin; b < end; ++b)
@@ -186,7 +191,8 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& y) {
   const Walk walk(state.x);
   dispatch(state, [&]<class T, bool relu>() {
-    const Lanes<T> lanes(walk, state);
+    using C = compute_t<T>;
+    const Lanes<C> lanes(walk, state);
     vector_for(walk.blocks, 1, [&, x = state.x.data<T>(), out = y.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       const int64_t stop = std::min(walk.numel, end * walk.block);
       for (int64_t at = begin * walk.block; at < stop; at += walk.lanes)
@@ -201,9 +207,10 @@ void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tens
   const Tensor partial({2, walk.blocks, walk.channels}, DType::f64);  // Σ g and Σ g · (x - mean) of each block
   double *sums = partial.data<double>(), *products = sums + walk.blocks * walk.channels;
   dispatch(state, [&]<class T, bool relu>() {
-    const Lanes<T> lanes(walk, state);
+    using C = compute_t<T>;
+    const Lanes<C> lanes(walk, state);
     vector_for(walk.blocks, 1, [&, x = state.x.data<T>(), g = dy.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
-      std::vector<T> sum(walk.lanes), product(walk.lanes);
+      std::vector<C> sum(walk.lanes), product(walk.lanes);
       for (int64_t b = begin; b < end; ++b) {
         add_products<relu>(x + b * walk.block, g + b * walk.block, walk.size_of(b), walk.lanes, lanes, sum.data(),
                            product.data());
@@ -217,8 +224,8 @@ void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tens
         products[c] += products[b * walk.channels + c];
       }
     for (int64_t c = 0; c < walk.channels; ++c) {
-      d_beta.data<T>()[c] = static_cast<T>(walk.blocks ? sums[c] : 0);
-      d_gamma.data<T>()[c] = static_cast<T>(walk.blocks ? products[c] * state.inv_std.item(c) : 0);
+      d_beta.data<C>()[c] = static_cast<C>(walk.blocks ? sums[c] : 0);
+      d_gamma.data<C>()[c] = static_cast<C>(walk.blocks ? products[c] * state.inv_std.item(c) : 0);
     }
   });
 }
@@ -227,9 +234,10 @@ void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& d
                                const Tensor& d_beta, const Tensor& dx) {
   const Walk walk(state.x);
   dispatch(state, [&]<class T, bool relu>() {
-    const Lanes<T> lanes(walk, state);
+    using C = compute_t<T>;
+    const Lanes<C> lanes(walk, state);
     std::vector<double> by_channel(walk.channels);
-    std::vector<T> offset(walk.lanes), slope(walk.lanes);
+    std::vector<C> offset(walk.lanes), slope(walk.lanes);
     if (training) {
       const auto rows = static_cast<double>(walk.rows);
       for (int64_t c = 0; c < walk.channels; ++c) by_channel[c] = d_beta.item(c) / rows;
@@ -255,11 +263,12 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
                      const Tensor& running_var, const BatchNormOptions& options) {
   check(x.shape().rank() >= 2, "batch_norm: x must be [.., channels], it is ", x.shape());
   const int64_t channels = x.dim(x.shape().rank() - 1);
+  const DType expected = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
   for (const auto& [name, tensor] : {std::pair{"gamma", gamma.value()},
                                      {"beta", beta.value()},
                                      {"running_mean", running_mean},
                                      {"running_var", running_var}})
-    check(tensor.defined() && tensor.shape() == Shape{channels} && tensor.dtype() == x.dtype(), "batch_norm: ", name,
+    check(tensor.defined() && tensor.shape() == Shape{channels} && tensor.dtype() == expected, "batch_norm: ", name,
           " is ", tensor.dtype(), " ", tensor.shape(), ", x is ", x.dtype(), " ", x.shape());
   check(!(gamma == beta), "batch_norm: gamma and beta must be two variables");
   check(options.eps >= 0 && std::isfinite(options.eps), "batch_norm: eps must be finite and not negative, it is ",
@@ -296,8 +305,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     variance = running_var.to(DType::f64);
   }
   for (double& v : variance.span<double>()) v = 1 / std::sqrt(v + options.eps);
-  const BatchNormState state{x.value(),     mean.to(x.dtype()), variance.to(x.dtype()),
-                             gamma.value(), beta.value(),       options.relu};
+  const DType dtype = gamma.dtype();
+  const BatchNormState state{x.value(), mean.to(dtype), variance.to(dtype), gamma.value(), beta.value(), options.relu};
   Tensor y(x.shape(), x.dtype());
   batch_norm_forward(Cpu{}, state, y);
   return Var::result(y, {x, gamma, beta},

@@ -12,7 +12,7 @@ struct BatchNormOptions {
   bool relu = false;
 };
 
-// What the kernels behind the statistics read: x [.., c]; the rest [c] of x's type. The relu's mask is not kept: it is
+// What the kernels behind the statistics read: x [.., c]; the rest [c] of compute_t. The relu's mask is not kept: it is
 // found again from x, which costs no memory traffic.
 struct BatchNormState {
   Tensor x, mean, inv_std, gamma, beta;
@@ -22,7 +22,7 @@ struct BatchNormState {
 // mean and biased variance, both float64 [c], of x [.., c].
 void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& y);
-// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of x's type, where g is dy behind the relu and x̂ the normalised x.
+// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t, where g is dy behind the relu and x̂ the normalised x.
 void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& d_gamma,
                                     const Tensor& d_beta);
 // dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) when mean and std come from x (training), else
@@ -32,9 +32,9 @@ void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& d
 
 namespace ops {
 
-// x [.., c] with gamma, beta, running_mean, running_var [c], all of one type. Training normalises by the biased
-// variance and moves running_var by the unbiased one, as PyTorch does; it throws when there is one value per channel
-// only.
+// x [.., c] with gamma, beta, running_mean, running_var [c] of x's type, or float32 with bfloat16 x. Training
+// normalises by the biased variance and moves running_var by the unbiased one, as PyTorch does; it throws when there is
+// one value per channel only.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
                const BatchNormOptions& options = {});
 

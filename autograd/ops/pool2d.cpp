@@ -48,36 +48,43 @@ struct Geometry {
 
 // As wide as T, for the vectoriser.
 template <class T>
-using IndexFor = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+using IndexFor = std::conditional_t<sizeof(T) == 8, int64_t, std::conditional_t<sizeof(T) == 4, int32_t, int16_t>>;
 
 // Where v is larger than the best, or the first NaN, it and its tap take the place.
 template <class T, class Index>
 GODWIT_INLINE inline void keep_larger(int64_t n, const T* __restrict v, Index tap, T* __restrict best,
                                       Index* __restrict where) {
   for (int64_t c = 0; c < n; ++c) {
-    const bool larger = !(v[c] <= best[c]) & (best[c] == best[c]);
+    const compute_t<T> value(v[c]), old(best[c]);
+    const bool larger = !(value <= old) & (old == old);
     where[c] = larger ? tap : where[c];
     best[c] = larger ? v[c] : best[c];
   }
 }
 
-// dx = Σ over the windows that cover a pixel of value(offset in dy, tap). A row of dx is written by one thread, window
-// after window.
+// dx = Σ over the windows that cover a pixel of value(offset in dy, tap), in compute_t. A row of dx is written by one
+// thread, window after window.
 template <class T, class F>
 void gather(const Geometry& g, T* dx, F value) {
   vector_for(g.images * g.rows.in, g.grain(g.columns.in), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    using C = compute_t<T>;
+    const int64_t width = g.columns.in * g.channels;
+    std::vector<C> sums(std::is_same_v<T, C> ? 0 : width);  // of a row, where they are not those of T
     for (int64_t row = begin; row < end; ++row) {
       const int64_t image = row / g.rows.in, in = row % g.rows.in;
-      T* dx_row = dx + row * g.columns.in * g.channels;
-      std::fill_n(dx_row, g.columns.in * g.channels, T(0));
+      C* dx_row = sums.data();
+      if constexpr (std::is_same_v<T, C>) dx_row = dx + row * width;
+      std::fill_n(dx_row, width, C(0));
       for (int64_t r = g.rows.first_window(in); r < g.rows.end_window(in); ++r)
         for (int64_t o = 0; o < g.columns.out; ++o)
           for (int64_t j = g.columns.first_tap(o); j < g.columns.end_tap(o); ++j) {
             const int64_t window = ((image * g.rows.out + r) * g.columns.out + o) * g.channels;
             const int64_t tap = (in - g.rows.start(r)) * g.rows.kernel + j;
-            T* __restrict to = dx_row + (g.columns.start(o) + j) * g.channels;
+            C* __restrict to = dx_row + (g.columns.start(o) + j) * g.channels;
             for (int64_t c = 0; c < g.channels; ++c) to[c] += value(window + c, tap);
           }
+      if constexpr (!std::is_same_v<T, C>)
+        for (int64_t i = 0; i < width; ++i) dx[row * width + i] = static_cast<T>(sums[i]);
     }
   });
 }
@@ -100,7 +107,7 @@ Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* op
 
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps) {
   const Geometry g(x.shape(), y.shape(), options);
-  dispatch_real(x.dtype(), "max_pool2d", [&]<class T>() {
+  dispatch_float(x.dtype(), "max_pool2d", [&]<class T>() {
     using Index = IndexFor<T>;
     const T* from = x.data<T>();
     T* out = y.data<T>();
@@ -126,28 +133,32 @@ void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, cons
 
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx) {
   const Geometry g(dx.shape(), dy.shape(), options);
-  dispatch_real(dx.dtype(), "max_pool2d", [&]<class T>() {
+  dispatch_float(dx.dtype(), "max_pool2d", [&]<class T>() {
     gather(g, dx.data<T>(), [from = dy.data<T>(), kept = taps.data<uint8_t>()](int64_t i, int64_t tap) GODWIT_INLINE {
-      const T passed = from[i];
-      return IndexFor<T>{kept[i]} == static_cast<IndexFor<T>>(tap) ? passed : T(0);
+      const compute_t<T> passed(from[i]);
+      return IndexFor<T>{kept[i]} == static_cast<IndexFor<T>>(tap) ? passed : compute_t<T>(0);
     });
   });
 }
 
 void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y) {
   const Geometry g(x.shape(), y.shape(), options);
-  dispatch_real(x.dtype(), "avg_pool2d", [&]<class T>() {
-    const T *from = x.data<T>(), share = T(1) / static_cast<T>(options.kernel * options.kernel);
+  dispatch_float(x.dtype(), "avg_pool2d", [&]<class T>() {
+    using C = compute_t<T>;
+    const T* from = x.data<T>();
+    const C share = C(1) / static_cast<C>(options.kernel * options.kernel);
     T* out = y.data<T>();
     vector_for(g.images * g.rows.out, g.grain(g.columns.out), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+      std::vector<C> sums(g.channels);
+      C* __restrict sum = sums.data();
       for (int64_t row = begin; row < end; ++row)
         for (int64_t o = 0; o < g.columns.out; ++o) {
-          T* __restrict sum = out + (row * g.columns.out + o) * g.channels;
-          std::fill_n(sum, g.channels, T(0));
+          T* __restrict mean = out + (row * g.columns.out + o) * g.channels;
+          std::fill_n(sum, g.channels, C(0));
           g.for_taps(row / g.rows.out, row % g.rows.out, o, [=](int64_t pixel, int64_t) GODWIT_INLINE {
-            for (int64_t c = 0; c < g.channels; ++c) sum[c] += from[pixel + c];
+            for (int64_t c = 0; c < g.channels; ++c) sum[c] += C(from[pixel + c]);
           });
-          for (int64_t c = 0; c < g.channels; ++c) sum[c] *= share;
+          for (int64_t c = 0; c < g.channels; ++c) mean[c] = static_cast<T>(sum[c] * share);
         }
     });
   });
@@ -155,9 +166,11 @@ void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, cons
 
 void avg_pool2d_backward(Cpu, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx) {
   const Geometry g(dx.shape(), dy.shape(), options);
-  dispatch_real(dx.dtype(), "avg_pool2d", [&]<class T>() {
-    const T share = T(1) / static_cast<T>(options.kernel * options.kernel);
-    gather(g, dx.data<T>(), [share, from = dy.data<T>()](int64_t i, int64_t) GODWIT_INLINE { return from[i] * share; });
+  dispatch_float(dx.dtype(), "avg_pool2d", [&]<class T>() {
+    using C = compute_t<T>;
+    const C share = C(1) / static_cast<C>(options.kernel * options.kernel);
+    gather(g, dx.data<T>(),
+           [share, from = dy.data<T>()](int64_t i, int64_t) GODWIT_INLINE { return C(from[i]) * share; });
   });
 }
 

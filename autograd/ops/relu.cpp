@@ -9,7 +9,7 @@ constexpr int64_t kGrain = 1 << 16;  // elements worth a thread
 
 void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
   check_like(y, x, "relu", "y");
-  dispatch_real(x.dtype(), "relu", [&]<class T>() {
+  dispatch_float(x.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
     vector_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
@@ -21,7 +21,7 @@ void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
 void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   check_like(dy, y, "relu", "dy");
   check_like(dx, y, "relu", "dx");
-  dispatch_real(y.dtype(), "relu", [&]<class T>() {
+  dispatch_float(y.dtype(), "relu", [&]<class T>() {
     const T *out = y.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
     vector_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {

@@ -11,7 +11,7 @@ int64_t grain(int64_t row) { return std::max<int64_t>(1, (1 << 16) / std::max<in
 
 void subsample_pad_forward(Cpu, const Tensor& x, int stride, const Tensor& y) {
   const int64_t h = x.dim(1), w = x.dim(2), c = x.dim(3), out_h = y.dim(1), out_w = y.dim(2), out_c = y.dim(3);
-  dispatch_real(x.dtype(), "subsample_pad", [&]<class T>() {
+  dispatch_float(x.dtype(), "subsample_pad", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
     parallel_for(y.dim(0) * out_h, grain(out_w * out_c), [=](int64_t begin, int64_t end) {
@@ -27,7 +27,7 @@ void subsample_pad_forward(Cpu, const Tensor& x, int stride, const Tensor& y) {
 
 void subsample_pad_backward(Cpu, const Tensor& dy, int stride, const Tensor& dx) {
   const int64_t h = dx.dim(1), w = dx.dim(2), c = dx.dim(3), out_h = dy.dim(1), out_w = dy.dim(2), out_c = dy.dim(3);
-  dispatch_real(dy.dtype(), "subsample_pad", [&]<class T>() {
+  dispatch_float(dy.dtype(), "subsample_pad", [&]<class T>() {
     const T* from = dy.data<T>();
     T* to = dx.data<T>();
     parallel_for(dx.dim(0) * h, grain(w * c), [=](int64_t begin, int64_t end) {

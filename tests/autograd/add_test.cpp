@@ -38,6 +38,19 @@ TEST(AddRelu, EqualsReluOfAddInBitsForEveryLength) {
   }
 }
 
+TEST(Add, BFloat16IsTheExactSumRoundedOnce) {
+  for (int64_t n : {0, 1, 31, 33, 200003}) {
+    const Tensor a = random_tensor({n}, DType::f32, 1).to(DType::bf16);
+    const Tensor b = random_tensor({n}, DType::f32, 2, 100).to(DType::bf16);
+    const Tensor sum = ops::add(Var(a), Var(b)).value(), rectified = ops::add_relu(Var(a), Var(b)).value();
+    for (int64_t i = 0; i < n; ++i) {
+      const auto expected = static_cast<float>(bf16(static_cast<float>(a.item(i) + b.item(i))));
+      ASSERT_EQ(sum.item(i), expected) << n << " " << i;
+      ASSERT_EQ(rectified.item(i), std::max(expected, 0.0f)) << n << " " << i;
+    }
+  }
+}
+
 TEST(Add, RefusesOtherShapesAndTypes) {
   const Var x(Tensor::zeros({2, 3}));
   for (const Tensor& other : {Tensor::zeros({3, 2}), Tensor::zeros({6}), Tensor::zeros({2, 3}, DType::f64)}) {

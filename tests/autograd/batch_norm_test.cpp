@@ -148,6 +148,38 @@ TEST(BatchNorm, FusedReluEqualsReluBehindInBits) {
   }
 }
 
+// The kernels on bfloat16 x and dy are those on the same numbers in float32, with y and dx rounded once; against
+// float64 that is half a unit of bfloat16, 2⁻⁸, and the error of float32 (as in EqualsTheDefinitionForAllSizes).
+TEST(BatchNorm, BFloat16IsFloat32RoundedOnce) {
+  for (bool training : {true, false})
+    for (bool relu : {true, false})
+      for (const Shape& shape :
+           {Shape{2, 1}, Shape{5, 37, 41, 3}, Shape{3, 11, 13, 17}, Shape{2, 15, 17, 64}, Shape{4, 7, 7, 300}}) {
+        const Case single = Case(shape, DType::f32), exact = single.to(DType::f64);
+        const Tensor x = single.x.to(DType::bf16), dy = random_tensor(shape, DType::f32, 9).to(DType::bf16);
+        auto run = [&](const Case& c, DType dtype) {
+          const std::vector<Var> in{Var(x.to(dtype), true), Var(c.gamma, true), Var(c.beta, true)};
+          const Tensor mean = c.running_mean.clone(), var = c.running_var.clone();
+          const Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, {.training = training, .relu = relu});
+          backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) { g.add(dy.to(dtype)); }));
+          EXPECT_EQ(in[1].grad().dtype(), c.gamma.dtype());
+          const bool half = dtype != DType::f64;
+          return std::vector{values(half ? y.value().to(DType::bf16) : y.value()),
+                             values(half ? in[0].grad().to(DType::bf16) : in[0].grad()),
+                             values(in[1].grad()),
+                             values(in[2].grad()),
+                             values(mean),
+                             values(var)};
+        };
+        const auto half = run(single, DType::bf16), whole = run(single, DType::f32), reference = run(exact, DType::f64);
+        EXPECT_EQ(half, whole) << shape << " training " << training << " relu " << relu;
+        for (size_t i = 0; i < half[0].size(); ++i) {
+          const double expected = reference[0][i];
+          ASSERT_NEAR(half[0][i], expected, 0x1p-8 * std::abs(expected) + 1e-5 * (1 + std::abs(expected))) << shape;
+        }
+      }
+}
+
 TEST(BatchNorm, SameBitsOnAnyThreadCount) {
   for (const Shape& shape : {Shape{4, 33, 35, 16}, Shape{3, 9, 11, 300}, Shape{40000, 1}}) {
     const Case c(shape, DType::f32);

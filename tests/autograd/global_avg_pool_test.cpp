@@ -28,6 +28,19 @@ TEST(GlobalAvgPool, ValuesInBothTypes) {
     }
 }
 
+TEST(GlobalAvgPool, BFloat16IsRoundedOnce) {
+  const Tensor x = random_tensor({3, 7, 7, 65}, DType::f32).to(DType::bf16), exact = x.to(DType::f64);
+  const Tensor y({3, 65}, DType::bf16), y64({3, 65}, DType::f64), dx(x.shape(), DType::bf16),
+      dx64(x.shape(), DType::f64);
+  global_avg_pool_forward(Cpu{}, x, y);
+  global_avg_pool_forward(Cpu{}, exact, y64);
+  global_avg_pool_backward(Cpu{}, y, dx);
+  global_avg_pool_backward(Cpu{}, y.to(DType::f64), dx64);
+  for (int64_t i = 0; i < y.numel(); ++i)  // bfloat16 rounds by up to 2⁻⁸, the sum of a row in float32 by 7 · 2⁻²⁴ · 7
+    ASSERT_NEAR(y.item(i), y64.item(i), 0x1p-8 * std::abs(y64.item(i)) + 4e-6);
+  for (int64_t i = 0; i < dx.numel(); ++i) ASSERT_NEAR(dx.item(i), dx64.item(i), 0x1.0001p-8 * std::abs(dx64.item(i)));
+}
+
 TEST(GlobalAvgPool, SameBitsOnAnyThreadCount) {
   const Tensor x = random_tensor({5, 7, 9, 65}, DType::f32);
   auto run = [&] {

@@ -81,6 +81,23 @@ TEST(Pool2d, ValuesInBothTypes) {
     }
 }
 
+// With few mantissa bits, ties are common. Values and gradients are those of float32 on the same numbers, rounded once.
+TEST(Pool2d, BFloat16IsFloat32RoundedOnce) {
+  for (const Case& c : kCases)
+    for (bool max : {true, false}) {
+      const Tensor x = random_tensor(c.shape, DType::f32).to(DType::bf16);
+      auto run = [&](DType dtype) {
+        Var in(x.to(dtype), true);
+        const Var y = max ? ops::max_pool2d(in, c.options) : ops::avg_pool2d(in, c.options);
+        backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) {
+          g.add(random_tensor(y.shape(), DType::f32, 2).to(DType::bf16).to(dtype));
+        }));
+        return std::pair{values(y.value().to(DType::bf16)), values(in.grad().to(DType::bf16))};
+      };
+      EXPECT_EQ(run(DType::bf16), run(DType::f32)) << c.shape << " max " << max;
+    }
+}
+
 TEST(MaxPool2d, TheFirstOfEqualOnesGetsTheGradient) {
   Var x(Tensor::full({1, 3, 3, 2}, 7), true);
   const Var y = ops::max_pool2d(x, {3, 2, 1});
@@ -134,7 +151,7 @@ TEST(Pool2d, NamesWhatIsWrong) {
   EXPECT_EQ(message(x, {5, 1, 0}), "max_pool2d: a window of 5 with padding 0 does not fit into x [2, 4, 5, 3]");
   EXPECT_EQ(message(Tensor::zeros({1, 20, 20, 1}), {17, 1, 0}), "max_pool2d: kernel is 17, at most 16 is supported");
   EXPECT_EQ(message(Tensor::zeros({2, 4, 5, 3}, DType::i32), {2, 2, 0}),
-            "max_pool2d: takes float32 or float64, not int32");
+            "max_pool2d: takes float32, bfloat16 or float64, not int32");
   EXPECT_EQ(message(Tensor::zeros({0, 4, 5, 3}), {2, 2, 0}), "no error");
 }
 

@@ -50,6 +50,23 @@ TEST(Relu, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(2, run));
 }
 
+TEST(Relu, BFloat16IsExact) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t n : {0, 1, 31, 33, 200003}) {
+    const Tensor x = random_tensor({n}, DType::f32).to(DType::bf16),
+                 dy = random_tensor({n}, DType::f32, 2).to(DType::bf16);
+    if (n > 4) x.data<bf16>()[3] = bf16(nan);
+    const Tensor y(x.shape(), DType::bf16), dx(x.shape(), DType::bf16);
+    relu_forward(Cpu{}, x, y);
+    relu_backward(Cpu{}, y, dy, dx);
+    for (int64_t i = 0; i < n; ++i) {
+      if (std::isnan(x.item(i))) ASSERT_TRUE(std::isnan(y.item(i))) << n << " " << i;
+      else ASSERT_EQ(y.item(i), std::max(0.0, x.item(i))) << n << " " << i;
+      ASSERT_EQ(dx.item(i), y.item(i) <= 0 ? 0 : dy.item(i)) << n << " " << i;
+    }
+  }
+}
+
 TEST(Relu, RefusesIntegers) { EXPECT_THROW(ops::relu(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
 }  // namespace

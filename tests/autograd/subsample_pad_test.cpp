@@ -20,7 +20,7 @@ struct Case {
 
 // Forward by its definition; backward is its transpose, so each dx is the sum of the dy its pixel went to.
 TEST(SubsamplePad, FollowsItsDefinition) {
-  for (const DType dtype : {DType::f32, DType::f64})
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const Case& c :
          {Case{{2, 4, 4, 3}, 2, 6}, Case{{1, 5, 3, 1}, 2, 1}, Case{{3, 1, 1, 2}, 2, 5}, Case{{1, 7, 8, 4}, 3, 7},
           Case{{2, 3, 3, 2}, 1, 2}, Case{{0, 4, 4, 2}, 2, 4}, Case{{4, 64, 64, 16}, 2, 32}}) {
