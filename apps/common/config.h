@@ -28,6 +28,10 @@ struct BucketConfig {
   double first_mib = 1, mib = 25;
 };
 
+struct EmaConfig {
+  double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: none
+};
+
 struct TrainConfig {
   ModelConfig model;
   DataConfig data;
@@ -35,6 +39,7 @@ struct TrainConfig {
   ScheduleConfig schedule{.name = "cosine"};
   std::string exchange = "dense";  // of gradients; empty when the optimizer communicates itself
   BucketConfig bucket;
+  EmaConfig ema;
   int64_t epochs = 5;
   int64_t max_steps = 0;  // 0: all of the epochs
   int64_t batch = 16;     // images per worker and micro-batch

@@ -110,9 +110,15 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   check_same(*comm.world, buckets_->value_hash(), "the initial weights");
   optimizer_ = make_optimizer(config.optimizer, *buckets_, comm, config.seed,
                               communicates_itself(config.optimizer.name) ? nullptr : make_exchange(config.exchange));
+  if (config.ema.decay > 0) {
+    std::vector<Tensor> buffers;
+    for (const nn::NamedTensor& buffer : model_->buffers()) buffers.push_back(buffer.tensor);
+    ema_ = std::make_unique<Ema>(*buckets_, std::move(buffers), config.ema.decay);
+  }
   scheduler_ = std::make_unique<Scheduler>(*buckets_, [this](Bucket& bucket) {
     optimizer_->exchange(bucket, comm_, info_);
     optimizer_->apply(bucket, info_);
+    if (ema_) ema_->update(bucket, info_.step);
   });
 }
 
@@ -158,9 +164,9 @@ Evaluation ImageTrainer::run(Progress& progress) {
     if (!leader()) continue;
     log_->evaluation({step_, epoch(), last.loss, last.top1, last.top5});
     std::ostringstream text;
-    text << "epoch " << epoch() << ": test loss " << std::setprecision(4) << last.loss << ", top-1 "
-         << percent(last.top1) << ", top-5 " << percent(last.top5) << "  (" << human_duration(seconds_since(started_))
-         << ")";
+    text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": test loss " << std::setprecision(4)
+         << last.loss << ", top-1 " << percent(last.top1) << ", top-5 " << percent(last.top5) << "  ("
+         << human_duration(seconds_since(started_)) << ")";
     progress.line(text.str());
   }
   if (config_.check_replicas > 0) check_replicas();
@@ -186,6 +192,7 @@ void ImageTrainer::train_step() {
     scheduler_->backward(loss);
   }
   scheduler_->finish_step();
+  if (ema_) ema_->update_buffers(step_);
   const CommCount after = comm_.stats->total();
   tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
   tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
@@ -222,6 +229,15 @@ void ImageTrainer::report(Progress& progress) {
 
 Evaluation ImageTrainer::evaluate() {
   average_buffers();
+  if (!ema_) return evaluate_model();
+  ema_->swap();
+  average_buffers();
+  const Evaluation result = evaluate_model();
+  ema_->swap();
+  return result;
+}
+
+Evaluation ImageTrainer::evaluate_model() {
   NoGrad no_grad;
   model_->train(false);
   test_.start_epoch(0);
@@ -240,7 +256,7 @@ Evaluation ImageTrainer::evaluate() {
   return {sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3]};
 }
 
-// Running statistics differ between ranks in training; their mean is what is evaluated and saved.
+// Running statistics differ between ranks in training; their mean is what is evaluated and saved, and goes on.
 void ImageTrainer::average_buffers() {
   for (const nn::NamedTensor& buffer : model_->buffers())
     if (buffer.tensor.dtype() == DType::f32)
@@ -256,6 +272,11 @@ void ImageTrainer::check_replicas() {
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {
   if (!leader()) return;
   nn::save_weights(run_dir_ + "/weights.safetensors", *model_);
+  if (ema_) {
+    ema_->swap();
+    nn::save_weights(run_dir_ + "/ema.safetensors", *model_);
+    ema_->swap();
+  }
   progress.finish();
   std::ostringstream text;
   text << "done in " << human_duration(seconds_since(started_)) << ": top-1 " << percent(last.top1) << ", top-5 "

@@ -11,6 +11,7 @@
 #include "comm/scheduler.h"
 #include "data/loader.h"
 #include "models/resnet.h"
+#include "optim/ema.h"
 #include "optim/schedule.h"
 
 namespace godwit::apps {
@@ -50,7 +51,8 @@ class ImageTrainer {
   void open_run(Progress& progress);
   void train_step();
   void report(Progress& progress);
-  Evaluation evaluate();
+  Evaluation evaluate();  // of the averaged weights, where there are any
+  Evaluation evaluate_model();
   void average_buffers();
   void check_replicas();
   void save(const Evaluation& last, Progress& progress);
@@ -63,6 +65,7 @@ class ImageTrainer {
   std::unique_ptr<ResNet> model_;
   std::unique_ptr<Buckets> buckets_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Ema> ema_;  // null: not wanted
   int64_t steps_per_epoch_, total_steps_;
   Schedule schedule_;
   StepInfo info_{0, 0};

@@ -74,6 +74,8 @@ std::vector<Setting> make_settings() {
       {"training", "batch", "--batch", GODWIT_AT(batch), "images per worker and micro-batch", {1, 1 << 20}},
       {"training", "accumulation", "--accumulation", GODWIT_AT(accumulation), "micro-batches per step", {1, 1 << 20}},
       {"training", "eval_batch", "", GODWIT_AT(eval_batch), "images per worker in an evaluation", {1, 1 << 20}},
+      {"training", "ema.decay", "", GODWIT_AT(ema.decay), "moving average of the weights, evaluated and saved; 0: none",
+       kBelowOne},
       {"training", "seed", "--seed", GODWIT_AT(seed), "of initialisation, shuffling, augmentation and quantisation",
        kAny},
       {"workers", "nodes", "--nodes", GODWIT_AT(nodes), "nodes of the topology", {1, 1024}},

@@ -3,11 +3,14 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
 
+#include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/local.h"
+#include "nn/weights.h"
 #include "tests/support.h"
 
 namespace godwit::apps {
@@ -23,8 +26,10 @@ data::ImageDataset images(int64_t count) {
   return set;
 }
 
-// Trains with three ranks; `change` alters the configuration of one, which may have other data too.
-void train(const std::function<void(TrainConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr) {
+// Trains with three ranks; `change` alters the configuration of one, which may have other data too; `look` sees the
+// result and the run's folder.
+void train(const std::function<void(TrainConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
+           const std::function<void(const Evaluation&, const std::string& folder)>& look = {}) {
   const ImageData data{images(48), images(6), {{0.5f}, {0.25f}}};
   const TempFolder folder;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
@@ -37,7 +42,9 @@ void train(const std::function<void(TrainConfig&, int rank)>& change, const Imag
     config.check_replicas = 2;
     config.run_dir = folder / "run";
     change(config, comm.rank);
-    ImageTrainer(config, data_of_rank_1 && comm.rank == 1 ? *data_of_rank_1 : data, comm).run(progress);
+    const ImageData& seen = data_of_rank_1 && comm.rank == 1 ? *data_of_rank_1 : data;
+    const Evaluation last = ImageTrainer(config, seen, comm).run(progress);
+    if (look && comm.rank == 0) look(last, config.run_dir);
   });
 }
 
@@ -87,6 +94,36 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedOptimizerState) {
                 });
               }),
               AllOf(HasSubstr("the optimizer's shared state after step 2"), HasSubstr("not the same on 1 ")));
+}
+
+// What is evaluated are the averages: a model made of the file they are saved to has the loss that was reported.
+TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
+  train(
+      [](TrainConfig& config, int) {
+        config.ema.decay = 0.9;
+        config.schedule.name = "constant";
+        config.optimizer.lr = 0.5;
+      },
+      nullptr,
+      [](const Evaluation& last, const std::string& folder) {
+        ResNetConfig model = resnet_config("resnet20");
+        model.in_channels = 1;
+        model.num_classes = 2;
+        const data::ImageDataset test = images(6);
+        Tensor x({6, 8, 8, 1});
+        for (int64_t i = 0; i < x.numel(); ++i)
+          x.data<float>()[i] = (static_cast<float>(test.pixels[static_cast<size_t>(i)]) / 255 - 0.5f) / 0.25f;
+        const auto loss_of = [&](const std::string& file) {
+          const auto resnet = make_resnet(model);
+          nn::load_weights(folder + file, *resnet);
+          resnet->train(false);
+          const NoGrad no_grad;
+          return ops::softmax_cross_entropy(resnet->forward(Var(x)), Tensor::of(test.labels, {6})).value().item();
+        };
+        // The trainer's ranks see two images each: other rounding in float32.
+        EXPECT_NEAR(last.loss, loss_of("/ema.safetensors"), 1e-5 * last.loss);
+        EXPECT_GT(std::abs(last.loss - loss_of("/weights.safetensors")), 1e-4 * last.loss);
+      });
 }
 
 }  // namespace

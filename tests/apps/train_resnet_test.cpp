@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/philox.h"
+#include "engine/safetensors.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -189,6 +190,32 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
   }
 }
 
+// After one step the average is 2/11 of the start and 9/11 of the trained weights, running statistics alike.
+TEST_F(TrainResnet, SavesAveragedWeightsToo) {
+  const std::string flags = "--optimizer sgd --nodes 2 --batch 8 --max-steps 1 --check-replicas 1 --lr ";
+  ASSERT_EQ(train(flags + "0 --set optimizer.weight_decay=0").exit_code, 0);
+  const auto start = load_safetensors(run_dir() / "weights.safetensors");
+  EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors"));
+  fs::remove_all(run_dir());
+  const Outcome outcome = train(flags + "0.5 --set ema.decay=0.9");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("averaged weights"), std::string::npos) << outcome.out;
+  const auto trained = load_safetensors(run_dir() / "weights.safetensors");
+  const auto averaged = load_safetensors(run_dir() / "ema.safetensors");
+  ASSERT_EQ(averaged.size(), trained.size());
+  double moved = 0;
+  for (const auto& [name, x] : trained)
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double first = name.ends_with("running_mean")  ? 0
+                           : name.ends_with("running_var") ? 1
+                                                           : start.at(name).item(i);
+      // Three roundings of values of a few units at most.
+      ASSERT_NEAR(averaged.at(name).item(i), first + 9.0 / 11 * (x.item(i) - first), 1e-6) << name;
+      moved = std::max(moved, std::abs(x.item(i) - first));
+    }
+  EXPECT_GT(moved, 0.01);
+}
+
 TEST_F(TrainResnet, BucketSizesChangeNoBit) {
   std::string first;
   for (const std::string mib : {"8", "0.1", "0.001"}) {
@@ -233,6 +260,7 @@ TEST_F(TrainResnet, RefusesBadInput) {
   expect_refused("--set optimizer.lr=fast", {"optimizer.lr", "fast"});
   expect_refused("--lr nan", {"lr", "nan"});
   expect_refused("--lr=-1", {"lr", "-1"});
+  expect_refused("--set ema.decay=1", {"ema.decay", "1"});
   expect_refused("--nodes 0", {"nodes", "0"});
   expect_refused("--nodes -3", {"nodes", "-3"});
   expect_refused("--batch 1000", {"1000", "256"});

@@ -1,0 +1,67 @@
+#include "optim/ema.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/vector_loop.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kGrain = 1 << 16;
+
+void average(const Tensor& values, const Tensor& averages, double weight, int64_t n) {
+  dispatch_real(values.dtype(), "ema", [&]<class T>() {
+    const T *x = values.data<T>(), w = static_cast<T>(weight);
+    T* a = averages.data<T>();
+    vector_for(n, kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+      for (int64_t i = begin; i < end; ++i) a[i] += w * (x[i] - a[i]);
+    });
+  });
+}
+
+void exchange(const Tensor& x, const Tensor& y) {
+  dispatch_real(x.dtype(), "ema", [&]<class T>() {
+    T *a = x.data<T>(), *b = y.data<T>();
+    parallel_for(x.numel(), kGrain,
+                 [=](int64_t begin, int64_t end) { std::swap_ranges(a + begin, a + end, b + begin); });
+  });
+}
+
+}  // namespace
+
+Ema::Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay)
+    : buckets_(buckets), buffers_(std::move(buffers)), decay_(decay) {
+  check(decay >= 0 && decay < 1, "ema: decay must be at least 0 and below 1, not ", decay);
+  for (const Bucket& bucket : buckets_) averages_.push_back(bucket.param.clone());
+  for (const Tensor& buffer : buffers_) {
+    check(buffer.dtype() == DType::f32 || buffer.dtype() == DType::f64, "ema: a buffer is ", buffer.dtype(),
+          "; buffers are float32 or float64");
+    buffer_averages_.push_back(buffer.clone());
+  }
+}
+
+double Ema::weight(int64_t step) const {
+  check(step >= 1, "ema: steps count from 1, not ", step);
+  const auto t = static_cast<double>(step);
+  return 1 - std::min(decay_, (1 + t) / (10 + t));
+}
+
+void Ema::update(const Bucket& bucket, int64_t step) {
+  const auto i = static_cast<size_t>(bucket.index);
+  check(i < averages_.size() && averages_[i].numel() == bucket.padded(), "ema: bucket ", bucket.index,
+        " is not one it was made for");
+  average(bucket.param, averages_[i], weight(step), bucket.numel);
+}
+
+void Ema::update_buffers(int64_t step) {
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    average(buffers_[i], buffer_averages_[i], weight(step), buffers_[i].numel());
+}
+
+void Ema::swap() {
+  for (const Bucket& bucket : buckets_) exchange(bucket.param, averages_[static_cast<size_t>(bucket.index)]);
+  for (size_t i = 0; i < buffers_.size(); ++i) exchange(buffers_[i], buffer_averages_[i]);
+}
+
+}  // namespace godwit

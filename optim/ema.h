@@ -1,0 +1,33 @@
+// Ema: a moving average of the weights, and of the buffers beside them, to evaluate and save.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "comm/bucket.h"
+
+namespace godwit {
+
+// After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)): the start, of which little
+// should remain, is forgotten fast. One flat tensor per bucket, of the parameters' type; equal on replicas, and the
+// same bits for any bucket size, order of buckets and number of threads.
+class Ema {
+ public:
+  // Starts from the present values. `buckets` must outlive it. decay is in [0, 1); buffers are float32 or float64.
+  Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
+
+  void update(const Bucket& bucket, int64_t step);  // once its parameters are those after the step
+  void update_buffers(int64_t step);
+  // Exchanges the averages with the values, in place, so that the model computes with the averages; again, and all is
+  // as it was, to the bit.
+  void swap();
+
+ private:
+  double weight(int64_t step) const;  // 1 − d
+
+  Buckets& buckets_;
+  std::vector<Tensor> buffers_;
+  std::vector<Tensor> averages_, buffer_averages_;
+  double decay_;
+};
+
+}  // namespace godwit
