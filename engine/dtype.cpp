@@ -26,6 +26,8 @@ const char* name_of(DType dtype) {
   fail("dtype: unknown value ", static_cast<int>(dtype));
 }
 
+DType compute_dtype(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype; }
+
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
 
 }  // namespace godwit

@@ -14,6 +14,8 @@ int64_t size_of(DType dtype);  // bytes per element
 const char* name_of(DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
+DType compute_dtype(DType dtype);  // of parameters and sums beside activations of `dtype`: float32 for the 16-bit types
+
 template <class T>
 struct DTypeOf;
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };

@@ -19,6 +19,11 @@ dnnl::engine make_engine() {
   return dnnl::engine(dnnl::engine::kind::cpu, 0);
 }
 
+dnnl::memory::data_type type_of(DType dtype) {
+  check(dtype == DType::f32 || dtype == DType::bf16, "oneDNN: takes float32 or bfloat16, not ", dtype);
+  return dtype == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
+
 }  // namespace
 
 const dnnl::engine& engine() {
@@ -31,18 +36,22 @@ const dnnl::stream& stream() {
   return stream;
 }
 
-Desc activations(const Shape& s) {
+Desc activations(const Shape& s, DType dtype) {
   check(s.rank() == 4, "oneDNN: activations are [n, h, w, c], not ", s);
-  return Desc({s[0], s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
+  return Desc({s[0], s[3], s[1], s[2]}, type_of(dtype), dnnl::memory::format_tag::nhwc);
 }
 
-Desc filters(const Shape& s, int64_t groups) {
+Desc filters(const Shape& s, int64_t groups, DType dtype) {
   check(s.rank() == 4 && s[0] % groups == 0, "oneDNN: filters are [o, kh, kw, i], not ", s, " in ", groups, " groups");
-  if (groups == 1) return Desc({s[0], s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ohwi);
-  return Desc({groups, s[0] / groups, s[3], s[1], s[2]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::gohwi);
+  if (groups == 1) return Desc({s[0], s[3], s[1], s[2]}, type_of(dtype), dnnl::memory::format_tag::ohwi);
+  return Desc({groups, s[0] / groups, s[3], s[1], s[2]}, type_of(dtype), dnnl::memory::format_tag::gohwi);
 }
 
-Desc vector(int64_t n) { return Desc({n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a); }
+Desc matrix(int64_t rows, int64_t columns, DType dtype) {
+  return Desc({rows, columns}, type_of(dtype), dnnl::memory::format_tag::ab);
+}
+
+Desc vector(int64_t n, DType dtype) { return Desc({n}, type_of(dtype), dnnl::memory::format_tag::a); }
 
 Desc any_layout(const Desc& desc) {
 #if DNNL_VERSION_MAJOR < 3
@@ -59,6 +68,8 @@ dnnl::primitive_attr attributes() {
 }
 
 void refuse(const dnnl::error& error, const char* what) {
+  if (error.status == dnnl_unimplemented)
+    throw NoKernel(detail::concat(what, ": oneDNN has no kernel for it on this processor"), __FILE__, __LINE__);
   fail(what, ": oneDNN says: ", error.what(), " (status ", static_cast<int>(error.status), ")");
 }
 
@@ -124,6 +135,11 @@ std::string instruction_set() {
 std::string kernel_library() {
   const dnnl_version_t& v = *dnnl_version();
   return detail::concat("oneDNN ", v.major, ".", v.minor, ".", v.patch, ", ", instruction_set());
+}
+
+bool native_bf16() {
+  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;  // wider sets hold its bits and more
+  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
 }
 
 }  // namespace godwit

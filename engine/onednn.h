@@ -4,6 +4,8 @@
 #include <concepts>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -19,11 +21,13 @@ using Dims = dnnl::memory::dims;
 const dnnl::engine& engine();
 const dnnl::stream& stream();
 
-// Descriptors of float32 tensors as they lie in memory. oneDNN always counts extents as n, c, h, w and o, i, h, w.
-Desc activations(const Shape& nhwc);                  // [n, h, w, c]
-Desc filters(const Shape& ohwi, int64_t groups = 1);  // [o, kh, kw, i per group]
-Desc vector(int64_t n);                               // [n]
-Desc any_layout(const Desc& desc);                    // the same extents, in the layout the primitive likes best
+// Descriptors of float32 or bfloat16 tensors as they lie in memory. oneDNN always counts extents as n, c, h, w and
+// o, i, h, w.
+Desc activations(const Shape& nhwc, DType dtype = DType::f32);                  // [n, h, w, c]
+Desc filters(const Shape& ohwi, int64_t groups = 1, DType dtype = DType::f32);  // [o, kh, kw, i per group]
+Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           // [rows, columns]
+Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
+Desc any_layout(const Desc& desc);  // the same extents and type, in the layout the primitive likes best
 inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
 
 // A primitive P, such as dnnl::convolution_forward, with its descriptor.
@@ -36,6 +40,11 @@ struct Plan {
 
 dnnl::primitive_attr attributes();                                     // scratchpad by run()
 [[noreturn]] void refuse(const dnnl::error& error, const char* what);  // as a godwit::Error
+
+// What plan() throws when the library has no kernel for this processor, these types and extents.
+struct NoKernel : Error {
+  using Error::Error;
+};
 
 // A plan from the primitive's own arguments, in oneDNN 3's order without engine, hint and attributes.
 template <class P, class... Args>
@@ -89,12 +98,65 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
+// A primitive with weights: its plan and, where it asks for other weights than the plain float32 ones (another layout,
+// bfloat16), the one reorder to or from them.
+template <class P>
+struct Weighted {
+  Plan<P> plan;
+  Desc plain, wanted;
+  std::optional<Plan<dnnl::reorder>> reorder;
+
+  enum class Use { read, written };
+  Weighted(Plan<P> p, const Desc& plain_weights, const Desc& wanted_weights, Use use)
+      : plan(std::move(p)), plain(plain_weights), wanted(wanted_weights) {
+    if (wanted == plain) return;
+    reorder.emplace(use == Use::read ? plan_reorder(plain, wanted) : plan_reorder(wanted, plain));
+  }
+
+  // Weights in the form wanted: `w` rearranged, or memory for the primitive to write to, which goes to `w` by
+  // restore().
+  Tensor arranged(const Tensor& w) const;
+  Tensor fresh(const Tensor& w) const {
+    return reorder ? Tensor({static_cast<int64_t>(wanted.get_size())}, DType::u8) : w;
+  }
+  void restore(const Tensor& from, const Tensor& w) const;
+};
+
+// The cached primitive with weights that make() plans; empty where the library has none for bfloat16 but its reference
+// loops, which are far slower than float32.
+template <class P, class Make>
+const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Make make) {
+  using Entry = std::optional<Weighted<P>>;
+  return cached<Entry>(key, [&]() -> Entry {
+    try {
+      Entry entry = make();
+      const bool reference = std::string_view(entry->plan.desc.impl_info_str()).find("ref") != std::string_view::npos;
+      return dtype == DType::bf16 && reference ? Entry() : entry;
+    } catch (const NoKernel&) {
+      if (dtype != DType::bf16) throw;
+      return Entry();
+    }
+  });
+}
+
 // Executes a primitive, its scratchpad from the rank's pool:
 //   run(plan, {{DNNL_ARG_SRC, memory(plan.desc.src_desc(), x)}, …});
 void run(const dnnl::primitive& primitive, const Desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments);
 template <class P>
 void run(const Plan<P>& plan, std::unordered_map<int, dnnl::memory> arguments) {
   run(plan.primitive, plan.desc.scratchpad_desc(), std::move(arguments));
+}
+
+template <class P>
+Tensor Weighted<P>::arranged(const Tensor& w) const {
+  const Tensor result = fresh(w);
+  if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(plain, w)}, {DNNL_ARG_TO, memory(wanted, result)}});
+  return result;
+}
+
+template <class P>
+void Weighted<P>::restore(const Tensor& from, const Tensor& w) const {
+  if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(wanted, from)}, {DNNL_ARG_TO, memory(plain, w)}});
 }
 
 }  // namespace godwit::onednn

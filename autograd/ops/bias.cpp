@@ -18,15 +18,15 @@ void bias_forward(Cpu, const Tensor& bias, const Tensor& y) {
 }
 
 void bias_backward(Cpu, const Tensor& dy, const Tensor& db) {
-  dispatch_real(dy.dtype(), "bias", [&]<class T>() {
+  dispatch_float(dy.dtype(), "bias", [&]<class T>() {
     const int64_t o = db.numel(), rows = dy.numel() / o;
     const T* from = dy.data<T>();
-    T* to = db.data<T>();
+    auto* to = db.data<compute_t<T>>();
     parallel_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) {
       std::vector<double> sum(static_cast<size_t>(end - begin));
       for (int64_t row = 0; row < rows; ++row)
-        for (int64_t i = begin; i < end; ++i) sum[static_cast<size_t>(i - begin)] += from[row * o + i];
-      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(sum[static_cast<size_t>(i - begin)]);
+        for (int64_t i = begin; i < end; ++i) sum[static_cast<size_t>(i - begin)] += compute_t<T>(from[row * o + i]);
+      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<compute_t<T>>(sum[static_cast<size_t>(i - begin)]);
     });
   });
 }

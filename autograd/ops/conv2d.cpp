@@ -25,28 +25,38 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
   return {x[0], x[1], x[2], x[3], w[0], w[1], w[2], ho, wo, stride, padding, dilation, groups};
 }
 
+// Where the library has no bfloat16 kernel the way is through float32.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  if (x.dtype() == DType::f32) detail::conv2d_forward_f32(s, x, w, bias, y);
-  else detail::Im2col<double>(s).forward(x, w, bias, y);
+  if (x.dtype() == DType::f64) return detail::Im2col<double>(s).forward(x, w, bias, y);
+  if (detail::conv2d_forward_library(s, x, w, bias, y)) return;
+  const Tensor wide(y.shape());
+  conv2d_forward(Cpu{}, s, x.to(DType::f32), w, bias, wide);
+  y.copy_from(wide.to(y.dtype()));
 }
 
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  if (dy.dtype() == DType::f32) detail::conv2d_backward_data_f32(s, dy, w, dx);
-  else detail::Im2col<double>(s).backward_data(dy, w, dx);
+  if (dy.dtype() == DType::f64) return detail::Im2col<double>(s).backward_data(dy, w, dx);
+  if (detail::conv2d_backward_data_library(s, dy, w, dx)) return;
+  const Tensor wide(dx.shape());
+  conv2d_backward_data(Cpu{}, s, dy.to(DType::f32), w, wide);
+  dx.copy_from(wide.to(dx.dtype()));
 }
 
 void conv2d_backward_weights(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                              const Tensor& db) {
-  if (x.dtype() == DType::f32) detail::conv2d_backward_weights_f32(s, x, dy, dw, db);
-  else detail::Im2col<double>(s).backward_weights(x, dy, dw, db);
+  if (x.dtype() == DType::f64) return detail::Im2col<double>(s).backward_weights(x, dy, dw, db);
+  if (detail::conv2d_backward_weights_library(s, x, dy, dw, db)) return;
+  conv2d_backward_weights(Cpu{}, s, x.to(DType::f32), dy.to(DType::f32), dw, db);
 }
 
 Var ops::conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions& options) {
   const Conv2dShape s = conv2d_shape(x.shape(), w.shape(), options);
-  check(x.dtype() == DType::f32 || x.dtype() == DType::f64, "conv2d: takes float32 or float64, x is ", x.dtype());
-  check(w.dtype() == x.dtype(), "conv2d: x is ", x.dtype(), ", weight ", w.dtype());
+  const DType type = compute_dtype(x.dtype());
+  check(x.dtype() == DType::f32 || x.dtype() == DType::bf16 || x.dtype() == DType::f64,
+        "conv2d: takes float32, bfloat16 or float64, x is ", x.dtype());
+  check(w.dtype() == type, "conv2d: x is ", x.dtype(), ", weight must be ", type, ", it is ", w.dtype());
   if (bias.defined())
-    check(bias.shape() == Shape{s.o} && bias.dtype() == x.dtype(), "conv2d: bias must be ", x.dtype(), " ", Shape{s.o},
+    check(bias.shape() == Shape{s.o} && bias.dtype() == type, "conv2d: bias must be ", type, " ", Shape{s.o},
           ", it is ", bias.dtype(), " ", bias.shape());
   Tensor y({s.n, s.ho, s.wo, s.o}, x.dtype());
   conv2d_forward(Cpu{}, s, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);

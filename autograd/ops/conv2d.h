@@ -20,7 +20,9 @@ struct Conv2dShape {
 // Throws where images and filters do not fit, or the result would be empty.
 Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
-// float64: the same bits on any thread count. float32 through oneDNN: the same bits on the same thread count.
+// Images, results and their gradients are float32, bfloat16 or float64; filters, bias and their gradients have the same
+// type, float32 beside bfloat16. float64: the same bits on any thread count. Else through oneDNN: the same bits on the
+// same thread count; for bfloat16 it rounds the filters to bfloat16 and sums in float32.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 // An undefined bias or db is left out.

@@ -1,4 +1,4 @@
-// Inside conv2d*.cpp: the float32 kernels of the build's library, and the im2col kernels every type can use.
+// Inside conv2d*.cpp: the kernels of the build's library, and the im2col kernels every type can use.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,10 +10,13 @@
 
 namespace godwit::detail {
 
-void conv2d_forward_f32(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-void conv2d_backward_data_f32(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
-void conv2d_backward_weights_f32(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
-                                 const Tensor& db);
+// Of float32 or bfloat16 images and gradients, w, bias, dw and db float32. False, with nothing done, where the library
+// has no bfloat16 kernel.
+bool conv2d_forward_library(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias,
+                            const Tensor& y);
+bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
+bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                                     const Tensor& db);
 
 // A convolution as matrix products: for each group, row (image, oy, ox) of the matrix `columns` holds the
 // kh·kw·(c/groups) inputs that output position sees. Some images at a time, their number by extents alone, so that sums

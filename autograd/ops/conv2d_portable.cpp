@@ -2,17 +2,24 @@
 
 namespace godwit::detail {
 
-void conv2d_forward_f32(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+bool conv2d_forward_library(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias,
+                            const Tensor& y) {
+  if (x.dtype() != DType::f32) return false;
   Im2col<float>(s).forward(x, w, bias, y);
+  return true;
 }
 
-void conv2d_backward_data_f32(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  if (dy.dtype() != DType::f32) return false;
   Im2col<float>(s).backward_data(dy, w, dx);
+  return true;
 }
 
-void conv2d_backward_weights_f32(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
-                                 const Tensor& db) {
+bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                                     const Tensor& db) {
+  if (x.dtype() != DType::f32) return false;
   Im2col<float>(s).backward_weights(x, dy, dw, db);
+  return true;
 }
 
 }  // namespace godwit::detail

@@ -1,11 +1,19 @@
 #include "autograd/ops/linear.h"
 
 #include "autograd/ops/bias.h"
+#include "autograd/ops/linear_kernels.h"
 #include "engine/gemm.h"
 
 namespace godwit {
 
+// Where the library has no bfloat16 kernel the way is through float32.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  if (x.dtype() == DType::bf16) {
+    if (detail::linear_forward_bf16(x, w, bias, y)) return;
+    const Tensor wide(y.shape());
+    linear_forward(Cpu{}, x.to(DType::f32), w, bias, wide);
+    return y.copy_from(wide.to(DType::bf16));
+  }
   if (bias.defined()) bias_forward(Cpu{}, bias, y);
   dispatch_real(x.dtype(), "linear", [&]<class T>() {
     const int64_t n = x.dim(0), in = w.dim(1), out = w.dim(0);
@@ -15,6 +23,12 @@ void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, c
 }
 
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  if (dy.dtype() == DType::bf16) {
+    if (detail::linear_backward_data_bf16(dy, w, dx)) return;
+    const Tensor wide(dx.shape());
+    linear_backward_data(Cpu{}, dy.to(DType::f32), w, wide);
+    return dx.copy_from(wide.to(DType::bf16));
+  }
   dispatch_real(dy.dtype(), "linear", [&]<class T>() {
     const int64_t n = dy.dim(0), in = w.dim(1), out = w.dim(0);
     gemm(Cpu{}, false, false, n, in, out, T{1}, dy.data<T>(), out, w.data<T>(), in, T{0}, dx.data<T>(), in);
@@ -22,6 +36,10 @@ void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& 
 }
 
 void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw) {
+  if (x.dtype() == DType::bf16) {
+    if (detail::linear_backward_weights_bf16(x, dy, dw)) return;
+    return linear_backward_weights(Cpu{}, x.to(DType::f32), dy.to(DType::f32), dw);
+  }
   dispatch_real(x.dtype(), "linear", [&]<class T>() {
     const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
     gemm(Cpu{}, true, false, out, in, n, T{1}, dy.data<T>(), out, x.data<T>(), in, T{0}, dw.data<T>(), in);
@@ -34,11 +52,13 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
   check(x.dim(1) == w.dim(1), "linear: weight expects ", w.dim(1), " features, x is ", x.shape());
   check(x.value().numel() > 0 && w.value().numel() > 0, "linear: nothing to compute, x is ", x.shape(), ", weight ",
         w.shape());
-  check(x.dtype() == DType::f32 || x.dtype() == DType::f64, "linear: takes float32 or float64, x is ", x.dtype());
-  check(w.dtype() == x.dtype(), "linear: x is ", x.dtype(), ", weight ", w.dtype());
+  const DType type = compute_dtype(x.dtype());
+  check(x.dtype() == DType::f32 || x.dtype() == DType::bf16 || x.dtype() == DType::f64,
+        "linear: takes float32, bfloat16 or float64, x is ", x.dtype());
+  check(w.dtype() == type, "linear: x is ", x.dtype(), ", weight must be ", type, ", it is ", w.dtype());
   if (bias.defined())
-    check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == x.dtype(), "linear: bias must be ", x.dtype(), " ",
-          Shape{w.dim(0)}, ", it is ", bias.dtype(), " ", bias.shape());
+    check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == type, "linear: bias must be ", type, " ", Shape{w.dim(0)},
+          ", it is ", bias.dtype(), " ", bias.shape());
   Tensor y({x.dim(0), w.dim(0)}, x.dtype());
   linear_forward(Cpu{}, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
   return Var::result(y, {x, w, bias},

@@ -102,17 +102,17 @@ struct Results {
 
 struct Inputs {
   Conv2dShape s;
-  Tensor x, w, bias, dy;  // float32
+  Tensor x, w, bias, dy;  // x and dy float32 or bfloat16, the rest float32
 
-  explicit Inputs(const Case& c)
+  explicit Inputs(const Case& c, DType dtype = DType::f32)
       : s(conv2d_shape(c.x, c.w, c.options)),
-        x(random_tensor(c.x, DType::f32, 1)),
+        x(random_tensor(c.x, DType::f32, 1).to(dtype)),
         w(random_tensor(c.w, DType::f32, 2)),
         bias(random_tensor({s.o}, DType::f32, 3)),
-        dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f32, 4)) {}
+        dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f32, 4).to(dtype)) {}
 
   Results run() const { return Results(s, x, w, bias, dy); }
-  // In float64; with `absolute`, of absolute values: what bounds the rounding errors of float32.
+  // In float64; with `absolute`, of absolute values: what bounds the rounding errors of the narrower types.
   Results exact(bool absolute) const {
     auto wide = [&](const Tensor& t) {
       Tensor result = t.to(DType::f64);
@@ -124,15 +124,16 @@ struct Inputs {
   }
 };
 
-// Rounding of a sum of k products in any order: |error| <= (k + 1) · u · Σ|a·b|, u = 2⁻²⁴.
+// Rounding of a sum of k products in any order: |error| <= (k + 1) · u · Σ|a·b|, u = 2⁻²⁴. A bfloat16 result adds the
+// roundings of its filters and of itself, 2⁻⁸ each, and their product.
 void expect_close(const Tensor& x, const Tensor& exact, const Tensor& size, int64_t terms, const char* name) {
-  const double bound = static_cast<double>(terms + 2) * 0x1p-24;
+  const double bound = static_cast<double>(terms + 2) * 0x1p-24 + (x.dtype() == DType::bf16 ? 0x1p-7 + 0x1p-16 : 0);
   for (int64_t i = 0; i < x.numel(); ++i)
     ASSERT_LE(std::abs(x.item(i) - exact.item(i)), bound * size.item(i) + 1e-30) << name << ", element " << i;
 }
 
-void expect_float32_agrees(const Case& c) {
-  const Inputs inputs(c);
+void expect_agrees(const Case& c, DType dtype) {
+  const Inputs inputs(c, dtype);
   const Conv2dShape& s = inputs.s;
   const Results single = inputs.run(), exact = inputs.exact(false), size = inputs.exact(true);
   expect_close(single.y, exact.y, size.y, s.kh * s.kw * (s.c / s.groups) + 1, "y");
@@ -179,7 +180,7 @@ TEST(Conv2d, GradientsOfOddCases) {
 TEST(Conv2d, Float32AgreesWithFloat64OnTheGrid) {
   for (const Case& c : grid()) {
     SCOPED_TRACE(::testing::PrintToString(c));
-    with_threads(1, [&] { expect_float32_agrees(c); });
+    with_threads(1, [&] { expect_agrees(c, DType::f32); });
   }
 }
 
@@ -187,8 +188,39 @@ TEST(Conv2d, Float32AgreesWithFloat64OnLayersOnAnyThreadCount) {
   for (int threads : {1, 2, 3})
     for (const Case& c : layers()) {
       SCOPED_TRACE(::testing::PrintToString(c));
-      with_threads(threads, [&] { expect_float32_agrees(c); });
+      with_threads(threads, [&] { expect_agrees(c, DType::f32); });
     }
+}
+
+TEST(Conv2d, Bfloat16AgreesWithFloat64OnTheGrid) {
+  for (const Case& c : grid()) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    with_threads(1, [&] { expect_agrees(c, DType::bf16); });
+  }
+}
+
+TEST(Conv2d, Bfloat16AgreesWithFloat64OnLayersOnAnyThreadCount) {
+  for (int threads : {1, 2, 3})
+    for (const Case& c : layers()) {
+      SCOPED_TRACE(::testing::PrintToString(c));
+      with_threads(threads, [&] { expect_agrees(c, DType::bf16); });
+    }
+}
+
+TEST(Conv2d, Bfloat16ImagesHaveFloat32ParametersAndTheirGradients) {
+  const Inputs in(layers()[2], DType::bf16);
+  const Var x(in.x, true), w(in.w, true), bias(in.bias, true);
+  const Var y = ops::conv2d(x, w, bias, {.stride = 2, .padding = 1});
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  backward(
+      Var::result(Tensor::full({}, 0), {y}, [g = y.gradient(), dy = in.dy](const Tensor&) { g.add(dy); }));
+  const Results expected = in.run();
+  EXPECT_EQ(values(y.value()), values(expected.y));
+  for (const auto& [var, gradient, type] :
+       {std::tuple{x, expected.dx, DType::bf16}, {w, expected.dw, DType::f32}, {bias, expected.db, DType::f32}}) {
+    EXPECT_EQ(var.grad().dtype(), type);
+    EXPECT_EQ(values(var.grad()), values(gradient));
+  }
 }
 
 TEST(Conv2d, Float64GivesTheSameBitsOnAnyThreadCount) {
@@ -200,13 +232,14 @@ TEST(Conv2d, Float64GivesTheSameBitsOnAnyThreadCount) {
   }
 }
 
-TEST(Conv2d, Float32GivesTheSameBitsEachTime) {
-  for (const Case& c : layers())
-    with_threads(2, [&] {
-      const Inputs inputs(c);
-      const Results first = inputs.run();
-      for (int i = 0; i < 3; ++i) EXPECT_TRUE(inputs.run() == first) << c;
-    });
+TEST(Conv2d, GivesTheSameBitsEachTime) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : layers())
+      with_threads(2, [&] {
+        const Inputs inputs(c, dtype);
+        const Results first = inputs.run();
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(inputs.run() == first) << dtype << " " << c;
+      });
 }
 
 TEST(Conv2d, RanksAtOnceGetTheBitsOfOneAlone) {
@@ -291,6 +324,8 @@ TEST(Conv2d, SaysWhatDoesNotFit) {
   EXPECT_NE(message({1, 4, 4, 2}, {0, 1, 1, 2}, {}).find("weight is empty"), std::string::npos);
   EXPECT_NE(message({1, 4, 4, 2}, {2, 1, 1, 2}, {}, {3}).find("bias must be"), std::string::npos);
   EXPECT_THROW(ops::conv2d(Var(Tensor::zeros({1, 4, 4, 2})), Var(Tensor::zeros({2, 1, 1, 2}, DType::f64))), Error);
+  for (const auto& [x, w] : {std::pair{DType::bf16, DType::bf16}, {DType::f32, DType::bf16}, {DType::f16, DType::f32}})
+    EXPECT_THROW(ops::conv2d(Var(Tensor::zeros({1, 4, 4, 2}, x)), Var(Tensor::zeros({2, 1, 1, 2}, w))), Error);
   EXPECT_THROW(ops::conv2d(Var(Tensor::zeros({1, 4, 4, 2}, DType::i32)), Var(Tensor::zeros({2, 1, 1, 2}, DType::i32))),
                Error);
 }

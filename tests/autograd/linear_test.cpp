@@ -59,6 +59,45 @@ TEST(Linear, Float32GradientsAgreeWithFloat64) {
     for (size_t j = 0; j < exact[i].size(); ++j) ASSERT_NEAR(single[i][j], exact[i][j], 2.5e-4) << i << " " << j;
 }
 
+// Rounding of k products summed in any order, k · 2⁻²⁴ · Σ|a·b|; a bfloat16 result adds the roundings of its weights and
+// of itself, 2⁻⁸ each, and their product.
+TEST(Linear, Bfloat16AgreesWithFloat64) {
+  for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}})
+    for (bool with_bias : {false, true}) {
+      const Tensor x = random_tensor({n, in}, DType::f32, 1).to(DType::bf16);
+      const Tensor dy = random_tensor({n, out}, DType::f32, 4).to(DType::bf16);
+      const Tensor w = random_tensor({out, in}, DType::f32, 2), b = random_tensor({out}, DType::f32, 3);
+      auto run = [&](bool wide, bool absolute) {
+        std::vector<Var> leaves;
+        auto leaf = [&](const Tensor& t) {
+          Tensor value = wide ? t.to(DType::f64) : t;
+          if (absolute)
+            for (double& v : value.span<double>()) v = std::abs(v);
+          return value;
+        };
+        leaves = {Var(leaf(x), true), Var(leaf(w), true)};
+        if (with_bias) leaves.emplace_back(leaf(b), true);
+        const Var y = ops::linear(leaves[0], leaves[1], with_bias ? leaves[2] : Var());
+        backward(Var::result(Tensor::full({}, 0), {y},
+                             [g = y.gradient(), d = leaf(dy)](const Tensor&) { g.add(d); }));
+        std::vector<Tensor> results{y.value()};
+        for (const Var& v : leaves) results.push_back(v.grad());
+        return results;
+      };
+      const auto half = run(false, false), exact = run(true, false), size = run(true, true);
+      const int64_t terms[] = {in + 1, out, n, n};
+      for (size_t r = 0; r < half.size(); ++r) {
+        ASSERT_EQ(half[r].dtype(), r < 2 ? DType::bf16 : DType::f32) << r;
+        const double bound = static_cast<double>(terms[r] + 2) * 0x1p-24 + (r < 2 ? 0x1p-7 + 0x1p-16 : 0);
+        for (int64_t i = 0; i < half[r].numel(); ++i)
+          ASSERT_NEAR(half[r].item(i), exact[r].item(i), bound * size[r].item(i)) << n << " " << in << " " << out << " "
+                                                                                  << r;
+      }
+      const auto again = run(false, false);
+      for (size_t r = 0; r < half.size(); ++r) EXPECT_EQ(testing::values(half[r]), testing::values(again[r]));
+    }
+}
+
 TEST(Linear, SaysWhatDoesNotFit) {
   auto message = [](const Shape& x, const Shape& w, const Shape& b) -> std::string {
     try {
@@ -73,6 +112,8 @@ TEST(Linear, SaysWhatDoesNotFit) {
   EXPECT_NE(message({8, 32}, {10, 32, 1}, {10}).find("[out, in]"), std::string::npos);
   EXPECT_NE(message({8, 32}, {10, 32}, {11}).find("bias must be"), std::string::npos);
   EXPECT_NE(message({0, 32}, {10, 32}, {10}).find("nothing to compute"), std::string::npos);
+  EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::bf16)), Var(Tensor::zeros({4, 3}, DType::bf16))), Error);
+  EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::f16)), Var(Tensor::zeros({4, 3}))), Error);
   EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::f64)), Var(Tensor::zeros({4, 3}))), Error);
 }
 
