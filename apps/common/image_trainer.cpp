@@ -52,7 +52,6 @@ BucketOptions bucket_options(const TrainConfig& config) {
   BucketOptions options;
   options.first_bytes = bytes(config.bucket.first_mib);
   options.bytes = bytes(config.bucket.mib);
-  options.alignment = int64_t{32} * config.nodes * config.workers_per_node;
   return options;
 }
 
@@ -105,21 +104,16 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   check_same(*comm.world, data::content_hash(data.train), "the training data");
   check_same(*comm.world, data::content_hash(data.test), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
-  buckets_ = std::make_unique<Buckets>(model_->parameters(), bucket_options(config));
-  check_same(*comm.world, buckets_->layout_hash(), "the model's parameters (names, shapes, order)");
-  check_same(*comm.world, buckets_->value_hash(), "the initial weights");
-  optimizer_ = make_optimizer(config.optimizer, *buckets_, comm, config.seed,
-                              communicates_itself(config.optimizer.name) ? nullptr : make_exchange(config.exchange));
-  if (config.ema.decay > 0) {
-    std::vector<Tensor> buffers;
-    for (const nn::NamedTensor& buffer : model_->buffers()) buffers.push_back(buffer.tensor);
-    ema_ = std::make_unique<Ema>(*buckets_, std::move(buffers), config.ema.decay);
-  }
-  scheduler_ = std::make_unique<Scheduler>(*buckets_, [this](Bucket& bucket) {
-    optimizer_->exchange(bucket, comm_, info_);
-    optimizer_->apply(bucket, info_);
-    if (ema_) ema_->update(bucket, info_.step);
-  });
+  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
+  options.buckets = bucket_options(config);
+  options.updated = [this](const Bucket& bucket, const StepInfo& step) {
+    if (ema_) ema_->update(bucket, step.step);
+  };
+  replica_ = std::make_unique<DataParallel>(model_->parameters(), comm, options);
+  if (config.ema.decay == 0) return;
+  std::vector<Tensor> buffers;
+  for (const nn::NamedTensor& buffer : model_->buffers()) buffers.push_back(buffer.tensor);
+  ema_ = std::make_unique<Ema>(replica_->buckets(), std::move(buffers), config.ema.decay);
 }
 
 void ImageTrainer::open_run(Progress& progress) {
@@ -131,9 +125,10 @@ void ImageTrainer::open_run(Progress& progress) {
   log_ = std::make_unique<RunLog>(run_dir_, to_json(again));
   end_on_interrupt("interrupted; the run directory is " + run_dir_);
   int64_t state_values = 0;
-  for (const OptimizerState& state : optimizer_->state()) state_values += state.values.numel();
+  for (const OptimizerState& state : replica_->optimizer().state()) state_values += state.values.numel();
   std::ostringstream model, run;
-  model << buckets_->numel() << " in " << buckets_->size() << (buckets_->size() == 1 ? " bucket" : " buckets")
+  const Buckets& buckets = replica_->buckets();
+  model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
         << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
   run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " images, "
       << steps_per_epoch_ << " an epoch";
@@ -154,7 +149,7 @@ Evaluation ImageTrainer::run(Progress& progress) {
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
       ++step_;
       train_step();
-      if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) check_replicas();
+      if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) replica_->check_replicas();
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     const auto before = Clock::now();
@@ -169,15 +164,14 @@ Evaluation ImageTrainer::run(Progress& progress) {
          << human_duration(seconds_since(started_)) << ")";
     progress.line(text.str());
   }
-  if (config_.check_replicas > 0) check_replicas();
+  if (config_.check_replicas > 0) replica_->check_replicas();
   save(last, progress);
   return last;
 }
 
 void ImageTrainer::train_step() {
   const CommCount before = comm_.stats->total();
-  info_ = {step_, schedule_.lr(step_)};
-  scheduler_->begin_step(config_.accumulation);
+  replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   last_loss_ = 0;
   for (int i = 0; i < config_.accumulation; ++i) {
     const std::optional<data::Batch> batch = train_.next();
@@ -189,9 +183,9 @@ void ImageTrainer::train_step() {
     last_loss_ += value / config_.accumulation;
     tally_.correct += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1));
     tally_.samples += static_cast<double>(batch->labels.numel());
-    scheduler_->backward(loss);
+    replica_->backward(loss);
   }
-  scheduler_->finish_step();
+  replica_->finish_step();
   if (ema_) ema_->update_buffers(step_);
   const CommCount after = comm_.stats->total();
   tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
@@ -207,8 +201,14 @@ void ImageTrainer::report(Progress& progress) {
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
     const double loss = sums.item(0) / comm_.world->size(), samples = sums.item(2);
-    StepMetrics metrics{
-        step_, epoch(), loss, info_.lr, samples / elapsed, elapsed / steps, sums.item(3) / steps, sums.item(4) / steps};
+    StepMetrics metrics{step_,
+                        epoch(),
+                        loss,
+                        schedule_.lr(step_),
+                        samples / elapsed,
+                        elapsed / steps,
+                        sums.item(3) / steps,
+                        sums.item(4) / steps};
     log_->step(metrics);
     const double training_s = seconds_since(started_) - evaluating_s_;
     ProgressState state;
@@ -261,12 +261,6 @@ void ImageTrainer::average_buffers() {
   for (const nn::NamedTensor& buffer : model_->buffers())
     if (buffer.tensor.dtype() == DType::f32)
       comm_.world->all_reduce(buffer.tensor, Reduce::mean, "evaluation/batch_norm_statistics");
-}
-
-void ImageTrainer::check_replicas() {
-  const std::string when = " after step " + std::to_string(step_);
-  check_same(*comm_.world, buckets_->value_hash(), "the parameters" + when);
-  check_same(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }
 
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {

@@ -8,9 +8,9 @@
 #include "apps/common/progress.h"
 #include "apps/common/run_log.h"
 #include "comm/group.h"
-#include "comm/scheduler.h"
 #include "data/loader.h"
 #include "models/resnet.h"
+#include "optim/data_parallel.h"
 #include "optim/ema.h"
 #include "optim/schedule.h"
 
@@ -54,7 +54,6 @@ class ImageTrainer {
   Evaluation evaluate();  // of the averaged weights, where there are any
   Evaluation evaluate_model();
   void average_buffers();
-  void check_replicas();
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }
@@ -63,13 +62,10 @@ class ImageTrainer {
   Communicator& comm_;
   data::Loader train_, test_;
   std::unique_ptr<ResNet> model_;
-  std::unique_ptr<Buckets> buckets_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<Ema> ema_;  // null: not wanted
   int64_t steps_per_epoch_, total_steps_;
   Schedule schedule_;
-  StepInfo info_{0, 0};
-  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Ema> ema_;  // null: not wanted
+  std::unique_ptr<DataParallel> replica_;
 
   int64_t step_ = 0;
   double last_loss_ = 0;

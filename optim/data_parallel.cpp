@@ -1,0 +1,54 @@
+#include "optim/data_parallel.h"
+
+#include "comm/agree.h"
+
+namespace godwit {
+namespace {
+
+// Birder's shards and segments are whole words of bits.
+BucketOptions aligned(BucketOptions options, const Communicator& comm) {
+  options.alignment = int64_t{32} * comm.topology.world();
+  return options;
+}
+
+std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options) {
+  return communicates_itself(options.optimizer.name) ? nullptr : make_exchange(options.exchange);
+}
+
+}  // namespace
+
+DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
+                           const DataParallelOptions& options)
+    : comm_(comm),
+      options_(options),
+      buckets_(parameters, aligned(options.buckets, comm)),
+      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed, exchange_of(options))),
+      scheduler_(buckets_, [this](Bucket& bucket) { update(bucket); }) {
+  check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
+  check_same(*comm.world, buckets_.value_hash(), "the initial weights");
+}
+
+void DataParallel::update(Bucket& bucket) {
+  optimizer_->exchange(bucket, comm_, info_);
+  optimizer_->apply(bucket, info_);
+  if (options_.updated) options_.updated(bucket, info_);
+}
+
+void DataParallel::begin_step(double lr, int micro_batches) {
+  scheduler_.begin_step(micro_batches);
+  info_ = {info_.step + 1, lr};
+}
+
+void DataParallel::step(const Var& loss, double lr) {
+  begin_step(lr);
+  backward(loss);
+  finish_step();
+}
+
+void DataParallel::check_replicas() {
+  const std::string when = " after step " + std::to_string(info_.step);
+  check_same(*comm_.world, buckets_.value_hash(), "the parameters" + when);
+  check_same(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
+}
+
+}  // namespace godwit

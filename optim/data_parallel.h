@@ -1,0 +1,53 @@
+// DataParallel: one rank's replica of a model in training: its buckets, its optimizer, and the scheduler between them.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/scheduler.h"
+#include "optim/factory.h"
+
+namespace godwit {
+
+struct DataParallelOptions {
+  OptimizerConfig optimizer = optimizer_defaults("birder");
+  std::string exchange = "dense";  // of the gradients; not read when the optimizer communicates itself
+  BucketOptions buckets = {};      // its alignment is replaced by what the optimizer needs
+  uint64_t seed = 1;               // of stochastic quantisers
+  // Called after each bucket's update, on its thread.
+  std::function<void(const Bucket&, const StepInfo&)> updated = {};
+};
+
+//   DataParallel replica(net.parameters(), comm);
+//   replica.step(loss_of(net, batch));          // or begin_step(), backward() once per micro-batch, finish_step()
+class DataParallel {
+ public:
+  // Collective: every rank makes one, with equal parameters, and they check that they agree. Binds the parameters to
+  // buckets; `comm` must outlive it.
+  DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
+
+  void step(const Var& loss) { step(loss, options_.optimizer.lr); }
+  void step(const Var& loss, double lr);
+  void begin_step(double lr, int micro_batches = 1);
+  void backward(const Var& loss) { scheduler_.backward(loss); }
+  void finish_step() { scheduler_.finish_step(); }
+
+  int64_t steps() const { return info_.step; }  // begun
+  Buckets& buckets() { return buckets_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const Scheduler& scheduler() const { return scheduler_; }
+  void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
+
+ private:
+  void update(Bucket& bucket);
+
+  Communicator& comm_;
+  DataParallelOptions options_;
+  Buckets buckets_;
+  std::unique_ptr<Optimizer> optimizer_;
+  StepInfo info_{0, 0};
+  Scheduler scheduler_;  // last: its thread ends before what it works on is gone
+};
+
+}  // namespace godwit

@@ -1,0 +1,81 @@
+#include "optim/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/local.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+// loss = Σ w·x, so that the gradient of w is x.
+Var dot(const Var& w, double x) {
+  double sum = 0;
+  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
+  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x](const Tensor& dy) {
+    const Tensor g = dw.target();
+    g.fill(x * dy.item());
+    dw.add(g);
+  });
+}
+
+OptimizerConfig plain_sgd(double lr) {
+  OptimizerConfig config = optimizer_defaults("sgd");
+  config.lr = lr;
+  config.weight_decay = 0;
+  return config;
+}
+
+TEST(DataParallel, StepsAlongTheMeanGradient) {
+  run_local({2, 2}, [](Communicator& comm) {
+    const Var w(Tensor::full({5}, 1), true);
+    int updates = 0;
+    DataParallel replica({{"w", w}}, comm,
+                         {.optimizer = plain_sgd(0.5), .updated = [&](const Bucket& bucket, const StepInfo& step) {
+                            EXPECT_EQ(bucket.index, 0);
+                            EXPECT_EQ(step.step, ++updates);
+                          }});
+    replica.step(dot(w, comm.rank));  // the mean of 0, 1, 2, 3
+    EXPECT_EQ(w.value().item(4), 1 - 0.5 * 1.5);
+    replica.step(dot(w, comm.rank), 1);
+    EXPECT_EQ(w.value().item(4), 0.25 - 1.5);
+    replica.begin_step(0.25, 2);
+    for (const double x : {4.0, 8.0}) replica.backward(dot(w, x));
+    replica.finish_step();
+    EXPECT_EQ(w.value().item(4), -1.25 - 0.25 * 6);
+    EXPECT_EQ(replica.steps(), 3);
+    EXPECT_EQ(updates, 3);
+    replica.check_replicas();
+  });
+}
+
+// Buckets are padded to what Birder needs, whatever the caller's options say.
+TEST(DataParallel, TrainsWithBirderByDefault) {
+  run_local({3, 2}, [](Communicator& comm) {
+    const Var w(Tensor::full({50}, 1), true);
+    DataParallelOptions options;
+    options.buckets.alignment = 1;
+    DataParallel replica({{"w", w}}, comm, options);
+    for (int step = 0; step < 20; ++step) replica.step(dot(w, 1));
+    replica.check_replicas();
+    EXPECT_LT(w.value().item(7), 1 - 10 * options.optimizer.lr)
+        << "a gradient that never changes: nearly every sign agrees";
+  });
+}
+
+TEST(DataParallel, NamesTheRanksThatDiffer) {
+  const auto error_when = [](int64_t extent, double value) {
+    return error_of([&] {
+      run_local({3, 1}, [&](Communicator& comm) {
+        const bool odd = comm.rank == 1;
+        const Var w(Tensor::full({odd ? extent : 4}, odd ? value : 1), true);
+        DataParallel(std::vector<Parameter>{{"w", w}}, comm);
+      });
+    });
+  };
+  EXPECT_NE(error_when(5, 1).find("the model's parameters"), std::string::npos);
+  EXPECT_NE(error_when(4, 2).find("the initial weights differs between ranks: not the same on 1 "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace godwit
