@@ -2,18 +2,26 @@
 find_package(Threads REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(nlohmann_json 3.10 REQUIRED)
-find_package(CLI11 2.1 REQUIRED)
 find_package(ZLIB REQUIRED)
+if(GODWIT_APPS)
+  find_package(CLI11 2.1 REQUIRED)
+endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
-add_library(hwy ALIAS PkgConfig::hwy)
 
-# godwit_threads: what every target compiles and links with: warnings, sanitizers, threads.
+# How Godwit's own sources are compiled. No contraction to fused multiply-add: optimizer and compressor state must match bit
+# for bit on every machine. In another project's build warnings are not errors: its compiler may know more of them.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off)
+if(PROJECT_IS_TOP_LEVEL)
+  add_compile_options(-Werror)
+endif()
+
+# godwit_threads: what whoever uses Godwit compiles and links with as well: include folders, threads, sanitizers.
 add_library(godwit_threads INTERFACE)
+target_compile_features(godwit_threads INTERFACE cxx_std_20)
 target_link_libraries(godwit_threads INTERFACE Threads::Threads)
-target_include_directories(godwit_threads INTERFACE ${CMAKE_SOURCE_DIR})
-# No contraction to fused multiply-add: optimizer and compressor state must match bit for bit on every machine.
-target_compile_options(godwit_threads INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror -ffp-contract=off)
+target_include_directories(godwit_threads INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/godwit>)
 if(GODWIT_SANITIZE)
   target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis sees ghosts in instrumented code
@@ -34,23 +42,20 @@ if(NOT OpenMP_CXX_FOUND)
   target_compile_options(godwit_threads INTERFACE -Wno-unknown-pragmas)
 endif()
 
-# godwit_onednn: oneDNN where it is; the sources *_onednn.cpp are then built, and their *_portable.cpp twins else. Found by
-# header and library: the package's own configuration asks for OpenCL, which nothing here uses.
+# godwit_onednn: oneDNN where it is; the sources *_onednn.cpp are then built, and their *_portable.cpp twins else.
 add_library(godwit_onednn INTERFACE)
 set(GODWIT_HAS_ONEDNN OFF)
 if(NOT GODWIT_ONEDNN STREQUAL "OFF")
-  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
-  find_library(DNNL_LIBRARY dnnl)
-  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+  find_package(OneDNN MODULE)
+  if(OneDNN_FOUND)
     set(GODWIT_HAS_ONEDNN ON)
-    target_include_directories(godwit_onednn SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
-    target_link_libraries(godwit_onednn INTERFACE ${DNNL_LIBRARY})
+    target_link_libraries(godwit_onednn INTERFACE OneDNN::dnnl)
   elseif(GODWIT_ONEDNN STREQUAL "ON")
     message(FATAL_ERROR "GODWIT_ONEDNN=ON, but no oneDNN was found (Debian: libdnnl-dev)")
   endif()
 endif()
 if(GODWIT_HAS_ONEDNN)
-  message(STATUS "float32 kernels: oneDNN, ${DNNL_LIBRARY}")
+  message(STATUS "float32 kernels: oneDNN, ${OneDNN_LIBRARY}")
 else()
   message(STATUS "float32 kernels: Eigen")
 endif()

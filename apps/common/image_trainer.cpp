@@ -10,6 +10,7 @@
 #include "data/cifar.h"
 #include "data/layout.h"
 #include "engine/kernel_library.h"
+#include "nn/replicas.h"
 #include "nn/weights.h"
 
 namespace godwit::apps {
@@ -228,10 +229,10 @@ void ImageTrainer::report(Progress& progress) {
 }
 
 Evaluation ImageTrainer::evaluate() {
-  average_buffers();
+  nn::average_buffers(*model_, *comm_.world);
   if (!ema_) return evaluate_model();
   ema_->swap();
-  average_buffers();
+  nn::average_buffers(*model_, *comm_.world);
   const Evaluation result = evaluate_model();
   ema_->swap();
   return result;
@@ -254,13 +255,6 @@ Evaluation ImageTrainer::evaluate_model() {
   model_->train();
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   return {sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3]};
-}
-
-// Running statistics differ between ranks in training; their mean is what is evaluated and saved, and goes on.
-void ImageTrainer::average_buffers() {
-  for (const nn::NamedTensor& buffer : model_->buffers())
-    if (buffer.tensor.dtype() == DType::f32)
-      comm_.world->all_reduce(buffer.tensor, Reduce::mean, "evaluation/batch_norm_statistics");
 }
 
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {

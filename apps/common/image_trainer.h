@@ -53,7 +53,6 @@ class ImageTrainer {
   void report(Progress& progress);
   Evaluation evaluate();  // of the averaged weights, where there are any
   Evaluation evaluate_model();
-  void average_buffers();
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }

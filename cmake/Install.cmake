@@ -1,0 +1,47 @@
+# `cmake --install` and find_package(Godwit): static libraries, their headers under include/godwit, the programs.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(folders engine autograd comm nn optim models data)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Godwit)
+
+set(libraries godwit godwit_threads godwit_onednn)
+foreach(folder ${folders})
+  list(APPEND libraries godwit_${folder})
+endforeach()
+if(TARGET godwit_mpi)
+  list(APPEND libraries godwit_mpi)
+endif()
+foreach(library ${libraries})
+  string(REPLACE "godwit_" "" name ${library})
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
+endforeach()
+install(TARGETS ${libraries} EXPORT Godwit ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT Godwit NAMESPACE Godwit:: FILE GodwitTargets.cmake DESTINATION ${package_dir})
+if(GODWIT_APPS)
+  install(TARGETS train_resnet RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# Headers of sources only, which include third-party headers, stay here.
+install(DIRECTORY ${folders} DESTINATION include/godwit FILES_MATCHING PATTERN "*.h"
+        PATTERN "*-inl.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE)
+install(FILES godwit/godwit.h DESTINATION include/godwit)
+
+# What a static library links to, its user must find too.
+set(GODWIT_FIND_DEPENDENCIES "")
+function(needs target package)
+  if(TARGET ${target})
+    string(APPEND GODWIT_FIND_DEPENDENCIES "find_dependency(${package})\n")
+    set(GODWIT_FIND_DEPENDENCIES "${GODWIT_FIND_DEPENDENCIES}" PARENT_SCOPE)
+  endif()
+endfunction()
+needs(Threads::Threads "Threads")
+needs(OpenMP::OpenMP_CXX "OpenMP COMPONENTS CXX")
+needs(OneDNN::dnnl "OneDNN MODULE")
+needs(ZLIB::ZLIB "ZLIB")
+needs(JPEG::JPEG "JPEG")
+needs(MPI::MPI_CXX "MPI COMPONENTS CXX")
+configure_package_config_file(cmake/GodwitConfig.cmake.in ${PROJECT_BINARY_DIR}/GodwitConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/GodwitConfig.cmake ${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake
+              cmake/FindOneDNN.cmake DESTINATION ${package_dir})
