@@ -1,9 +1,12 @@
-// Times of the elementwise ops, batch normalisation and pooling against a copy of the same bytes, on 1 and 2 threads.
-#include <chrono>
+// Time of one ResNet-50 training step at batch 16, 224², spent in each kind of operation bound by memory, against its
+// floor: the bytes it must move over the rate of a copy in the same run. Buffers rotate, so that inputs come from
+// memory, not from a cache. `bench_elementwise [threads…]`, 1 and 2 when left out.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <functional>
-#include <limits>
 
 #include "autograd/accumulate.h"
 #include "autograd/ops/add.h"
@@ -17,29 +20,173 @@ using namespace godwit;
 
 namespace {
 
-Tensor random_tensor(Shape shape, uint64_t seed) {
-  RandomStream random(seed, Purpose::test);
-  Tensor x(shape);
-  for (float& value : x.span<float>()) value = static_cast<float>(random.normal());
+constexpr int64_t kBatch = 16;
+
+struct Layer {
+  int64_t size, channels;  // [16, size, size, channels]
+  int count;               // in ResNet-50
+  Shape shape() const { return {kBatch, size, size, channels}; }
+};
+
+const std::vector<Layer> kRelu{{112, 64, 1}, {56, 64, 6},   {56, 128, 1}, {28, 128, 7},
+                               {28, 256, 1}, {14, 256, 11}, {14, 512, 1}, {7, 512, 5}};
+const std::vector<Layer> kProjection{{56, 256, 1}, {28, 512, 1}, {14, 1024, 1}, {7, 2048, 1}};
+const std::vector<Layer> kResidual{{56, 256, 3}, {28, 512, 4}, {14, 1024, 6}, {7, 2048, 3}};
+const std::vector<Layer> kBlockInput{{56, 64, 1}, {56, 256, 3}, {28, 512, 4}, {14, 1024, 6}, {7, 2048, 2}};
+const std::vector<Layer> kStem{{112, 64, 1}};
+const std::vector<Layer> kLast{{7, 2048, 1}};
+
+// Normal numbers, the same ones again and again.
+void fill_normal(const Tensor& x, uint64_t seed) {
+  static const Tensor some = [] {
+    Tensor t({1 << 20});
+    RandomStream random(1, Purpose::test);
+    for (float& value : t.span<float>()) value = static_cast<float>(random.normal());
+    return t;
+  }();
+  const Tensor source = some.range(static_cast<int64_t>(seed) * 1000, 1000000).to(x.dtype());
+  for (int64_t at = 0; at < x.numel(); at += source.numel()) {
+    const int64_t count = std::min(source.numel(), x.numel() - at);
+    x.range(at, count).copy_from(source.range(0, count));
+  }
+}
+
+Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
+  const Tensor x(shape, dtype);
+  fill_normal(x, seed);
   return x;
 }
 
-double best_ms(const std::function<void()>& f) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 20; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    f();
-    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
+// Of one thread the time it computed, of more the time that passed.
+double ms_of(const std::function<void()>& f) {
+  const auto clock = context().threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  timespec begin, end;
+  clock_gettime(clock, &begin);
+  f();
+  clock_gettime(clock, &end);
+  return static_cast<double>(end.tv_sec - begin.tv_sec) * 1e3 + static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-6;
 }
 
-void line(const char* name, const Tensor& x, int tensors, double ms) {
-  std::printf("  %-28s %8.3f ms %7.1f GB/s\n", name, ms, static_cast<double>(tensors * x.bytes()) / ms * 1e-6);
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// Inputs and outputs of one call.
+struct Set {
+  Tensor x, dy, other, y, dx;
+};
+
+// The tensors of calls that follow one another, more than any cache holds.
+std::vector<Set> sets_of(Shape shape, DType dtype) {
+  const int64_t bytes = 5 * shape.numel() * size_of(dtype);
+  std::vector<Set> sets(static_cast<size_t>(std::clamp<int64_t>((int64_t{160} << 20) / bytes, 2, 32)));
+  for (Set& s : sets)
+    s = {random_tensor(shape, dtype, 1), random_tensor(shape, dtype, 2), random_tensor(shape, dtype, 3),
+         Tensor::zeros(shape, dtype), Tensor::zeros(shape, dtype)};
+  return sets;
+}
+
+class Bench {
+ public:
+  explicit Bench(DType dtype) : dtype_(dtype) {
+    const auto sets = sets_of({kBatch, 112, 112, 64}, DType::f32);
+    const double ms = median_ms(sets, [](const Set& s) { s.y.copy_from(s.x); });
+    copy_ = 2 * static_cast<double>(sets[0].x.bytes()) / ms;
+    std::printf("%d thread%s, %s: copy %.1f GB/s\n", context().threads, context().threads > 1 ? "s" : "",
+                name_of(dtype), copy_ * 1e-6);
+  }
+  // `passes` tensors of the shape are read or written, plus `bytes` of other memory per element.
+  void operator()(const char* name, const std::vector<Layer>& layers, double passes, double bytes,
+                  const std::function<void(const Set&)>& f) const {
+    double ms = 0, moved = 0;
+    for (const Layer& layer : layers) {
+      const auto sets = sets_of(layer.shape(), dtype_);
+      ms += layer.count * median_ms(sets, f);
+      moved += layer.count * static_cast<double>(layer.shape().numel()) *
+               (passes * static_cast<double>(size_of(dtype_)) + bytes);
+    }
+    std::printf("  %-34s %8.2f ms, %7.1f MB, %5.2f of the floor\n", name, ms, moved * 1e-6, ms / (moved / copy_));
+    std::fflush(stdout);
+  }
+
+ private:
+  static double median_ms(const std::vector<Set>& sets, const std::function<void(const Set&)>& f) {
+    std::vector<double> times;
+    f(sets.back());
+    while (times.size() < 9)
+      for (const Set& s : sets) times.push_back(ms_of([&] { f(s); }));
+    return median(times);
+  }
+
+  DType dtype_;
+  double copy_;  // bytes per ms
+};
+
+void batch_norms(const Bench& bench) {
+  struct Channels {
+    Tensor mean, variance, one, zero, d_gamma, d_beta;
+    explicit Channels(const Tensor& x)
+        : mean({x.dim(3)}, DType::f64),
+          variance(mean.clone()),
+          one(Tensor::full({x.dim(3)}, 1)),
+          zero(Tensor::zeros({x.dim(3)})),
+          d_gamma(zero.clone()),
+          d_beta(zero.clone()) {}
+    BatchNormState state(const Tensor& x, bool relu, const Tensor& y = Tensor()) const {
+      return {x, zero, one, one, zero, relu, y};
+    }
+  };
+  auto forward = [&](bool relu, bool residual) {
+    return [=](const Set& s) {
+      const Channels c(s.x);
+      batch_norm_statistics(Cpu{}, s.x, c.mean, c.variance);
+      batch_norm_forward(Cpu{}, c.state(s.x, relu), residual ? s.other : Tensor(), s.y);
+    };
+  };
+  auto backward = [&](bool relu, bool residual) {
+    return [=](const Set& s) {
+      const Channels c(s.x);
+      const BatchNormState state = c.state(s.x, relu, residual ? s.y : Tensor());
+      batch_norm_backward_parameters(Cpu{}, state, s.dy, s.dy, c.d_gamma, c.d_beta);
+      batch_norm_backward_input(Cpu{}, state, s.dy, true, c.d_gamma, c.d_beta, residual ? s.dx : s.dy);
+    };
+  };
+  bench("batch_norm relu", kRelu, 3, 0, forward(true, false));
+  bench("batch_norm relu backward", kRelu, 5, 0, backward(true, false));
+  bench("batch_norm", kProjection, 3, 0, forward(false, false));
+  bench("batch_norm backward", kProjection, 5, 0, backward(false, false));
+  bench("batch_norm add relu", kResidual, 4, 0, forward(true, true));
+  bench("batch_norm add relu backward", kResidual, 7, 0, backward(true, true));
+}
+
+void pooling(const Bench& bench) {
+  const Pool2dOptions options{3, 2, 1};
+  const Tensor none({0});
+  auto small = [=](const Set& s) { return s.y.range(0, s.x.numel() / 4).view(pool2d_shape(s.x, options, "bench")); };
+  const Tensor taps(Shape{kBatch, 56, 56, 64}, DType::u8);
+  bench("max_pool2d", kStem, 1.25, 0.25,
+        [=](const Set& s) { max_pool2d_forward(Cpu{}, s.x, options, small(s), taps); });
+  bench("max_pool2d backward", kStem, 1.25, 0.25,
+        [=](const Set& s) { max_pool2d_backward(Cpu{}, taps, small(s), options, s.dx); });
+  auto means = [](const Set& s) { return s.y.range(0, kBatch * s.x.dim(3)).view({kBatch, s.x.dim(3)}); };
+  bench("global_avg_pool", kLast, 1, 0, [=](const Set& s) { global_avg_pool_forward(Cpu{}, s.x, means(s)); });
+  bench("global_avg_pool backward", kLast, 1, 0,
+        [=](const Set& s) { global_avg_pool_backward(Cpu{}, means(s), s.dx); });
+}
+
+// What the fused operations replace, for comparison, and the sum of two gradients at a block's input.
+void elementwise(const Bench& bench) {
+  bench("gradients summed", kBlockInput, 3, 0, [](const Set& s) { accumulate(Cpu{}, s.dy, s.dx); });
+  bench("relu (where not fused)", kRelu, 2, 0, [](const Set& s) { relu_forward(Cpu{}, s.x, s.y); });
+  bench("relu backward (where not fused)", kRelu, 3, 0, [](const Set& s) { relu_backward(Cpu{}, s.x, s.dy, s.dy); });
+  bench("add (where not fused)", kResidual, 3, 0, [](const Set& s) { add_forward(Cpu{}, s.x, s.other, s.y); });
 }
 
 // Every kernel against its formula in double, on each element.
-void check_results(const Tensor& x, const Tensor& b, const Tensor& y) {
+void check_results() {
+  const Shape shape{2, 14, 14, 64};
+  const Tensor x = random_tensor(shape, DType::f32, 1), b = random_tensor(shape, DType::f32, 2), y(shape);
   auto expect = [&](const char* name, const std::function<double(int64_t)>& formula) {
     for (int64_t i = 0; i < x.numel(); ++i)
       check(std::abs(y.item(i) - formula(i)) <= 1e-6 * (1 + std::abs(formula(i))), name, ": element ", i, " is ",
@@ -51,77 +198,26 @@ void check_results(const Tensor& x, const Tensor& b, const Tensor& y) {
   expect("relu backward", [&](int64_t i) { return x.item(i) > 0 ? b.item(i) : 0; });
   add_forward(Cpu{}, x, b, y);
   expect("add", [&](int64_t i) { return x.item(i) + b.item(i); });
-  add_relu_forward(Cpu{}, x, b, y);
-  expect("add_relu", [&](int64_t i) { return std::max(0.0, x.item(i) + b.item(i)); });
-  y.zero();
-  accumulate(Cpu{}, x, y);
-  expect("accumulate", [&](int64_t i) { return x.item(i); });
-}
-
-void elementwise(Shape shape) {
-  const Tensor x = random_tensor(shape, 1), b = random_tensor(shape, 2), y(shape);
-  check_results(x, b, y);
-  line("copy", x, 2, best_ms([&] { y.copy_from(x); }));
-  line("relu", x, 2, best_ms([&] { relu_forward(Cpu{}, x, y); }));
-  line("relu backward", x, 3, best_ms([&] { relu_backward(Cpu{}, x, b, y); }));
-  line("add", x, 3, best_ms([&] { add_forward(Cpu{}, x, b, y); }));
-  line("add_relu", x, 3, best_ms([&] { add_relu_forward(Cpu{}, x, b, y); }));
-  line("accumulate", x, 3, best_ms([&] { accumulate(Cpu{}, x, y); }));
-}
-
-void batch_norm(Shape shape) {
-  const Shape channels{shape[3]};
-  const Tensor x = random_tensor(shape, 1), dy = random_tensor(shape, 2), y(shape), dx(shape);
-  const Tensor one = Tensor::full(channels, 1), zero = Tensor::zeros(channels), d_gamma(channels), d_beta(channels);
-  const Tensor mean(channels, DType::f64), variance(channels, DType::f64);
-  batch_norm_statistics(Cpu{}, x, mean, variance);
-  for (int64_t c = 0; c < channels[0]; ++c)  // of normal numbers, to five standard deviations
-    check(std::abs(mean.item(c)) < 0.05 && std::abs(variance.item(c) - 1) < 0.1, "batch_norm: channel ", c);
-  for (bool relu : {false, true}) {
-    const BatchNormState state{x, zero, one, one, zero, relu};
-    std::printf(" batch_norm%s\n", relu ? " with relu" : "");
-    line("statistics", x, 1, best_ms([&] { batch_norm_statistics(Cpu{}, x, mean, variance); }));
-    line("forward", x, 2, best_ms([&] { batch_norm_forward(Cpu{}, state, y); }));
-    for (int64_t i = 0; i < x.numel(); ++i)
-      check(y.item(i) == (relu ? std::max(0.0, x.item(i)) : x.item(i)), "batch_norm: element ", i, " is ", y.item(i));
-    line("backward, gamma and beta", x, 2,
-         best_ms([&] { batch_norm_backward_parameters(Cpu{}, state, dy, d_gamma, d_beta); }));
-    line("backward, x", x, 3, best_ms([&] { batch_norm_backward_input(Cpu{}, state, dy, true, d_gamma, d_beta, dx); }));
-  }
-}
-
-// Windows of 3×3, stride 2, padding 1, of a tensor of ones: every maximum is 1, and the gradients' sum is kept.
-void pooling(Shape shape) {
-  const Pool2dOptions options{3, 2, 1};
-  const Tensor x = Tensor::full(shape, 1), dx(shape);
-  const Shape out = pool2d_shape(x, options, "pooling");
-  const Tensor y(out), taps(out, DType::u8), means({shape[0], shape[3]});
-  std::printf(" pooling (GB/s of the input's bytes)\n");
-  line("max_pool2d", x, 1, best_ms([&] { max_pool2d_forward(Cpu{}, x, options, y, taps); }));
-  line("max_pool2d backward", x, 1, best_ms([&] { max_pool2d_backward(Cpu{}, taps, y, options, dx); }));
-  double sum = 0;
-  for (int64_t i = 0; i < y.numel(); ++i) check(y.item(i) == 1, "max_pool2d: element ", i, " is ", y.item(i));
-  for (int64_t i = 0; i < x.numel(); ++i) sum += dx.item(i);
-  check(sum == static_cast<double>(y.numel()), "max_pool2d backward: the sum is ", sum);
-  line("avg_pool2d", x, 1, best_ms([&] { avg_pool2d_forward(Cpu{}, x, options, y); }));
-  line("avg_pool2d backward", x, 1, best_ms([&] { avg_pool2d_backward(Cpu{}, y, options, dx); }));
-  line("global_avg_pool", x, 1, best_ms([&] { global_avg_pool_forward(Cpu{}, x, means); }));
-  for (int64_t i = 0; i < means.numel(); ++i) check(means.item(i) == 1, "global_avg_pool: element ", i);
-  line("global_avg_pool backward", x, 1, best_ms([&] { global_avg_pool_backward(Cpu{}, means, dx); }));
+  const Tensor one = Tensor::full({64}, 1), zero = Tensor::zeros({64});
+  batch_norm_forward(Cpu{}, {x, zero, one, one, zero, true, Tensor()}, b, y);
+  expect("batch_norm add relu", [&](int64_t i) { return std::max(0.0, x.item(i) + b.item(i)); });
 }
 
 }  // namespace
 
-int main() {
-  for (int threads : {1, 2}) {
-    Context next = context();
-    next.threads = threads;
-    const ContextGuard guard(next);
-    for (const Shape& shape : {Shape{16, 28, 28, 16}, Shape{16, 56, 56, 64}, Shape{16, 56, 56, 256}}) {
-      std::printf("%d thread%s, %s\n", threads, threads > 1 ? "s" : "", shape.str().c_str());
-      elementwise(shape);
-      batch_norm(shape);
-      pooling(shape);
+int main(int argc, char** argv) {
+  check_results();
+  std::vector<int> threads;
+  for (int i = 1; i < argc; ++i) threads.push_back(std::max(1, std::atoi(argv[i])));
+  if (threads.empty()) threads = {1, 2};
+  for (const int count : threads)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Context next = context();
+      next.threads = count;
+      const ContextGuard guard(next);
+      const Bench bench(dtype);
+      batch_norms(bench);
+      pooling(bench);
+      elementwise(bench);
     }
-  }
 }

@@ -6,31 +6,55 @@
 // {…}
 #define GODWIT_INLINE __attribute__((always_inline))
 
+// Before a loop whose output may be one of its inputs, element for element, but overlaps them in no other way.
+#ifdef __clang__
+#define GODWIT_IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GODWIT_IN_PLACE _Pragma("GCC ivdep")
+#endif
+
 namespace godwit {
 
 namespace detail {
 #ifdef __x86_64__
 template <class F>
-[[gnu::target("avx2")]] void run_wide(const F& f, int64_t begin, int64_t end) {
+[[gnu::target("avx2")]] void run_avx2(const F& f, int64_t begin, int64_t end) {
   f(begin, end);
 }
-inline bool wide_vectors() { return __builtin_cpu_supports("avx2"); }
-#else
 template <class F>
-void run_wide(const F& f, int64_t begin, int64_t end) {
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void run_avx512(const F& f, int64_t begin,
+                                                                                              int64_t end) {
   f(begin, end);
 }
-inline bool wide_vectors() { return false; }
+// Bits of the widest vectors that the machine and the context allow.
+inline int vector_bits() {
+  const int allowed = context().vector_bits;
+  if (allowed >= 512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return 512;
+  return allowed >= 256 && __builtin_cpu_supports("avx2") ? 256 : 128;
+}
+template <class F>
+void run_wide(int bits, const F& f, int64_t begin, int64_t end) {
+  if (bits == 512) run_avx512(f, begin, end);
+  else if (bits == 256) run_avx2(f, begin, end);
+  else f(begin, end);
+}
+#else
+inline int vector_bits() { return 128; }
+template <class F>
+void run_wide(int, const F& f, int64_t begin, int64_t end) {
+  f(begin, end);
+}
 #endif
 }  // namespace detail
 
-// parallel_for over plain loops that the compiler vectorises, with AVX2 where the machine has it. The bits are the
-// same: lanes do not mix, and the build contracts nothing to fused multiply-add.
+// parallel_for over plain loops that the compiler vectorises, with AVX-512 or AVX2 where the machine has it. The bits
+// are the same: lanes do not mix, and the build contracts nothing to fused multiply-add.
 template <class F>
 void vector_for(int64_t n, int64_t grain, const F& f) {
-  parallel_for(n, grain, [&f, wide = detail::wide_vectors()](int64_t begin, int64_t end) {
-    if (wide) detail::run_wide(f, begin, end);
-    else f(begin, end);
+  parallel_for(n, grain, [&f, bits = detail::vector_bits()](int64_t begin, int64_t end) {
+    detail::run_wide(bits, f, begin, end);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "autograd/ops/add.h"
 #include "autograd/ops/global_avg_pool.h"
 #include "autograd/ops/pool2d.h"
 #include "autograd/ops/subsample_pad.h"
@@ -57,7 +56,7 @@ class Projection : public nn::Module {
 
 }  // namespace
 
-// y = relu(residual(x) + shortcut(x))
+// y = relu(residual(x) + shortcut(x)), both added by the residual's last batch norm.
 class ResNet::Block : public nn::Module {
  public:
   Block(const ResNetConfig& config, int64_t in, int64_t out, int stride) : out_(out), stride_(stride) {
@@ -65,10 +64,10 @@ class ResNet::Block : public nn::Module {
     if (config.cifar) pads_ = true;
     else projection_ = std::make_unique<Projection>(in, out, stride, config.dtype);
   }
-  Var operator()(const Var& x) const { return ops::add_relu(residual(x), shortcut(x)); }
+  Var operator()(const Var& x) const { return add_relu(x, shortcut(x)); }
 
  protected:
-  virtual Var residual(const Var& x) const = 0;
+  virtual Var add_relu(const Var& x, const Var& shortcut) const = 0;
   void add_projection() {  // after the residual's layers, as torchvision orders them
     if (projection_) add("downsample", *projection_);
   }
@@ -102,7 +101,9 @@ class ResNet::Basic : public Block {
   }
 
  protected:
-  Var residual(const Var& x) const override { return bn2_(conv2_(bn1_(conv1_(x), /*relu=*/true))); }
+  Var add_relu(const Var& x, const Var& shortcut) const override {
+    return bn2_.add_relu(conv2_(bn1_(conv1_(x), /*relu=*/true)), shortcut);
+  }
 
  private:
   nn::Conv2d conv1_;
@@ -131,8 +132,8 @@ class ResNet::Bottleneck : public Block {
   }
 
  protected:
-  Var residual(const Var& x) const override {
-    return bn3_(conv3_(bn2_(conv2_(bn1_(conv1_(x), /*relu=*/true)), /*relu=*/true)));
+  Var add_relu(const Var& x, const Var& shortcut) const override {
+    return bn3_.add_relu(conv3_(bn2_(conv2_(bn1_(conv1_(x), /*relu=*/true)), /*relu=*/true)), shortcut);
   }
 
  private:

@@ -29,6 +29,11 @@ Var BatchNorm2d::operator()(const Var& x, bool relu) const {
   return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = training(), .relu = relu});
 }
 
+Var BatchNorm2d::add_relu(const Var& x, const Var& residual) const {
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = training(), .relu = true},
+                         residual);
+}
+
 Linear::Linear(int64_t in, int64_t out, DType dtype) {
   check(in > 0 && out > 0, "Linear: in and out must be positive, they are ", in, ", ", out);
   weight_ = add_parameter("weight", Tensor::zeros({out, in}, dtype));

@@ -25,6 +25,7 @@ class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
+  Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
 
  private:
   Var weight_, bias_;

@@ -25,7 +25,7 @@ inline Var add_relu(const Var& a, const Var& b) {
   Tensor y(a.shape(), a.dtype());
   add_relu_forward(Cpu{}, a.value(), b.value(), y);
   return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient(), y](const Tensor& dy) {
-    Tensor g(y.shape(), y.dtype());
+    const Tensor g = dy.shared() ? Tensor(y.shape(), y.dtype()) : dy;
     relu_backward(Cpu{}, y, dy, g);
     if (da) da.add(g);
     if (db) db.add(g);

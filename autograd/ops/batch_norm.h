@@ -1,5 +1,5 @@
-// Batch normalisation over all extents but the last (channels), optionally with the relu behind it fused in:
-//   y = gamma · (x - mean) / sqrt(variance + eps) + beta, then max(y, 0).
+// Batch normalisation over all extents but the last (channels), optionally with what follows it in a residual network
+// fused in: y = gamma · (x - mean) / sqrt(variance + eps) + beta, then y + residual, then max(y, 0).
 #pragma once
 #include "autograd/var.h"
 
@@ -12,31 +12,34 @@ struct BatchNormOptions {
   bool relu = false;
 };
 
-// What the kernels behind the statistics read: x [.., c]; the rest [c] of compute_t. The relu's mask is not kept: it is
-// found again from x, which costs no memory traffic.
+// What the kernels behind the statistics read: x [.., c]; mean to beta [c] of compute_t; y, the output, only where it
+// tells what the relu let pass: behind a residual. Else that is found again from x, which costs no memory traffic.
 struct BatchNormState {
   Tensor x, mean, inv_std, gamma, beta;
   bool relu = false;
+  Tensor y;
 };
 
 // mean and biased variance, both float64 [c], of x [.., c].
 void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
-void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& y);
-// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t, where g is dy behind the relu and x̂ the normalised x.
-void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& d_gamma,
-                                    const Tensor& d_beta);
+// The residual is of x's shape and type, or undefined.
+void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual, const Tensor& y);
+// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t, where g is dy behind the relu and x̂ the normalised x. With
+// state.y defined, g is kept for the next kernel and the residual; it may be dy itself.
+void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& g,
+                                    const Tensor& d_gamma, const Tensor& d_beta);
 // dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) when mean and std come from x (training), else
-// gamma / std · g.
+// gamma / std · g. With state.y defined, dy is that g. dx may be dy itself.
 void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& dy, bool training, const Tensor& d_gamma,
                                const Tensor& d_beta, const Tensor& dx);
 
 namespace ops {
 
-// x [.., c] with gamma, beta, running_mean, running_var [c] of x's type, or float32 with bfloat16 x. Training
-// normalises by the biased variance and moves running_var by the unbiased one, as PyTorch does; it throws when there is
-// one value per channel only.
+// x [.., c] with gamma, beta, running_mean, running_var [c] of x's type, or float32 with bfloat16 x; a residual, where
+// defined, like x. Training normalises by the biased variance and moves running_var by the unbiased one, as PyTorch
+// does; it throws when there is one value per channel only.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
-               const BatchNormOptions& options = {});
+               const BatchNormOptions& options = {}, const Var& residual = Var());
 
 }  // namespace ops
 }  // namespace godwit

@@ -14,7 +14,7 @@ inline Var relu(const Var& x) {
   Tensor y(x.shape(), x.dtype());
   relu_forward(Cpu{}, x.value(), y);
   return Var::result(y, {x}, [dx = x.gradient(), y](const Tensor& dy) {
-    Tensor g = dx.target();
+    const Tensor g = dy.shared() ? dx.target() : dy;
     relu_backward(Cpu{}, y, dy, g);
     dx.add(g);
   });

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "autograd/ops/add.h"
 #include "autograd/ops/relu.h"
 #include "tests/autograd/gradient_check.h"
 
@@ -55,6 +56,30 @@ TEST(BatchNorm, Gradients) {
         check_gradients([&](const auto& in) { return c.run(in, options); }, {c.x, c.gamma, c.beta});
         check_gradients([&](const auto& in) { return c.run({in[0], Var(c.gamma), Var(c.beta)}, options); }, {c.x});
         check_gradients([&](const auto& in) { return c.run({Var(c.x), in[0], in[1]}, options); }, {c.gamma, c.beta});
+      }
+}
+
+TEST(BatchNorm, GradientsWithResidual) {
+  for (const Shape& shape : {Shape{5, 1}, Shape{2, 2, 3, 3}, Shape{1, 2, 2, 64}})
+    for (bool training : {true, false})
+      for (bool relu : {true, false}) {
+        const BatchNormOptions options{.training = training, .relu = relu};
+        const Case c(shape);
+        const Tensor residual = random_tensor(shape, DType::f64, 5);
+        auto normed = [&](const Var& x, const Var& gamma, const Var& beta, const Var& plus, bool rectified) {
+          return ops::batch_norm(x, gamma, beta, c.running_mean.clone(), c.running_var.clone(),
+                                 {.training = training, .relu = rectified}, plus);
+        };
+        const Tensor y = normed(Var(c.x), Var(c.gamma), Var(c.beta), Var(residual), false).value();
+        for (int64_t i = 0; i < y.numel(); ++i)  // central differences must not step over the kink
+          if (std::abs(y.item(i)) < 0.01) residual.data<double>()[i] += 0.1;
+        SCOPED_TRACE(::testing::Message() << shape << " training " << training << " relu " << relu);
+        check_gradients([&](const auto& in) { return normed(in[0], in[1], in[2], in[3], relu); },
+                        {c.x, c.gamma, c.beta, residual});
+        check_gradients([&](const auto& in) { return normed(Var(c.x), Var(c.gamma), Var(c.beta), in[0], relu); },
+                        {residual});
+        check_gradients([&](const auto& in) { return normed(in[0], Var(c.gamma), Var(c.beta), Var(residual), relu); },
+                        {c.x});
       }
 }
 
@@ -148,6 +173,71 @@ TEST(BatchNorm, FusedReluEqualsReluBehindInBits) {
   }
 }
 
+// The fused residual must be what separate operations give, in bits of float32, value and all four gradients.
+TEST(BatchNorm, FusedResidualEqualsAddBehindInBits) {
+  for (bool training : {true, false})
+    for (bool relu : {true, false})
+      for (const Shape& shape : {Shape{2, 1}, Shape{3, 11, 13, 17}, Shape{2, 15, 17, 64}}) {
+        const Case c(shape, DType::f32);
+        auto run = [&](bool fused) {
+          const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
+          const Var residual(random_tensor(shape, DType::f32, 7), true);
+          const Tensor mean = c.running_mean.clone(), var = c.running_var.clone();
+          BatchNormOptions options{.training = training, .relu = fused && relu};
+          Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, options, fused ? residual : Var());
+          if (!fused) y = relu ? ops::add_relu(y, residual) : ops::add(y, residual);
+          backward(Var::result(Tensor::zeros({}), {y},
+                               [&, dy = y.gradient()](const Tensor&) { dy.add(random_tensor(shape, DType::f32, 9)); }));
+          return std::vector{values(y.value()),    values(in[0].grad()),     values(in[1].grad()),
+                             values(in[2].grad()), values(residual.grad()), values(mean), values(var)};
+        };
+        EXPECT_EQ(run(true), run(false)) << shape << " training " << training << " relu " << relu;
+      }
+}
+
+// Backward writes over dy only when nobody else holds it: here another variable and the test do.
+TEST(BatchNorm, LeavesAGradientThatOthersReadAlone) {
+  for (bool with_residual : {true, false}) {
+    const Shape shape{3, 5, 5, 7};
+    const Case c(shape, DType::f32);
+    const Var x(c.x, true), residual(random_tensor(shape, DType::f32, 7), true);
+    const Tensor dy = random_tensor(shape, DType::f32, 9), kept = dy.clone();
+    auto run = [&](bool shared) {
+      x.clear_grad();
+      const Var y = ops::batch_norm(x, Var(c.gamma), Var(c.beta), c.running_mean.clone(), c.running_var.clone(),
+                                    {.relu = true}, with_residual ? residual : Var());
+      backward(Var::result(Tensor::zeros({}), {y},
+                           [&, g = y.gradient()](const Tensor&) { g.add(shared ? dy : dy.clone()); }));
+      return values(x.grad());
+    };
+    EXPECT_EQ(run(true), run(false));
+    EXPECT_EQ(values(dy), values(kept));
+  }
+}
+
+// One value a million deviations from the others, in a row the guess of the mean reads: the sums are then taken again.
+TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
+  for (double offset : {0.0, 1e4, -3e6}) {
+    Tensor x({4096, 3}, DType::f32);
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(offset + static_cast<double>(i % 7));
+    for (int64_t i : {0, 1, 1536 * 3}) x.data<float>()[i] += 1e6f;
+    const Tensor mean({3}, DType::f64), variance({3}, DType::f64);
+    batch_norm_statistics(Cpu{}, x, mean, variance);
+    for (int64_t c = 0; c < 3; ++c) {
+      double m = 0, v = 0;
+      for (int64_t r = 0; r < 4096; ++r) m += x.item(r * 3 + c) / 4096;
+      for (int64_t r = 0; r < 4096; ++r) v += std::pow(x.item(r * 3 + c) - m, 2) / 4096;
+      // Sums of 128 float32 squares round by up to 32 · 2⁻²⁴ of the whole, 64 times as much where eight deviations apart.
+      EXPECT_NEAR(mean.item(c), m, 2e-6 * std::sqrt(v) + 1e-12 * std::abs(m)) << offset << " " << c;
+      EXPECT_NEAR(variance.item(c), v, 4e-6 * v) << offset << " " << c;
+    }
+  }
+  const Tensor same = Tensor::full({1000, 2}, 0.1), mean({2}, DType::f64), variance({2}, DType::f64);
+  batch_norm_statistics(Cpu{}, same, mean, variance);
+  EXPECT_EQ(variance.item(), 0);
+  EXPECT_EQ(mean.item(), same.item());
+}
+
 // The kernels on bfloat16 x and dy are those on the same numbers in float32, with y and dx rounded once; against
 // float64 that is half a unit of bfloat16, 2⁻⁸, and the error of float32 (as in EqualsTheDefinitionForAllSizes).
 TEST(BatchNorm, BFloat16IsFloat32RoundedOnce) {
@@ -196,6 +286,29 @@ TEST(BatchNorm, SameBitsOnAnyThreadCount) {
     EXPECT_EQ(one, with_threads(2, run));
     EXPECT_EQ(one, with_threads(3, run));
   }
+}
+
+TEST(BatchNorm, SameBitsOnAnyVectorWidth) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (const Shape& shape : {Shape{4, 33, 35, 16}, Shape{3, 9, 11, 300}, Shape{4001, 1}}) {
+      const Case c(shape, DType::f32);
+      auto run = [&](int bits) {
+        Context next = context();
+        next.vector_bits = bits;
+        const ContextGuard guard(next);
+        const std::vector<Var> in{Var(c.x.to(dtype), true), Var(c.gamma, true), Var(c.beta, true)};
+        const Var residual(random_tensor(shape, DType::f32, 7).to(dtype), true);
+        const Var y = ops::batch_norm(in[0], in[1], in[2], c.running_mean.clone(), c.running_var.clone(),
+                                      {.relu = true}, residual);
+        const Var z = c.run({y, in[1], in[2]}, {.relu = true});
+        backward(Var::result(Tensor::zeros({}), {z}, [&, dz = z.gradient()](const Tensor&) {
+          dz.add(random_tensor(shape, DType::f32, 9).to(dtype));
+        }));
+        return std::vector{values(z.value()), values(in[0].grad()), values(in[1].grad()), values(residual.grad())};
+      };
+      EXPECT_EQ(run(128), run(256));
+      EXPECT_EQ(run(128), run(512));
+    }
 }
 
 TEST(BatchNorm, NaNReachesTheOutputAndTheGradients) {
