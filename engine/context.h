@@ -10,9 +10,9 @@ namespace godwit {
 struct Context {
   int rank = 0;
   int threads = 1;         // threads of one parallel loop or library call of this rank
-  int vector_bits = 512;   // widest vectors of our own loops, where the machine has them; results do not depend on it
   bool grad_enabled = true;
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+  int vector_bits = 512;  // widest vectors of our own loops, where the machine has them; results do not depend on it
 };
 
 // The calling thread's context. A thread starts with one of its own (rank 0, all cores, a fresh pool).

@@ -77,14 +77,14 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
   }
   for (double& v : variance.span<double>()) v = 1 / std::sqrt(v + options.eps);
   const DType dtype = gamma.dtype();
-  BatchNormState state{x.value(),    mean.to(dtype), variance.to(dtype), gamma.value(),
-                       beta.value(), options.relu,   Tensor()};
+  BatchNormState state{x.value(),    mean.to(dtype), variance.to(dtype), gamma.value(), beta.value(),
+                       options.relu, Tensor()};
   Tensor y(x.shape(), x.dtype());
   batch_norm_forward(Cpu{}, state, residual.defined() ? residual.value() : Tensor(), y);
   if (residual.defined() && options.relu) state.y = y;
-  return Var::result(y, {x, gamma, beta, residual},
-                     Backward{state, options.training, x.gradient(), gamma.gradient(), beta.gradient(),
-                              residual.gradient()});
+  return Var::result(
+      y, {x, gamma, beta, residual},
+      Backward{state, options.training, x.gradient(), gamma.gradient(), beta.gradient(), residual.gradient()});
 }
 
 }  // namespace godwit::ops

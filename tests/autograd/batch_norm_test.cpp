@@ -63,7 +63,6 @@ TEST(BatchNorm, GradientsWithResidual) {
   for (const Shape& shape : {Shape{5, 1}, Shape{2, 2, 3, 3}, Shape{1, 2, 2, 64}})
     for (bool training : {true, false})
       for (bool relu : {true, false}) {
-        const BatchNormOptions options{.training = training, .relu = relu};
         const Case c(shape);
         const Tensor residual = random_tensor(shape, DType::f64, 5);
         auto normed = [&](const Var& x, const Var& gamma, const Var& beta, const Var& plus, bool rectified) {
@@ -188,8 +187,8 @@ TEST(BatchNorm, FusedResidualEqualsAddBehindInBits) {
           if (!fused) y = relu ? ops::add_relu(y, residual) : ops::add(y, residual);
           backward(Var::result(Tensor::zeros({}), {y},
                                [&, dy = y.gradient()](const Tensor&) { dy.add(random_tensor(shape, DType::f32, 9)); }));
-          return std::vector{values(y.value()),    values(in[0].grad()),     values(in[1].grad()),
-                             values(in[2].grad()), values(residual.grad()), values(mean), values(var)};
+          return std::vector{values(y.value()),       values(in[0].grad()), values(in[1].grad()), values(in[2].grad()),
+                             values(residual.grad()), values(mean),         values(var)};
         };
         EXPECT_EQ(run(true), run(false)) << shape << " training " << training << " relu " << relu;
       }
@@ -219,7 +218,8 @@ TEST(BatchNorm, LeavesAGradientThatOthersReadAlone) {
 TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
   for (double offset : {0.0, 1e4, -3e6}) {
     Tensor x({4096, 3}, DType::f32);
-    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(offset + static_cast<double>(i % 7));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.data<float>()[i] = static_cast<float>(offset + static_cast<double>(i % 7));
     for (int64_t i : {0, 1, 1536 * 3}) x.data<float>()[i] += 1e6f;
     const Tensor mean({3}, DType::f64), variance({3}, DType::f64);
     batch_norm_statistics(Cpu{}, x, mean, variance);
@@ -227,7 +227,8 @@ TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
       double m = 0, v = 0;
       for (int64_t r = 0; r < 4096; ++r) m += x.item(r * 3 + c) / 4096;
       for (int64_t r = 0; r < 4096; ++r) v += std::pow(x.item(r * 3 + c) - m, 2) / 4096;
-      // Sums of 128 float32 squares round by up to 32 · 2⁻²⁴ of the whole, 64 times as much where eight deviations apart.
+      // Sums of 128 float32 squares round by up to 32 · 2⁻²⁴ of the whole, 64 times as much where eight deviations
+      // apart.
       EXPECT_NEAR(mean.item(c), m, 2e-6 * std::sqrt(v) + 1e-12 * std::abs(m)) << offset << " " << c;
       EXPECT_NEAR(variance.item(c), v, 4e-6 * v) << offset << " " << c;
     }
