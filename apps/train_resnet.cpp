@@ -2,26 +2,42 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <thread>
 
 #include "apps/common/command_line.h"
 #include "apps/common/image_trainer.h"
+#include "comm/launcher.h"
 #include "comm/local.h"
+#include "comm/mpi.h"
 
 namespace {
 
 using namespace godwit;
 
-void train(const apps::TrainConfig& config) {
-  const apps::ImageData images = apps::load_image_data(config.data.path);
-  apps::Progress progress;
-  LocalOptions options;
-  options.threads_per_rank = config.threads;
-  run_local(
-      {config.nodes, config.workers_per_node},
-      [&](Communicator& comm) { apps::ImageTrainer(config, images, comm).run(progress); }, options);
+// Every process reads the data; ranks that are threads share them.
+void train(apps::TrainConfig config) {
+  // A launcher passes text on in pieces, perhaps to a file: no place for a bar.
+  using Style = apps::Progress::Style;
+  apps::Progress progress(stdout, apps::uses_mpi(config) ? Style::lines : Style::automatic);
+  const Topology topology{config.nodes, config.workers_per_node};
+  const auto timeout = std::chrono::milliseconds(std::llround(1000 * config.timeout_s));
+  if (apps::uses_mpi(config)) {
+    const auto body = [&](Communicator& comm) {
+      config.nodes = comm.topology.nodes;
+      config.workers_per_node = comm.topology.workers_per_node;
+      const apps::ImageData images = apps::load_image_data(config.data.path);
+      apps::ImageTrainer(config, images, comm).run(progress);
+    };
+    run_mpi(topology, body, {timeout, config.threads, [&](const std::string& line) { progress.line(line); }});
+  } else {
+    const apps::ImageData images = apps::load_image_data(config.data.path);
+    run_local(topology, [&](Communicator& comm) { apps::ImageTrainer(config, images, comm).run(progress); },
+              {timeout, config.threads});
+  }
 }
 
 // A closed stdin, stdout or stderr would give its number, and then its text, to the next file that is opened.
@@ -30,20 +46,31 @@ void open_standard_streams() {
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
+// What is wrong with the command line is wrong on all ranks: rank 0 says so, and when it ends the launcher ends the
+// others. One that lives on has something of its own to say.
+void wait_for_rank_0(int rank) {
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
 }  // namespace
 
 // Exit codes: 0 done, 1 failed while running, 2 wrong command line or configuration.
 int main(int argc, char** argv) {
   open_standard_streams();
-  int failure = 2;
+  int failure = 2, rank = 0;
   try {
-    const auto config = apps::parse_command_line(argc, argv, std::cout);
+    if (const auto launched = launcher()) rank = launched->rank;
+    std::ostream silent(nullptr);
+    const auto config = apps::parse_command_line(argc, argv, rank == 0 ? std::cout : silent);
     check(std::cout.flush().good(), "standard output cannot be written");
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
     if (config) train(*config);
     return 0;
+  } catch (const PeerFailed&) {
+    return failure;
   } catch (const std::exception& error) {
+    if (failure == 2) wait_for_rank_0(rank);
     std::fflush(stdout);
     std::cerr << "train_resnet: " << error.what() << std::endl;
     return failure;

@@ -23,7 +23,7 @@ endif()
 
 # Headers of sources only, which include third-party headers, stay here.
 install(DIRECTORY ${folders} DESTINATION include/godwit FILES_MATCHING PATTERN "*.h"
-        PATTERN "*-inl.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE)
+        PATTERN "*-inl.h" EXCLUDE PATTERN "*_mpi.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE)
 install(FILES godwit/godwit.h DESTINATION include/godwit)
 
 # What a static library links to, its user must find too.

@@ -4,9 +4,10 @@
 #include <cstring>
 #include <optional>
 #include <thread>
-#include <typeinfo>
 #include <utility>
 
+#include "comm/failure.h"
+#include "comm/reduce.h"
 #include "comm/rendezvous.h"
 #include "engine/context.h"
 #include "engine/parallel.h"
@@ -83,29 +84,6 @@ class Meeting {
   Rendezvous& place_;
 };
 
-// Sums n elements of all `in` in order, divides once for the mean, and writes the result to all `out`, block by block
-// through the cache: an `out` may be one of the `in`.
-template <class T>
-void reduce(const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
-  constexpr int64_t kBlock = 16384 / sizeof(T);
-  const T divisor = static_cast<T>(in.size());
-  parallel_for(
-      n, 1 << 16,
-      [&](int64_t begin, int64_t end) {
-        alignas(64) T sum[kBlock];
-        for (int64_t at = begin; at < end; at += kBlock) {
-          const int64_t count = std::min(kBlock, end - at);
-          std::copy_n(in[0] + at, count, sum);
-          for (size_t peer = 1; peer < in.size(); ++peer)
-            for (int64_t i = 0; i < count; ++i) sum[i] += in[peer][at + i];
-          if (op == Reduce::mean)
-            for (int64_t i = 0; i < count; ++i) sum[i] /= divisor;
-          for (T* to : out) std::copy_n(sum, count, to + at);
-        }
-      },
-      16);
-}
-
 class LocalGroup : public Group {
  public:
   LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& place,
@@ -129,7 +107,7 @@ class LocalGroup : public Group {
         out.push_back(static_cast<T*>(place_.call(peer).out) + begin);
         in.push_back(out.back());
       }
-      if (size() > 1) reduce(in, out, end - begin, op);
+      if (size() > 1) reduce_in_order(in, out, end - begin, op);
     });
   }
 
@@ -140,7 +118,7 @@ class LocalGroup : public Group {
       std::vector<const T*> parts;
       for (int peer = 0; peer < size(); ++peer)
         parts.push_back(static_cast<const T*>(place_.call(peer).in) + rank() * out.numel());
-      reduce(parts, {out.data<T>()}, out.numel(), op);
+      reduce_in_order(parts, {out.data<T>()}, out.numel(), op);
     });
   }
 
@@ -203,23 +181,9 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads,
     Communicator comm = make_communicator(world, rank);
     body(comm);
     world->retire(rank);
-  } catch (const std::exception& failure) {
-    error = std::current_exception();
-    world->fail(rank, failure.what());
   } catch (...) {
     error = std::current_exception();
-    world->fail(rank, "an exception of unknown type");
-  }
-}
-
-// Rethrows with "rank r: " in front, unless it is there; what is derived from Error, or is none, stays as it is.
-[[noreturn]] void rethrow(const std::exception_ptr& error, int rank) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& failure) {
-    const std::string prefix = detail::concat("rank ", rank, ": "), text = failure.what();
-    if (typeid(failure) != typeid(Error) || text.starts_with(prefix)) throw;
-    throw failure.with_text(prefix + text);
+    world->fail(rank, text_of(error));
   }
 }
 
@@ -251,7 +215,7 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   const std::exception_ptr error = errors[static_cast<size_t>(*failed)];
   if (!error) fail(size > 1 ? detail::concat("rank ", *failed, ": ") : std::string(), world->reason());
   if (size == 1) std::rethrow_exception(error);
-  rethrow(error, *failed);
+  rethrow_from(*failed, error);
 }
 
 }  // namespace godwit

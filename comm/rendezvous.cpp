@@ -1,33 +1,8 @@
 #include "comm/rendezvous.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 namespace godwit {
-namespace {
-
-const char* name_of(Collective collective) {
-  constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier"};
-  return names[static_cast<size_t>(collective)];
-}
-
-bool same(const Call& a, const Call& b) {
-  return a.collective == b.collective && a.phase == b.phase && a.dtype == b.dtype && a.reduce == b.reduce &&
-         a.root == b.root && a.bytes == b.bytes;
-}
-
-std::string describe(const Call& call) {
-  std::string text = std::string(name_of(call.collective)) + " in phase '" + std::string(call.phase) + "'";
-  if (call.collective == Collective::barrier) return text;
-  text += detail::concat(" of ", call.bytes, " bytes ", call.dtype);
-  if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
-    text += call.reduce == Reduce::mean ? " (mean)" : " (sum)";
-  if (call.collective == Collective::broadcast) text += detail::concat(" from ", call.root);
-  return text;
-}
-
-}  // namespace
 
 Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout)
     : ranks_(std::move(world_ranks)), timeout_(timeout), calls_(ranks_.size()), here_(ranks_.size(), false) {}
@@ -38,12 +13,12 @@ void Rendezvous::enter(int member, const Call& call) {
   calls_[static_cast<size_t>(member)] = call;
   here_[static_cast<size_t>(member)] = true;
   if (++entered_ == static_cast<int>(ranks_.size())) {
-    const std::string disagreement = difference();
-    if (!disagreement.empty()) failure_ = disagreement;
+    const std::string differing = difference();
+    if (!differing.empty()) failure_ = differing;
     else finish_meeting();
     lock.unlock();  // before waking the others, who want it
     changed_.notify_all();
-    if (!disagreement.empty()) godwit::fail(begin_message(member, call.phase), disagreement);
+    if (!differing.empty()) godwit::fail(begin_message(member, call.phase), differing);
     return;
   }
   const uint64_t mine = meeting_;
@@ -91,8 +66,7 @@ void Rendezvous::retire(int world_rank) {
 std::string Rendezvous::difference() const {
   for (size_t i = 1; i < calls_.size(); ++i)
     if (!same(calls_[0], calls_[i]))
-      return detail::concat("ranks disagree: rank ", ranks_[0], " calls ", describe(calls_[0]), ", rank ", ranks_[i],
-                            " calls ", describe(calls_[i]), "; all must make the same calls in the same order");
+      return disagreement(ranks_[0], calls_[0], ranks_[i], calls_[i]);
   return {};
 }
 

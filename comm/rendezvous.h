@@ -9,23 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/call.h"
 
 namespace godwit {
-
-enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };
-
-// What a rank asks for; all ranks of a group must ask for the same.
-struct Call {
-  Collective collective;
-  std::string_view phase;
-  DType dtype = DType::f32;
-  Reduce reduce = Reduce::sum;
-  int root = 0;
-  int64_t bytes = 0;
-  const void* in = nullptr;
-  void* out = nullptr;
-};
 
 // Members are numbered 0…size−1; messages name their ranks in the world. Waits sleep: there may be more ranks than
 // cores.

@@ -44,6 +44,8 @@ struct TrainConfig {
   int64_t max_steps = 0;  // 0: all of the epochs
   int64_t batch = 16;     // images per worker and micro-batch
   int accumulation = 1;   // micro-batches per step: their gradients are summed before the exchange
+  std::string transport = "auto";  // mpi under a launcher, else local
+  double timeout_s = 300;          // how long a worker waits for the others
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
   uint64_t seed = 1;
@@ -54,6 +56,9 @@ struct TrainConfig {
   int64_t log_every = 10;      // steps between lines of metrics.jsonl
   int64_t eval_batch = 250;    // images per worker in an evaluation
 };
+
+// Workers are processes that a launcher started, and not threads of this one.
+bool uses_mpi(const TrainConfig& config);
 
 // JSON that gives the same configuration through --config; holds the keys the optimizer and the schedule read, no
 // others.

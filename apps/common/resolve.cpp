@@ -1,5 +1,7 @@
 #include "apps/common/resolve.h"
 
+#include "comm/launcher.h"
+#include "comm/mpi.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -40,11 +42,33 @@ void check_applies(const TrainConfig& config, const Assignment& a) {
 
 void check_together(const TrainConfig& c) {
   const int64_t workers = static_cast<int64_t>(c.nodes) * c.workers_per_node;
-  check(workers <= 1024, "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
+  check(workers <= 1024 || uses_mpi(c), "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
         " workers, but one process holds at most 1024");
 }
 
+// Under a launcher the workers are what it started: nodes and workers_per_node follow from their number where they are
+// not given. Both stay 0 when the hosts are to decide.
+void fit_launcher(TrainConfig& c, bool nodes_given, bool workers_given) {
+  const std::optional<Launcher> launched = launcher();
+  if (!uses_mpi(c)) {
+    check(!launched || launched->world == 1, "transport local: ", launched->name, " started ", launched->world,
+          " processes, which would each train by themselves; start one, or leave the transport to be chosen");
+    return;
+  }
+  check(launched.has_value(), "transport mpi: no launcher started this process; start it with mpirun or srun");
+  check(mpi_built(), launched->name, " started this process, but this build has no MPI: install it (Debian: ",
+        "libopenmpi-dev, openmpi-bin) and build again");
+  const Topology topology =
+      fit_topology({nodes_given ? c.nodes : 0, workers_given ? c.workers_per_node : 0}, launched->world);
+  c.nodes = topology.nodes;
+  c.workers_per_node = topology.workers_per_node;
+}
+
 }  // namespace
+
+bool uses_mpi(const TrainConfig& config) {
+  return config.transport == "mpi" || (config.transport == "auto" && under_launcher());
+}
 
 TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assignment>& command) {
   TrainConfig config;
@@ -70,6 +94,7 @@ TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assig
   }
   if (communicates_itself(config.optimizer.name)) config.exchange.clear();
   if (config.device == "auto") config.device = "cpu";
+  fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);
   return config;
 }

@@ -20,6 +20,7 @@ constexpr Range kAny{};
 
 std::vector<std::string> devices() { return {"cpu", "auto"}; }
 std::vector<std::string> dtypes() { return {"f32"}; }
+std::vector<std::string> transports() { return {"auto", "local", "mpi"}; }
 std::vector<std::string> error_feedbacks() { return {"both", "worker", "server", "none"}; }
 std::vector<std::string> quantizers() { return {"random", "sign"}; }
 std::vector<std::string> collectives() { return {"h1ar", "all_gather"}; }
@@ -80,6 +81,9 @@ std::vector<Setting> make_settings() {
        kAny},
       {"workers", "nodes", "--nodes", GODWIT_AT(nodes), "nodes of the topology", {1, 1024}},
       {"workers", "workers_per_node", "--workers-per-node", GODWIT_AT(workers_per_node), "workers in each", {1, 1024}},
+      {"workers", "transport", "", GODWIT_AT(transport), "auto is mpi under mpirun and srun, else local", kAny,
+       transports},
+      {"workers", "timeout_s", "", GODWIT_AT(timeout_s), "seconds a worker waits for the others", {0.001, 1e6}},
       {"workers", "exchange.name", "--exchange", GODWIT_AT(exchange), "mean of gradients; not with birder", kAny,
        exchange_names},
       {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", kBucket},

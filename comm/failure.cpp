@@ -1,0 +1,34 @@
+#include "comm/failure.h"
+
+#include <typeinfo>
+
+#include "engine/check.h"
+
+namespace godwit {
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    return failure.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+std::string with_rank(int rank, const std::string& text) {
+  const std::string prefix = detail::concat("rank ", rank, ": ");
+  return text.starts_with(prefix) ? text : prefix + text;
+}
+
+void rethrow_from(int rank, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& failure) {
+    const std::string text = failure.what(), with = with_rank(rank, text);
+    if (typeid(failure) != typeid(Error) || text == with) throw;
+    throw failure.with_text(with);
+  }
+}
+
+}  // namespace godwit

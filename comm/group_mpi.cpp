@@ -1,0 +1,111 @@
+#include "comm/group_mpi.h"
+
+#include <cstring>
+#include <utility>
+
+#include "comm/reduce.h"
+
+namespace godwit {
+namespace {
+
+constexpr int kScatter = 1, kGather = 2;  // tags of the two halves of an all-reduce
+
+std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
+
+void copy_bytes(const std::byte* from, std::byte* to, int64_t bytes) {
+  parallel_for(bytes, 1 << 20, [=](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+// Where the parts that the peers send lie in one block of memory, in rank order without the own.
+int64_t slot(int peer, int rank) { return peer < rank ? peer : peer - 1; }
+
+}  // namespace
+
+MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats)
+    : Group(members.rank, std::move(links), std::move(stats)), members_(std::move(members)) {}
+
+void MpiGroup::abort(const std::string& reason) { members_.world->notices.fail(reason); }
+
+template <class F>
+void MpiGroup::for_each_peer(F&& f) const {
+  for (int step = 1; step < size(); ++step) f((rank() + step) % size());
+}
+
+// Each rank gets the others' values of its part, sums them, and sends the sum to all.
+void MpiGroup::do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
+  if (size() == 1) return;
+  const int64_t item = size_of(x.dtype());
+  const auto begin = [&](int peer) { return part_begin(x.numel(), size(), peer) * item; };
+  const int64_t own = begin(rank()), part = begin(rank() + 1) - own;
+  const Tensor others({(size() - 1) * part / item}, x.dtype());
+  Transfer transfer(members_, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()}, {x, others});
+  for_each_peer([&](int peer) {
+    transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
+    transfer.send(peer, at(x, begin(peer)), begin(peer + 1) - begin(peer), kScatter);
+  });
+  transfer.finish();
+  dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
+    std::vector<const T*> in;
+    for (int peer = 0; peer < size(); ++peer)
+      in.push_back(reinterpret_cast<const T*>(peer == rank() ? at(x, own) : at(others, slot(peer, rank()) * part)));
+    reduce_in_order(in, {reinterpret_cast<T*>(at(x, own))}, part / item, op);
+  });
+  for_each_peer([&](int peer) {
+    transfer.receive(peer, at(x, begin(peer)), begin(peer + 1) - begin(peer), kGather);
+    transfer.send(peer, at(x, own), part, kGather);
+  });
+  transfer.finish();
+}
+
+void MpiGroup::do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) {
+  const int64_t part = out.bytes();
+  const Tensor others({(size() - 1) * out.numel()}, in.dtype());
+  Transfer transfer(members_, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes()}, {in, others});
+  for_each_peer([&](int peer) {
+    transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
+    transfer.send(peer, at(in, peer * part), part, kScatter);
+  });
+  transfer.finish();
+  dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
+    std::vector<const T*> parts;
+    for (int peer = 0; peer < size(); ++peer)
+      parts.push_back(
+          reinterpret_cast<const T*>(peer == rank() ? at(in, peer * part) : at(others, slot(peer, rank()) * part)));
+    reduce_in_order(parts, {out.data<T>()}, out.numel(), op);
+  });
+}
+
+void MpiGroup::do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) {
+  const int64_t part = in.bytes();
+  Transfer transfer(members_, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, part}, {in, out});
+  for_each_peer([&](int peer) {
+    transfer.receive(peer, at(out, peer * part), part, kGather);
+    transfer.send(peer, in.raw(), part, kGather);
+  });
+  copy_bytes(at(in, 0), at(out, rank() * part), part);
+  transfer.finish();
+}
+
+void MpiGroup::do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) {
+  const int64_t part = in.bytes() / size();
+  Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
+  for_each_peer([&](int peer) {
+    transfer.receive(peer, at(out, peer * part), part, kScatter);
+    transfer.send(peer, at(in, peer * part), part, kScatter);
+  });
+  copy_bytes(at(in, rank() * part), at(out, rank() * part), part);
+  transfer.finish();
+}
+
+void MpiGroup::do_broadcast(const Tensor& x, int root, std::string_view phase) {
+  Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
+  if (rank() == root) for_each_peer([&](int peer) { transfer.send(peer, x.raw(), x.bytes(), kGather); });
+  else transfer.receive(root, x.raw(), x.bytes(), kGather);
+  transfer.finish();
+}
+
+void MpiGroup::do_barrier(std::string_view phase) { Transfer(members_, {Collective::barrier, phase}, {}).finish(); }
+
+}  // namespace godwit

@@ -1,0 +1,35 @@
+// The sum of all ranks' values in rank order: one kernel, so that the transports give the same bits.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "comm/group.h"
+#include "engine/parallel.h"
+
+namespace godwit {
+
+// Sums n elements of all `in` in order, divides once for the mean, and writes the result to all `out`, block by block
+// through the cache: an `out` may be one of the `in`.
+template <class T>
+void reduce_in_order(const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
+  constexpr int64_t kBlock = 16384 / sizeof(T);
+  const T divisor = static_cast<T>(in.size());
+  parallel_for(
+      n, 1 << 16,
+      [&](int64_t begin, int64_t end) {
+        alignas(64) T sum[kBlock];
+        for (int64_t at = begin; at < end; at += kBlock) {
+          const int64_t count = std::min(kBlock, end - at);
+          std::copy_n(in[0] + at, count, sum);
+          for (size_t peer = 1; peer < in.size(); ++peer)
+            for (int64_t i = 0; i < count; ++i) sum[i] += in[peer][at + i];
+          if (op == Reduce::mean)
+            for (int64_t i = 0; i < count; ++i) sum[i] /= divisor;
+          for (T* to : out) std::copy_n(sum, count, to + at);
+        }
+      },
+      16);
+}
+
+}  // namespace godwit

@@ -1,0 +1,184 @@
+// What every transport must do. comm_tests runs it over threads, mpi_ranks under mpirun over processes.
+#include <gtest/gtest.h>
+
+#include "ranks.h"
+#include "table.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_row;
+using testing::random_tensor;
+using testing::rank_order_sum;
+using testing::run_ranks;
+using testing::topologies;
+
+const int64_t kSizes[] = {0, 1, 5, 16, 33, 1000, 70001};
+
+template <class T>
+void check_all_reduce(const Topology& topology, int64_t n, Reduce op) {
+  const std::vector<T> expected = rank_order_sum<T>(7, topology.world(), n, op == Reduce::mean);
+  run_ranks(topology, [&](Communicator& comm) {
+    const Tensor x = random_tensor<T>(7, comm.rank, n);
+    comm.world->all_reduce(x, op, "test");
+    EXPECT_EQ(x.to_vector<T>(), expected) << topology.nodes << "x" << topology.workers_per_node << " n " << n;
+  });
+}
+
+TEST(Collectives, AllReduceIsTheRankOrderSumBitForBit) {
+  for (const Topology& topology : topologies())
+    for (int64_t n : kSizes) {
+      check_all_reduce<float>(topology, n, Reduce::mean);
+      check_all_reduce<float>(topology, n, Reduce::sum);
+      check_all_reduce<double>(topology, n, Reduce::mean);
+    }
+}
+
+TEST(Collectives, ReduceScatterGivesEachRankItsPart) {
+  for (const Topology& topology : topologies())
+    for (int64_t k : {0, 1, 7, 33, 4099}) {
+      const int64_t n = k * topology.world();
+      const std::vector<float> expected = rank_order_sum<float>(8, topology.world(), n, true);
+      run_ranks(topology, [&](Communicator& comm) {
+        const Tensor in = random_tensor<float>(8, comm.rank, n), out({k});
+        comm.world->reduce_scatter(in, out, Reduce::mean, "test");
+        const auto begin = expected.begin() + comm.rank * k;
+        EXPECT_EQ(out.to_vector<float>(), std::vector<float>(begin, begin + k));
+        EXPECT_EQ(in.to_vector<float>(), random_row<float>(8, comm.rank, n)) << "in is left alone";
+      });
+    }
+}
+
+TEST(Collectives, AllGatherConcatenatesInRankOrder) {
+  for (const Topology& topology : topologies())
+    for (int64_t k : {0, 1, 7, 4099}) {
+      run_ranks(topology, [&](Communicator& comm) {
+        const Tensor out({topology.world() * k});
+        comm.world->all_gather(random_tensor<float>(9, comm.rank, k), out, "test");
+        for (int peer = 0; peer < topology.world(); ++peer)
+          EXPECT_EQ(out.range(peer * k, k).to_vector<float>(), random_row<float>(9, peer, k));
+      });
+    }
+}
+
+TEST(Collectives, AllToAllTransposesParts) {
+  for (const Topology& topology : topologies())
+    for (int64_t k : {0, 1, 7, 4099}) {
+      const int world = topology.world();
+      run_ranks(topology, [&](Communicator& comm) {
+        std::vector<uint32_t> values;
+        for (int64_t i = 0; i < world * k; ++i) values.push_back(static_cast<uint32_t>(comm.rank * 1000000 + i));
+        const Tensor in = Tensor::of(values, {world * k}), out({world * k}, DType::u32);
+        comm.world->all_to_all(in, out, "test");
+        for (int peer = 0; peer < world; ++peer)
+          for (int64_t i = 0; i < k; ++i)
+            ASSERT_EQ(out.data<uint32_t>()[peer * k + i], static_cast<uint32_t>(peer * 1000000 + comm.rank * k + i));
+      });
+    }
+}
+
+TEST(Collectives, BroadcastFromEveryRoot) {
+  for (const Topology& topology : topologies())
+    run_ranks(topology, [&](Communicator& comm) {
+      for (int root = 0; root < topology.world(); ++root) {
+        const Tensor x = random_tensor<double>(10, comm.rank, 77);
+        comm.world->broadcast(x, root, "test");
+        EXPECT_EQ(x.to_vector<double>(), random_row<double>(10, root, 77));
+        const Tensor bytes = Tensor::full({3}, comm.rank, DType::u8);
+        comm.world->broadcast(bytes, root, "bytes");
+        EXPECT_EQ(bytes.item(2), root);
+      }
+    });
+}
+
+TEST(Collectives, IntraAndInterGroupsFollowTheTopology) {
+  for (const Topology& topology : topologies())
+    run_ranks(topology, [&](Communicator& comm) {
+      EXPECT_EQ(comm.intra->size(), topology.workers_per_node);
+      EXPECT_EQ(comm.inter->size(), topology.nodes);
+      EXPECT_EQ(comm.intra->rank(), comm.local_rank());
+      EXPECT_EQ(comm.inter->rank(), comm.node());
+      const Tensor own = Tensor::full({1}, comm.rank, DType::i32);
+      const Tensor node({topology.workers_per_node}, DType::i32), column({topology.nodes}, DType::i32);
+      comm.intra->all_gather(own, node, "intra");
+      comm.inter->all_gather(own, column, "inter");
+      for (int i = 0; i < topology.workers_per_node; ++i)
+        EXPECT_EQ(node.item(i), comm.node() * topology.workers_per_node + i);
+      for (int i = 0; i < topology.nodes; ++i)
+        EXPECT_EQ(column.item(i), i * topology.workers_per_node + comm.local_rank());
+    });
+}
+
+TEST(Collectives, ManyCollectivesInARowStayInStep) {
+  for (const Topology& topology : topologies())
+    run_ranks(topology, [](Communicator& comm) {
+      const int n = comm.topology.nodes, m = comm.topology.workers_per_node;
+      for (int step = 0; step < 60; ++step) {
+        const Tensor x = Tensor::full({5}, comm.rank + step, DType::f64);
+        (step % 3 == 0 ? *comm.world : step % 3 == 1 ? *comm.intra : *comm.inter).all_reduce(x, Reduce::sum, "x");
+        const double expected = step % 3 == 0   ? n * m * (n * m - 1) / 2 + n * m * step
+                                : step % 3 == 1 ? m * (m * comm.node() + step) + m * (m - 1) / 2
+                                                : n * (comm.local_rank() + step) + m * n * (n - 1) / 2;
+        ASSERT_EQ(x.item(4), expected);
+      }
+    });
+}
+
+// The counts of all ranks together, on every rank.
+std::map<std::string, CommCount> total_counts(Communicator& comm) {
+  std::map<std::string, CommCount> total = comm.stats->phases();
+  for (auto& [phase, count] : total) {
+    const Tensor own = Tensor::of<int64_t>({count.bytes_intra, count.bytes_inter, count.calls}, {3});
+    const Tensor all({3 * comm.world->size()}, DType::i64);
+    comm.world->all_gather(own, all, "counts");
+    count = {};
+    for (int rank = 0; rank < comm.world->size(); ++rank) {
+      const int64_t* of_rank = all.data<int64_t>() + 3 * rank;
+      count.bytes_intra += of_rank[0];
+      count.bytes_inter += of_rank[1];
+      count.calls += of_rank[2];
+    }
+  }
+  return total;
+}
+
+TEST(Collectives, BytesOfAllRanksEqualTheFormulas) {
+  for (const Topology& topology : topologies())
+    for (int64_t d : {0, 1, 7, 96, 1000})
+      run_ranks(topology, [&](Communicator& comm) {
+        const int64_t world = topology.world(), n = topology.nodes, m = topology.workers_per_node;
+        const Tensor x = Tensor::zeros({d}), all = Tensor::zeros({d * world}), other = Tensor::zeros({d * world});
+        comm.world->all_reduce(x, Reduce::mean, "all_reduce");
+        comm.world->reduce_scatter(all, x, Reduce::sum, "reduce_scatter");
+        comm.world->all_gather(x, all, "all_gather");
+        comm.world->all_to_all(all, other, "all_to_all");
+        comm.world->broadcast(x, 0, "broadcast");
+        comm.intra->all_reduce(x, Reduce::sum, "intra");
+        comm.inter->all_reduce(x, Reduce::sum, "inter");
+        comm.world->barrier("barrier");
+        const auto counts = total_counts(comm);
+        SCOPED_TRACE(::testing::Message() << n << " nodes of " << m << ", d = " << d);
+        // Ordered pairs of ranks on one node, on two nodes.
+        const int64_t intra = n * m * (m - 1), inter = n * m * (n - 1) * m;
+        for (const char* phase : {"reduce_scatter", "all_gather", "all_to_all"}) {
+          EXPECT_EQ(counts.at(phase).bytes_intra, intra * 4 * d) << phase;
+          EXPECT_EQ(counts.at(phase).bytes_inter, inter * 4 * d) << phase;
+          EXPECT_EQ(counts.at(phase).calls, world) << phase;
+        }
+        const CommCount reduced = counts.at("all_reduce");
+        EXPECT_EQ(reduced.bytes_intra + reduced.bytes_inter, 2 * (world - 1) * 4 * d);
+        if (d % world == 0) {
+          EXPECT_EQ(reduced.bytes_inter, 2 * inter * 4 * d / world);
+        }
+        EXPECT_EQ(counts.at("broadcast").bytes_intra, (m - 1) * 4 * d);
+        EXPECT_EQ(counts.at("broadcast").bytes_inter, (n - 1) * m * 4 * d);
+        EXPECT_EQ(counts.at("intra").bytes_intra, n * 2 * (m - 1) * 4 * d);
+        EXPECT_EQ(counts.at("intra").bytes_inter, 0);
+        EXPECT_EQ(counts.at("inter").bytes_inter, m * 2 * (n - 1) * 4 * d);
+        EXPECT_EQ(counts.at("inter").bytes_intra, 0);
+        EXPECT_EQ(counts.count("barrier"), 0u) << "barriers carry no payload";
+      });
+}
+
+}  // namespace
+}  // namespace godwit

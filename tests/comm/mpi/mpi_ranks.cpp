@@ -1,0 +1,118 @@
+// A rank of the MPI transport's tests, started by mpirun: without arguments it runs the collectives' tests on all
+// topologies of its world; `mpi_ranks fail NAME` breaks in one way and ends like a program of ours does.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "comm/launcher.h"
+#include "comm/mpi.h"
+#include "tests/comm/ranks.h"
+
+namespace godwit::testing {
+
+std::vector<Topology> topologies() {
+  const int world = launcher()->world;
+  std::vector<Topology> all;
+  for (int nodes = 1; nodes <= world; ++nodes)
+    if (world % nodes == 0) all.push_back({nodes, world / nodes});
+  return all;
+}
+
+void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body) {
+  run_mpi(topology, body, {.timeout = std::chrono::seconds(120)});
+}
+
+}  // namespace godwit::testing
+
+namespace {
+
+using namespace godwit;
+
+void reduce_for_ever(Communicator& comm) {
+  const Tensor x = Tensor::zeros({70000});
+  for (;;) comm.world->all_reduce(x, Reduce::sum, "gradients");
+}
+
+const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
+    {"throw",
+     [](Communicator& comm) {
+       comm.world->barrier("start");
+       if (comm.rank == 2) fail("loader: corrupt file");
+       reduce_for_ever(comm);
+     }},
+    {"all_throw", [](Communicator&) { fail("data folder x: not found"); }},
+    {"two_throw",
+     [](Communicator& comm) {
+       if (comm.rank == 1 || comm.rank == 2) fail("disk ", comm.rank, " is full");
+       std::this_thread::sleep_for(std::chrono::milliseconds(200));
+       comm.world->barrier("later");
+     }},
+    {"computing",
+     [](Communicator& comm) {
+       if (comm.rank == 1) fail("loader: corrupt file");
+       std::this_thread::sleep_for(std::chrono::seconds(60));
+     }},
+    {"other_type",
+     [](Communicator& comm) {
+       if (comm.rank == 1) throw std::out_of_range("index 7");
+       reduce_for_ever(comm);
+     }},
+    {"abort",
+     [](Communicator& comm) {
+       if (comm.rank == 1) comm.intra->abort("interrupted by the user");
+       else reduce_for_ever(comm);
+     }},
+    {"size",
+     [](Communicator& comm) {
+       comm.world->all_reduce(Tensor::zeros({60000 + 1000 * (comm.rank == 2)}), Reduce::sum, "b");
+     }},
+    {"collective",
+     [](Communicator& comm) {
+       const Tensor x = Tensor::zeros({6}), y({6}), z({18});
+       if (comm.rank == 1) comm.world->all_to_all(x, y, "a");
+       else comm.world->all_gather(x, z, "a");
+     }},
+    {"phase", [](Communicator& comm) { comm.world->barrier(comm.rank == 2 ? "c" : "d"); }},
+    {"ends_early",
+     [](Communicator& comm) {
+       comm.world->barrier("start");
+       if (comm.rank != 2) comm.world->all_reduce(Tensor::zeros({4}), Reduce::sum, "gradients");
+     }},
+    {"killed",
+     [](Communicator& comm) {
+       if (comm.rank == 1) kill(getpid(), SIGKILL);
+       reduce_for_ever(comm);
+     }},
+    {"stopped",
+     [](Communicator& comm) {
+       comm.world->barrier("start");
+       if (comm.rank == 1) kill(getpid(), SIGSTOP);
+       reduce_for_ever(comm);
+     }},
+    {"topologies", reduce_for_ever},
+};
+
+int run_failure(const std::string& name) {
+  const int rank = launcher()->rank, world = launcher()->world;
+  const Topology topology = name == "topologies" && rank == 1 ? Topology{1, world} : Topology{world, 1};
+  try {
+    run_mpi(topology, kFailures.at(name), {.timeout = std::chrono::seconds(name == "stopped" ? 1 : 60)});
+    return 0;
+  } catch (const PeerFailed&) {
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mpi_ranks: %s\n", error.what());
+  }
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc == 3 && argv[1] == std::string("fail")) return run_failure(argv[2]);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,70 @@
+// The MPI transport under mpirun: mpi_ranks runs the collectives' tests, and breaks in every way a rank can.
+#include "comm/mpi.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/mpirun.h"
+
+namespace godwit {
+namespace {
+
+constexpr const char* kRanks = GODWIT_BINARY_DIR "/mpi_ranks ";
+
+class Mpi : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+
+  // All processes end soon, with an error; one of them says what happened, once.
+  MpiOutcome expect_failure(const std::string& name, const std::string& text, int ranks = 3) {
+    const MpiOutcome outcome = mpirun(ranks, kRanks + ("fail " + name), folder_);
+    EXPECT_NE(outcome.exit_code, 0) << name;
+    EXPECT_LT(outcome.seconds, 30) << name;
+    if (!text.empty()) {
+      const size_t first = outcome.err.find("mpi_ranks: ");
+      EXPECT_TRUE(outcome.says(text)) << name << ": " << outcome.err;
+      EXPECT_EQ(outcome.err.find("mpi_ranks: ", first + 1), std::string::npos) << name << ": " << outcome.err;
+    }
+    return outcome;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Mpi, CollectivesOnOneToEightRanks) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const MpiOutcome outcome = mpirun(ranks, kRanks, folder_);
+    EXPECT_EQ(outcome.exit_code, 0) << ranks << " ranks\n" << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("[  PASSED  ]"), std::string::npos) << ranks << " ranks";
+  }
+}
+
+TEST_F(Mpi, AFailureEndsAllRanksAndIsToldOnce) {
+  expect_failure("throw", "mpi_ranks: rank 2: loader: corrupt file\n");
+  expect_failure("all_throw", ": data folder x: not found\n");
+  expect_failure("computing", "mpi_ranks: rank 1: loader: corrupt file\n");
+  expect_failure("other_type", "index 7\n");
+  expect_failure("abort", "mpi_ranks: rank 1: interrupted by the user\n");
+  const MpiOutcome two = expect_failure("two_throw", "disk ");
+  EXPECT_TRUE(two.says("rank 1: disk 1 is full") || two.says("rank 2: disk 2 is full")) << two.err;
+}
+
+TEST_F(Mpi, DifferentCallsAreReported) {
+  expect_failure("size",
+                 "ranks disagree: rank 0 calls all_reduce in phase 'b' of 240000 bytes float32 (sum), rank 2 "
+                 "calls all_reduce in phase 'b' of 244000 bytes float32 (sum)");
+  expect_failure("collective", "rank 1 calls all_to_all in phase 'a' of 24 bytes float32");
+  expect_failure("phase", "rank 2 calls barrier in phase 'c'");
+  expect_failure("topologies", "different topologies");
+}
+
+TEST_F(Mpi, ARankThatEndsDiesOrStopsIsNoticed) {
+  expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not come\n");
+  expect_failure("killed", "");
+  const MpiOutcome stopped = expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not come within 1 s");
+  EXPECT_GE(stopped.seconds, 1);
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,13 @@
+// The transport that collectives_test.cpp runs over; each test program defines these once.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace godwit::testing {
+
+std::vector<Topology> topologies();  // that this program can run
+void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body);
+
+}  // namespace godwit::testing

@@ -1,0 +1,12 @@
+#include "comm/local.h"
+#include "ranks.h"
+
+namespace godwit::testing {
+
+std::vector<Topology> topologies() {
+  return {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {2, 3}, {3, 2}, {7, 1}, {4, 2}, {2, 4}, {1, 8}};
+}
+
+void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body) { run_local(topology, body); }
+
+}  // namespace godwit::testing
