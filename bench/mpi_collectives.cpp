@@ -1,0 +1,160 @@
+// Our collectives under mpirun against MPI's own: checked first, then timed, runs alternating; and what waiting costs.
+//   mpirun -np 4 build/release/bench/bench_mpi_collectives
+#include <mpi.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi.h"
+#include "engine/stream.h"
+
+using namespace godwit;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads of this process, system time included.
+double cpu_seconds() {
+  rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * t.tv_usec; };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+double sum_over_ranks(double value) {
+  double sum = 0;
+  MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+struct Way {
+  const char* name;
+  std::function<void(const Tensor&)> all_reduce;
+  std::function<void()> barrier;
+};
+
+std::vector<Way> ways(Communicator& comm) {
+  const auto ours = [&](const Tensor& x) { comm.world->all_reduce(x, Reduce::sum, "bench"); };
+  const auto theirs = [](const Tensor& x) {
+    MPI_Allreduce(MPI_IN_PLACE, x.raw(), static_cast<int>(x.numel()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  };
+  return {{"godwit", ours, [&] { comm.world->barrier("bench"); }},
+          {"MPI_Allreduce", theirs, [] { MPI_Barrier(MPI_COMM_WORLD); }}};
+}
+
+void fill(const Tensor& x, int rank) {
+  int64_t i = 0;
+  for (float& value : x.span<float>()) value = static_cast<float>(i++ % 1000 * (rank + 1));
+}
+
+// Whole numbers below 2^24: every order of summation gives the same.
+void check_sums(const Tensor& x, const Way& way, int rank, int world) {
+  fill(x, rank);
+  way.all_reduce(x);
+  const int64_t factor = world * (world + 1) / 2;
+  int64_t i = 0;
+  for (float value : x.span<float>()) {
+    check(value == static_cast<float>(i % 1000 * factor), "bench: ", way.name, " gives ", value, " at ", i);
+    ++i;
+  }
+}
+
+void time_all_reduce(Communicator& comm, int64_t bytes) {
+  const std::vector<Way> both = ways(comm);
+  const Tensor x({bytes / 4});
+  for (const Way& way : both) check_sums(x, way, comm.rank, comm.world->size());
+  const int repeats = bytes <= (1 << 20) ? 40 : bytes <= (1 << 24) ? 15 : 7;
+  std::vector<double> wall[2], cpu[2];
+  for (int i = 0; i < repeats; ++i)
+    for (size_t w = 0; w < both.size(); ++w) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double start = now(), cpu_start = cpu_seconds();
+      both[w].all_reduce(x);
+      wall[w].push_back(now() - start);
+      cpu[w].push_back(sum_over_ranks(cpu_seconds() - cpu_start));
+    }
+  if (comm.rank == 0)
+    std::printf("%9lld bytes  godwit %9.3f ms (cpu of all %8.3f)  MPI_Allreduce %9.3f ms (cpu %8.3f)  ratio %5.2f\n",
+                static_cast<long long>(bytes), 1e3 * median(wall[0]), 1e3 * median(cpu[0]), 1e3 * median(wall[1]),
+                1e3 * median(cpu[1]), median(wall[0]) / median(wall[1]));
+}
+
+// Rank 0 comes a second late: the cores that the others use meanwhile.
+void time_waiting(Communicator& comm) {
+  for (const Way& way : ways(comm)) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = now(), cpu_start = cpu_seconds();
+    if (comm.rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    way.barrier();
+    const double cores = comm.rank == 0 ? 0 : (cpu_seconds() - cpu_start) / (now() - start);
+    const double all = sum_over_ranks(cores);
+    if (comm.rank == 0)
+      std::printf("waiting in a barrier: %-14s %.3f cores a rank\n", way.name, all / (comm.world->size() - 1));
+  }
+}
+
+double compute() {
+  std::vector<float> x(4096, 1.0f);
+  const double start = now();
+  for (int i = 0; i < 40000; ++i)
+    for (float& value : x) value = value * 0.999f + 0.001f;
+  check(x[7] > 0, "bench: the numbers vanished");
+  return now() - start;
+}
+
+// Every rank but 0 computes on one thread while another waits for rank 0, which comes when they are done.
+void time_computing(Communicator& comm) {
+  std::vector<double> alone, beside[2];
+  for (int i = 0; i < 7; ++i) {
+    comm.compute->barrier("bench/alone");
+    if (comm.rank != 0) alone.push_back(compute());
+    comm.compute->barrier("bench/beside");
+    for (size_t w = 0; w < 2; ++w) {
+      const Way way = ways(comm)[w];
+      Stream stream;
+      if (comm.rank != 0) {
+        stream.submit(way.barrier);
+        beside[w].push_back(compute());
+      }
+      comm.compute->barrier("bench/computed");
+      if (comm.rank == 0) way.barrier();
+      stream.wait();
+    }
+  }
+  for (size_t w = 0; w < 2; ++w) {
+    const double ratio = comm.rank == 0 ? 0 : median(beside[w]) / median(alone);
+    const double all = sum_over_ranks(ratio);
+    if (comm.rank == 0)
+      std::printf("computing beside a waiting thread: %-14s %.2f times as long as alone\n", ways(comm)[w].name,
+                  all / (comm.world->size() - 1));
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run_mpi({0, 1}, [](Communicator& comm) {
+      for (int64_t bytes = 4096; bytes <= (64 << 20); bytes *= 4) time_all_reduce(comm, bytes);
+      time_waiting(comm);
+      time_computing(comm);
+    });
+    return 0;
+  } catch (const PeerFailed&) {
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench: %s\n", error.what());
+  }
+  return 1;
+}
