@@ -12,6 +12,7 @@
 #include "autograd/var.h"
 #include "comm/agree.h"
 #include "comm/local.h"
+#include "comm/mpi.h"
 #include "comm/scheduler.h"
 #include "data/image_dataset.h"
 #include "data/loader.h"
