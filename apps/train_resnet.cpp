@@ -29,12 +29,12 @@ void train(apps::TrainConfig config) {
     const auto body = [&](Communicator& comm) {
       config.nodes = comm.topology.nodes;
       config.workers_per_node = comm.topology.workers_per_node;
-      const apps::ImageData images = apps::load_image_data(config.data.path);
+      const apps::ImageData images = apps::load_image_data(config, comm.rank == 0 ? &progress : nullptr);
       apps::ImageTrainer(config, images, comm).run(progress);
     };
     run_mpi(topology, body, {timeout, config.threads, [&](const std::string& line) { progress.line(line); }});
   } else {
-    const apps::ImageData images = apps::load_image_data(config.data.path);
+    const apps::ImageData images = apps::load_image_data(config, &progress);
     run_local(topology, [&](Communicator& comm) { apps::ImageTrainer(config, images, comm).run(progress); },
               {timeout, config.threads});
   }

@@ -4,7 +4,7 @@
 
 namespace godwit::data {
 
-enum class Layout { idx, cifar };
+enum class Layout { idx, cifar, image_folder };
 
 // Throws one Error that lists what was looked for when nothing fits, when there is no such folder, or when it cannot
 // be read.

@@ -1,30 +1,55 @@
 #include "data/loader.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <utility>
 
-namespace godwit::data {
+#include "engine/check.h"
 
-Loader::Loader(const ImageDataset& dataset, LoaderOptions options)
-    : dataset_(dataset),
-      options_(std::move(options)),
-      sampler_(dataset.size(), {.batch = options_.batch,
-                                .rank = options_.rank,
-                                .world = options_.world,
-                                .seed = options_.seed,
-                                .train = options_.train}),
-      transform_(dataset.image_shape, {.mean = options_.mean,
-                                       .std = options_.std,
-                                       .pad = options_.pad,
-                                       .flip = options_.flip,
-                                       .seed = options_.seed}),
+namespace godwit::data {
+namespace {
+
+// Linux keeps a nice value for each thread: preparing takes the time that computing leaves, and whole cores as soon as
+// computing has to wait for it.
+void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
+
+}  // namespace
+
+Loader::Loader(const ImageSource& source, LoaderOptions options)
+    : source_(source),
+      options_(options),
+      sampler_(source.size(), {.batch = options_.batch,
+                               .rank = options_.rank,
+                               .world = options_.world,
+                               .seed = options_.seed,
+                               .train = options_.train}),
       submitted_(sampler_.batches()) {
   check(options_.prefetch >= 1, "loader: prefetch ", options_.prefetch, ", expected at least 1 batch");
+  check(options_.workers >= 1, "loader: ", options_.workers, " workers, expected at least 1");
+  for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  submitted_more_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
   check(first_batch >= 0 && first_batch <= batches(), "loader: batch ", first_batch, " of ", batches());
-  stream_.wait();  // what was prepared of another epoch reads the order that changes now
-  ahead_.clear();
+  {
+    std::unique_lock lock(mutex_);
+    for (const auto& job : ahead_) {  // what nobody has begun of another epoch is dropped
+      job->done += job->samples.size() - job->taken;
+      job->taken = job->samples.size();
+    }
+    for (const auto& job : ahead_) done_more_.wait(lock, [&] { return job->done == job->samples.size(); });
+    ahead_.clear();
+  }
   sampler_.start_epoch(epoch);
   epoch_ = epoch;
   submitted_ = first_batch;
@@ -32,47 +57,65 @@ void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
 }
 
 std::optional<Batch> Loader::next() {
-  if (ahead_.empty()) return std::nullopt;
-  std::future<Prepared> first = std::move(ahead_.front());
-  ahead_.pop_front();
+  std::shared_ptr<Job> job;
+  {
+    std::unique_lock lock(mutex_);
+    if (ahead_.empty()) return std::nullopt;
+    job = ahead_.front();
+    done_more_.wait(lock, [&] { return job->done == job->samples.size(); });
+    ahead_.pop_front();
+  }
   submit();
-  Prepared prepared = first.get();
-  if (prepared.error) std::rethrow_exception(prepared.error);
-  return std::move(prepared.batch);
+  if (job->error) std::rethrow_exception(std::move(job->error));
+  return std::move(job->batch);
 }
 
 void Loader::submit() {
   if (submitted_ == batches()) return;
-  auto task = std::make_shared<std::packaged_task<Prepared()>>([this, k = submitted_] { return try_prepare(k); });
-  ahead_.push_back(task->get_future());
-  stream_.submit([task] { (*task)(); });
-  ++submitted_;
-}
-
-Loader::Prepared Loader::try_prepare(int64_t k) const {
-  Prepared result;
-  try {
-    result.batch = prepare(k);
-  } catch (...) {
-    result.error = std::current_exception();
-  }
-  return result;
-}
-
-Batch Loader::prepare(int64_t k) const {
-  const auto samples = sampler_.batch(k);
+  const auto samples = sampler_.batch(submitted_++);
   const auto count = static_cast<int64_t>(samples.size());
-  const Shape& shape = dataset_.image_shape;
-  Batch batch{Tensor(Shape{count, shape[0], shape[1], shape[2]}), Tensor(Shape{count}, DType::i32)};
-  float* to = batch.images.data<float>();
-  int32_t* label = batch.labels.data<int32_t>();
-  for (const uint32_t sample : samples) {
-    if (options_.train) transform_.augment(dataset_.image(sample), epoch_, sample, to);
-    else transform_.normalise(dataset_.image(sample), to);
-    to += shape.numel();
-    *label++ = dataset_.labels[sample];
+  const Shape shape = source_.image_shape();
+  auto job = std::make_shared<Job>();
+  job->samples.assign(samples.begin(), samples.end());
+  job->batch = {Tensor(Shape{count, shape[0], shape[1], shape[2]}), Tensor(Shape{count}, DType::i32)};
+  {
+    std::lock_guard lock(mutex_);
+    ahead_.push_back(std::move(job));
   }
-  return batch;
+  submitted_more_.notify_all();
+}
+
+void Loader::work() {
+  lower_priority();
+  std::unique_lock lock(mutex_);
+  const auto waiting = [](const auto& job) { return job->taken < job->samples.size(); };
+  while (true) {
+    auto next = ahead_.end();
+    submitted_more_.wait(
+        lock, [&] { return closing_ || (next = std::find_if(ahead_.begin(), ahead_.end(), waiting)) != ahead_.end(); });
+    if (closing_) return;
+    const std::shared_ptr<Job> job = *next;
+    const size_t sample = job->taken++;
+    lock.unlock();
+    // The error travels as a value, taken before the lock: its last owner is then the thread that takes it, which
+    // ThreadSanitizer can follow.
+    std::exception_ptr error;
+    try {
+      prepare(*job, sample);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !job->error) job->error = std::move(error);
+    if (++job->done == job->samples.size()) done_more_.notify_all();
+  }
+}
+
+void Loader::prepare(Job& job, size_t i) const {
+  const int64_t sample = job.samples[i], numel = source_.image_shape().numel();
+  float* to = job.batch.images.data<float>() + static_cast<int64_t>(i) * numel;
+  job.batch.labels.data<int32_t>()[i] =
+      options_.train ? source_.read_augmented(sample, epoch_, to) : source_.read(sample, to);
 }
 
 }  // namespace godwit::data

@@ -1,15 +1,16 @@
-// Loader: the batches of one rank, prepared ahead on a thread of its own.
+// Loader: the batches of one rank, prepared ahead by a few threads of low priority.
 #pragma once
+#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <vector>
 
-#include "data/image_dataset.h"
+#include "data/image_source.h"
 #include "data/sampler.h"
-#include "data/transform.h"
-#include "engine/stream.h"
 #include "engine/tensor.h"
 
 namespace godwit::data {
@@ -24,39 +25,45 @@ struct LoaderOptions {
   int rank = 0, world = 1;
   uint64_t seed = 0;
   bool train = true;  // shuffled and augmented; else in order, every sample once over all ranks
-  int64_t pad = 0;    // augmentation, only in training
-  bool flip = false;
-  std::vector<float> mean = {}, std = {};  // per channel; see TransformOptions
-  int prefetch = 2;                        // batches held ready, at least 1
+  int prefetch = 2;   // batches held ready or in work, at least 1
+  int workers = 1;    // threads that prepare them, at least 1; no bit depends on their number
 };
 
-// Make it on the rank's thread: batches come from that rank's pool. Errors of the preparing thread come out of next().
+// Make it on the rank's thread: batches come from that rank's pool. Errors of the preparing threads come out of next().
 class Loader {
  public:
-  Loader(const ImageDataset& dataset, LoaderOptions options);  // keeps a reference to the dataset
+  Loader(const ImageSource& source, LoaderOptions options);  // keeps a reference to the source
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
 
   int64_t batches() const { return sampler_.batches(); }     // of this rank in an epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // at any time; first_batch: where a resumed epoch goes on
   std::optional<Batch> next();                               // none at the end of the epoch, or before start_epoch()
 
  private:
-  // The error travels as a value: its last owner is then the thread that takes it, which ThreadSanitizer can follow.
-  struct Prepared {
+  // A batch in work: samples are handed out in order, it is ready when all that were handed out are done.
+  struct Job {
     Batch batch;
+    std::vector<uint32_t> samples;
+    size_t taken = 0, done = 0;
     std::exception_ptr error;
   };
 
   void submit();
-  Prepared try_prepare(int64_t k) const;
-  Batch prepare(int64_t k) const;
+  void work();
+  void prepare(Job& job, size_t i) const;
 
-  const ImageDataset& dataset_;
+  const ImageSource& source_;
   LoaderOptions options_;
   Sampler sampler_;
-  Transform transform_;
   int64_t epoch_ = 0, submitted_ = 0;
-  std::deque<std::future<Prepared>> ahead_;
-  Stream stream_;  // last: its thread ends before what it reads is gone
+
+  std::mutex mutex_;
+  std::condition_variable submitted_more_, done_more_;
+  std::deque<std::shared_ptr<Job>> ahead_;
+  bool closing_ = false;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace godwit::data

@@ -14,6 +14,7 @@
 #include "comm/local.h"
 #include "comm/mpi.h"
 #include "comm/scheduler.h"
+#include "data/folder_source.h"
 #include "data/image_dataset.h"
 #include "data/loader.h"
 #include "engine/context.h"

@@ -35,6 +35,11 @@ struct CommandLine {
   fail("no such flag ", word, best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
+bool is_switch(const Setting& setting) {
+  TrainConfig config;
+  return std::holds_alternative<bool*>(setting.member(config));
+}
+
 [[noreturn]] void fail_nothing(const std::string& name) {
   fail(name, " expects ", name == "--config" ? "a file" : "a value", ", got nothing");
 }
@@ -62,7 +67,8 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   add("--config", line.config_files);
   std::map<const CLI::Option*, const Setting*> meaning = {{add("--set", ignored), nullptr}};
   for (const Setting& setting : settings())
-    if (!setting.flag.empty()) meaning[add(setting.flag, ignored)] = &setting;
+    if (!setting.flag.empty())
+      meaning[is_switch(setting) ? app.add_flag(setting.flag) : add(setting.flag, ignored)] = &setting;
   for (int i = 1; i < argc; ++i) check_equals(app, argv[i]);
   try {
     app.parse(argc, argv);

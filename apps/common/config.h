@@ -17,11 +17,17 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string path;  // folder of IDX or CIFAR files; empty: the distribution's Fashion-MNIST
-  int pad = 0;       // pixels on each side before a random crop of the original size; 0: no crop
+  std::string path;  // folder of IDX or CIFAR files or of class folders; empty: the distribution's Fashion-MNIST
+  int pad = 0;       // images in memory: pixels on each side before a random crop of the original size; 0: no crop
   bool flip = true;  // random horizontal flip
+  int64_t crop = 0, resize = 0;   // JPEGs: side of the model's images (0: 224); short side in evaluation (0: crop·8/7)
+  double color_jitter = 0;        // JPEGs: strength of random brightness, contrast and saturation; 0: none
+  std::vector<double> mean, std;  // per channel, of values in [0, 1]; empty: ImageNet's, or the data's when in memory
+  int64_t max_pixels = 64000000;  // JPEGs: larger ones are skipped
+  bool strict = false;            // JPEGs: refuse what else is skipped
   double label_smoothing = 0;
   int prefetch = 2;  // batches prepared ahead, at least 1
+  int workers = 0;   // threads of a worker that prepare them; 0: 2, if it has so many cores
 };
 
 struct BucketConfig {
@@ -54,7 +60,7 @@ struct TrainConfig {
   std::string init_weights;    // safetensors file; empty: random initialisation
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
   int64_t log_every = 10;      // steps between lines of metrics.jsonl
-  int64_t eval_batch = 250;    // images per worker in an evaluation
+  int64_t eval_batch = 0;      // images per worker in an evaluation; 0: 250, or `batch` for images above 64×64
 };
 
 // Workers are processes that a launcher started, and not threads of this one.

@@ -49,6 +49,7 @@ std::string value_name(const Setting& setting) {
     if (setting.path == "data.path" || setting.path == "run_dir") return "DIR";
     return setting.path == "init_weights" ? "FILE" : "NAME";
   }
+  if (std::holds_alternative<bool*>(ref)) return "";  // a switch
   return std::holds_alternative<double*>(ref) ? "X" : "N";
 }
 

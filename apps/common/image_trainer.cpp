@@ -7,8 +7,6 @@
 #include "apps/common/interrupt.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/agree.h"
-#include "data/cifar.h"
-#include "data/layout.h"
 #include "engine/kernel_library.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
@@ -22,26 +20,29 @@ constexpr const char* kDiverged = "; lower --lr or warm it up (--set schedule.wa
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-data::LoaderOptions loader_options(const TrainConfig& config, const ImageData& data, const Communicator& comm,
+// Large images take much memory in an evaluation, and few at a time are as fast.
+int64_t eval_batch(const TrainConfig& config, const Shape& image) {
+  if (config.eval_batch > 0) return config.eval_batch;
+  return image[0] * image[1] > 64 * 64 ? config.batch : 250;
+}
+
+data::LoaderOptions loader_options(const TrainConfig& config, const data::ImageSource& images, const Communicator& comm,
                                    bool train) {
   data::LoaderOptions options;
-  options.batch = train ? config.batch : config.eval_batch;
+  options.batch = train ? config.batch : eval_batch(config, images.image_shape());
   options.rank = comm.rank;
   options.world = comm.topology.world();
   options.seed = config.seed;
   options.train = train;
-  options.pad = config.data.pad;
-  options.flip = config.data.flip;
-  options.mean = data.stats.mean;
-  options.std = data.stats.std;
   options.prefetch = config.data.prefetch;
+  options.workers = config.data.workers > 0 ? config.data.workers : std::min(2, context().threads);
   return options;
 }
 
-std::unique_ptr<ResNet> build_model(const TrainConfig& config, const data::ImageDataset& train) {
+std::unique_ptr<ResNet> build_model(const TrainConfig& config, const data::ImageSource& train) {
   ResNetConfig model = resnet_config(config.model.name);
-  model.num_classes = train.classes;
-  model.in_channels = train.image_shape[2];
+  model.num_classes = train.classes();
+  model.in_channels = train.image_shape()[2];
   model.small_stem = model.small_stem || config.model.small_stem;
   model.zero_init_residual = config.model.zero_init_residual;
   model.seed = config.seed;
@@ -77,33 +78,22 @@ std::string percent(double fraction) {
 
 }  // namespace
 
-ImageData load_image_data(const std::string& path) {
-  const std::string folder = path.empty() ? data::default_data_folder() : path;
-  const auto load = data::layout_of(folder) == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
-  ImageData images{load(folder, data::Split::train), load(folder, data::Split::test), {}};
-  check(images.train.image_shape == images.test.image_shape, "data folder ", folder, ": training images are ",
-        images.train.image_shape, " (height, width, channels), test images ", images.test.image_shape);
-  images.stats = data::channel_stats(images.train);
-  for (size_t c = 0; c < images.stats.std.size(); ++c)
-    check(images.stats.std[c] > 0, "data folder ", folder, ": all training pixels of channel ", c, " are equal");
-  return images;
-}
-
 ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Communicator& comm)
     : config_(config),
+      data_(data),
       comm_(comm),
-      train_(data.train, loader_options(config, data, comm, true)),
-      test_(data.test, loader_options(config, data, comm, false)),
-      model_(build_model(config, data.train)),
+      train_(*data.train, loader_options(config, *data.train, comm, true)),
+      test_(*data.test, loader_options(config, *data.test, comm, false)),
+      model_(build_model(config, *data.train)),
       steps_per_epoch_(steps_of_epoch(config, train_.batches())),
       total_steps_(planned_steps(config, steps_per_epoch_)),
       schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
-  const Shape& image = data.train.image_shape;
+  const Shape image = data.train->image_shape();
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
         "; for small images use resnet20 or --set model.small_stem=true");
-  check_same(*comm.world, data::content_hash(data.train), "the training data");
-  check_same(*comm.world, data::content_hash(data.test), "the test data");
+  check_same(*comm.world, data.train->hash(), "the training data");
+  check_same(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
   DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
   options.buckets = bucket_options(config);
@@ -133,11 +123,12 @@ void ImageTrainer::open_run(Progress& progress) {
         << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
   run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " images, "
       << steps_per_epoch_ << " an epoch";
-  progress.line(
-      summary(config_, {{"parameters", model.str()},
-                        {"steps", run.str()},
-                        {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
-                        {"run directory", run_dir_}}));
+  std::vector<std::pair<std::string, std::string>> rows = data_.notes;
+  rows.insert(rows.end(), {{"parameters", model.str()},
+                           {"steps", run.str()},
+                           {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
+                           {"run directory", run_dir_}});
+  progress.line(summary(config_, rows));
 }
 
 Evaluation ImageTrainer::run(Progress& progress) {
@@ -175,7 +166,9 @@ void ImageTrainer::train_step() {
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   last_loss_ = 0;
   for (int i = 0; i < config_.accumulation; ++i) {
+    const auto asked = Clock::now();
     const std::optional<data::Batch> batch = train_.next();
+    tally_.data_wait_s += seconds_since(asked);
     check(batch.has_value(), "step ", step_, ": the loader has no batch left");
     const Var logits = model_->forward(Var(batch->images));
     const Var loss = ops::softmax_cross_entropy(logits, batch->labels, config_.data.label_smoothing);
@@ -196,8 +189,9 @@ void ImageTrainer::train_step() {
 
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void ImageTrainer::report(Progress& progress) {
-  Tensor sums = Tensor::of<double>({last_loss_, tally_.correct, tally_.samples, tally_.bytes_intra, tally_.bytes_inter},
-                                   Shape{5});
+  Tensor sums = Tensor::of<double>(
+      {last_loss_, tally_.correct, tally_.samples, tally_.bytes_intra, tally_.bytes_inter, tally_.data_wait_s},
+      Shape{6});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
@@ -209,7 +203,8 @@ void ImageTrainer::report(Progress& progress) {
                         samples / elapsed,
                         elapsed / steps,
                         sums.item(3) / steps,
-                        sums.item(4) / steps};
+                        sums.item(4) / steps,
+                        sums.item(5) / steps / comm_.world->size()};
     log_->step(metrics);
     const double training_s = seconds_since(started_) - evaluating_s_;
     ProgressState state;
@@ -257,6 +252,16 @@ Evaluation ImageTrainer::evaluate_model() {
   return {sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3]};
 }
 
+void ImageTrainer::report_damaged(Progress& progress) {
+  for (const auto& source : {data_.train, data_.test}) {
+    const std::vector<std::string> remarks = source->remarks();
+    constexpr size_t kShown = 5;
+    for (size_t i = 0; i < std::min(remarks.size(), kShown); ++i) progress.line("damaged file " + remarks[i]);
+    if (remarks.size() > kShown)
+      progress.line("and " + std::to_string(remarks.size() - kShown) + " more damaged files");
+  }
+}
+
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {
   if (!leader()) return;
   nn::save_weights(run_dir_ + "/weights.safetensors", *model_);
@@ -266,6 +271,7 @@ void ImageTrainer::save(const Evaluation& last, Progress& progress) {
     ema_->swap();
   }
   progress.finish();
+  report_damaged(progress);
   std::ostringstream text;
   text << "done in " << human_duration(seconds_since(started_)) << ": top-1 " << percent(last.top1) << ", top-5 "
        << percent(last.top5) << ", peak memory of a worker "

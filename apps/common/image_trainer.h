@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/common/config.h"
+#include "apps/common/image_data.h"
 #include "apps/common/progress.h"
 #include "apps/common/run_log.h"
 #include "comm/group.h"
@@ -15,16 +16,6 @@
 #include "optim/schedule.h"
 
 namespace godwit::apps {
-
-// What the ranks of a process share, read-only.
-struct ImageData {
-  data::ImageDataset train, test;
-  data::ChannelStats stats;  // of the training images
-};
-
-// Reads both splits of a folder of IDX or CIFAR files (empty: the distribution's Fashion-MNIST). Throws when they do not fit
-// each other, or when the images carry no information.
-ImageData load_image_data(const std::string& folder);
 
 struct Evaluation {
   double loss = 0, top1 = 0, top5 = 0;  // means over the whole test set; top1, top5 are fractions
@@ -44,6 +35,7 @@ class ImageTrainer {
   struct Tally {
     double correct = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
+    double data_wait_s = 0;  // that this rank waited for its batches
     int64_t steps = 0;
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
@@ -53,11 +45,13 @@ class ImageTrainer {
   void report(Progress& progress);
   Evaluation evaluate();  // of the averaged weights, where there are any
   Evaluation evaluate_model();
+  void report_damaged(Progress& progress);
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }
 
   TrainConfig config_;
+  const ImageData& data_;
   Communicator& comm_;
   data::Loader train_, test_;
   std::unique_ptr<ResNet> model_;

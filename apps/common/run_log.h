@@ -10,6 +10,7 @@ struct StepMetrics {
   int64_t step, epoch;
   double loss, lr, samples_per_s, step_s;  // step_s: seconds
   double bytes_intra, bytes_inter;         // of the step, all workers together
+  double data_wait_s = 0;                  // of step_s: waiting for images, mean over the workers
 };
 
 struct EvalMetrics {

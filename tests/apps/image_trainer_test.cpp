@@ -19,18 +19,27 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-data::ImageDataset images(int64_t count) {
-  data::ImageDataset set{Shape{8, 8, 1}, 2, {}, {}};
-  for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * 37 % 251));
-  for (int64_t i = 0; i < count; ++i) set.labels.push_back(static_cast<int32_t>(i % 2));
-  return set;
+// 48 and 6 images; the arguments alter the training set's last pixel and the test set's label 3.
+ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
+  const auto images = [](int64_t count) {
+    data::ImageDataset set{Shape{8, 8, 1}, 2, {}, {}};
+    for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * 37 % 251));
+    for (int64_t i = 0; i < count; ++i) set.labels.push_back(static_cast<int32_t>(i % 2));
+    return set;
+  };
+  data::ImageDataset train = images(48), test = images(6);
+  train.pixels.back() = static_cast<uint8_t>(train.pixels.back() + pixel_change);
+  test.labels[3] -= label_change;
+  const data::TransformOptions options{.mean = {0.5f}, .std = {0.25f}, .flip = true, .seed = 1};
+  return {std::make_shared<data::MemorySource>(std::move(train), options),
+          std::make_shared<data::MemorySource>(std::move(test), options)};
 }
 
 // Trains with three ranks; `change` alters the configuration of one, which may have other data too; `look` sees the
 // result and the run's folder.
 void train(const std::function<void(TrainConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
            const std::function<void(const Evaluation&, const std::string& folder)>& look = {}) {
-  const ImageData data{images(48), images(6), {{0.5f}, {0.25f}}};
+  const ImageData data = make_data();
   const TempFolder folder;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
   Progress progress(out.get(), Progress::Style::lines);
@@ -67,12 +76,8 @@ TEST(ImageTrainer, NamesTheRankWithAnotherModel) {
 
 TEST(ImageTrainer, NamesTheRankWithOtherData) {
   const auto error = [](const ImageData& other) { return error_of([&] { train([](TrainConfig&, int) {}, &other); }); };
-  ImageData other{images(48), images(6), {{0.5f}, {0.25f}}};
-  ++other.train.pixels.back();
-  EXPECT_THAT(error(other), AllOf(HasSubstr("the training data"), HasSubstr("not the same on 1 ")));
-  --other.train.pixels.back();
-  other.test.labels[3] = 0;
-  EXPECT_THAT(error(other), AllOf(HasSubstr("the test data"), HasSubstr("not the same on 1 ")));
+  EXPECT_THAT(error(make_data(1)), AllOf(HasSubstr("the training data"), HasSubstr("not the same on 1 ")));
+  EXPECT_THAT(error(make_data(0, 1)), AllOf(HasSubstr("the test data"), HasSubstr("not the same on 1 ")));
 }
 
 TEST(ImageTrainer, NamesTheRankWithOtherInitialWeights) {
@@ -109,16 +114,15 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
         ResNetConfig model = resnet_config("resnet20");
         model.in_channels = 1;
         model.num_classes = 2;
-        const data::ImageDataset test = images(6);
-        Tensor x({6, 8, 8, 1});
-        for (int64_t i = 0; i < x.numel(); ++i)
-          x.data<float>()[i] = (static_cast<float>(test.pixels[static_cast<size_t>(i)]) / 255 - 0.5f) / 0.25f;
+        const ImageData data = make_data();
+        Tensor x({6, 8, 8, 1}), labels({6}, DType::i32);
+        for (int64_t i = 0; i < 6; ++i) labels.data<int32_t>()[i] = data.test->read(i, x.data<float>() + i * 64);
         const auto loss_of = [&](const std::string& file) {
           const auto resnet = make_resnet(model);
           nn::load_weights(folder + file, *resnet);
           resnet->train(false);
           const NoGrad no_grad;
-          return ops::softmax_cross_entropy(resnet->forward(Var(x)), Tensor::of(test.labels, {6})).value().item();
+          return ops::softmax_cross_entropy(resnet->forward(Var(x)), labels).value().item();
         };
         // The trainer's ranks see two images each: other rounding in float32.
         EXPECT_NEAR(last.loss, loss_of("/ema.safetensors"), 1e-5 * last.loss);

@@ -64,7 +64,7 @@ TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
   EXPECT_EQ(content("deep/er/config.json"), "{\"epochs\": 3}\n");
   EXPECT_EQ(content("deep/er/metrics.jsonl"), "");
   const float loss = 0.1f + 0.2f;
-  log.step({10, 1, loss, 0.1, 1000.5, 0.128, 0, 34102});
+  log.step({10, 1, loss, 0.1, 1000.5, 0.128, 0, 34102, 0.004});
   log.evaluation({468, 1, NAN, 0.8812, INFINITY});
   std::istringstream lines(content("deep/er/metrics.jsonl"));  // while the log is open
   std::string first, second, rest;
@@ -72,7 +72,7 @@ TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
   std::getline(lines, second);
   EXPECT_FALSE(std::getline(lines, rest));
   const json step = json::parse(first), evaluation = json::parse(second);
-  EXPECT_EQ(step.size(), 8u);
+  EXPECT_EQ(step.size(), 9u);
   EXPECT_EQ(step["step"], 10);
   EXPECT_EQ(step["epoch"], 1);
   EXPECT_EQ(step["loss"].get<float>(), loss);
@@ -81,6 +81,7 @@ TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
   EXPECT_EQ(step["step_s"], 0.128);
   EXPECT_EQ(step["bytes_intra"], 0);
   EXPECT_EQ(step["bytes_inter"], 34102);
+  EXPECT_EQ(step["data_wait_s"], 0.004);
   EXPECT_EQ(evaluation.size(), 5u);
   EXPECT_TRUE(evaluation["test_loss"].is_null());
   EXPECT_EQ(evaluation["test_top1"], 0.8812);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/context.h"
 #include "tests/data/files.h"
 
 namespace godwit::data {
@@ -15,14 +16,14 @@ namespace {
 using testing::HasSubstr;
 
 // n images of h×w×c; pixel (0, 0, 0) of image i is i.
-ImageDataset make_dataset(int64_t n, Shape shape = {4, 3, 1}) {
+MemorySource make_source(int64_t n, Shape shape = {4, 3, 1}, TransformOptions options = {}) {
   ImageDataset dataset{.image_shape = shape, .classes = 10, .pixels = {}, .labels = {}};
   dataset.pixels.resize(static_cast<size_t>(n * shape.numel()), 100);
   for (int64_t i = 0; i < n; ++i) {
     dataset.pixels[static_cast<size_t>(i * shape.numel())] = static_cast<uint8_t>(i);
     dataset.labels.push_back(static_cast<int32_t>(i % 10));
   }
-  return dataset;
+  return {std::move(dataset), std::move(options)};
 }
 
 std::vector<Batch> drain(Loader& loader) {
@@ -43,8 +44,8 @@ bool same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
 }
 
 TEST(Loader, DeliversTheSamplersBatches) {
-  const ImageDataset dataset = make_dataset(50);
-  Loader loader(dataset, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
+  const MemorySource source = make_source(50);
+  Loader loader(source, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
   EXPECT_FALSE(loader.next()) << "no epoch was started";
   Sampler sampler(50, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
@@ -66,46 +67,48 @@ TEST(Loader, DeliversTheSamplersBatches) {
 }
 
 TEST(Loader, EvaluationHasASmallerLastBatchAndEmptyRanks) {
-  const ImageDataset dataset = make_dataset(3);
+  const MemorySource source = make_source(3, {4, 3, 1}, {.pad = 2, .flip = true});
   int64_t seen = 0;
   for (int rank = 0; rank < 5; ++rank) {
-    Loader loader(dataset, {.batch = 2, .rank = rank, .world = 5, .train = false, .pad = 2, .flip = true});
+    Loader loader(source, {.batch = 2, .rank = rank, .world = 5, .train = false});
     loader.start_epoch(0);
     for (const Batch& batch : drain(loader)) {
       for (int64_t i = 0; i < batch.labels.dim(0); ++i) EXPECT_EQ(first_pixel(batch, i), seen++) << "not augmented";
     }
   }
   EXPECT_EQ(seen, 3);
-  Loader whole(dataset, {.batch = 2, .train = false});
+  Loader whole(source, {.batch = 2, .train = false});
   whole.start_epoch(0);
   const auto batches = drain(whole);
   ASSERT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches[1].images.shape(), (Shape{1, 4, 3, 1}));
 }
 
-TEST(Loader, IsDeterministicForAnyPrefetchAndResumesWithinAnEpoch) {
-  const ImageDataset dataset = make_dataset(60, {8, 8, 3});
-  const LoaderOptions options{
-      .batch = 7, .seed = 4, .pad = 2, .flip = true, .mean = {0.1f, 0.2f, 0.3f}, .std = {1, 2, 3}};
-  Loader a(dataset, options);
+TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
+  const MemorySource source = make_source(
+      60, {8, 8, 3}, {.mean = {0.1f, 0.2f, 0.3f}, .std = {1, 2, 3}, .pad = 2, .flip = true, .seed = 4});
+  const LoaderOptions options{.batch = 7, .seed = 4};
+  Loader a(source, options);
   a.start_epoch(5);
   const auto reference = drain(a);
-  for (int prefetch : {1, 3, 50}) {
-    LoaderOptions other = options;
-    other.prefetch = prefetch;
-    Loader b(dataset, other);
-    b.start_epoch(5);
-    EXPECT_TRUE(same(drain(b), reference));
-    b.start_epoch(5, 3);
-    EXPECT_TRUE(same(drain(b), {reference.begin() + 3, reference.end()}));
-    b.start_epoch(5, b.batches());
-    EXPECT_FALSE(b.next());
-  }
+  for (int prefetch : {1, 3, 50})
+    for (int workers : {1, 2, 5}) {
+      LoaderOptions other = options;
+      other.prefetch = prefetch;
+      other.workers = workers;
+      Loader b(source, other);
+      b.start_epoch(5);
+      EXPECT_TRUE(same(drain(b), reference));
+      b.start_epoch(5, 3);
+      EXPECT_TRUE(same(drain(b), {reference.begin() + 3, reference.end()}));
+      b.start_epoch(5, b.batches());
+      EXPECT_FALSE(b.next());
+    }
 }
 
 TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
-  const ImageDataset dataset = make_dataset(100);
-  Loader loader(dataset, {.batch = 5, .seed = 2, .prefetch = 4});
+  const MemorySource source = make_source(100);
+  Loader loader(source, {.batch = 5, .seed = 2, .prefetch = 4});
   loader.start_epoch(1);
   const auto reference = drain(loader);
   for (int taken = 0; taken < 6; ++taken) {
@@ -117,19 +120,19 @@ TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
 }
 
 TEST(Loader, EndsAtAnyMomentWithoutHanging) {
-  const ImageDataset dataset = make_dataset(64);
+  const MemorySource source = make_source(64);
   for (int i = 0; i < 50; ++i) {
-    Loader loader(dataset, {.batch = 4, .prefetch = 1 + i % 5});
+    Loader loader(source, {.batch = 4, .prefetch = 1 + i % 5, .workers = 1 + i % 3});
     if (i % 3) loader.start_epoch(i);
     for (int taken = 0; taken < i % 7; ++taken) loader.next();
   }
 }
 
 TEST(Loader, HoldsNoMoreThanItsPrefetch) {
-  const ImageDataset dataset = make_dataset(200, {16, 16, 1});
+  const MemorySource source = make_source(200, {16, 16, 1});
   const auto pool = std::make_shared<Pool>();
   ContextGuard guard({.pool = pool});
-  Loader loader(dataset, {.batch = 8, .prefetch = 2});
+  Loader loader(source, {.batch = 8, .prefetch = 2, .workers = 3});
   loader.start_epoch(0);
   int64_t batches = 0;
   while (auto batch = loader.next()) ++batches;
@@ -139,22 +142,40 @@ TEST(Loader, HoldsNoMoreThanItsPrefetch) {
   EXPECT_LE(pool->stats().peak_bytes_in_use, 4 * bytes) << "two ahead, one in use, one just taken";
 }
 
-TEST(Loader, RethrowsErrorsOfItsThread) {
-  // Extents too large for any memory; no pixel is read before the batch is allocated.
-  ImageDataset dataset{
-      .image_shape = {int64_t{1} << 30, int64_t{1} << 20, 1}, .classes = 1, .pixels = {}, .labels = {0}};
-  Loader loader(dataset, {.train = false});
-  loader.start_epoch(0);
-  EXPECT_THAT(error_of([&] { loader.next(); }), HasSubstr("memory"));
-  EXPECT_FALSE(loader.next());
+// Sample 5 cannot be read.
+class Failing : public MemorySource {
+ public:
+  Failing() : MemorySource(make_source(12)) {}
+  int32_t read(int64_t sample, float* to) const override {
+    check(sample != 5, "sample ", sample, " is broken");
+    return MemorySource::read(sample, to);
+  }
+};
+
+TEST(Loader, RethrowsErrorsOfItsThreadsAndGoesOn) {
+  const Failing source;
+  for (int workers : {1, 3}) {
+    Loader loader(source, {.batch = 4, .train = false, .workers = workers});
+    loader.start_epoch(0);
+    EXPECT_TRUE(loader.next());
+    EXPECT_THAT(error_of([&] { loader.next(); }), HasSubstr("sample 5 is broken"));
+    EXPECT_TRUE(loader.next());
+    EXPECT_FALSE(loader.next());
+  }
+}
+
+TEST(Loader, RefusesBatchesLargerThanMemory) {
+  const MemorySource source({{int64_t{1} << 30, int64_t{1} << 20, 1}, 1, {}, {0}}, {});
+  Loader loader(source, {.train = false});
+  EXPECT_THAT(error_of([&] { loader.start_epoch(0); }), HasSubstr("memory"));
 }
 
 TEST(Loader, RefusesBadOptions) {
-  const ImageDataset dataset = make_dataset(10);
-  EXPECT_THAT(error_of([&] { Loader(dataset, {.batch = 11}); }), HasSubstr("--batch"));
-  EXPECT_THAT(error_of([&] { Loader(dataset, {.prefetch = 0}); }), HasSubstr("prefetch 0"));
-  EXPECT_THAT(error_of([&] { Loader(dataset, {.mean = {1, 2}, .std = {1, 2}}); }), HasSubstr("channels"));
-  EXPECT_THAT(error_of([&] { Loader(dataset, {}).start_epoch(0, 11); }), HasSubstr("batch 11 of 10"));
+  const MemorySource source = make_source(10);
+  EXPECT_THAT(error_of([&] { Loader(source, {.batch = 11}); }), HasSubstr("--batch"));
+  EXPECT_THAT(error_of([&] { Loader(source, {.prefetch = 0}); }), HasSubstr("prefetch 0"));
+  EXPECT_THAT(error_of([&] { Loader(source, {.workers = 0}); }), HasSubstr("0 workers"));
+  EXPECT_THAT(error_of([&] { Loader(source, {}).start_epoch(0, 11); }), HasSubstr("batch 11 of 10"));
 }
 
 }  // namespace

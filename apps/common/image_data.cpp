@@ -1,0 +1,105 @@
+#include "apps/common/image_data.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "data/cifar.h"
+#include "data/folder_source.h"
+#include "data/image_folder.h"
+#include "data/layout.h"
+#include "engine/check.h"
+#include "engine/context.h"
+
+namespace godwit::apps {
+namespace {
+
+std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+ImageData load_into_memory(const TrainConfig& config, const std::string& folder, data::Layout layout) {
+  const DataConfig& options = config.data;
+  check(
+      options.crop == 0 && options.resize == 0 && options.color_jitter == 0 && !options.strict, "data folder ", folder,
+      ": data.crop, data.resize, data.color_jitter and data.strict are for folders of JPEGs, these images are kept in "
+      "memory as they are (data.pad crops them)");
+  const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
+  data::ImageDataset train = load(folder, data::Split::train), test = load(folder, data::Split::test);
+  check(train.image_shape == test.image_shape, "data folder ", folder, ": training images are ", train.image_shape,
+        " (height, width, channels), test images ", test.image_shape);
+  const data::ChannelStats stats = data::channel_stats(train);
+  for (size_t c = 0; c < stats.std.size(); ++c)
+    check(stats.std[c] > 0, "data folder ", folder, ": all training pixels of channel ", c, " are equal");
+  data::TransformOptions transform{.mean = options.mean.empty() ? stats.mean : floats(options.mean),
+                                   .std = options.std.empty() ? stats.std : floats(options.std),
+                                   .pad = options.pad,
+                                   .flip = options.flip,
+                                   .seed = config.seed};
+  return {std::make_shared<data::MemorySource>(std::move(train), transform),
+          std::make_shared<data::MemorySource>(std::move(test), transform)};
+}
+
+std::string split_text(const data::ImageFolder& folder) {
+  const auto part = [](size_t count, const std::string& name) {
+    return std::to_string(count) + (name.empty() ? " in the class folders" : " in " + name);
+  };
+  std::string text = std::to_string(folder.classes.size()) +
+                     " classes; training: " + part(folder.train.size(), folder.train_name) + "; evaluation: ";
+  text += folder.test_name == folder.train_name ? "on the same, as there is no val, validation or test folder"
+                                                : part(folder.test.size(), folder.test_name);
+  for (const std::string& name : folder.unused) text += "; " + name + " is not read";
+  return text;
+}
+
+std::string skipped_text(const data::ImageFolder& folder) {
+  const size_t used = folder.train.size() + (folder.test_name == folder.train_name ? 0 : folder.test.size());
+  const size_t skipped = folder.skipped.size();
+  std::string text = std::to_string(skipped) + " of " + std::to_string(used + skipped) + " files: ";
+  for (size_t i = 0; i < std::min<size_t>(skipped, 5); ++i)
+    text += (i ? "; " : "") + folder.skipped[i].path + " " + folder.skipped[i].problem;
+  return text + (skipped > 5 ? "; and " + std::to_string(skipped - 5) + " more" : "");
+}
+
+ImageData load_image_folder(const TrainConfig& config, const std::string& root, Progress* progress) {
+  const DataConfig& options = config.data;
+  check(options.pad == 0, "data folder ", root, ": data.pad is for small images in memory; JPEGs get a random part, ",
+        "resized to data.crop");
+  data::IndexOptions index;
+  index.max_pixels = options.max_pixels;
+  index.threads = hardware_threads() + 2;  // some wait for the disk
+  auto shown = std::chrono::steady_clock::now();
+  if (progress)
+    index.progress = [&](int64_t done, int64_t total) {
+      if (std::chrono::steady_clock::now() - shown < std::chrono::seconds(2)) return;
+      shown = std::chrono::steady_clock::now();
+      progress->line("indexing " + root + ": " + std::to_string(done) + " of " + std::to_string(total) + " files");
+    };
+  data::ImageFolder folder = data::index_image_folder(root, index);
+  check(!options.strict || folder.skipped.empty(), "data folder ", root, ": cannot use ", skipped_text(folder),
+        " (--strict)");
+
+  data::PhotoOptions photo;
+  photo.crop = options.crop > 0 ? options.crop : photo.crop;
+  photo.resize = options.resize > 0 ? options.resize : (photo.crop * 8 + 3) / 7;
+  photo.flip = options.flip;
+  photo.color_jitter = options.color_jitter;
+  if (!options.mean.empty()) photo.mean = floats(options.mean);
+  if (!options.std.empty()) photo.std = floats(options.std);
+  photo.seed = config.seed;
+  photo.strict = options.strict;
+  ImageData images;
+  images.notes.push_back({"images", split_text(folder)});
+  if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder)});
+  images.train = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.train), photo);
+  images.test = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.test), photo);
+  return images;
+}
+
+}  // namespace
+
+ImageData load_image_data(const TrainConfig& config, Progress* progress) {
+  const std::string folder = config.data.path.empty() ? data::default_data_folder() : config.data.path;
+  const data::Layout layout = data::layout_of(folder);
+  return layout == data::Layout::image_folder ? load_image_folder(config, folder, progress)
+                                              : load_into_memory(config, folder, layout);
+}
+
+}  // namespace godwit::apps

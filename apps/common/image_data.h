@@ -1,0 +1,25 @@
+// The images of a run: what --data names, as sources for the loaders.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/common/config.h"
+#include "apps/common/progress.h"
+#include "data/image_source.h"
+
+namespace godwit::apps {
+
+// What the ranks of a process share, read-only.
+struct ImageData {
+  std::shared_ptr<const data::ImageSource> train, test;
+  std::vector<std::pair<std::string, std::string>> notes = {};  // rows for the start of a run: label, text
+};
+
+// Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs; no folder: the distribution's Fashion-MNIST.
+// Throws when the splits do not fit each other, when the images carry no information, or when a setting cannot be used
+// with such data. A long indexing is reported to `progress`, if there is one.
+ImageData load_image_data(const TrainConfig& config, Progress* progress);
+
+}  // namespace godwit::apps

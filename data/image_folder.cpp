@@ -1,0 +1,204 @@
+#include "data/image_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <thread>
+
+#include "data/file_list.h"
+#include "data/index_cache.h"
+#include "data/jpeg.h"
+#include "engine/check.h"
+
+namespace godwit::data {
+namespace {
+
+constexpr size_t kHead = 64 << 10, kTail = 4 << 10;  // read of a file; headers with long comments need all of it
+constexpr int32_t kLongestSide = 16384;
+
+class File {
+ public:
+  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    check(fd_ >= 0, "cannot be read (", std::strerror(errno), ")");
+  }
+  ~File() { ::close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  std::vector<uint8_t> read(int64_t from, size_t count) const {
+    std::vector<uint8_t> bytes(count);
+    size_t done = 0;
+    while (done < count) {
+      const ssize_t got =
+          ::pread(fd_, bytes.data() + done, count - done, static_cast<off_t>(from) + static_cast<off_t>(done));
+      check(got >= 0 || errno == EINTR, "cannot be read (", std::strerror(errno), ")");
+      check(got != 0, "cannot be read (it is shorter than it was a moment ago)");
+      if (got > 0) done += static_cast<size_t>(got);
+    }
+    return bytes;
+  }
+
+ private:
+  int fd_;
+};
+
+// Reads what decides whether a file can be used: its header and its end.
+void inspect(const std::string& path, ImageFile& file) {
+  const File in(path);
+  const auto size = static_cast<size_t>(file.bytes);
+  std::vector<uint8_t> bytes = in.read(0, std::min(size, kHead));
+  JpegHeader header;
+  try {
+    header = read_jpeg_header(bytes);
+  } catch (const DecodeError&) {
+    if (bytes.size() == size || bytes.size() < 2 || bytes[0] != 0xff || bytes[1] != 0xd8) throw;
+    bytes = in.read(0, size);
+    header = read_jpeg_header(bytes);
+  }
+  file.width = static_cast<int32_t>(header.width);
+  file.height = static_cast<int32_t>(header.height);
+  file.channels = header.channels;
+  const auto ends = [&](size_t from) {
+    from = std::max(from, static_cast<size_t>(header.data_from));
+    const std::vector<uint8_t> data = in.read(static_cast<int64_t>(from), size - from);
+    return has_jpeg_end(data);
+  };
+  check(ends(size > kTail ? size - kTail : 0) || ends(0), "is truncated");
+}
+
+void inspect_noting_problems(const std::string& root, ImageFile& file) {
+  try {
+    inspect(root + "/" + file.path, file);
+  } catch (const std::exception& error) {
+    file.problem = error.what();
+  }
+}
+
+void inspect_all(const std::string& root, std::vector<ImageFile>& files, const std::vector<size_t>& which,
+                 const IndexOptions& options) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::condition_variable finished;
+  int running = std::max(1, options.threads);
+  std::vector<std::thread> threads;
+  for (int t = running; t > 0; --t)
+    threads.emplace_back([&] {
+      for (size_t i = next++; i < which.size(); i = next++) inspect_noting_problems(root, files[which[i]]);
+      const std::lock_guard lock(mutex);
+      if (--running == 0) finished.notify_all();
+    });
+  {
+    std::unique_lock lock(mutex);
+    while (!finished.wait_for(lock, std::chrono::milliseconds(500), [&] { return running == 0; })) {
+      if (!options.progress) continue;
+      lock.unlock();
+      options.progress(static_cast<int64_t>(std::min(next.load(), which.size())), static_cast<int64_t>(which.size()));
+      lock.lock();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 5); ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > 5) text += " and " + std::to_string(names.size() - 5) + " more";
+  return text;
+}
+
+void check_same_classes(const ImageFolder& folder, const std::vector<std::string>& of_test) {
+  std::vector<std::string> only_train, only_test;
+  const auto& of_train = folder.classes;
+  std::ranges::set_difference(of_train, of_test, std::back_inserter(only_train));
+  std::ranges::set_difference(of_test, of_train, std::back_inserter(only_test));
+  if (only_train.empty() && only_test.empty()) return;
+  const auto only = [](const std::string& split, const std::vector<std::string>& names) {
+    return names.empty() ? "" : "; only in " + split + ": " + some_of(names);
+  };
+  fail("data folder ", folder.root, ": ", folder.train_name, " and ", folder.test_name, " have different classes",
+       only(folder.train_name, only_train), only(folder.test_name, only_test));
+}
+
+void find_splits(ImageFolder& folder) {
+  if (!is_folder(folder.root + "/train")) return;  // the classes are at the root
+  folder.train_name = folder.test_name = "train";
+  bool found = false;
+  for (const char* name : {"val", "validation", "test"}) {
+    if (!is_folder(folder.root + "/" + name)) continue;
+    if (found) folder.unused.push_back(name);
+    else folder.test_name = name;
+    found = true;
+  }
+}
+
+// Sorts out what cannot be used.
+std::vector<ImageFile> usable(std::vector<ImageFile> files, int64_t max_pixels, std::vector<ImageFile>& skipped) {
+  std::vector<ImageFile> good;
+  for (ImageFile& file : files) {
+    const int64_t pixels = int64_t{file.width} * file.height;
+    if (file.problem.empty() && (pixels > max_pixels || std::max(file.width, file.height) > kLongestSide))
+      file.problem = detail::concat("is ", file.width, "x", file.height, ", more than ", kLongestSide,
+                                    " on a side or data.max_pixels=", max_pixels, " pixels");
+    (file.problem.empty() ? good : skipped).push_back(std::move(file));
+  }
+  return good;
+}
+
+void check_every_class_has_images(const ImageFolder& folder) {
+  check(folder.classes.size() >= 2, "data folder ", folder.root, "/", folder.train_name, ": holds ",
+        folder.classes.size(), " class folders, a classifier needs at least two");
+  std::vector<bool> seen(folder.classes.size());
+  for (const ImageFile& file : folder.train) seen[static_cast<size_t>(file.label)] = true;
+  std::vector<std::string> empty;
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i]) empty.push_back(folder.classes[i]);
+  const std::string first =
+      folder.skipped.empty() ? "" : "; " + folder.skipped[0].path + " " + folder.skipped[0].problem;
+  check(empty.empty(), "data folder ", folder.root, ": no usable JPEG for training in class ", some_of(empty), first);
+  check(!folder.test.empty(), "data folder ", folder.root, "/", folder.test_name, ": no usable JPEG", first);
+}
+
+}  // namespace
+
+ImageFolder index_image_folder(const std::string& root, const IndexOptions& options) {
+  ImageFolder folder;
+  folder.root = root;
+  find_splits(folder);
+  folder.classes = class_names(root, folder.train_name);
+  std::vector<ImageFile> files = list_files(root, folder.train_name, folder.classes);
+  const size_t of_train = files.size();
+  const bool apart = folder.test_name != folder.train_name;
+  if (apart) {
+    const std::vector<std::string> of_test = class_names(root, folder.test_name);
+    check_same_classes(folder, of_test);
+    std::ranges::move(list_files(root, folder.test_name, of_test), std::back_inserter(files));
+  }
+
+  std::vector<size_t> unknown(files.size());
+  for (size_t i = 0; i < files.size(); ++i) unknown[i] = i;
+  if (options.cache) unknown = recall(root, files);
+  std::erase_if(unknown, [&](size_t i) { return !files[i].problem.empty(); });
+  inspect_all(root, files, unknown, options);
+  if (options.cache && !unknown.empty()) remember(root, files);
+
+  const auto middle = files.begin() + static_cast<std::ptrdiff_t>(of_train);
+  const auto moved = [](auto from, auto to) {
+    return std::vector<ImageFile>(std::make_move_iterator(from), std::make_move_iterator(to));
+  };
+  std::vector<ImageFile> second = moved(middle, files.end());
+  files.erase(middle, files.end());
+  folder.train = usable(std::move(files), options.max_pixels, folder.skipped);
+  folder.test = apart ? usable(std::move(second), options.max_pixels, folder.skipped) : folder.train;
+  check_every_class_has_images(folder);
+  return folder;
+}
+
+}  // namespace godwit::data

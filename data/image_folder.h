@@ -1,0 +1,40 @@
+// Photographs in class folders: their list, what their headers say, and which of them cannot be used.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace godwit::data {
+
+struct ImageFile {
+  std::string path;                 // below the data folder
+  int32_t label = 0;                // index of its class
+  int64_t bytes = 0, modified = 0;  // size; time of the last change in nanoseconds
+  int32_t width = 0, height = 0, channels = 0;
+  std::string problem;  // why it cannot be used; empty when it can
+};
+
+struct IndexOptions {
+  int64_t max_pixels = 64'000'000;  // larger images are not used, nor those with a side above 16,384
+  int threads = 1;                  // that read headers
+  bool cache = true;                // keep what was read in <folder>/.godwit-index or the user's cache folder
+  std::function<void(int64_t done, int64_t total)> progress = {};  // about twice a second
+};
+
+struct ImageFolder {
+  std::string root;
+  std::vector<std::string> classes;    // names, sorted; a label is an index
+  std::string train_name, test_name;   // folders of the two splits; "" when the classes are at the root
+  std::vector<std::string> unused;     // other splits that are there
+  std::vector<ImageFile> train, test;  // usable, sorted by path
+  std::vector<ImageFile> skipped;      // of both
+};
+
+// Lists root/train/<class>/… and the first of val, validation and test; without a train folder, the class folders at
+// the root, and without a second split the training images again. Then reads the headers of files that the cache does
+// not know: how many are usable, which fixes the order of training, is settled before the first step. Throws one Error
+// when a folder cannot be read, the splits' classes differ, or a class has no usable training image.
+ImageFolder index_image_folder(const std::string& root, const IndexOptions& options);
+
+}  // namespace godwit::data

@@ -1,0 +1,174 @@
+#include "data/folder_source.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "data/augment.h"
+#include "data/loader.h"
+#include "tests/data/golden.h"
+
+namespace godwit::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Five files of two classes; `broken` has a good header and an end, but no Huffman table is what it says.
+class FolderSourceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    put("cat/0.jpg", golden_jpeg("colour"));
+    put("cat/1.jpg", golden_jpeg("grey"));
+    put("dog/2.jpg", golden_jpeg("cmyk"));
+    put("dog/3.jpg", golden_jpeg("large"));
+    put("dog/4.jpg", golden_jpeg("progressive"));
+  }
+
+  void put(const std::string& path, const Bytes& bytes) {
+    fs::create_directories(fs::path(folder_ / path).parent_path());
+    write(folder_ / path, bytes);
+  }
+
+  std::vector<ImageFile> files() const { return index_image_folder(folder_.str(), {.cache = false}).train; }
+
+  FolderSource source(PhotoOptions options = {.crop = 24, .resize = 28}) const {
+    return FolderSource(folder_.str(), {"cat", "dog"}, files(), options);
+  }
+
+  // Valid header and end, a scan that breaks off: a progressive file cut within its scans.
+  static Bytes damaged() {
+    Bytes bytes = golden_jpeg("large");
+    std::fill(bytes.begin() + 6000, bytes.end() - 2, uint8_t{0});
+    return bytes;
+  }
+
+  // A progressive image whose second Huffman table is nonsense: libjpeg gives up only when it gets there.
+  static Bytes broken() {
+    Bytes bytes = golden_jpeg("progressive");
+    const auto scan = std::ranges::search(bytes, Bytes{0xff, 0xda}).end();
+    const auto table = std::ranges::search(std::ranges::subrange(scan, bytes.end()), Bytes{0xff, 0xc4}).begin();
+    std::fill(table + 5, table + 21, uint8_t{0xff});
+    return bytes;
+  }
+
+  const TempFolder folder_;
+};
+
+std::vector<float> read(const FolderSource& source, int64_t sample, int32_t label) {
+  const Shape shape = source.image_shape();
+  std::vector<float> image(static_cast<size_t>(shape.numel()));
+  EXPECT_EQ(source.read(sample, image.data()), label);
+  return image;
+}
+
+std::vector<float> augmented(const FolderSource& source, int64_t sample, int64_t epoch) {
+  std::vector<float> image(static_cast<size_t>(source.image_shape().numel()));
+  source.read_augmented(sample, epoch, image.data());
+  return image;
+}
+
+TEST_F(FolderSourceTest, GivesNormalisedCentreCrops) {
+  const FolderSource plain = source({.crop = 24, .resize = 28, .mean = {0, 0, 0}, .std = {1, 1, 1}});
+  const FolderSource normalised = source();
+  EXPECT_EQ(normalised.size(), 5);
+  EXPECT_EQ(normalised.classes(), 2);
+  EXPECT_EQ(normalised.image_shape(), (Shape{24, 24, 3}));
+  const float mean[] = {0.485f, 0.456f, 0.406f}, std[] = {0.229f, 0.224f, 0.225f};
+  for (int64_t i = 0; i < 5; ++i) {
+    const std::vector<float> raw = read(plain, i, i < 2 ? 0 : 1), values = read(normalised, i, i < 2 ? 0 : 1);
+    for (size_t k = 0; k < raw.size(); ++k) {
+      EXPECT_TRUE(raw[k] >= -1e-5f && raw[k] <= 1.00001f);
+      EXPECT_NEAR(values[k], (raw[k] - mean[k % 3]) / std[k % 3], 1e-5);  // float32 rounding of values up to 3
+    }
+  }
+  EXPECT_TRUE(normalised.remarks().empty());
+}
+
+TEST_F(FolderSourceTest, AugmentsByTheDrawsOfSeedEpochAndSample) {
+  const FolderSource a = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1}),
+                     same = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1});
+  const FolderSource other_seed = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 2});
+  const FolderSource calm = source({.crop = 24, .resize = 28, .seed = 1});
+  EXPECT_EQ(augmented(a, 3, 2), augmented(same, 3, 2));
+  EXPECT_NE(augmented(a, 3, 2), augmented(a, 3, 1));
+  EXPECT_NE(augmented(a, 3, 2), augmented(other_seed, 3, 2));
+  EXPECT_NE(augmented(a, 3, 2), augmented(calm, 3, 2));
+}
+
+// Half of the training images are mirrored: the gradient in the green channel grows to the right or to the left.
+TEST_F(FolderSourceTest, MirrorsHalf) {
+  const FolderSource flipping = source(), straight = source({.crop = 24, .resize = 28, .flip = false});
+  const auto grows = [](const std::vector<float>& image) { return image[23 * 3 + 1] > image[1]; };
+  int mirrored = 0;
+  for (int64_t epoch = 0; epoch < 200; ++epoch) {
+    mirrored += !grows(augmented(flipping, 0, epoch));
+    EXPECT_TRUE(grows(augmented(straight, 0, epoch)));
+  }
+  EXPECT_NEAR(mirrored, 100, 36);  // five standard deviations of a fair coin
+}
+
+TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
+  put("cat/1.jpg", damaged());
+  put("dog/4.jpg", broken());
+  const FolderSource lenient = source();
+  ASSERT_EQ(lenient.size(), 5) << "both pass the check of their headers";
+  read(lenient, 1, 0);
+  EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "the next file, round the end, with its label";
+  EXPECT_THAT(lenient.remarks(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
+                                             AllOf(HasSubstr("dog/4.jpg"), HasSubstr("takes its place"))));
+  EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
+
+  const FolderSource strict = source({.crop = 24, .resize = 28, .strict = true});
+  std::vector<float> to(24 * 24 * 3);
+  EXPECT_THAT(error_of([&] { strict.read(1, to.data()); }), AllOf(HasSubstr("cat/1.jpg"), HasSubstr("--strict")));
+  EXPECT_THAT(error_of([&] { strict.read(4, to.data()); }), AllOf(HasSubstr("dog/4.jpg"), HasSubstr("--strict")));
+}
+
+TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
+  const FolderSource images = source();
+  std::vector<float> to(24 * 24 * 3);
+  put("cat/0.jpg", golden_jpeg("large"));
+  EXPECT_THAT(error_of([&] { images.read(0, to.data()); }),
+              AllOf(HasSubstr("cat/0.jpg"), HasSubstr("must not change")));
+  fs::remove(folder_ / "cat/0.jpg");
+  EXPECT_THAT(error_of([&] { images.read(0, to.data()); }), AllOf(HasSubstr("cat/0.jpg"), HasSubstr("no such file")));
+}
+
+TEST_F(FolderSourceTest, HashSeesNamesSizesAndClasses) {
+  const uint64_t hash = source().hash();
+  EXPECT_EQ(source().hash(), hash);
+  EXPECT_NE(FolderSource(folder_.str(), {"cat", "dot"}, files(), {}).hash(), hash);
+  std::vector<ImageFile> fewer = files();
+  fewer.pop_back();
+  EXPECT_NE(FolderSource(folder_.str(), {"cat", "dog"}, fewer, {}).hash(), hash);
+  put("cat/1.jpg", golden_jpeg("colour"));
+  EXPECT_NE(source().hash(), hash);
+}
+
+TEST_F(FolderSourceTest, LoadersGiveTheSameBitsForAnyWorkers) {
+  const FolderSource images = source({.crop = 24, .resize = 28, .color_jitter = 0.2, .seed = 5});
+  std::vector<float> reference;
+  for (int workers : {1, 3}) {
+    Loader loader(images, {.batch = 2, .seed = 5, .workers = workers});
+    std::vector<float> all;
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      loader.start_epoch(epoch);
+      while (auto batch = loader.next())
+        all.insert(all.end(), batch->images.span<float>().begin(), batch->images.span<float>().end());
+    }
+    if (workers == 1) reference = all;
+    EXPECT_EQ(all, reference);
+  }
+}
+
+TEST_F(FolderSourceTest, RefusesBadOptions) {
+  EXPECT_THAT(error_of([&] { source({.crop = 24, .resize = 20}); }), HasSubstr("resize 20 and crop 24"));
+  EXPECT_THAT(error_of([&] { source({.mean = {0}, .std = {1}}); }), HasSubstr("1 means"));
+  EXPECT_THAT(error_of([&] { source({.std = {1, 0, 1}}); }), HasSubstr("positive"));
+}
+
+}  // namespace
+}  // namespace godwit::data

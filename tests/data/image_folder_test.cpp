@@ -1,0 +1,224 @@
+#include "data/image_folder.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "data/index_cache.h"
+#include "data/layout.h"
+#include "tests/data/golden.h"
+
+namespace godwit::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+void put(const TempFolder& folder, const std::string& path, const Bytes& bytes) {
+  fs::create_directories(fs::path(folder / path).parent_path());
+  write(folder / path, bytes);
+}
+
+// Two classes: three training and two test images.
+void write_small(const TempFolder& folder, const std::string& test = "val") {
+  put(folder, "train/cat/b.jpg", golden_jpeg("colour"));
+  put(folder, "train/cat/a.JPEG", golden_jpeg("grey"));
+  put(folder, "train/dog/deep/er/c.jpeg", golden_jpeg("cmyk"));
+  put(folder, test + "/cat/x.jpg", golden_jpeg("progressive"));
+  put(folder, test + "/dog/y.jpg", golden_jpeg("large"));
+}
+
+std::vector<std::string> paths(const std::vector<ImageFile>& files) {
+  std::vector<std::string> result;
+  for (const ImageFile& file : files) result.push_back(file.path);
+  return result;
+}
+
+ImageFolder index(const TempFolder& folder, IndexOptions options = {}) {
+  return index_image_folder(folder.str(), options);
+}
+
+std::string index_error(const TempFolder& folder) {
+  return error_of([&] { index(folder, {.cache = false}); });
+}
+
+// The header says `width`; the rest is of an ordinary image.
+Bytes with_width(int width) {
+  Bytes bytes = golden_jpeg("grey");
+  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin();
+  frame[7] = static_cast<uint8_t>(width >> 8);
+  frame[8] = static_cast<uint8_t>(width);
+  return bytes;
+}
+
+TEST(ImageFolder, ListsClassesAndFilesSorted) {
+  const TempFolder folder;
+  write_small(folder);
+  put(folder, "train/cat/.hidden.jpg", {1});
+  put(folder, "train/notes.txt", {1});
+  EXPECT_EQ(layout_of(folder.str()), Layout::image_folder);
+  const ImageFolder found = index(folder);
+  EXPECT_THAT(found.classes, ElementsAre("cat", "dog"));
+  EXPECT_EQ(found.train_name, "train");
+  EXPECT_EQ(found.test_name, "val");
+  EXPECT_THAT(paths(found.train), ElementsAre("train/cat/a.JPEG", "train/cat/b.jpg", "train/dog/deep/er/c.jpeg"));
+  EXPECT_THAT(paths(found.test), ElementsAre("val/cat/x.jpg", "val/dog/y.jpg"));
+  EXPECT_TRUE(found.skipped.empty());
+  EXPECT_EQ(found.train[2].label, 1);
+  EXPECT_EQ(found.train[2].channels, 4);
+  EXPECT_EQ(found.train[2].width, 134);
+  EXPECT_EQ(found.test[1].width, 400);
+  EXPECT_EQ(found.test[1].height, 300);
+}
+
+TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
+  const TempFolder folder;
+  write_small(folder, "test");
+  EXPECT_EQ(index(folder).test_name, "test");
+  fs::copy(folder / "test", folder / "validation", fs::copy_options::recursive);
+  const ImageFolder both = index(folder);
+  EXPECT_EQ(both.test_name, "validation");
+  EXPECT_THAT(both.unused, ElementsAre("test"));
+
+  const TempFolder flat;
+  put(flat, "cat/a.jpg", golden_jpeg("colour"));
+  put(flat, "dog/b.jpg", golden_jpeg("grey"));
+  EXPECT_EQ(layout_of(flat.str()), Layout::image_folder);
+  const ImageFolder single = index(flat);
+  EXPECT_EQ(single.train_name, single.test_name);
+  EXPECT_THAT(paths(single.train), ElementsAre("cat/a.jpg", "dog/b.jpg"));
+  EXPECT_THAT(paths(single.test), ElementsAre("cat/a.jpg", "dog/b.jpg"));
+}
+
+TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
+  const TempFolder folder;
+  write_small(folder);
+  const Bytes whole = golden_jpeg("large");
+  put(folder, "train/cat/c1.jpg", {});
+  put(folder, "train/cat/c2.jpg", {'h', 'e', 'l', 'l', 'o'});
+  put(folder, "train/cat/c3.jpg", {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+  put(folder, "train/cat/c4.jpg", Bytes(whole.begin(), whole.begin() + 300));
+  put(folder, "train/cat/c5.jpg", Bytes(whole.begin(), whole.end() - 2));
+  put(folder, "train/cat/c6.jpg", with_width(20000));
+  fs::create_symlink("nowhere", folder / "train/cat/c7.jpg");
+  ASSERT_EQ(mkfifo((folder / "train/cat/c8.jpg").c_str(), 0600), 0);
+  put(folder, "val/dog/d1.jpg", Bytes(whole.begin(), whole.begin() + 9000));
+  for (int again = 0; again < 2; ++again) {  // the second time from the cache
+    const ImageFolder found = index(folder);
+    EXPECT_EQ(found.train.size(), 3u);
+    EXPECT_EQ(found.test.size(), 2u);
+    ASSERT_EQ(found.skipped.size(), 9u);
+    const std::vector<std::string> why = {"is empty",    "is no image",  "PNG",     "no readable JPEG", "is truncated",
+                                          "is 20000x90", "No such file", "regular", "is truncated"};
+    for (size_t i = 0; i < why.size(); ++i)
+      EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
+  }
+  const ImageFolder small = index(folder, {.max_pixels = 134 * 90});
+  EXPECT_EQ(small.train.size(), 3u);
+  EXPECT_THAT(paths(small.test), ElementsAre("val/cat/x.jpg")) << "400x300 is more";
+}
+
+// What follows the end marker, and long comments before the header, are no damage.
+TEST(ImageFolder, AcceptsOddButWholeFiles) {
+  const TempFolder folder;
+  write_small(folder);
+  Bytes bytes = golden_jpeg("colour");
+  bytes.insert(bytes.end(), 10000, 7);
+  put(folder, "train/cat/tail.jpg", bytes);
+  bytes = golden_jpeg("colour");
+  for (int i = 0; i < 3; ++i) {
+    Bytes comment(60002, 'x');
+    comment[0] = 0xff, comment[1] = 0xfe, comment[2] = 60000 >> 8, comment[3] = 60000 & 255;
+    bytes.insert(bytes.begin() + 2, comment.begin(), comment.end());
+  }
+  put(folder, "train/cat/comment.jpg", bytes);
+  const ImageFolder found = index(folder, {.threads = 3});
+  EXPECT_EQ(found.train.size(), 5u);
+  EXPECT_TRUE(found.skipped.empty());
+}
+
+TEST(ImageFolder, NamesWhatIsWrong) {
+  const TempFolder folder;
+  write_small(folder);
+  put(folder, "val/emu/z.jpg", golden_jpeg("grey"));
+  put(folder, "train/ant/z.jpg", golden_jpeg("grey"));
+  EXPECT_THAT(index_error(folder), AllOf(HasSubstr("only in train: ant"), HasSubstr("only in val: emu")));
+  fs::remove_all(folder / "val/emu");
+  fs::create_directory(folder / "val/ant");
+  put(folder, "train/ant/z.jpg", {});
+  EXPECT_THAT(index_error(folder), AllOf(HasSubstr("class ant"), HasSubstr("train/ant/z.jpg is empty")));
+  fs::remove_all(folder / "train/ant");
+  fs::remove_all(folder / "val");
+  fs::create_directories(folder / "val/cat");
+  fs::create_directories(folder / "val/dog");
+  EXPECT_THAT(index_error(folder), AllOf(HasSubstr("val"), HasSubstr("no usable JPEG")));
+  fs::remove_all(folder / "val");
+  fs::remove_all(folder / "train/dog");
+  EXPECT_THAT(index_error(folder), HasSubstr("holds 1 class folders"));
+  fs::create_directory_symlink("..", folder / "train/cat/loop");
+  EXPECT_THAT(index_error(folder), HasSubstr("circle of links"));
+}
+
+TEST(ImageFolder, NamesAFolderThatCannotBeRead) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read everywhere";
+  const TempFolder folder;
+  write_small(folder);
+  fs::permissions(folder / "train/dog", fs::perms::none);
+  EXPECT_THAT(index_error(folder), AllOf(HasSubstr("train/dog"), HasSubstr("Permission denied")));
+  fs::permissions(folder / "train/dog", fs::perms::owner_all);
+  fs::permissions(folder / "train/cat/b.jpg", fs::perms::none);
+  EXPECT_THAT(index(folder, {.cache = false}).skipped.at(0).problem, HasSubstr("Permission denied"));
+}
+
+// How many files the cache does not answer for.
+size_t unknown(const TempFolder& folder, std::vector<ImageFile> files) { return recall(folder.str(), files).size(); }
+
+TEST(IndexCache, AnswersForUnchangedFilesOnly) {
+  const TempFolder folder;
+  write_small(folder);
+  put(folder, "train/dog/empty.jpg", {});
+  const ImageFolder found = index(folder);
+  std::vector<ImageFile> files = found.train;
+  files.insert(files.end(), found.skipped.begin(), found.skipped.end());
+  ASSERT_EQ(files.size(), 4u);
+  EXPECT_EQ(unknown(folder, files), 0u);
+  std::vector<ImageFile> blank = files;
+  for (ImageFile& file : blank) file.width = file.height = file.channels = 0, file.problem.clear();
+  recall(folder.str(), blank);
+  EXPECT_EQ(blank[0].width, files[0].width);
+  EXPECT_EQ(blank[3].problem, "is empty");
+  std::vector<ImageFile> changed = files;
+  changed[0].bytes += 1;
+  changed[1].modified += 1;
+  changed[2].path += "x";
+  EXPECT_EQ(unknown(folder, changed), 3u);
+
+  const std::string path = folder / ".godwit-index";
+  const Bytes whole = read(path);
+  for (size_t i = 0; i < whole.size(); i += 7) {  // any damage: the cache knows nothing
+    Bytes bytes = whole;
+    bytes[i] ^= 1;
+    write(path, bytes);
+    EXPECT_EQ(unknown(folder, files), 4u) << i;
+    write(path, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(i)));
+    EXPECT_EQ(unknown(folder, files), 4u) << i;
+  }
+}
+
+TEST(IndexCache, NewAndReplacedFilesAreRead) {
+  const TempFolder folder;
+  write_small(folder);
+  EXPECT_EQ(index(folder).train.size(), 3u);
+  put(folder, "train/cat/new.jpg", golden_jpeg("large"));
+  put(folder, "train/cat/b.jpg", {1, 2, 3});
+  fs::remove(folder / "train/cat/a.JPEG");
+  const ImageFolder found = index(folder);
+  EXPECT_THAT(paths(found.train), ElementsAre("train/cat/new.jpg", "train/dog/deep/er/c.jpeg"));
+  EXPECT_THAT(paths(found.skipped), ElementsAre("train/cat/b.jpg"));
+}
+
+}  // namespace
+}  // namespace godwit::data

@@ -1,0 +1,135 @@
+#include "data/jpeg.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/philox.h"
+#include "tests/data/golden.h"
+
+namespace godwit::data {
+namespace {
+
+using testing::HasSubstr;
+
+const char* const kImages[] = {"colour", "progressive", "grey", "cmyk"};
+
+std::string decode_error(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const DecodeError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no DecodeError was thrown";
+  return "";
+}
+
+TEST(Jpeg, ReadsHeaders) {
+  for (const auto& [name, channels] : {std::pair{"colour", 3}, {"progressive", 3}, {"grey", 1}, {"cmyk", 4}}) {
+    const Bytes bytes = golden_jpeg(name);
+    const JpegHeader header = read_jpeg_header(bytes);
+    EXPECT_EQ(header.width, 134) << name;
+    EXPECT_EQ(header.height, 90) << name;
+    EXPECT_EQ(header.channels, channels) << name;
+    ASSERT_GT(header.data_from, 100) << name;
+    EXPECT_TRUE(has_jpeg_end(std::span(bytes).subspan(static_cast<size_t>(header.data_from)))) << name;
+    EXPECT_FALSE(has_jpeg_end(std::span(bytes).first(bytes.size() - 1).subspan(static_cast<size_t>(header.data_from))));
+  }
+}
+
+// The same library with the same settings is behind Pillow's decoder. Inks are multiplied and rounded in two ways: 1.
+TEST(Jpeg, DecodesAsPillowDoes) {
+  for (const std::string name : kImages) {
+    const Pixels pixels = decode_jpeg(golden_jpeg(name), {0, 0, 134, 90});
+    EXPECT_FALSE(pixels.damaged);
+    ASSERT_EQ(pixels.rgb.size(), 134u * 90 * 3);
+    const int rows[] = {0, 37, 89};
+    for (size_t r = 0; r < 3; ++r)
+      for (size_t i = 0; i < 134 * 3; ++i)
+        ASSERT_NEAR(pixels.rgb[static_cast<size_t>(rows[r]) * 134 * 3 + i], golden()[name]["rows"][r][i].get<int>(),
+                    name == "cmyk" ? 1 : 0)
+            << name << " row " << rows[r] << " value " << i;
+  }
+}
+
+// A window holds the pixels of the image decoded whole, at every scale.
+TEST(Jpeg, WindowsAreCutFromTheWhole) {
+  RandomStream random(1, Purpose::test);
+  for (const std::string name : {"colour", "progressive", "grey", "cmyk", "large"}) {
+    const Bytes bytes = golden_jpeg(name);
+    const JpegHeader header = read_jpeg_header(bytes);
+    for (const int scale : {1, 2, 4, 8}) {
+      const Pixels whole = decode_jpeg(bytes, {0, 0, header.width, header.height}, scale);
+      EXPECT_EQ(whole.part.width, (header.width + scale - 1) / scale);
+      for (int i = 0; i < 60; ++i) {
+        Rect window;
+        window.width = 1 + random.below(static_cast<uint32_t>(header.width));
+        window.height = 1 + random.below(static_cast<uint32_t>(header.height));
+        window.left = random.below(static_cast<uint32_t>(header.width - window.width + 1));
+        window.top = random.below(static_cast<uint32_t>(header.height - window.height + 1));
+        const Pixels part = decode_jpeg(bytes, window, scale);
+        const Rect& p = part.part;
+        ASSERT_LE(p.left * scale, window.left);
+        ASSERT_GE((p.left + p.width) * scale, window.left + window.width);
+        ASSERT_LE(p.top * scale, window.top);
+        ASSERT_GE((p.top + p.height) * scale, window.top + window.height);
+        for (int64_t y = 0; y < p.height; ++y)
+          for (int64_t x = 0; x < p.width * 3; ++x)
+            ASSERT_EQ(part.rgb[static_cast<size_t>(y * p.width * 3 + x)],
+                      whole.rgb[static_cast<size_t>(((p.top + y) * whole.part.width + p.left) * 3 + x)])
+                << name << " 1/" << scale << ", window " << window.width << "x" << window.height << " at "
+                << window.left << "," << window.top << ": row " << y << " value " << x;
+      }
+    }
+  }
+}
+
+TEST(Jpeg, NamesWhatIsNoJpeg) {
+  const auto error = [](const Bytes& bytes) { return decode_error([&] { read_jpeg_header(bytes); }); };
+  EXPECT_EQ(error({}), "is empty");
+  EXPECT_EQ(error({1, 2, 3, 4}), "is no image");
+  EXPECT_THAT(error({0x89, 'P', 'N', 'G', 13, 10}), HasSubstr("is a PNG image"));
+  EXPECT_THAT(error({0xff, 0xd8, 0xff}), HasSubstr("no readable JPEG"));
+  Bytes bytes = golden_jpeg("colour");
+  EXPECT_THAT(error({bytes.begin(), bytes.begin() + 100}), HasSubstr("no readable JPEG"));
+  const size_t frame = static_cast<size_t>(std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin() - bytes.begin());
+  bytes[frame + 1] = 0xc3;
+  EXPECT_THAT(error(bytes), HasSubstr("SOF")) << "lossless coding";
+  bytes[frame + 1] = 0xc0;
+  bytes[frame + 5] = bytes[frame + 6] = 0;
+  EXPECT_THAT(error(bytes), HasSubstr("no readable JPEG")) << "no rows";
+}
+
+// Truncated and overwritten files give some pixels, marked, or a DecodeError; nothing else.
+TEST(Jpeg, SurvivesDamage) {
+  RandomStream random(2, Purpose::test);
+  int damaged = 0;
+  for (const std::string name : kImages) {
+    const Bytes whole = golden_jpeg(name);
+    for (int i = 0; i < 400; ++i) {
+      Bytes bytes = whole;
+      if (i % 4 == 0) bytes.resize(random.below(static_cast<uint32_t>(bytes.size())));
+      else
+        for (uint32_t n = 1 + random.below(4); n > 0; --n)
+          bytes[random.below(static_cast<uint32_t>(bytes.size()))] = static_cast<uint8_t>(random.below(256));
+      try {
+        const JpegHeader header = read_jpeg_header(bytes);
+        if (header.width * header.height > 1 << 20) continue;
+        damaged +=
+            decode_jpeg(bytes, {header.width / 3, header.height / 3, 1 + header.width / 4, 1 + header.height / 4},
+                        1 << i % 4)
+                .damaged;
+      } catch (const DecodeError&) {
+      }
+    }
+  }
+  EXPECT_GT(damaged, 20);
+}
+
+TEST(Jpeg, RefusesWindowsOutside) {
+  const Bytes bytes = golden_jpeg("grey");
+  EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {100, 0, 35, 10}); }), HasSubstr("134x90"));
+  EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 0, 10}); }), HasSubstr("window 0x10"));
+  EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 8, 8}, 3); }), HasSubstr("scale 1/3"));
+}
+
+}  // namespace
+}  // namespace godwit::data
