@@ -335,8 +335,8 @@ TEST(CommandLine, HelpTeaches) {
 
 TEST(CommandLine, SummaryHasEverySettingOnce) {
   const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
-  for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1  bucket.mib=25",
-                           "threads=0", "parameters  272,474"})
+  for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1",
+                           "bucket.mib=25", "threads=0", "parameters  272,474"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_EQ(text.find("momentum"), std::string::npos);
   EXPECT_EQ(text.find("exchange"), std::string::npos);
