@@ -48,7 +48,9 @@ struct Backward {
       batch_norm_backward_parameters(Cpu{}, state, dy, g, g_gamma, g_beta);
     if (d_residual) d_residual.add(g);
     if (dx) {
-      const Tensor to = ours && !d_residual ? g : dx.target();
+      const Tensor to = ours && !d_residual ? g
+                        : state.x.shared()  ? dx.target()
+                                            : state.x;  // x is read for the last time
       batch_norm_backward_input(Cpu{}, state, g, training, g_gamma, g_beta, to);
       dx.add(to);
     }

@@ -29,7 +29,7 @@ void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual
 void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& g,
                                     const Tensor& d_gamma, const Tensor& d_beta);
 // dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) when mean and std come from x (training), else
-// gamma / std · g. With state.y defined, dy is that g. dx may be dy itself.
+// gamma / std · g. With state.y defined, dy is that g. dx may be dy or x itself.
 void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& dy, bool training, const Tensor& d_gamma,
                                const Tensor& d_beta, const Tensor& dx);
 

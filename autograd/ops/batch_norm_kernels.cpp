@@ -6,8 +6,9 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kRun = 32;     // rows of lanes summed in compute_t before the sums go to float64
-constexpr int64_t kBlocks = 64;  // at most
+constexpr int64_t kRun = 64;            // rows of lanes, at most, summed in compute_t before the sums go to float64
+constexpr int64_t kBlocks = 64;         // at most
+constexpr int64_t kElements = 1 << 17;  // of a block, at least, where there are more than two blocks
 
 // How [rows, c] is walked: as flat memory in lanes, the shortest run of whole rows of at least 512 elements, so that
 // few channels vectorise too. Sums are taken per run of lanes in compute_t, then per block and over the blocks, in
@@ -21,8 +22,12 @@ struct Walk {
     const int64_t c = std::max<int64_t>(channels, 1);
     rows = numel / c;
     lanes = c * ((511 + c) / c);
-    run = kRun * lanes;
-    block = run * std::max<int64_t>(1, (numel + kBlocks * run - 1) / (kBlocks * run));
+    // Blocks of one size, cut into runs of about one size; both in fours of rows, which the sums take together.
+    const int64_t count = std::clamp<int64_t>(numel / kElements, 2, kBlocks);
+    auto fours = [](int64_t n, int64_t parts) { return std::max<int64_t>(1, (n + 4 * parts - 1) / (4 * parts)) * 4; };
+    const int64_t block_rows = fours((numel + lanes - 1) / lanes, count);
+    run = lanes * fours(block_rows, (block_rows + kRun - 1) / kRun);
+    block = lanes * block_rows;
     blocks = (numel + block - 1) / block;
   }
   int64_t end_of(int64_t b) const { return std::min(numel, (b + 1) * block); }

@@ -105,19 +105,22 @@ HWY_INLINE void forward_window(const MaxPoolForward<T>& a, int64_t image, int64_
   });
 }
 
+struct Span {
+  int64_t begin, end;
+};
+
 // One pixel of dx: the windows that cover it, row by row, each with its dy where this pixel was the largest.
 template <class T>
-HWY_INLINE void backward_pixel(const MaxPoolBackward<T>& a, int64_t image, int64_t i, int64_t j) {
+HWY_INLINE void backward_pixel(const MaxPoolBackward<T>& a, int64_t image, int64_t i, int64_t j, Span down,
+                               Span across) {
   const auto &rows = a.g.rows, &columns = a.g.columns;
-  const int64_t r0 = rows.first_window(i), r1 = rows.end_window(i);
-  const int64_t o0 = columns.first_window(j), o1 = columns.end_window(j);
   T* to = a.dx + ((image * rows.in + i) * columns.in + j) * a.g.channels;
   for_channels<T>(a.g.channels, [&](auto d, int64_t c) HWY_ATTR {
     const hn::RebindToUnsigned<decltype(d)> du;
     using Tap = hn::TFromD<decltype(du)>;
     auto sum = hn::Zero(d);
-    for (int64_t r = r0; r < r1; ++r)
-      for (int64_t o = o0; o < o1; ++o) {
+    for (int64_t r = down.begin; r < down.end; ++r)
+      for (int64_t o = across.begin; o < across.end; ++o) {
         const int64_t at = a.g.window(image, r, o) + c;
         const auto tap = hn::Set(du, static_cast<Tap>((i - rows.start(r)) * rows.kernel + j - columns.start(o)));
         const auto won = hn::RebindMask(d, hn::Eq(load_taps(du, a.taps + at), tap));
@@ -135,8 +138,17 @@ HWY_INLINE void forward_rows(const MaxPoolForward<T>& a, int64_t begin, int64_t 
 
 template <class T>
 HWY_INLINE void backward_rows(const MaxPoolBackward<T>& a, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t j = 0; j < a.g.columns.in; ++j) backward_pixel(a, row / a.g.rows.in, row % a.g.rows.in, j);
+  const auto& columns = a.g.columns;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t image = row / a.g.rows.in, i = row % a.g.rows.in;
+    const Span down{a.g.rows.first_window(i), a.g.rows.end_window(i)};
+    Span across{0, 0};  // moves on with j, which saves divisions
+    for (int64_t j = 0; j < columns.in; ++j) {
+      while (across.begin < columns.out && columns.start(across.begin) + columns.kernel <= j) ++across.begin;
+      while (across.end < columns.out && columns.start(across.end) <= j) ++across.end;
+      backward_pixel(a, image, i, j, down, across);
+    }
+  }
 }
 
 void forward_f32(const MaxPoolForward<float>& a, int64_t begin, int64_t end) { forward_rows(a, begin, end); }

@@ -227,8 +227,7 @@ TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
       double m = 0, v = 0;
       for (int64_t r = 0; r < 4096; ++r) m += x.item(r * 3 + c) / 4096;
       for (int64_t r = 0; r < 4096; ++r) v += std::pow(x.item(r * 3 + c) - m, 2) / 4096;
-      // Sums of 128 float32 squares round by up to 32 · 2⁻²⁴ of the whole, 64 times as much where eight deviations
-      // apart.
+      // Sums of 256 float32 squares, four at a time, round by less than 64 · 2⁻²⁴ of the whole.
       EXPECT_NEAR(mean.item(c), m, 2e-6 * std::sqrt(v) + 1e-12 * std::abs(m)) << offset << " " << c;
       EXPECT_NEAR(variance.item(c), v, 4e-6 * v) << offset << " " << c;
     }
