@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "autograd/ops/cast.h"
 #include "autograd/ops/global_avg_pool.h"
 #include "autograd/ops/pool2d.h"
 #include "autograd/ops/subsample_pad.h"
@@ -31,8 +32,8 @@ const ResNetConfig& checked(const ResNetConfig& config) {
   for (const int64_t blocks : config.blocks) check(blocks > 0, "resnet: a stage of ", blocks, " blocks");
   check(config.in_channels > 0, "resnet: in_channels must be positive, it is ", config.in_channels);
   check(config.num_classes > 0, "resnet: num_classes must be positive, it is ", config.num_classes);
-  check(config.dtype == DType::f32 || config.dtype == DType::f64, "resnet: dtype must be f32 or f64, it is ",
-        config.dtype);
+  check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
+        "resnet: dtype must be f32, bf16 or f64, it is ", config.dtype);
   check(!(config.cifar && config.bottleneck), "resnet: cifar shortcuts go with basic blocks, not with bottlenecks");
   return config;
 }
@@ -192,14 +193,15 @@ Var ResNet::forward(const Var& x) const {
   const Shape& shape = x.shape();
   check(shape.rank() == 4 && shape[3] == config_.in_channels, "resnet: expects images [n, h, w, ", config_.in_channels,
         "], x is ", shape);
-  check(x.dtype() == config_.dtype, "resnet: the parameters are ", config_.dtype, ", x is ", x.dtype());
+  const DType type = compute_dtype(config_.dtype);
+  check(x.dtype() == type, "resnet: the parameters are ", type, ", x is ", x.dtype());
   const int64_t least = smallest_image();
   check(shape[1] >= least && shape[2] >= least, "resnet: images must be at least ", least, "×", least, ", x is ", shape,
         small_stem_ ? "" : "; small_stem takes smaller ones");
-  Var y = bn1_(conv1_(x), /*relu=*/true);
+  Var y = bn1_(conv1_(ops::cast(x, config_.dtype)), /*relu=*/true);
   if (!small_stem_) y = ops::max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);
-  return (*fc_)(ops::global_avg_pool(y));
+  return (*fc_)(ops::cast(ops::global_avg_pool(y), type));
 }
 
 std::vector<std::string> resnet_names() {

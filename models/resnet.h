@@ -16,7 +16,7 @@ struct ResNetConfig {
   bool small_stem = false;          // for small images: a 3×3 filter of stride 1 and no max-pool (cifar has it always)
   bool zero_init_residual = false;  // the last gamma of each block starts at 0
   int64_t in_channels = 3, num_classes = 1000;
-  DType dtype = DType::f32;  // or f64
+  DType dtype = DType::f32;  // or f64; bf16: of activations from the stem to the pooling, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
 };
 
@@ -29,8 +29,8 @@ class ResNet : public nn::Module {
   explicit ResNet(const ResNetConfig& config);
   ~ResNet() override;
 
-  // Images [n, h, w, in_channels] -> logits [n, num_classes]. Throws when the images have another type or number of
-  // channels, or are smaller than smallest_image() in height or width.
+  // Images [n, h, w, in_channels] -> logits [n, num_classes], both of the parameters' type. Throws when the images have
+  // another type or number of channels, or are smaller than smallest_image() in height or width.
   Var forward(const Var& x) const;
   int64_t smallest_image() const;  // by how much the network reduces height and width
   const ResNetConfig& config() const { return config_; }

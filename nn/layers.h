@@ -1,4 +1,5 @@
-// Layers with parameters, named and shaped as in torchvision but channels last.
+// Layers with parameters, named and shaped as in torchvision but channels last. `dtype` is the type of x; parameters and
+// buffers have it too, but are float32 beside bfloat16.
 #pragma once
 #include "autograd/ops/conv2d.h"
 #include "nn/module.h"

@@ -122,8 +122,8 @@ void assign(TrainConfig& config, const Assignment& a) {
   const std::vector<std::string> choices = a.setting->choices();
   for (const std::string& choice : choices)
     if (word == choice) return;
-  if (a.setting->path == "device" || a.setting->path == "dtype")
-    fail(a.subject, ": '", word, "' is not available: this build trains in f32 on the CPU only");
+  if (a.setting->path == "device")
+    fail(a.subject, ": '", word, "' is not available: this build trains on the CPU only");
   const std::string& path = a.setting->path;
   const size_t name = path.rfind(".name");
   fail(a.subject, ": no such ", name == std::string::npos ? path : path.substr(0, name), " '", word, "'",

@@ -46,6 +46,7 @@ std::unique_ptr<ResNet> build_model(const TrainConfig& config, const data::Image
   model.small_stem = model.small_stem || config.model.small_stem;
   model.zero_init_residual = config.model.zero_init_residual;
   model.seed = config.seed;
+  if (config.dtype == "bf16") model.dtype = DType::bf16;
   return make_resnet(model);
 }
 
@@ -129,6 +130,9 @@ void ImageTrainer::open_run(Progress& progress) {
                            {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
                            {"run directory", run_dir_}});
   progress.line(summary(config_, rows));
+  if (config_.dtype == "bf16" && !native_bf16())
+    progress.line("notice: " + kernel_library() +
+                  " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
 }
 
 Evaluation ImageTrainer::run(Progress& progress) {

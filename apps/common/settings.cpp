@@ -19,7 +19,7 @@ constexpr Range kBucket{1.0 / 1024, 1 << 20};
 constexpr Range kAny{};
 
 std::vector<std::string> devices() { return {"cpu", "auto"}; }
-std::vector<std::string> dtypes() { return {"f32"}; }
+std::vector<std::string> dtypes() { return {"f32", "bf16"}; }
 std::vector<std::string> transports() { return {"auto", "local", "mpi"}; }
 std::vector<std::string> error_feedbacks() { return {"both", "worker", "server", "none"}; }
 std::vector<std::string> quantizers() { return {"random", "sign"}; }
@@ -98,7 +98,7 @@ std::vector<Setting> make_settings() {
       {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", kBucket},
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
       {"workers", "device", "--device", GODWIT_AT(device), "this build has no other", kAny, devices},
-      {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "this build trains in f32 only", kAny, dtypes},
+      {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "of activations; parameters stay f32", kAny, dtypes},
       {"run", "run_dir", "--run-dir", GODWIT_AT(run_dir), "results [runs/<model>-<optimizer>-<date>-<time>]", kAny},
       {"run", "log_every", "", GODWIT_AT(log_every), "steps between lines of metrics.jsonl", kAtLeastOne},
       {"run", "check_replicas", "--check-replicas", GODWIT_AT(check_replicas),

@@ -88,7 +88,7 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
                                "--device",
                                "auto",
                                "--dtype",
-                               "f32",
+                               "bf16",
                                "--seed",
                                "18446744073709551615",
                                "--threads",
@@ -110,6 +110,7 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
   EXPECT_EQ(c.nodes, 4);
   EXPECT_EQ(c.workers_per_node, 2);
   EXPECT_EQ(c.device, "cpu");
+  EXPECT_EQ(c.dtype, "bf16");
   EXPECT_EQ(c.seed, UINT64_MAX);
   EXPECT_EQ(c.threads, 3);
   EXPECT_EQ(c.run_dir, "r");
@@ -211,8 +212,8 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--nodes", "1024", "--workers-per-node", "1024"}), {"1048576 workers"});
   expect_parts(error({"--lr"}), {"--lr expects a value"});
   expect_parts(error({"--epochs", "--batch", "4"}), {"--epochs expects a value, got the flag --batch"});
-  expect_parts(error({"--dtype", "bf16"}), {"--dtype", "bf16", "f32 on the CPU only"});
-  expect_parts(error({"--device", "cuda"}), {"--device", "cuda", "f32 on the CPU only"});
+  expect_parts(error({"--dtype", "f16"}), {"--dtype: no such dtype 'f16'", "f32, bf16"});
+  expect_parts(error({"--device", "cuda"}), {"--device", "cuda", "on the CPU only"});
   expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
 }
 
