@@ -12,7 +12,7 @@ BucketOptions aligned(BucketOptions options, const Communicator& comm) {
 }
 
 std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options) {
-  return communicates_itself(options.optimizer.name) ? nullptr : make_exchange(options.exchange);
+  return communicates_itself(options.optimizer.name) ? nullptr : make_exchange(options.exchange, options.wire);
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ struct DataConfig {
   int workers = 0;   // threads of a worker that prepare them; 0: 2, if it has so many cores
 };
 
+struct ExchangeConfig {
+  std::string name = "dense";  // of gradients; empty when the optimizer communicates itself
+  std::string wire = "f32";    // or bf16, f16
+};
+
 struct BucketConfig {
   double first_mib = 1, mib = 25;
 };
@@ -43,7 +48,7 @@ struct TrainConfig {
   DataConfig data;
   OptimizerConfig optimizer;
   ScheduleConfig schedule{.name = "cosine"};
-  std::string exchange = "dense";  // of gradients; empty when the optimizer communicates itself
+  ExchangeConfig exchange;
   BucketConfig bucket;
   EmaConfig ema;
   int64_t epochs = 5;

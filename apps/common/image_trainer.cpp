@@ -96,7 +96,8 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   check_same(*comm.world, data.train->hash(), "the training data");
   check_same(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
-  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
+  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange.name, .seed = config.seed};
+  options.wire = config.exchange.wire;
   options.buckets = bucket_options(config);
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);

@@ -32,7 +32,7 @@ std::string listed(const std::vector<std::string>& words) {
 
 void check_applies(const TrainConfig& config, const Assignment& a) {
   if (applies(config, *a.setting)) return;
-  if (a.setting->path == "exchange.name")
+  if (a.setting->path.starts_with("exchange."))
     fail(a.subject, ": ", config.optimizer.name, " communicates itself and takes no exchange; leave it out");
   const bool optimizer = a.setting->section == "optimizer";
   const std::string& name = optimizer ? config.optimizer.name : config.schedule.name;
@@ -80,7 +80,7 @@ TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assig
 
   std::vector<Assignment> layers;
   for (const Assignment& a : file) {
-    const bool of_optimizer = a.setting->section == "optimizer" || a.setting->path == "exchange.name";
+    const bool of_optimizer = a.setting->section == "optimizer" || a.setting->path.starts_with("exchange.");
     if (of_optimizer ? !other_optimizer : !(a.setting->section == "schedule" && other_schedule)) layers.push_back(a);
   }
   layers.insert(layers.end(), command.begin(), command.end());
@@ -92,7 +92,7 @@ TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assig
     check_applies(config, a);
     assign(config, a);
   }
-  if (communicates_itself(config.optimizer.name)) config.exchange.clear();
+  if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
   if (config.device == "auto") config.device = "cpu";
   fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);

@@ -92,8 +92,10 @@ std::vector<Setting> make_settings() {
       {"workers", "transport", "", GODWIT_AT(transport), "auto is mpi under mpirun and srun, else local", kAny,
        transports},
       {"workers", "timeout_s", "", GODWIT_AT(timeout_s), "seconds a worker waits for the others", {0.001, 1e6}},
-      {"workers", "exchange.name", "--exchange", GODWIT_AT(exchange), "mean of gradients; not with birder", kAny,
-       exchange_names},
+      {"workers", "exchange.name", "--exchange", GODWIT_AT(exchange.name), "mean of gradients; not with birder",
+       kAny, exchange_names},
+      {"workers", "exchange.wire", "", GODWIT_AT(exchange.wire), "of gradients; hierarchical: between nodes",
+       kAny, wire_names},
       {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", kBucket},
       {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", kBucket},
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
@@ -159,7 +161,7 @@ std::vector<std::string> schedule_keys(const std::string& name) {
 }
 
 bool applies(const TrainConfig& config, const Setting& setting) {
-  if (setting.path == "exchange.name") return !communicates_itself(config.optimizer.name);
+  if (setting.path.starts_with("exchange.")) return !communicates_itself(config.optimizer.name);
   const std::string key = last_part(setting.path);
   if (key == "name") return true;
   if (setting.section == "optimizer") return contains(optimizer_keys(config.optimizer.name), key);

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "comm/agree.h"
 #include "comm/local.h"
 #include "table.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace {
@@ -26,13 +28,14 @@ void fill_grad(Bucket& bucket, int rank) {
 }
 
 template <class T>
-std::vector<T> exchanged(const std::string& name, const Topology& topology, int64_t n) {
+std::vector<T> exchanged(const std::string& name, const Topology& topology, int64_t n,
+                         const std::string& wire = "f32") {
   std::vector<T> result;
   std::mutex mutex;
   run_local(topology, [&](Communicator& comm) {
     Buckets buckets = make_buckets(n, topology, dtype_of<T>);
     fill_grad<T>(buckets[0], comm.rank);
-    make_exchange(name)->mean(buckets[0], comm);
+    make_exchange(name, wire)->mean(buckets[0], comm);
     for (int64_t i = n; i < buckets[0].padded(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
     const std::vector<T> own = buckets[0].grad.range(0, n).template to_vector<T>();
     std::lock_guard lock(mutex);
@@ -69,6 +72,87 @@ TEST(Exchange, BothEqualTheExactMeanWithinRounding) {
           if (n > 100) i += 97;
         }
       }
+}
+
+// What a 16-bit wire must give, value by value: ranks (hierarchical: nodes, whose sums are float32) round what they send,
+// sums run in their order, the mean is rounded once.
+template <class T>
+std::vector<float> expected_mean(bool hierarchical, const Topology& topology, int64_t n) {
+  const int group = hierarchical ? topology.workers_per_node : 1;
+  std::vector<float> sum(static_cast<size_t>(n));
+  for (int first = 0; first < topology.world(); first += group) {
+    std::vector<float> sent = random_row<float>(21, first, n);
+    for (int rank = first + 1; rank < first + group; ++rank) {
+      const std::vector<float> row = random_row<float>(21, rank, n);
+      for (size_t i = 0; i < row.size(); ++i) sent[i] += row[i];
+    }
+    for (size_t i = 0; i < sent.size(); ++i) sum[i] += T(sent[i]);
+  }
+  for (float& x : sum) x = T(x / static_cast<float>(topology.world()));
+  return sum;
+}
+
+TEST(Exchange, SixteenBitWireIsTheFormulaBitForBit) {
+  for (const Topology& topology : kTopologies)
+    for (const std::string& name : exchange_names())
+      for (int64_t n : {0, 1, 33, 5000}) {
+        const bool hierarchical = name == "hierarchical";
+        EXPECT_EQ(exchanged<float>(name, topology, n, "bf16"), expected_mean<bf16>(hierarchical, topology, n)) << name;
+        EXPECT_EQ(exchanged<float>(name, topology, n, "f16"), expected_mean<f16>(hierarchical, topology, n)) << name;
+      }
+}
+
+TEST(Exchange, SixteenBitWireSendsHalfTheBytes) {
+  for (int n : {1, 2, 3, 4})
+    for (int m : {1, 2, 3})
+      for (const char* wire : {"bf16", "f16"}) {
+        const Topology topology{n, m};
+        run_local(topology, [&](Communicator& comm) {
+          Buckets buckets = make_buckets(4097, topology);
+          const CommStats& stats = *comm.stats;
+          const int64_t world = n * m, bytes = 2 * buckets[0].padded();
+          make_exchange("dense", wire)->mean(buckets[0], comm);
+          EXPECT_EQ(stats.total().bytes_intra + stats.total().bytes_inter, 2 * (world - 1) * bytes / world);
+          for (const char* phase : {"dense/all_to_all", "dense/all_gather"}) {
+            EXPECT_EQ(stats.phase(phase).bytes_intra, (m - 1) * bytes / world);
+            EXPECT_EQ(stats.phase(phase).bytes_inter, (n - 1) * m * bytes / world);
+          }
+          comm.stats->reset();
+          make_exchange("hierarchical", wire)->mean(buckets[0], comm);
+          EXPECT_EQ(stats.total().bytes_inter, 2 * (n - 1) * bytes / (m * n)) << "16 bits between nodes";
+          EXPECT_EQ(stats.total().bytes_intra, 2 * (m - 1) * 2 * bytes / m) << "float32 within";
+        });
+      }
+}
+
+// 65520 is the first number that rounds to infinity in float16; the mean of what fits always fits.
+TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
+  for (const std::string& name : exchange_names()) {
+    auto mean_of = [&](float value, const char* wire) {
+      float result = 0;
+      run_local({2, 1}, [&](Communicator& comm) {
+        Buckets buckets = make_buckets(100, {2, 1});
+        buckets[0].grad.data<float>()[70] = value;
+        make_exchange(name, wire)->mean(buckets[0], comm);
+        if (comm.rank == 0) result = buckets[0].grad.data<float>()[70];
+      });
+      return result;
+    };
+    EXPECT_EQ(mean_of(65519, "f16"), 65504);
+    EXPECT_EQ(mean_of(-65504, "f16"), -65504);
+    EXPECT_EQ(mean_of(65536, "bf16"), 65536);
+    for (float value : {65520.0f, -1e30f}) {
+      const std::string error = error_of([&] { mean_of(value, "f16"); });
+      EXPECT_NE(error.find(name + ": a value is " + (value > 0 ? "65520" : "-1e+30") + ", more than float16 holds"),
+                std::string::npos)
+          << error;
+      EXPECT_NE(error.find("exchange.wire=bf16"), std::string::npos) << error;
+    }
+    EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("more than bfloat16"),
+              std::string::npos);
+    EXPECT_TRUE(std::isnan(mean_of(std::nanf(""), "f16"))) << "as through float32";
+    EXPECT_EQ(mean_of(INFINITY, "bf16"), INFINITY);
+  }
 }
 
 // Integers sum without rounding, so both must give the same bits, divisions included.
@@ -110,6 +194,7 @@ TEST(Exchange, BytesPerRankEqualTheFormulas) {
 
 TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
   EXPECT_THROW(make_exchange("ring"), Error);
+  EXPECT_THROW(make_exchange("dense", "f8"), Error);
   EXPECT_THROW(run_local({2, 2},
                          [](Communicator& comm) {
                            Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 2});
