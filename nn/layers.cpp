@@ -1,6 +1,5 @@
 #include "nn/layers.h"
 
-#include "autograd/ops/batch_norm.h"
 #include "autograd/ops/linear.h"
 
 namespace godwit::nn {
@@ -25,13 +24,16 @@ BatchNorm2d::BatchNorm2d(int64_t channels, DType dtype, double gamma) {
   running_var_ = add_buffer("running_var", Tensor::full({channels}, 1, compute_dtype(dtype)));
 }
 
+BatchNormOptions BatchNorm2d::options(bool relu) const {
+  return {.training = training(), .relu = relu, .gather = gather_};
+}
+
 Var BatchNorm2d::operator()(const Var& x, bool relu) const {
-  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = training(), .relu = relu});
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, options(relu));
 }
 
 Var BatchNorm2d::add_relu(const Var& x, const Var& residual) const {
-  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = training(), .relu = true},
-                         residual);
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, options(true), residual);
 }
 
 Linear::Linear(int64_t in, int64_t out, DType dtype) {

@@ -1,6 +1,10 @@
 // Layers with parameters, named and shaped as in torchvision but channels last. `dtype` is the type of x; parameters and
 // buffers have it too, but are float32 beside bfloat16.
 #pragma once
+#include <functional>
+#include <utility>
+
+#include "autograd/ops/batch_norm.h"
 #include "autograd/ops/conv2d.h"
 #include "nn/module.h"
 
@@ -27,10 +31,15 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
+  // From now on a batch is that of all ranks between which `gather` gathers (BatchNormOptions); see nn/replicas.h.
+  void synchronise(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
 
  private:
+  BatchNormOptions options(bool relu) const;
+
   Var weight_, bias_;
   Tensor running_mean_, running_var_;
+  std::function<Tensor(const Tensor&)> gather_;
 };
 
 // x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters weight [out, in] and bias [out] (no weight decay), zero until

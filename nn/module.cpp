@@ -20,6 +20,12 @@ void Module::train(bool on) {
     if (entry.child) entry.child->train(on);
 }
 
+void Module::visit(const std::function<void(Module&)>& f) {
+  f(*this);
+  for (Entry& entry : entries_)
+    if (entry.child) entry.child->visit(f);
+}
+
 Var Module::add_parameter(std::string name, Tensor value, bool decay) {
   Var var(std::move(value), /*requires_grad=*/true);
   entries_.push_back({std::move(name), var, decay, {}, nullptr});

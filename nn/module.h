@@ -1,5 +1,6 @@
 // Module: a part of a model that owns parameters, buffers and named children.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ class Module {
   std::vector<NamedTensor> buffers() const;   // running statistics
   void train(bool on = true);                 // mode of this module and all below it
   bool training() const { return training_; }
+  void visit(const std::function<void(Module&)>& f);  // this module and all below it
 
  protected:
   Var add_parameter(std::string name, Tensor value, bool decay = true);

@@ -14,6 +14,7 @@ struct ModelConfig {
   std::string name = "resnet20";
   bool small_stem = false;         // resnet18 … 101: 3×3 stride 1 and no pooling, for small images
   bool zero_init_residual = true;  // the last batch norm of each block starts at gamma 0
+  bool sync_bn = false;            // batch norm over the batches of all workers
 };
 
 struct DataConfig {

@@ -103,6 +103,7 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
     if (ema_) ema_->update(bucket, step.step);
   };
   replica_ = std::make_unique<DataParallel>(model_->parameters(), comm, options);
+  if (config.model.sync_bn) nn::synchronise_batch_norm(*model_, comm.compute);
   if (config.ema.decay == 0) return;
   std::vector<Tensor> buffers;
   for (const nn::NamedTensor& buffer : model_->buffers()) buffers.push_back(buffer.tensor);

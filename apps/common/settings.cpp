@@ -34,6 +34,7 @@ std::vector<Setting> make_settings() {
        kAny},
       {"model", "model.zero_init_residual", "", GODWIT_AT(model.zero_init_residual),
        "last batch norm of a block starts at 0", kAny},
+      {"model", "model.sync_bn", "", GODWIT_AT(model.sync_bn), "batch norm over the batches of all workers", kAny},
       {"model", "init_weights", "--init-weights", GODWIT_AT(init_weights), "start from a safetensors file", kAny},
       {"data", "data.path", "--data", GODWIT_AT(data.path), "IDX, CIFAR or class folders [the packaged Fashion-MNIST]", kAny},
       {"data", "data.pad", "", GODWIT_AT(data.pad), "in memory: pixels around an image before its crop", {0, 64}},

@@ -1,6 +1,7 @@
 #include "autograd/ops/batch_norm.h"
 
 #include <cmath>
+#include <utility>
 
 namespace godwit::ops {
 namespace {
@@ -33,10 +34,39 @@ void move_running(const Tensor& running, const Tensor& batch, double factor, dou
   });
 }
 
+// Rows, mean and variance of this rank's batch become those of all ranks' together: the same bits on all ranks.
+double combine_statistics(double rows, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
+  const int64_t channels = mean.numel(), width = 1 + 2 * channels;  // rows, means, Σ (x - mean)²
+  const Tensor own({width}, DType::f64);
+  double* o = own.data<double>();
+  double *m = mean.data<double>(), *v = variance.data<double>();
+  o[0] = rows;
+  for (int64_t c = 0; c < channels; ++c) {
+    o[1 + c] = rows > 0 ? m[c] : 0;
+    o[1 + channels + c] = rows > 0 ? rows * v[c] : 0;
+  }
+  const Tensor all = options.gather(own);
+  const double *first = all.data<double>(), *end = first + all.numel();
+  double total = 0;
+  for (const double* rank = first; rank < end; rank += width) total += rank[0];
+  mean.zero();
+  variance.zero();
+  for (const double* rank = first; rank < end; rank += width)
+    for (int64_t c = 0; c < channels; ++c) m[c] += rank[0] / total * rank[1 + c];
+  for (const double* rank = first; rank < end; rank += width)
+    for (int64_t c = 0; c < channels; ++c) {
+      const double apart = rank[1 + c] - m[c];
+      v[c] += (rank[1 + channels + c] + rank[0] * apart * apart) / total;
+    }
+  return total;
+}
+
 // What backward captures.
 struct Backward {
   BatchNormState state;
   bool training;
+  std::function<Tensor(const Tensor&)> gather;
+  double share;  // of all ranks' rows
   Gradient dx, d_gamma, d_beta, d_residual;
 
   void operator()(const Tensor& dy) const {
@@ -47,15 +77,30 @@ struct Backward {
     if (training || d_gamma || d_beta || state.y.defined())
       batch_norm_backward_parameters(Cpu{}, state, dy, g, g_gamma, g_beta);
     if (d_residual) d_residual.add(g);
+    // The kernel divides by this rank's rows.
+    const auto [all_gamma, all_beta] = gather ? all_sums(g_gamma, g_beta) : std::pair(g_gamma, g_beta);
     if (dx) {
       const Tensor to = ours && !d_residual ? g
                         : state.x.shared()  ? dx.target()
                                             : state.x;  // x is read for the last time
-      batch_norm_backward_input(Cpu{}, state, g, training, g_gamma, g_beta, to);
+      batch_norm_backward_input(Cpu{}, state, g, training, all_gamma, all_beta, to);
       dx.add(to);
     }
     if (d_gamma) d_gamma.add(g_gamma);
     if (d_beta) d_beta.add(g_beta);
+  }
+
+  // The sums over all ranks' rows, in rank order, times this rank's share of the rows.
+  std::pair<Tensor, Tensor> all_sums(const Tensor& g_gamma, const Tensor& g_beta) const {
+    const int64_t channels = g_gamma.numel();
+    const Tensor own({2 * channels}, DType::f64), sums = Tensor::zeros({2 * channels}, DType::f64);
+    for (int64_t c = 0; c < channels; ++c) {
+      own.data<double>()[c] = g_gamma.item(c);
+      own.data<double>()[channels + c] = g_beta.item(c);
+    }
+    const Tensor all = gather(own);
+    for (int64_t i = 0; i < all.numel(); ++i) sums.data<double>()[i % (2 * channels)] += share * all.item(i);
+    return {sums.range(0, channels).to(g_gamma.dtype()), sums.range(channels, channels).to(g_beta.dtype())};
   }
 };
 
@@ -65,14 +110,18 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
                const BatchNormOptions& options, const Var& residual) {
   check_arguments(x, gamma, beta, running_mean, running_var, options, residual);
   Tensor mean, variance;
+  double share = 1;
   if (options.training) {
-    const int64_t rows = gamma.value().numel() ? x.value().numel() / gamma.value().numel() : 0;
-    check(rows > 1, "batch_norm: training needs more than one value per channel, x is ", x.shape());
+    const auto own = static_cast<double>(gamma.value().numel() ? x.value().numel() / gamma.value().numel() : 0);
+    double rows = own;
     mean = Tensor(gamma.shape(), DType::f64);
     variance = Tensor(gamma.shape(), DType::f64);
     batch_norm_statistics(Cpu{}, x.value(), mean, variance);
+    if (options.gather) rows = combine_statistics(own, options, mean, variance);
+    check(rows > 1, "batch_norm: training needs more than one value per channel, x is ", x.shape());
+    share = own / rows;
     move_running(running_mean, mean, 1, options.momentum);
-    move_running(running_var, variance, static_cast<double>(rows) / static_cast<double>(rows - 1), options.momentum);
+    move_running(running_var, variance, rows / (rows - 1), options.momentum);
   } else {
     mean = running_mean.to(DType::f64);
     variance = running_var.to(DType::f64);
@@ -84,9 +133,9 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
   Tensor y(x.shape(), x.dtype());
   batch_norm_forward(Cpu{}, state, residual.defined() ? residual.value() : Tensor(), y);
   if (residual.defined() && options.relu) state.y = y;
-  return Var::result(
-      y, {x, gamma, beta, residual},
-      Backward{state, options.training, x.gradient(), gamma.gradient(), beta.gradient(), residual.gradient()});
+  return Var::result(y, {x, gamma, beta, residual},
+                     Backward{state, options.training, options.training ? options.gather : nullptr, share, x.gradient(),
+                              gamma.gradient(), beta.gradient(), residual.gradient()});
 }
 
 }  // namespace godwit::ops

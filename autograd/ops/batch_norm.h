@@ -1,6 +1,8 @@
 // Batch normalisation over all extents but the last (channels), optionally with what follows it in a residual network
 // fused in: y = gamma · (x - mean) / sqrt(variance + eps) + beta, then y + residual, then max(y, 0).
 #pragma once
+#include <functional>
+
 #include "autograd/var.h"
 
 namespace godwit {
@@ -10,6 +12,9 @@ struct BatchNormOptions {
   double momentum = 0.1;  // running = (1 - momentum) · running + momentum · batch
   double eps = 1e-5;
   bool relu = false;
+  // Set where the batch is that of several ranks: gives every rank's x, float64 [n], as [ranks, n] in rank order.
+  // Called once in a training forward and once in its backward, in the same order on all ranks.
+  std::function<Tensor(const Tensor& x)> gather = {};
 };
 
 // What the kernels behind the statistics read: x [.., c]; mean to beta [c] of compute_t; y, the output, only where it
@@ -37,7 +42,9 @@ namespace ops {
 
 // x [.., c] with gamma, beta, running_mean, running_var [c] of x's type, or float32 with bfloat16 x; a residual, where
 // defined, like x. Training normalises by the biased variance and moves running_var by the unbiased one, as PyTorch
-// does; it throws when there is one value per channel only.
+// does; it throws when there is one value per channel only. With options.gather, ranks (whose batches may differ in
+// size) get the outputs and input gradients, of the sum of their losses, that one rank with all their rows would get;
+// d_gamma and d_beta are sums over a rank's own rows, as for any parameter: the exchange takes their mean.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
                const BatchNormOptions& options = {}, const Var& residual = Var());
 

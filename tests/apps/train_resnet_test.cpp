@@ -172,9 +172,12 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
     std::vector<std::vector<json>> runs;
     for (const std::string k : {"1", "4"}) {
       const Outcome outcome = train("--optimizer " + optimizer + " --nodes 2 --batch 8 --accumulation " + k +
-                                        " --set log_every=1 --epochs 1 --check-replicas 1",
+                                        " --set log_every=1 --epochs 1 --check-replicas 1 --threads 2",
                                     "--data data --run-dir run");
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+#ifdef _OPENMP
+      EXPECT_NE(outcome.out.find("threads per worker: 2"), std::string::npos) << outcome.out;
+#endif
       if (k == "4") {
         EXPECT_NE(outcome.out.find("4 of 64 images, 4 an epoch"), std::string::npos) << outcome.out;
       }
@@ -214,6 +217,29 @@ TEST_F(TrainResnet, SavesAveragedWeightsToo) {
       moved = std::max(moved, std::abs(x.item(i) - first));
     }
   EXPECT_GT(moved, 0.01);
+}
+
+// The four workers' images are those of the one: with common statistics they compute the same but for float32's
+// rounding.
+TEST_F(TrainResnet, SynchronisedBatchNormMakesWorkersOne) {
+  const std::string flags =
+      "--optimizer sgdm --lr 0.01 --set model.zero_init_residual=false --set log_every=1 --check-replicas 1 ";
+  const auto losses_of = [&](const std::string& more) {
+    const Outcome outcome = train(flags + more);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::vector<double> losses;
+    for (const json& line : metrics()) losses.push_back(line.contains("loss") ? line["loss"] : line["test_loss"]);
+    fs::remove_all(run_dir());
+    return losses;
+  };
+  const std::vector<double> one = losses_of("--batch 16");
+  const std::vector<double> four = losses_of("--nodes 2 --workers-per-node 2 --batch 4 --set model.sync_bn=true");
+  const std::vector<double> apart = losses_of("--nodes 2 --workers-per-node 2 --batch 4");
+  ASSERT_EQ(one.size(), 5u) << "four steps and an evaluation";
+  ASSERT_EQ(four.size(), 5u);
+  EXPECT_NEAR(four[0], one[0], 1e-5 * one[0]);
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(four[i], one[i], 1e-2 * one[i]) << "line " << i;
+  EXPECT_GT(std::abs(apart[0] - one[0]), 1e-4 * one[0]) << "batches of four have statistics of their own";
 }
 
 TEST_F(TrainResnet, BucketSizesChangeNoBit) {
