@@ -10,6 +10,7 @@
 
 #include "apps/common/command_line.h"
 #include "apps/common/image_trainer.h"
+#include "apps/common/same_config.h"
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
@@ -29,6 +30,7 @@ void train(apps::TrainConfig config) {
     const auto body = [&](Communicator& comm) {
       config.nodes = comm.topology.nodes;
       config.workers_per_node = comm.topology.workers_per_node;
+      apps::check_same_config(*comm.world, config);
       const apps::ImageData images = apps::load_image_data(config, comm.rank == 0 ? &progress : nullptr);
       apps::ImageTrainer(config, images, comm).run(progress);
     };

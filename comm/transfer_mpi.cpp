@@ -12,8 +12,9 @@ namespace {
 
 constexpr int kHeaderTag = 0;
 constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and the timeout needs signs of life
-constexpr int kLooksBeforeSleep = 16;
-constexpr std::chrono::microseconds kSleep{50};
+// A waiting thread looks again and again for a moment, leaving its core to others in between, then sleeps between
+// looks: briefly where data flows, longer where a member has not come yet.
+constexpr std::chrono::microseconds kYielding{100}, kSleep{50}, kLongSleep{250};
 constexpr std::chrono::seconds kGrace{1};  // for messages that are under way when their sender has left or failed
 
 }  // namespace
@@ -120,17 +121,16 @@ void Transfer::receive(int peer, void* data, int64_t bytes, int tag) {
 
 void Transfer::finish() {
   auto last = Clock::now();
-  int looks = 0;
   while (state_->open > 0) {
     if (advance()) {
       if (!state_->trouble.empty()) explain();
       last = Clock::now();
-      looks = 0;
-    } else if (++looks <= kLooksBeforeSleep) {
+    } else if (const auto idle = Clock::now() - last; idle < kYielding) {
       std::this_thread::yield();
     } else {
       look_around(last);
-      std::this_thread::sleep_for(kSleep);
+      const bool complete = std::find(state_->met.begin(), state_->met.end(), false) == state_->met.end();
+      std::this_thread::sleep_for(complete ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
     }
   }
   state_->requests.clear();

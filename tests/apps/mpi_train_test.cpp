@@ -1,0 +1,133 @@
+// train_resnet under mpirun: the bits of the same run over threads, and the launcher's part in the configuration.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/philox.h"
+#include "tests/mpirun.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kProgram = GODWIT_BINARY_DIR "/train_resnet ";
+constexpr const char* kSmall =
+    "--data data --batch 2 --max-steps 3 --set log_every=1 --set eval_batch=4 --check-replicas 2 ";
+
+Bytes idx_bytes(const std::vector<uint8_t>& extents, const Bytes& values) {
+  Bytes bytes{0, 0, 8, static_cast<uint8_t>(extents.size())};
+  for (uint8_t extent : extents) bytes.insert(bytes.end(), {0, 0, 0, extent});
+  bytes.insert(bytes.end(), values.begin(), values.end());
+  return bytes;
+}
+
+class MpiTrain : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+    fs::create_directory(folder_ / "data");
+    write_images("train", 64);
+    write_images("t10k", 32);
+  }
+
+  void write_images(const std::string& prefix, uint8_t count) const {
+    RandomStream random(count, Purpose::test);
+    Bytes pixels(size_t{count} * 64), labels(count);
+    for (uint8_t& pixel : pixels) pixel = static_cast<uint8_t>(random.below(256));
+    for (uint8_t i = 0; i < count; ++i) labels[i] = static_cast<uint8_t>(i % 4);
+    write(folder_ / ("data/" + prefix + "-images-idx3-ubyte"), idx_bytes({count, 8, 8}, pixels));
+    write(folder_ / ("data/" + prefix + "-labels-idx1-ubyte"), idx_bytes({count}, labels));
+  }
+
+  // What of a run does not depend on the clock.
+  std::string results(const std::string& run) const {
+    std::istringstream lines(text(run + "/metrics.jsonl"));
+    std::string kept;
+    for (std::string line; std::getline(lines, line);) {
+      json object = json::parse(line);
+      object.erase("samples_per_s");
+      object.erase("step_s");
+      kept += object.dump() + "\n";
+    }
+    return kept;
+  }
+
+  std::string text(const std::string& name) const {
+    const Bytes bytes = read(folder_ / name);
+    return {bytes.begin(), bytes.end()};
+  }
+
+  // The program says one line, once, and leaves no run directory.
+  void expect_refused(int ranks, const std::string& command, const std::string& words, int exit_code) {
+    const MpiOutcome outcome = mpirun(ranks, command, folder_);
+    EXPECT_EQ(outcome.exit_code, exit_code) << command;
+    const size_t first = outcome.err.find("train_resnet: ");
+    EXPECT_TRUE(outcome.says(words)) << command << ": " << outcome.err;
+    EXPECT_EQ(outcome.err.find("train_resnet: ", first + 1), std::string::npos) << command << ": " << outcome.err;
+    EXPECT_LT(outcome.seconds, 60) << command;
+    EXPECT_FALSE(fs::exists(folder_ / "run")) << command;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(MpiTrain, GivesTheBitsOfTheSameRunOverThreads) {
+  struct Case {
+    int nodes, workers;
+    const char* flags;
+  };
+  for (const auto& [nodes, workers, flags] : {Case{4, 2, "--optimizer birder"}, Case{2, 2, "--optimizer sgdm"},
+                                              Case{2, 2, "--optimizer sgdm --exchange hierarchical"}}) {
+    const std::string settings = kSmall + std::string(flags) + " --nodes " + std::to_string(nodes);
+    const std::string local = "cd " + folder_.str() + " && " + kProgram + settings + " --run-dir local " +
+                              "--workers-per-node " + std::to_string(workers) + " >out 2>&1";
+    ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
+    const MpiOutcome outcome = mpirun(nodes * workers, kProgram + settings + " --run-dir mpi", folder_);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(results("mpi"), results("local")) << flags;
+    EXPECT_EQ(text("mpi/weights.safetensors"), text("local/weights.safetensors")) << flags;
+    EXPECT_EQ(text("mpi/config.json"), text("local/config.json")) << "both repeat either";
+    for (const char* run : {"local", "mpi"}) fs::remove_all(folder_ / run);
+  }
+}
+
+TEST_F(MpiTrain, NodesFollowFromTheLauncher) {
+  const MpiOutcome outcome = mpirun(2, kProgram + std::string(kSmall) + "--run-dir run", folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json config = json::parse(text("run/config.json"));
+  EXPECT_EQ(config["nodes"], 1) << "one host";
+  EXPECT_EQ(config["workers_per_node"], 2);
+  EXPECT_EQ(config["transport"], "auto");
+}
+
+TEST_F(MpiTrain, WhatIsWrongIsSaidOnce) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
+  expect_refused(4, program + "--nodes 3", "the launcher started 4 ranks, but --nodes 3 ", 2);
+  expect_refused(4, program + "--nodes 3 --workers-per-node 2", "4 ranks, but --nodes 3 × --workers-per-node 2 are 6",
+                 2);
+  expect_refused(4, program + "--nods 2", "did you mean --nodes?", 2);
+  expect_refused(2, program + "--set transport=local", "each train by themselves", 2);
+  expect_refused(4, program + "--data nowhere", "nowhere", 1);
+  expect_refused(2, program + "--lr 0.1 : -np 1 " + program + "--lr 0.2 --seed 7", "optimizer.lr, seed on rank 2", 1);
+  const std::string local = "cd " + folder_.str() + " && " + kProgram + "--set transport=mpi >out 2>&1";
+  EXPECT_NE(std::system(local.c_str()), 0);
+  EXPECT_NE(text("out").find("no launcher"), std::string::npos) << text("out");
+}
+
+TEST_F(MpiTrain, RanksWithOtherDataAreNamed) {
+  fs::create_directory(folder_ / "other");
+  fs::copy(folder_ / "data", folder_ / "other", fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+  Bytes images = read(folder_ / "other/train-images-idx3-ubyte");
+  images.back() ^= 1;
+  write(folder_ / "other/train-images-idx3-ubyte", images);
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
+  expect_refused(2, program + ": -np 1 " + program + "--data other", "the training data differs between ranks", 1);
+}
+
+}  // namespace
+}  // namespace godwit
