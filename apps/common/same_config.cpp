@@ -11,7 +11,7 @@
 namespace godwit::apps {
 
 void check_same_config(Group& group, const TrainConfig& config) {
-  constexpr std::array of_the_host{"data.path", "init_weights", "run_dir", "threads"};
+  constexpr std::array of_the_host{"data.path", "data.workers", "init_weights", "run_dir", "threads"};
   std::vector<std::string> keys;
   std::vector<int64_t> hashes;
   for (const Setting& setting : settings()) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <thread>
@@ -95,6 +96,19 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
      }},
     {"topologies", reduce_for_ever},
 };
+
+// MPI counts in int, and the transport sends at most 64 MiB at a time.
+TEST(MpiRanks, LargeMessagesArriveWhole) {
+  if (launcher()->world != 2) return;
+  const int64_t n = (int64_t{64} << 20) + 5;
+  godwit::testing::run_ranks({2, 1}, [&](Communicator& comm) {
+    const Tensor x = Tensor::full({n}, comm.rank == 1 ? 7 : 0, DType::u8);
+    x.data<uint8_t>()[n - 1] = comm.rank == 1 ? 9 : 0;
+    comm.world->broadcast(x, 1, "large");
+    EXPECT_EQ(std::count(x.data<uint8_t>(), x.data<uint8_t>() + n, 7), n - 1);
+    EXPECT_EQ(x.item(n - 1), 9);
+  });
+}
 
 int run_failure(const std::string& name) {
   const int rank = launcher()->rank, world = launcher()->world;
