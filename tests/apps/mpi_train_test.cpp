@@ -48,7 +48,8 @@ class MpiTrain : public testing::Test {
     std::istringstream lines(text(run + "/metrics.jsonl"));
     std::string kept;
     for (std::string line; std::getline(lines, line);) {
-      for (const auto& [key, value] : json::parse(line).items())
+      const json object = json::parse(line);
+      for (const auto& [key, value] : object.items())
         if (!key.ends_with("_s")) kept += key + " " + value.dump() + "  ";
       kept += "\n";
     }
