@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 
 #include "engine/check.h"
@@ -13,59 +12,99 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kFirstSegment = 8 << 20;
+constexpr int64_t kLargestStep = 1 << 30;            // segments grow with what is reserved, up to this
 constexpr int64_t kAddressSpace = int64_t{1} << 47;  // no process has more
 
-// Eight block sizes per power of two: at most an eighth is wasted, and few distinct sizes are cached.
-int64_t block_size(int64_t bytes) {
-  const uint64_t wanted = static_cast<uint64_t>(std::max<int64_t>(bytes, kAlignment));
-  const uint64_t step = std::max<uint64_t>(std::bit_floor(wanted) / 8, kAlignment);
-  return static_cast<int64_t>((wanted + step - 1) / step * step);
-}
+int64_t rounded(int64_t bytes, int64_t unit) { return std::max(unit, (bytes + unit - 1) / unit * unit); }
 
-void* system_allocate(int64_t size) {
-  const int64_t alignment = size >= kHugePage ? kHugePage : kAlignment;
-  const int64_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
-  if (data && size >= kHugePage) madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
-  return data;
+std::byte* system_allocate(int64_t bytes) {
+  void* data = std::aligned_alloc(static_cast<size_t>(kHugePage), static_cast<size_t>(bytes));
+  if (data) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return static_cast<std::byte*>(data);
 }
 
 }  // namespace
 
 Pool::~Pool() { trim(); }
 
-void* Pool::allocate(int64_t bytes) {
-  const int64_t size = block_size(bytes);
-  std::lock_guard lock(mutex_);
-  void* data = nullptr;
-  if (auto found = cached_.find(size); found != cached_.end() && !found->second.empty()) {
-    data = found->second.back();
-    found->second.pop_back();
-  } else {
-    data = bytes <= kAddressSpace ? system_allocate(size) : nullptr;
-    check(data != nullptr, "out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
-          " in use by this rank; lower --batch or the number of ranks on this machine");
-    stats_.bytes_reserved += size;
-    ++stats_.system_allocations;
+Pool::Blocks::iterator Pool::take(int64_t bytes) {
+  if (const auto found = free_.lower_bound({bytes, nullptr}); found != free_.end()) {
+    const auto block = blocks_.find(found->second);
+    free_.erase(found);
+    return block;
   }
+  const int64_t growth = std::clamp(stats_.bytes_reserved, kFirstSegment, kLargestStep);
+  std::byte* data = nullptr;
+  int64_t size = 0;
+  for (const int64_t wanted : {std::max(bytes, growth), bytes}) {  // where memory is short, no more than is needed
+    size = rounded(wanted, kHugePage);
+    if ((data = system_allocate(size))) break;
+  }
+  if (!data) return blocks_.end();
+  stats_.bytes_reserved += size;
+  ++stats_.system_allocations;
+  return blocks_.emplace(data, Block{size, true, true, true}).first;
+}
+
+void* Pool::allocate(int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto block = bytes <= kAddressSpace ? take(rounded(bytes, kAlignment)) : blocks_.end();
+  check(block != blocks_.end(), "out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
+        " in use by this rank; lower --batch or the number of ranks on this machine");
+  const int64_t size = rounded(bytes, kAlignment);
+  if (block->second.bytes > size) {  // the rest stays free
+    const auto rest = blocks_.emplace_hint(std::next(block), block->first + size,
+                                           Block{block->second.bytes - size, true, false, block->second.last});
+    free_.emplace(rest->second.bytes, rest->first);
+    block->second.bytes = size;
+    block->second.last = false;
+  }
+  block->second.free = false;
   stats_.bytes_in_use += bytes;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
-  return data;
+  return block->first;
+}
+
+void Pool::give_back(Blocks::iterator block) {
+  const auto merge = [this](Blocks::iterator left, Blocks::iterator right) {
+    left->second.bytes += right->second.bytes;
+    left->second.last = right->second.last;
+    blocks_.erase(right);
+    return left;
+  };
+  block->second.free = true;
+  if (const auto next = std::next(block); !block->second.last && next->second.free) {
+    free_.erase({next->second.bytes, next->first});
+    block = merge(block, next);
+  }
+  if (!block->second.first && std::prev(block)->second.free) {
+    const auto previous = std::prev(block);
+    free_.erase({previous->second.bytes, previous->first});
+    block = merge(previous, block);
+  }
+  free_.emplace(block->second.bytes, block->first);
 }
 
 void Pool::release(void* data, int64_t bytes) {
   std::lock_guard lock(mutex_);
-  cached_[block_size(bytes)].push_back(data);
+  give_back(blocks_.find(static_cast<std::byte*>(data)));
   stats_.bytes_in_use -= bytes;
 }
 
 void Pool::trim() {
   std::lock_guard lock(mutex_);
-  for (auto& [size, blocks] : cached_) {
-    for (void* block : blocks) std::free(block);
-    stats_.bytes_reserved -= size * static_cast<int64_t>(blocks.size());
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    const auto [bytes, is_free, first, last] = block->second;
+    if (!is_free || !first || !last) {
+      ++block;
+      continue;
+    }
+    std::free(block->first);
+    free_.erase({bytes, block->first});
+    stats_.bytes_reserved -= bytes;
+    block = blocks_.erase(block);
   }
-  cached_.clear();
 }
 
 void Pool::reset_peak() {

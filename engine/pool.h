@@ -1,22 +1,25 @@
-// Caching memory pool: page faults and malloc cost CPU training dearly, so freed blocks are kept and reused by size.
+// Caching memory pool: page faults and malloc cost CPU training dearly, so freed memory is kept and reused.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
+#include <set>
+#include <utility>
 
 namespace godwit {
 
 struct PoolStats {
   int64_t bytes_in_use = 0;       // held by live buffers, as asked for
   int64_t peak_bytes_in_use = 0;  // since the pool was made or reset_peak()
-  int64_t bytes_reserved = 0;     // taken from the system, in use or cached
+  int64_t bytes_reserved = 0;     // taken from the system, in use or not; pages never touched cost nothing
   int64_t system_allocations = 0;
 };
 
-// Thread-safe: a rank's compute and communication threads share one. Blocks are 64-byte aligned.
+// Large segments of the system's memory, cut into blocks by best fit; free neighbours merge, so that what the forward
+// pass held in many small blocks serves the large ones of the backward pass. Thread-safe: a rank's compute and
+// communication threads share one. Blocks are 64-byte aligned.
 class Pool {
  public:
   Pool() = default;
@@ -24,15 +27,25 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
   ~Pool();
 
-  void* allocate(int64_t bytes);          // throws Error when the system has no more memory
+  void* allocate(int64_t bytes);            // throws Error when the system has no more memory
   void release(void* data, int64_t bytes);  // bytes as given to allocate()
-  void trim();                            // gives cached blocks back to the system
+  void trim();                              // gives segments without a live block back to the system
   void reset_peak();
   PoolStats stats() const;
 
  private:
+  struct Block {
+    int64_t bytes;
+    bool free, first, last;  // first, last: of its segment
+  };
+  using Blocks = std::map<std::byte*, Block>;
+
+  Blocks::iterator take(int64_t bytes);  // a free block of at least so many bytes, no longer listed as free
+  void give_back(Blocks::iterator block);
+
   mutable std::mutex mutex_;
-  std::map<int64_t, std::vector<void*>> cached_;  // block size -> free blocks
+  Blocks blocks_;                                  // all, by address
+  std::set<std::pair<int64_t, std::byte*>> free_;  // (bytes, address)
   PoolStats stats_;
 };
 

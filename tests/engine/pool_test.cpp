@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 #include <thread>
 
 #include "engine/philox.h"
@@ -28,13 +29,60 @@ TEST(Pool, BlocksAreAlignedAndReused) {
   }
 }
 
-TEST(Pool, NearSizesShareABlockAndWasteLittle) {
+TEST(Pool, FreeNeighboursMerge) {
   Pool pool;
-  void* block = pool.allocate(1000 * 1000);
-  pool.release(block, 1000 * 1000);
-  EXPECT_EQ(pool.allocate(999 * 1000), block);
-  EXPECT_LE(pool.stats().bytes_reserved, 1000 * 1000 * 9 / 8);
-  pool.release(block, 999 * 1000);
+  constexpr int64_t kBytes = 1 << 20;
+  void* blocks[4];
+  for (void*& block : blocks) block = pool.allocate(kBytes);
+  const int64_t calls = pool.stats().system_allocations;
+  for (int i : {2, 0, 3, 1}) pool.release(blocks[i], kBytes);
+  EXPECT_EQ(pool.allocate(4 * kBytes), blocks[0]) << "four small blocks serve one large";
+  EXPECT_EQ(pool.stats().system_allocations, calls);
+  pool.release(blocks[0], 4 * kBytes);
+}
+
+TEST(Pool, TakesTheSmallestBlockThatFits) {
+  Pool pool;
+  void* large = pool.allocate(1000 * 64);
+  void* wall = pool.allocate(64);
+  void* small = pool.allocate(10 * 64);
+  void* end = pool.allocate(64);
+  pool.release(large, 1000 * 64);
+  pool.release(small, 10 * 64);
+  EXPECT_EQ(pool.allocate(10 * 64 - 63), small);
+  EXPECT_EQ(pool.allocate(11 * 64), large);
+  for (auto [block, bytes] : {std::pair{wall, 64}, {end, 64}, {small, 577}, {large, 704}}) pool.release(block, bytes);
+  pool.trim();
+  EXPECT_EQ(pool.stats().bytes_reserved, 0);
+}
+
+// Whatever was allocated and freed before, live blocks never overlap, and in the end all memory is one piece again.
+TEST(Pool, LiveBlocksNeverOverlap) {
+  Pool pool;
+  RandomStream random(1, Purpose::test);
+  std::map<std::byte*, int64_t> live;
+  for (int i = 0; i < 20000; ++i) {
+    if (live.size() < 100 && random.below(2)) {
+      const int64_t bytes = random.below(1u << (4 + random.below(16)));
+      auto* block = static_cast<std::byte*>(pool.allocate(bytes));
+      const auto [at, fresh] = live.emplace(block, bytes);
+      ASSERT_TRUE(fresh);
+      if (at != live.begin()) {
+        ASSERT_LE(std::prev(at)->first + std::prev(at)->second, block);
+      }
+      if (std::next(at) != live.end()) {
+        ASSERT_LE(block + bytes, std::next(at)->first);
+      }
+    } else if (!live.empty()) {
+      auto at = std::next(live.begin(), random.below(static_cast<uint32_t>(live.size())));
+      pool.release(at->first, at->second);
+      live.erase(at);
+    }
+  }
+  for (const auto& [block, bytes] : live) pool.release(block, bytes);
+  EXPECT_EQ(pool.stats().bytes_in_use, 0);
+  pool.trim();
+  EXPECT_EQ(pool.stats().bytes_reserved, 0);
 }
 
 TEST(Pool, CountsBytesPeakAndReserve) {
@@ -48,7 +96,7 @@ TEST(Pool, CountsBytesPeakAndReserve) {
     pool->reset_peak();
     EXPECT_EQ(pool->stats().peak_bytes_in_use, 100);
     pool->trim();
-    EXPECT_EQ(pool->stats().bytes_reserved, 128) << "what is in use stays";
+    EXPECT_GE(pool->stats().bytes_reserved, 100) << "what is in use stays";
   }
   EXPECT_EQ(pool->stats().bytes_in_use, 0);
   pool->trim();

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Trains every configuration with every seed, then prints a table of the test accuracy and draws the curves.
+
+  python3 bench/convergence.py --data FOLDER [--seeds 1,2,3] [--out runs/cifar10] [--plot FILE] CONFIG.json …
+      [-- flags of train_resnet, such as --epochs 4 --lr 0.01]
+
+A run whose folder already holds a finished run is not repeated, so an interrupted series goes on. --plot needs matplotlib.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+
+
+def run(config, seed, data, folder, flags):
+    """Trains once, unless that is done; returns the lines of metrics.jsonl."""
+    if not (folder / "weights.safetensors").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [root / "train_resnet", "--config", config, "--data", data, "--seed", str(seed), "--run-dir", folder, *flags]
+        print("==", " ".join(map(str, command)), file=sys.stderr, flush=True)
+        if subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, cwd=root).returncode:
+            return None
+    return [json.loads(line) for line in open(folder / "metrics.jsonl")]
+
+
+def plot(results, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    figure, (loss, accuracy) = plt.subplots(1, 2, figsize=(11, 4))
+    for name, runs in results.items():
+        metrics = next(iter(runs.values()))
+        train = [m for m in metrics if "loss" in m]
+        smooth, value = [], None
+        for m in train:  # a moving average, so that curves can be told apart
+            value = m["loss"] if value is None else 0.95 * value + 0.05 * m["loss"]
+            smooth.append(value)
+        loss.plot([m["step"] for m in train], smooth, label=name, linewidth=1)
+        tests = [m for m in metrics if "test_top1" in m]
+        accuracy.plot([m["epoch"] for m in tests], [100 * m["test_top1"] for m in tests], label=name, linewidth=1, marker=".")
+    loss.set(xlabel="step", ylabel="training loss", yscale="log")
+    accuracy.set(xlabel="epoch", ylabel="test top-1, %")
+    accuracy.legend()
+    for axes in (loss, accuracy):
+        axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main():
+    own, flags = sys.argv[1:], []
+    if "--" in own:
+        own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", nargs="+", type=pathlib.Path)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence")
+    parser.add_argument("--plot")
+    arguments = parser.parse_args(own)
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    results = {}
+    for seed in seeds:
+        for config in arguments.configs:
+            folder = arguments.out.resolve() / f"{config.stem}-{seed}"
+            metrics = run(config.resolve(), seed, pathlib.Path(arguments.data).resolve(), folder, flags)
+            if metrics is None:
+                print(f"{config.stem}, seed {seed}: failed", file=sys.stderr)
+            else:
+                results.setdefault(config.stem, {})[seed] = metrics
+    print("| configuration | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | bytes between nodes a step |")
+    print("| --- |" + " --- |" * (len(seeds) + 2))
+    for name, runs in results.items():
+        top1 = {seed: [m["test_top1"] for m in metrics if "test_top1" in m][-1] for seed, metrics in runs.items()}
+        cells = [f"{100 * top1[seed]:.2f} %" if seed in top1 else "–" for seed in seeds]
+        bytes_inter = [m["bytes_inter"] for m in next(iter(runs.values())) if "bytes_inter" in m][-1]
+        print(f"| {name} | " + " | ".join(cells) + f" | {100 * statistics.mean(top1.values()):.2f} % | {bytes_inter:,.0f} |")
+    if arguments.plot:
+        plot(results, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
