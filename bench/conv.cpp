@@ -1,11 +1,12 @@
 // GFLOP/s of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224):
-//   bench_conv [batch of ResNet-20 [batch of ResNet-50 [threads]]]
+//   bench_conv [batch of ResNet-20 [batch of ResNet-50 [threads [f32 or bf16]]]]
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "autograd/ops/conv2d.h"
@@ -43,14 +44,14 @@ struct Convolution {
   Conv2dShape s;
   Tensor x, w, y, dy, dx, dw;
 
-  Convolution(const Layer& layer, int64_t n, int64_t size)
+  Convolution(const Layer& layer, int64_t n, int64_t size, DType dtype)
       : s(conv2d_shape({n, size, size, layer.in}, {layer.out, layer.kernel, layer.kernel, layer.in},
                        {.stride = layer.stride, .padding = static_cast<int>(layer.kernel / 2)})),
-        x(random_tensor({n, size, size, layer.in}, 1)),
+        x(random_tensor({n, size, size, layer.in}, 1).to(dtype)),
         w(random_tensor({layer.out, layer.kernel, layer.kernel, layer.in}, 2)),
-        y({n, s.ho, s.wo, layer.out}),
-        dy(random_tensor(y.shape(), 3)),
-        dx(x.shape()),
+        y({n, s.ho, s.wo, layer.out}, dtype),
+        dy(random_tensor(y.shape(), 3).to(dtype)),
+        dx(x.shape(), dtype),
         dw(w.shape()) {}
 
   void forward() const { conv2d_forward(Cpu{}, s, x, w, Tensor(), y); }
@@ -59,9 +60,10 @@ struct Convolution {
   double flop() const { return 2.0 * static_cast<double>(y.numel() * s.kh * s.kw * s.c); }
 };
 
-// Against the float64 kernels, on one image of at most 14 x 14: within the rounding of sums of `terms` products.
-void check_results(const Layer& layer) {
-  const Convolution c(layer, 1, std::min<int64_t>(layer.size, 14));
+// Against the float64 kernels, on one image of at most 14 x 14: within the rounding of sums of `terms` products, and of
+// bfloat16 filters and results.
+void check_results(const Layer& layer, DType dtype) {
+  const Convolution c(layer, 1, std::min<int64_t>(layer.size, 14), dtype);
   const Tensor x = c.x.to(DType::f64), w = c.w.to(DType::f64), dy = c.dy.to(DType::f64);
   const Tensor y(c.y.shape(), DType::f64), dx(c.x.shape(), DType::f64), dw(c.w.shape(), DType::f64);
   c.forward(), c.backward_data(), c.backward_weights();
@@ -69,7 +71,9 @@ void check_results(const Layer& layer) {
   conv2d_backward_data(Cpu{}, c.s, dy, w, dx);
   conv2d_backward_weights(Cpu{}, c.s, x, dy, dw, Tensor());
   auto expect = [&](const char* name, const Tensor& single, const Tensor& exact, int64_t terms) {
-    const double bound = static_cast<double>(terms) * 0x1p-24 * 0.25 * static_cast<double>(terms);
+    const double unit =
+        static_cast<double>(terms + 2) * 0x1p-24 + (single.dtype() == DType::bf16 ? 0x1p-7 + 0x1p-16 : 0);
+    const double bound = unit * 0.25 * static_cast<double>(terms);
     for (int64_t i = 0; i < exact.numel(); ++i)
       check(std::abs(single.item(i) - exact.item(i)) <= bound, name, " of ", c.w.shape(), ": element ", i, " is ",
             single.item(i), ", should be ", exact.item(i));
@@ -92,16 +96,16 @@ double best_seconds(const std::function<void()>& f) {
   return best;
 }
 
-void table(const char* name, const std::vector<Layer>& layers, int64_t batch, int threads) {
+void table(const char* name, const std::vector<Layer>& layers, int64_t batch, int threads, DType dtype) {
   Context next = context();
   next.threads = threads;
   ContextGuard guard(next);
-  std::printf("%s, batch %lld, %d thread%s; GFLOP/s forward, data, weights\n", name, static_cast<long long>(batch),
-              threads, threads == 1 ? "" : "s");
+  std::printf("%s, %s, batch %lld, %d thread%s; GFLOP/s forward, data, weights\n", name, name_of(dtype),
+              static_cast<long long>(batch), threads, threads == 1 ? "" : "s");
   double total[3] = {};
   for (const Layer& layer : layers) {
-    check_results(layer);
-    const Convolution c(layer, batch, layer.size);
+    check_results(layer, dtype);
+    const Convolution c(layer, batch, layer.size, dtype);
     const double seconds[3] = {best_seconds([&] { c.forward(); }), best_seconds([&] { c.backward_data(); }),
                                best_seconds([&] { c.backward_weights(); })};
     std::printf("  %lld x  %-20s * %-20s / %d", static_cast<long long>(layer.count), c.x.shape().str().c_str(),
@@ -123,8 +127,11 @@ int main(int argc, char** argv) try {
   std::printf("%s\n", kernel_library().c_str());
   std::vector<int> threads{1, hardware_threads()};
   if (argc > 3) threads = {std::atoi(argv[3])};
-  for (int count : threads) table("ResNet-20", kResnet20, small, count);
-  for (int count : threads) table("ResNet-50", kResnet50, large, count);
+  const std::string type = argc > 4 ? argv[4] : "f32";
+  check(type == "f32" || type == "bf16", "the type is f32 or bf16, not '", type, "'");
+  const DType dtype = type == "f32" ? DType::f32 : DType::bf16;
+  for (int count : threads) table("ResNet-20", kResnet20, small, count, dtype);
+  for (int count : threads) table("ResNet-50", kResnet50, large, count, dtype);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "bench_conv: %s\n", error.what());
   return 1;

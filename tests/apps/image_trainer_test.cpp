@@ -69,6 +69,21 @@ TEST(ImageTrainer, RanksThatAgreeTrain) {
   EXPECT_NO_THROW(train([](TrainConfig&, int) {}));
 }
 
+// Each result rounds by 2^-8 at most, which moves the loss of three steps by a few hundredths.
+TEST(ImageTrainer, TrainsInBfloat16WithA16BitWire) {
+  std::vector<double> loss;
+  for (const std::string type : {"f32", "bf16", "bf16"})
+    train(
+        [&](TrainConfig& config, int) {
+          config.dtype = config.exchange.wire = type;
+          config.check_replicas = 1;
+        },
+        nullptr, [&](const Evaluation& last, const std::string&) { loss.push_back(last.loss); });
+  EXPECT_NE(loss[1], loss[0]);
+  EXPECT_NEAR(loss[1], loss[0], 0.1);
+  EXPECT_EQ(loss[2], loss[1]) << "not the same bits twice";
+}
+
 TEST(ImageTrainer, NamesTheRankWithAnotherModel) {
   EXPECT_THAT(error_when([](TrainConfig& config) { config.model.name = "resnet32"; }),
               AllOf(HasSubstr("the model's parameters"), HasSubstr("not the same on 1 ")));
