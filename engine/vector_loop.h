@@ -22,8 +22,7 @@ template <class F>
   f(begin, end);
 }
 template <class F>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void run_avx512(const F& f, int64_t begin,
-                                                                                              int64_t end) {
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void run_avx512(const F& f, int64_t begin, int64_t end) {
   f(begin, end);
 }
 // Bits of the widest vectors that the machine and the context allow.
