@@ -21,13 +21,15 @@
 namespace godwit::data {
 namespace {
 
-constexpr size_t kHead = 64 << 10, kTail = 4 << 10;  // read of a file; headers with long comments need all of it
+constexpr size_t kHeads[] = {8 << 10, 128 << 10};  // read of a file; a header with long comments may need all of it
+constexpr size_t kTail = 4 << 10;
 constexpr int32_t kLongestSide = 16384;
 
 class File {
  public:
   explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     check(fd_ >= 0, "cannot be read (", std::strerror(errno), ")");
+    (void)::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);  // no reading ahead
   }
   ~File() { ::close(fd_); }
   File(const File&) = delete;
@@ -50,19 +52,24 @@ class File {
   int fd_;
 };
 
+JpegHeader read_header(const File& in, size_t size) {
+  for (const size_t head : kHeads) {
+    if (head >= size) break;
+    const std::vector<uint8_t> bytes = in.read(0, head);
+    if (bytes[0] != 0xff || bytes[1] != 0xd8) return read_jpeg_header(bytes);  // throws
+    try {
+      return read_jpeg_header(bytes);
+    } catch (const DecodeError&) {  // perhaps it ends further on
+    }
+  }
+  return read_jpeg_header(in.read(0, size));
+}
+
 // Reads what decides whether a file can be used: its header and its end.
 void inspect(const std::string& path, ImageFile& file) {
   const File in(path);
   const auto size = static_cast<size_t>(file.bytes);
-  std::vector<uint8_t> bytes = in.read(0, std::min(size, kHead));
-  JpegHeader header;
-  try {
-    header = read_jpeg_header(bytes);
-  } catch (const DecodeError&) {
-    if (bytes.size() == size || bytes.size() < 2 || bytes[0] != 0xff || bytes[1] != 0xd8) throw;
-    bytes = in.read(0, size);
-    header = read_jpeg_header(bytes);
-  }
+  const JpegHeader header = read_header(in, size);
   file.width = static_cast<int32_t>(header.width);
   file.height = static_cast<int32_t>(header.height);
   file.channels = header.channels;
@@ -160,10 +167,16 @@ void check_every_class_has_images(const ImageFolder& folder) {
   std::vector<std::string> empty;
   for (size_t i = 0; i < seen.size(); ++i)
     if (!seen[i]) empty.push_back(folder.classes[i]);
-  const std::string first =
-      folder.skipped.empty() ? "" : "; " + folder.skipped[0].path + " " + folder.skipped[0].problem;
-  check(empty.empty(), "data folder ", folder.root, ": no usable JPEG for training in class ", some_of(empty), first);
-  check(!folder.test.empty(), "data folder ", folder.root, "/", folder.test_name, ": no usable JPEG", first);
+  const auto example = [&](const std::string& beginning) -> std::string {
+    for (const ImageFile& file : folder.skipped)
+      if (file.path.starts_with(beginning)) return "; " + file.path + " " + file.problem;
+    return "";
+  };
+  const std::string train = folder.train_name.empty() ? "" : folder.train_name + "/";
+  check(empty.empty(), "data folder ", folder.root, ": no usable JPEG for training in class ", some_of(empty),
+        empty.empty() ? "" : example(train + empty[0] + "/"));
+  check(!folder.test.empty(), "data folder ", folder.root, "/", folder.test_name, ": no usable JPEG",
+        example(folder.test_name + "/"));
 }
 
 }  // namespace

@@ -17,10 +17,9 @@ std::vector<float> floats(const std::vector<double>& values) { return {values.be
 
 ImageData load_into_memory(const TrainConfig& config, const std::string& folder, data::Layout layout) {
   const DataConfig& options = config.data;
-  check(
-      options.crop == 0 && options.resize == 0 && options.color_jitter == 0 && !options.strict, "data folder ", folder,
-      ": data.crop, data.resize, data.color_jitter and data.strict are for folders of JPEGs, these images are kept in "
-      "memory as they are (data.pad crops them)");
+  check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
+        ": data.crop, data.resize and data.color_jitter are for folders of JPEGs, these images are kept in "
+        "memory as they are (data.pad crops them)");
   const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
   data::ImageDataset train = load(folder, data::Split::train), test = load(folder, data::Split::test);
   check(train.image_shape == test.image_shape, "data folder ", folder, ": training images are ", train.image_shape,
@@ -43,7 +42,7 @@ std::string split_text(const data::ImageFolder& folder) {
   };
   std::string text = std::to_string(folder.classes.size()) +
                      " classes; training: " + part(folder.train.size(), folder.train_name) + "; evaluation: ";
-  text += folder.test_name == folder.train_name ? "on the same, as there is no val, validation or test folder"
+  text += folder.test_name == folder.train_name ? "the same (no val, validation or test folder)"
                                                 : part(folder.test.size(), folder.test_name);
   for (const std::string& name : folder.unused) text += "; " + name + " is not read";
   return text;

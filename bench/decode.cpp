@@ -1,0 +1,55 @@
+// Reading, decoding, cropping and normalising the JPEGs of a folder, by one thread: images per second of its own time.
+//   bench_decode FOLDER [CROP] [ROUNDS]
+#include <ctime>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "data/folder_source.h"
+#include "engine/check.h"
+
+using namespace godwit;
+
+namespace {
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void run(const std::string& root, int64_t crop, int rounds) {
+  data::ImageFolder folder = data::index_image_folder(root, {.cache = false});
+  const data::FolderSource source(root, folder.classes, folder.train, {.crop = crop, .resize = (crop * 8 + 3) / 7});
+  std::vector<float> image(static_cast<size_t>(source.image_shape().numel()));
+  for (int64_t i = 0; i < source.size(); ++i) {
+    check(source.read(i, image.data()) == folder.train[static_cast<size_t>(i)].label, "image ", i, ": wrong label");
+    for (float x : image) check(x > -3 && x < 3, "image ", i, ": value ", x);
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const double start = thread_seconds();
+    for (int64_t i = 0; i < source.size(); ++i) source.read_augmented(i, round, image.data());
+    const double between = thread_seconds();
+    for (int64_t i = 0; i < source.size(); ++i) source.read(i, image.data());
+    const auto count = static_cast<double>(source.size());
+    std::printf("training %.1f evaluation %.1f images/s of one thread's time\n", count / (between - start),
+                count / (thread_seconds() - between));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    check(argc >= 2 && argc <= 4, "usage: bench_decode FOLDER [CROP] [ROUNDS]");
+    run(argv[1], argc > 2 ? std::atoi(argv[2]) : 224, argc > 3 ? std::atoi(argv[3]) : 3);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_decode: %s\n", error.what());
+    return 1;
+  }
+}
