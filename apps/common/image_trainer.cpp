@@ -140,8 +140,8 @@ void ImageTrainer::open_run(Progress& progress) {
 Evaluation ImageTrainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
+  train_.start_epoch(0);
   for (int64_t e = 0; step_ < total_steps_; ++e) {
-    train_.start_epoch(e);
     model_->train();
     tally_ = Tally();
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
@@ -150,6 +150,7 @@ Evaluation ImageTrainer::run(Progress& progress) {
       if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) replica_->check_replicas();
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
+    if (step_ < total_steps_) train_.start_epoch(e + 1);  // its first batches are prepared meanwhile
     const auto before = Clock::now();
     last = evaluate();
     evaluating_s_ += seconds_since(before);
