@@ -321,6 +321,38 @@ TEST_F(TrainResnet, RefusesDamagedData) {
   expect_refused("--nodes 2", {"train-labels-idx1-ubyte", "classes"});
 }
 
+// Two classes of JPEGs, one file of each split unusable.
+TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
+  const fs::path golden = GODWIT_SOURCE_DIR "/tests/data/golden", photos = folder_ / "photos";
+  for (const char* split : {"train", "validation"})
+    for (const char* name : {"cat", "dog"}) {
+      fs::create_directories(photos / split / name);
+      for (const char* file : {"colour.jpg", "cmyk.jpg", "grey.jpg", "large.jpg"})
+        fs::copy_file(golden / file, photos / split / name / file);
+    }
+  write_file(photos / "train" / "cat" / "empty.jpg", "");
+  const std::string large = read_file(golden / "large.jpg");
+  write_file(photos / "validation" / "dog" / "cut.jpg", large.substr(0, large.size() / 2));
+  const std::string flags = "--data photos --batch 2 --nodes 2 --set data.crop=16 --set log_every=1";
+  const Outcome outcome = train(flags);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* text : {"2 classes; training: 8 in train; evaluation: 8 in validation", "2 of 18 files",
+                           "train/cat/empty.jpg is empty", "validation/dog/cut.jpg is truncated"})
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is not in " << outcome.out;
+  const std::string first = losses(metrics());
+  EXPECT_TRUE(metrics().front().contains("data_wait_s"));
+  fs::remove_all(run_dir());
+  ASSERT_EQ(train(flags + " --set data.workers=3 --set data.prefetch=5").exit_code, 0);
+  EXPECT_EQ(losses(metrics()), first) << "the index and the number of threads change no bit";
+  fs::remove_all(run_dir());
+
+  expect_refused(flags + " --strict", {"photos", "empty.jpg", "cut.jpg", "--strict"});
+  expect_refused(flags + " --set data.pad=2", {"photos", "data.pad"});
+  expect_refused("--set data.crop=8", {"data", "data.crop"});
+  fs::create_directory(photos / "train" / "emu");
+  expect_refused(flags, {"photos", "only in train: emu"});
+}
+
 TEST_F(TrainResnet, ClosedStreamsDoNotLeakIntoFiles) {
   const Outcome outcome =
       train("--data data --run-dir run --max-steps 4 --batch 8 --set log_every=1", "", "<&- >&- 2>&-");
