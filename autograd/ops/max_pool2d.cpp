@@ -9,6 +9,7 @@
 #ifndef GODWIT_MAX_POOL2D_ARGS
 #define GODWIT_MAX_POOL2D_ARGS
 namespace godwit {
+constexpr int64_t kMaxKernel = 16;  // a tap fits into a byte
 template <class T>
 struct MaxPoolForward {
   detail::PoolGeometry g;
@@ -105,28 +106,25 @@ HWY_INLINE void forward_window(const MaxPoolForward<T>& a, int64_t image, int64_
   });
 }
 
-struct Span {
-  int64_t begin, end;
+// A window that covers a pixel: its offset in dy, and the pixel's tap in it.
+struct Cover {
+  int64_t at, tap;
 };
 
-// One pixel of dx: the windows that cover it, row by row, each with its dy where this pixel was the largest.
+// One pixel of dx: of the windows that cover it, row by row, the dy of those where this pixel was the largest.
 template <class T>
-HWY_INLINE void backward_pixel(const MaxPoolBackward<T>& a, int64_t image, int64_t i, int64_t j, Span down,
-                               Span across) {
-  const auto &rows = a.g.rows, &columns = a.g.columns;
-  T* to = a.dx + ((image * rows.in + i) * columns.in + j) * a.g.channels;
-  for_channels<T>(a.g.channels, [&](auto d, int64_t c) HWY_ATTR {
+HWY_INLINE void backward_pixel(const uint8_t* taps, const T* dy, int64_t channels, const Cover* cover, const Cover* end,
+                               T* dx) {
+  for_channels<T>(channels, [=](auto d, int64_t c) HWY_ATTR {
     const hn::RebindToUnsigned<decltype(d)> du;
     using Tap = hn::TFromD<decltype(du)>;
     auto sum = hn::Zero(d);
-    for (int64_t r = down.begin; r < down.end; ++r)
-      for (int64_t o = across.begin; o < across.end; ++o) {
-        const int64_t at = a.g.window(image, r, o) + c;
-        const auto tap = hn::Set(du, static_cast<Tap>((i - rows.start(r)) * rows.kernel + j - columns.start(o)));
-        const auto won = hn::RebindMask(d, hn::Eq(load_taps(du, a.taps + at), tap));
-        sum = hn::Add(sum, hn::IfThenElseZero(won, load(d, a.dy + at)));
-      }
-    store(d, sum, to + c);
+    for (const Cover* w = cover; w < end; ++w) {
+      const auto tap = hn::Set(du, static_cast<Tap>(w->tap));
+      const auto won = hn::RebindMask(d, hn::Eq(load_taps(du, taps + w->at + c), tap));
+      sum = hn::Add(sum, hn::IfThenElseZero(won, load(d, dy + w->at + c)));
+    }
+    store(d, sum, dx + c);
   });
 }
 
@@ -138,15 +136,22 @@ HWY_INLINE void forward_rows(const MaxPoolForward<T>& a, int64_t begin, int64_t 
 
 template <class T>
 HWY_INLINE void backward_rows(const MaxPoolBackward<T>& a, int64_t begin, int64_t end) {
-  const auto& columns = a.g.columns;
+  const auto rows = a.g.rows, columns = a.g.columns;
+  const int64_t channels = a.g.channels;
+  Cover covers[kMaxKernel * kMaxKernel];
+  T* dx = a.dx + begin * columns.in * channels;
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t image = row / a.g.rows.in, i = row % a.g.rows.in;
-    const Span down{a.g.rows.first_window(i), a.g.rows.end_window(i)};
-    Span across{0, 0};  // moves on with j, which saves divisions
-    for (int64_t j = 0; j < columns.in; ++j) {
-      while (across.begin < columns.out && columns.start(across.begin) + columns.kernel <= j) ++across.begin;
-      while (across.end < columns.out && columns.start(across.end) <= j) ++across.end;
-      backward_pixel(a, image, i, j, down, across);
+    const int64_t image = row / rows.in, i = row % rows.in;
+    const int64_t first_r = rows.first_window(i), end_r = rows.end_window(i);
+    int64_t first_o = 0, end_o = 0;  // move on with j, which saves divisions
+    for (int64_t j = 0; j < columns.in; ++j, dx += channels) {
+      while (first_o < columns.out && columns.start(first_o) + columns.kernel <= j) ++first_o;
+      while (end_o < columns.out && columns.start(end_o) <= j) ++end_o;
+      Cover* last = covers;
+      for (int64_t r = first_r; r < end_r; ++r)
+        for (int64_t o = first_o; o < end_o; ++o)
+          *last++ = {a.g.window(image, r, o), (i - rows.start(r)) * rows.kernel + j - columns.start(o)};
+      backward_pixel(a.taps, a.dy, channels, covers, last, dx);
     }
   }
 }
@@ -204,6 +209,7 @@ void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, cons
 }
 
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx) {
+  check(options.kernel <= kMaxKernel, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");
   const detail::PoolGeometry g(dx.shape(), dy.shape(), options);
   dispatch_float(dx.dtype(), "max_pool2d", [&]<class T>() {
     const MaxPoolBackward<T> args{g, taps.data<uint8_t>(), dy.data<T>(), dx.data<T>()};
