@@ -61,14 +61,15 @@ TEST(Resample, MatchesTorchvision) {
   }
 }
 
-// Decoding at reduced size filters a little differently from resizing the whole image; edges of 180 levels differ most.
+// Decoding at reduced size averages blocks of pixels first, where resizing weighs them by a triangle: edges of 180 levels
+// differ most. Measured: means of 0.7, 1.5 and 3.3 levels, at most 4, 14 and 29.
 TEST(Resample, ReducedDecodingIsClose) {
   const Difference exact = difference(centre("large", 36, 32), golden()["large"]["centre"]);
   EXPECT_LT(exact.most, 1.01);
   for (const int scale : {2, 4, 8}) {
     const Difference d = difference(centre("large", 36, 32, scale), golden()["large"]["centre"]);
-    EXPECT_LT(d.mean, 1.2 * scale) << scale;
-    EXPECT_LT(d.most, 12 * scale) << scale;
+    EXPECT_LT(d.mean, 0.5 * scale) << scale;
+    EXPECT_LT(d.most, 5 * scale) << scale;
   }
 }
 
