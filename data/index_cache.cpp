@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <unordered_map>
 
@@ -57,8 +56,13 @@ bool take(std::string_view& text, char end, std::string& word) {
 using Known = std::unordered_map<std::string, ImageFile>;
 
 Known read_cache(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return {};
+  const auto bytes = fs::file_size(path, error);
+  if (error) return {};
+  std::string text(bytes, '\0');
   std::ifstream in(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) return {};
   const size_t end = text.rfind("end ");
   if (!text.starts_with(kVersion) || end == std::string::npos) return {};
   std::string_view body(text.data() + kVersion.size(), end - kVersion.size());
@@ -76,11 +80,12 @@ Known read_cache(const std::string& path) {
 }
 
 bool write_whole(const std::string& path, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return false;
   const std::string temporary = path + "." + std::to_string(::getpid());
   std::ofstream out(temporary, std::ios::binary);
   out << text;
   out.close();
-  std::error_code error;
   if (out) fs::rename(temporary, path, error);
   if (out && !error) return true;
   fs::remove(temporary, error);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "data/index_cache.h"
 #include "data/layout.h"
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 void put(const TempFolder& folder, const std::string& path, const Bytes& bytes) {
   fs::create_directories(fs::path(folder / path).parent_path());
@@ -206,6 +208,36 @@ TEST(IndexCache, AnswersForUnchangedFilesOnly) {
     write(path, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(i)));
     EXPECT_EQ(unknown(folder, files), 4u) << i;
   }
+}
+
+// A folder, a pipe that would block its reader, and a file whose reading fails: the user's cache is used instead.
+TEST(IndexCache, GoesElsewhereWhenItsPlaceIsTaken) {
+  const TempFolder folder, user;
+  write_small(folder);
+  const char* old = std::getenv("XDG_CACHE_HOME");
+  const std::string before = old ? old : "";
+  setenv("XDG_CACHE_HOME", user.str().c_str(), 1);
+  const std::string path = folder / ".godwit-index";
+  const std::vector<ImageFile> files = index(folder, {.cache = false}).train;
+  const auto expect_elsewhere = [&] {
+    EXPECT_EQ(unknown(folder, files), 3u);
+    EXPECT_THAT(remember(folder.str(), files), StartsWith(user.str()));
+    EXPECT_EQ(unknown(folder, files), 0u);
+    fs::remove_all(user / "godwit");
+  };
+  fs::create_directory(path);
+  expect_elsewhere();
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  expect_elsewhere();
+  EXPECT_TRUE(fs::is_fifo(path));
+  write(user / "godwit", {1});  // neither place
+  EXPECT_EQ(remember(folder.str(), files), "");
+  EXPECT_EQ(index(folder).train.size(), 3u);
+  fs::remove(path);
+  fs::create_symlink("/proc/self/mem", path);
+  EXPECT_EQ(unknown(folder, files), 3u);
+  old ? setenv("XDG_CACHE_HOME", before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(IndexCache, NewAndReplacedFilesAreRead) {
