@@ -150,10 +150,11 @@ void find_splits(ImageFolder& folder) {
 std::vector<ImageFile> usable(std::vector<ImageFile> files, int64_t max_pixels, std::vector<ImageFile>& skipped) {
   std::vector<ImageFile> good;
   for (ImageFile& file : files) {
-    const int64_t pixels = int64_t{file.width} * file.height;
-    if (file.problem.empty() && (pixels > max_pixels || std::max(file.width, file.height) > kLongestSide))
-      file.problem = detail::concat("is ", file.width, "x", file.height, ", more than ", kLongestSide,
-                                    " on a side or data.max_pixels=", max_pixels, " pixels");
+    const bool long_side = std::max(file.width, file.height) > kLongestSide;
+    if (file.problem.empty() && (long_side || int64_t{file.width} * file.height > max_pixels))
+      file.problem = detail::concat("is ", file.width, "x", file.height, ", more ",
+                                    long_side ? detail::concat("than ", kLongestSide, " on a side")
+                                              : detail::concat("pixels than data.max_pixels=", max_pixels));
     (file.problem.empty() ? good : skipped).push_back(std::move(file));
   }
   return good;
@@ -161,7 +162,8 @@ std::vector<ImageFile> usable(std::vector<ImageFile> files, int64_t max_pixels, 
 
 void check_every_class_has_images(const ImageFolder& folder) {
   check(folder.classes.size() >= 2, "data folder ", folder.root, "/", folder.train_name, ": holds ",
-        folder.classes.size(), " class folders, a classifier needs at least two");
+        folder.classes.size(), folder.classes.size() == 1 ? " class folder" : " class folders",
+        ", a classifier needs at least two");
   std::vector<bool> seen(folder.classes.size());
   for (const ImageFile& file : folder.train) seen[static_cast<size_t>(file.label)] = true;
   std::vector<std::string> empty;

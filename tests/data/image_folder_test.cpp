@@ -113,14 +113,16 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
     EXPECT_EQ(found.train.size(), 3u);
     EXPECT_EQ(found.test.size(), 2u);
     ASSERT_EQ(found.skipped.size(), 9u);
-    const std::vector<std::string> why = {"is empty",    "is no image",  "PNG",     "no readable JPEG", "is truncated",
-                                          "is 20000x90", "No such file", "regular", "is truncated"};
+    const std::vector<std::string> why = {"is empty",         "is no image",  "PNG",
+                                          "no readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
+                                          "No such file",     "regular",      "is truncated"};
     for (size_t i = 0; i < why.size(); ++i)
       EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
   }
   const ImageFolder small = index(folder, {.max_pixels = 134 * 90});
   EXPECT_EQ(small.train.size(), 3u);
   EXPECT_THAT(paths(small.test), ElementsAre("val/cat/x.jpg")) << "400x300 is more";
+  EXPECT_EQ(small.skipped.back().problem, "is 400x300, more pixels than data.max_pixels=12060");
 }
 
 // What follows the end marker, and long comments before the header, are no damage.
@@ -159,7 +161,7 @@ TEST(ImageFolder, NamesWhatIsWrong) {
   EXPECT_THAT(index_error(folder), AllOf(HasSubstr("val"), HasSubstr("no usable JPEG")));
   fs::remove_all(folder / "val");
   fs::remove_all(folder / "train/dog");
-  EXPECT_THAT(index_error(folder), HasSubstr("holds 1 class folders"));
+  EXPECT_THAT(index_error(folder), HasSubstr("holds 1 class folder,"));
   fs::create_directory_symlink("..", folder / "train/cat/loop");
   EXPECT_THAT(index_error(folder), HasSubstr("circle of links"));
 }
