@@ -1,7 +1,10 @@
 #include "apps/common/image_trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iomanip>
+#include <set>
 #include <sstream>
 
 #include "apps/common/interrupt.h"
@@ -259,17 +262,30 @@ Evaluation ImageTrainer::evaluate_model() {
   return {sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3]};
 }
 
-void ImageTrainer::report_damaged(Progress& progress) {
-  for (const auto& source : {data_.train, data_.test}) {
-    const std::vector<std::string> remarks = source->remarks();
-    constexpr size_t kShown = 5;
-    for (size_t i = 0; i < std::min(remarks.size(), kShown); ++i) progress.line("damaged file " + remarks[i]);
-    if (remarks.size() > kShown)
-      progress.line("and " + std::to_string(remarks.size() - kShown) + " more damaged files");
+// Ranks that share a source repeat each other, those in other processes decoded other files.
+std::vector<std::string> ImageTrainer::gather_remarks() {
+  std::vector<uint8_t> own;  // each remark ends in a zero
+  for (const auto& source : {data_.train, data_.test})
+    for (const std::string& remark : source->remarks())
+      own.insert(own.end(), remark.c_str(), remark.c_str() + remark.size() + 1);
+  const Tensor lengths({comm_.world->size()}, DType::i64);
+  comm_.world->all_gather(Tensor::of<int64_t>({static_cast<int64_t>(own.size())}, {1}), lengths, "damaged");
+  const std::vector<int64_t> sizes = lengths.to_vector<int64_t>();
+  const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+  if (longest == 0) return {};
+  own.resize(static_cast<size_t>(longest));
+  const Tensor all({comm_.world->size() * longest}, DType::u8);
+  comm_.world->all_gather(Tensor::of(own, {longest}), all, "damaged");
+  std::set<std::string> remarks;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    const char* text = reinterpret_cast<const char*>(all.data<uint8_t>()) + static_cast<int64_t>(rank) * longest;
+    for (const char* end = text + sizes[rank]; text < end; text += std::strlen(text) + 1) remarks.insert(text);
   }
+  return {remarks.begin(), remarks.end()};
 }
 
 void ImageTrainer::save(const Evaluation& last, Progress& progress) {
+  const std::vector<std::string> damaged = gather_remarks();
   if (!leader()) return;
   nn::save_weights(run_dir_ + "/weights.safetensors", *model_);
   if (ema_) {
@@ -278,7 +294,11 @@ void ImageTrainer::save(const Evaluation& last, Progress& progress) {
     ema_->swap();
   }
   progress.finish();
-  report_damaged(progress);
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(damaged.size(), kShown); ++i) progress.line("damaged file " + damaged[i]);
+  if (damaged.size() > kShown)
+    progress.line("and " + std::to_string(damaged.size() - kShown) +
+                  (damaged.size() == kShown + 1 ? " more damaged file" : " more damaged files"));
   std::ostringstream text;
   text << "done in " << human_duration(seconds_since(started_)) << ": top-1 " << percent(last.top1) << ", top-5 "
        << percent(last.top5) << ", peak memory of a worker "

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/common/config.h"
 #include "apps/common/image_data.h"
@@ -45,7 +46,7 @@ class ImageTrainer {
   void report(Progress& progress);
   Evaluation evaluate();  // of the averaged weights, where there are any
   Evaluation evaluate_model();
-  void report_damaged(Progress& progress);
+  std::vector<std::string> gather_remarks();  // collective: of all ranks' sources, each once
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -143,6 +144,50 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
         EXPECT_NEAR(last.loss, loss_of("/ema.safetensors"), 1e-5 * last.loss);
         EXPECT_GT(std::abs(last.loss - loss_of("/weights.safetensors")), 1e-4 * last.loss);
       });
+}
+
+class RemarkingSource : public data::MemorySource {
+ public:
+  RemarkingSource(const data::ImageDataset& images, std::vector<std::string> remarks)
+      : MemorySource(images, {.mean = {0.5f}, .std = {0.25f}}), remarks_(std::move(remarks)) {}
+  std::vector<std::string> remarks() const override { return remarks_; }
+
+ private:
+  std::vector<std::string> remarks_;
+};
+
+// Ranks 0 and 1 share their sources, as threads do; ranks 2 and 3 have their own, as processes do.
+std::string output_with_remarks(const std::vector<std::vector<std::string>>& of_sources) {
+  data::ImageDataset images{Shape{8, 8, 1}, 2, std::vector<uint8_t>(16 * 64), {}};
+  for (size_t i = 0; i < images.pixels.size(); ++i) images.pixels[i] = static_cast<uint8_t>(i * 37 % 251);
+  for (int32_t i = 0; i < 16; ++i) images.labels.push_back(i % 2);
+  std::vector<ImageData> data;
+  for (const std::vector<std::string>& remarks : of_sources)
+    data.push_back({std::make_shared<RemarkingSource>(images, remarks),
+                    std::make_shared<RemarkingSource>(images, std::vector<std::string>{})});
+  const TempFolder folder;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
+  Progress progress(out.get(), Progress::Style::lines);
+  run_local({2, 2}, [&](Communicator& comm) {
+    TrainConfig config;
+    config.optimizer = optimizer_defaults("sgdm");
+    config.batch = 4;
+    config.max_steps = 1;
+    config.run_dir = folder / "run";
+    ImageTrainer(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm).run(progress);
+  });
+  std::rewind(out.get());
+  std::string text;
+  for (int c; (c = std::getc(out.get())) != EOF;) text += static_cast<char>(c);
+  return text;
+}
+
+TEST(ImageTrainer, ReportsTheDamagedFilesOfAllRanksOnce) {
+  EXPECT_THAT(output_with_remarks({{"b.jpg: is damaged"}, {}, {"a.jpg: is damaged", "b.jpg: is damaged"}}),
+              HasSubstr("\ndamaged file a.jpg: is damaged\ndamaged file b.jpg: is damaged\ndone in "));
+  EXPECT_THAT(output_with_remarks({{}, {"3", "1", "5"}, {"2", "6", "4"}}),
+              HasSubstr("\ndamaged file 4\ndamaged file 5\nand 1 more damaged file\ndone in "));
+  EXPECT_THAT(output_with_remarks({{}, {}, {}}), testing::Not(HasSubstr("damaged")));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // train_resnet under mpirun: the bits of the same run over threads, and the launcher's part in the configuration.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -128,6 +129,25 @@ TEST_F(MpiTrain, RanksWithOtherDataAreNamed) {
   write(folder_ / "other/train-images-idx3-ubyte", images);
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
   expect_refused(2, program + ": -np 1 " + program + "--data other", "the training data differs between ranks", 1);
+}
+
+// Each process decodes a part of the files; rank 0 names those of both.
+TEST_F(MpiTrain, DamagedFilesOfAllRanksAreReported) {
+  const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";
+  const Bytes whole = read(golden + "large.jpg");
+  Bytes damaged = whole;  // a good header and end, but no pixels after the first few
+  std::fill(std::ranges::search(damaged, Bytes{0xff, 0xda}).begin() + 60, damaged.end() - 2, uint8_t{0});
+  for (const std::string name : {"cat", "dog"}) {
+    fs::create_directories(photos + "/train/" + name);
+    fs::create_directories(photos + "/val/" + name);
+    write(photos + "/val/" + name + "/0.jpg", whole);
+    for (const std::string file : {"/1.jpg", "/2.jpg", "/3.jpg"}) write(photos + "/train/" + name + file, damaged);
+  }
+  const std::string flags = "--data photos --batch 1 --epochs 1 --set data.crop=16 --run-dir run";
+  const MpiOutcome outcome = mpirun(2, kProgram + flags, folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("damaged file train/cat/1.jpg: is damaged"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("and 1 more damaged file\n"), std::string::npos) << outcome.out;
 }
 
 }  // namespace
