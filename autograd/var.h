@@ -25,7 +25,7 @@ class Gradient {
   Tensor target() const;
 
   // Adds a contribution. A leaf copies or sums it into its own memory, unless it is target() itself. Other nodes keep
-  // the first contribution by reference, so g may be dy itself; nobody writes to g afterwards.
+  // the first contribution by reference, so g may be dy itself; whoever then holds g alone (not shared()) may write over it.
   void add(const Tensor& g) const;
 
  private:

@@ -56,7 +56,8 @@ void run(const Settings& settings, Communicator& comm) {
   const int batch = settings.number("batch"), image = settings.number("image"), steps = settings.number("steps");
   ResNetConfig model_config = resnet_config(settings.text("model"));
   model_config.zero_init_residual = true;
-  check(settings.text("dtype") == "f32", "bench_train_step: dtype must be f32");
+  check(settings.text("dtype") == "f32" || settings.text("dtype") == "bf16", "bench_train_step: dtype is f32 or bf16");
+  model_config.dtype = settings.text("dtype") == "bf16" ? DType::bf16 : DType::f32;
   const auto model = make_resnet(model_config);
   Buckets buckets(model->parameters(), {});
   OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));

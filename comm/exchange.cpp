@@ -26,7 +26,7 @@ class Dense : public Exchange {
  public:
   explicit Dense(DType wire) : wire_(wire) {}
   void mean(Bucket& bucket, Communicator& comm) override {
-    if (wire_ == DType::f32) return comm.world->all_reduce(bucket.grad, Reduce::mean, "dense/all_reduce");
+    if (wire_ == DType::f32 || comm.world->size() == 1) return comm.world->all_reduce(bucket.grad, Reduce::mean, "dense/all_reduce");
     check_divides(bucket, comm.world->size(), "dense");
     half_mean(*comm.world, bucket.grad, wire_, comm.world->size(), "dense", "dense/all_to_all", "dense/all_gather");
   }
@@ -45,7 +45,7 @@ class Hierarchical : public Exchange {
     check_divides(bucket, world, "hierarchical");
     const Tensor shard({bucket.padded() / comm.topology.workers_per_node}, bucket.grad.dtype());
     comm.intra->reduce_scatter(bucket.grad, shard, Reduce::sum, "hierarchical/intra_reduce_scatter");
-    if (wire_ == DType::f32) {
+    if (wire_ == DType::f32 || comm.inter->size() == 1) {
       comm.inter->all_reduce(shard, Reduce::sum, "hierarchical/inter_all_reduce");
       divide(shard, world);
     } else {

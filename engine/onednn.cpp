@@ -61,6 +61,8 @@ Desc any_layout(const Desc& desc) {
 #endif
 }
 
+bool avx512_bf16() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16; }
+
 dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -38,6 +38,8 @@ struct Plan {
   explicit Plan(typename P::primitive_desc d) : desc(std::move(d)), primitive(desc) {}
 };
 
+bool avx512_bf16();  // the best bfloat16 instructions here are AVX512_BF16: no AMX
+
 dnnl::primitive_attr attributes();                                     // scratchpad by run()
 [[noreturn]] void refuse(const dnnl::error& error, const char* what);  // as a godwit::Error
 

@@ -2,6 +2,7 @@
 // layouts. Filters are reordered at each call to what the primitive asks for, bfloat16 included, which costs little
 // beside the convolution.
 #include "autograd/ops/conv2d_kernels.h"
+#include "autograd/ops/conv2d_weights_avx512.h"
 #include "engine/onednn.h"
 
 namespace godwit::detail {
@@ -86,6 +87,13 @@ bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const 
 
 bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                                      const Tensor& db) {
+  if (x.dtype() == DType::bf16 && onednn::avx512_bf16() && fits_weights_avx512(s)) {
+    conv2d_weights_avx512(s, x, dy, dw);
+    if (db.defined()) bias_backward(Cpu{}, dy, db);
+    return true;
+  }
+  // oneDNN 2.6's bfloat16 kernel reads memory that nobody wrote where an image is narrower than the stride.
+  if (x.dtype() == DType::bf16 && s.kw > 1 && s.w < s.stride) return false;
   using P = dnnl::convolution_backward_weights;
   const auto& conv = entry<P>(s, x.dtype(), db.defined(), [&](const Parts& p) {
     const auto forward = plan_forward(p, db.defined());

@@ -207,6 +207,19 @@ TEST(Conv2d, Bfloat16AgreesWithFloat64OnLayersOnAnyThreadCount) {
     }
 }
 
+// Memory that a kernel reads without anybody having written it shows when the pool's is dirty.
+TEST(Conv2d, Bfloat16ImagesNarrowerThanTheStride) {
+  for (int kernel : {2, 3, 5})
+    for (int64_t channels : {16, 32}) {
+      const Case c{{2, 5, 1, channels}, {16, kernel, kernel, channels}, {.stride = 2, .padding = kernel / 2}};
+      SCOPED_TRACE(::testing::PrintToString(c));
+      with_threads(1, [&] {
+        Tensor::full({1 << 20}, 1e30);
+        expect_agrees(c, DType::bf16);
+      });
+    }
+}
+
 TEST(Conv2d, Bfloat16ImagesHaveFloat32ParametersAndTheirGradients) {
   const Inputs in(layers()[2], DType::bf16);
   const Var x(in.x, true), w(in.w, true), bias(in.bias, true);

@@ -97,6 +97,10 @@ TEST(Exchange, SixteenBitWireIsTheFormulaBitForBit) {
     for (const std::string& name : exchange_names())
       for (int64_t n : {0, 1, 33, 5000}) {
         const bool hierarchical = name == "hierarchical";
+        if ((hierarchical ? topology.nodes : topology.world()) == 1) {  // nothing crosses the network
+          EXPECT_EQ(exchanged<float>(name, topology, n, "bf16"), exchanged<float>(name, topology, n, "f32")) << name;
+          continue;
+        }
         EXPECT_EQ(exchanged<float>(name, topology, n, "bf16"), expected_mean<bf16>(hierarchical, topology, n)) << name;
         EXPECT_EQ(exchanged<float>(name, topology, n, "f16"), expected_mean<f16>(hierarchical, topology, n)) << name;
       }
