@@ -1,7 +1,10 @@
 #include "apps/common/image_data.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <fstream>
 
 #include "data/cifar.h"
 #include "data/folder_source.h"
@@ -48,13 +51,21 @@ std::string split_text(const data::ImageFolder& folder) {
   return text;
 }
 
+constexpr size_t kShown = 5;  // of the skipped files, at the start of a run
+
 std::string skipped_text(const data::ImageFolder& folder) {
   const size_t used = folder.train.size() + (folder.test_name == folder.train_name ? 0 : folder.test.size());
   const size_t skipped = folder.skipped.size();
   std::string text = std::to_string(skipped) + " of " + std::to_string(used + skipped) + " files: ";
-  for (size_t i = 0; i < std::min<size_t>(skipped, 5); ++i)
+  for (size_t i = 0; i < std::min(skipped, kShown); ++i)
     text += (i ? "; " : "") + folder.skipped[i].path + " " + folder.skipped[i].problem;
-  return text + (skipped > 5 ? "; and " + std::to_string(skipped - 5) + " more" : "");
+  return text + (skipped > kShown ? "; and " + std::to_string(skipped - kShown) + " more" : "");
+}
+
+std::vector<std::string> skipped_lines(const data::ImageFolder& folder) {
+  std::vector<std::string> lines;
+  for (const data::ImageFile& file : folder.skipped) lines.push_back(file.path + ": " + file.problem);
+  return lines;
 }
 
 ImageData load_image_folder(const TrainConfig& config, const std::string& root, Progress* progress) {
@@ -86,7 +97,9 @@ ImageData load_image_folder(const TrainConfig& config, const std::string& root, 
   photo.strict = options.strict;
   ImageData images;
   images.notes.push_back({"images", split_text(folder)});
-  if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder)});
+  const char* all = folder.skipped.size() > kShown ? " (skipped.txt in the run directory names all)" : "";
+  if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder) + all});
+  images.skipped = skipped_lines(folder);
   images.train = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.train), photo);
   images.test = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.test), photo);
   return images;
@@ -99,6 +112,15 @@ ImageData load_image_data(const TrainConfig& config, Progress* progress) {
   const data::Layout layout = data::layout_of(folder);
   return layout == data::Layout::image_folder ? load_image_folder(config, folder, progress)
                                               : load_into_memory(config, folder, layout);
+}
+
+void write_skipped(const ImageData& data, const std::string& run_dir) {
+  if (data.skipped.empty()) return;
+  const std::string path = run_dir + "/skipped.txt";
+  std::ofstream out(path, std::ios::binary);
+  for (const std::string& line : data.skipped) out << line << '\n';
+  out.close();
+  check(bool(out), path, ": cannot be written (", std::strerror(errno), "); choose another --run-dir");
 }
 
 }  // namespace godwit::apps

@@ -120,6 +120,7 @@ void ImageTrainer::open_run(Progress& progress) {
   TrainConfig again = config_;  // another run needs a folder of its own
   again.run_dir.clear();
   log_ = std::make_unique<RunLog>(run_dir_, to_json(again));
+  write_skipped(data_, run_dir_);
   end_on_interrupt("interrupted; the run directory is " + run_dir_);
   int64_t state_values = 0;
   for (const OptimizerState& state : replica_->optimizer().state()) state_values += state.values.numel();

@@ -339,6 +339,8 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   for (const char* text : {"2 classes; training: 8 in train; evaluation: 8 in validation", "2 of 18 files",
                            "train/cat/empty.jpg is empty", "validation/dog/cut.jpg is truncated"})
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is not in " << outcome.out;
+  const std::string listed = "train/cat/empty.jpg: is empty\n", cut = "validation/dog/cut.jpg: is truncated\n";
+  EXPECT_EQ(read_file(run_dir() / "skipped.txt"), listed + cut);
   const std::string first = losses(metrics());
   EXPECT_TRUE(metrics().front().contains("data_wait_s"));
   fs::remove_all(run_dir());
@@ -349,6 +351,14 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   expect_refused(flags + " --strict", {"photos", "empty.jpg", "cut.jpg", "--strict"});
   expect_refused(flags + " --set data.pad=2", {"photos", "data.pad"});
   expect_refused("--set data.crop=8", {"data", "data.crop"});
+  std::string more;
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    write_file(photos / "train" / "dog" / (name + ".jpg"), "");
+    more += "train/dog/" + name + ".jpg: is empty\n";
+  }
+  EXPECT_NE(train(flags + " --max-steps 1").out.find("d.jpg is empty; and 1 more (skipped.txt"), std::string::npos);
+  EXPECT_EQ(read_file(run_dir() / "skipped.txt"), listed + more + cut);
+  fs::remove_all(run_dir());
   fs::create_directory(photos / "train" / "emu");
   expect_refused(flags, {"photos", "only in train: emu"});
 }
