@@ -71,8 +71,11 @@ struct Transfer::State {
   std::vector<MPI_Status> statuses;
 };
 
-Transfer::Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory)
-    : members_(members), call_(call), state_(std::make_unique<State>()) {
+Transfer::Transfer(const MpiMembers& members, const Call& call)
+    : members_(members), call_(call), state_(std::make_unique<State>()) {}
+
+// Delegates, so that the destructor keeps what is under way when a message cannot be posted.
+Transfer::Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory) : Transfer(members, call) {
   const int size = static_cast<int>(members.world_ranks.size());
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);

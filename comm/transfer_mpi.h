@@ -57,6 +57,7 @@ class Transfer {
   struct State;
   using Clock = std::chrono::steady_clock;
 
+  Transfer(const MpiMembers& members, const Call& call);
   template <class F>
   void post(int peer, int64_t bytes, F&& message);
   bool advance();  // some messages got through

@@ -234,11 +234,16 @@ void ImageTrainer::report(Progress& progress) {
   tally_ = Tally();
 }
 
+// With sync_bn they are equal already, and an average of equal numbers may round.
+void ImageTrainer::average_buffers() {
+  if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
+}
+
 Evaluation ImageTrainer::evaluate() {
-  nn::average_buffers(*model_, *comm_.world);
+  average_buffers();
   if (!ema_) return evaluate_model();
   ema_->swap();
-  nn::average_buffers(*model_, *comm_.world);
+  average_buffers();
   const Evaluation result = evaluate_model();
   ema_->swap();
   return result;

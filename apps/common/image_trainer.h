@@ -45,6 +45,7 @@ class ImageTrainer {
   void train_step();
   void report(Progress& progress);
   Evaluation evaluate();  // of the averaged weights, where there are any
+  void average_buffers();  // batch-norm statistics, over the ranks
   Evaluation evaluate_model();
   std::vector<std::string> gather_remarks();  // collective: of all ranks' sources, each once
   void save(const Evaluation& last, Progress& progress);
