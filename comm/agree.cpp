@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "comm/failure.h"
+
 namespace godwit {
 
 void check_same(Group& group, uint64_t value, const std::string& what) {
@@ -13,11 +15,12 @@ void check_same(Group& group, uint64_t value, const std::string& what) {
   const auto votes = [&](int64_t v) { return std::count(values.begin(), values.end(), v); };
   const int64_t common =
       *std::max_element(values.begin(), values.end(), [&](int64_t a, int64_t b) { return votes(a) < votes(b); });
-  std::string others;
-  for (size_t rank = 0; rank < values.size(); ++rank)
-    if (values[rank] != common) others += (others.empty() ? "" : ", ") + std::to_string(rank);
-  check(others.empty(), what, " differs between ranks: not the same on ", others, " as on the other ranks of ",
-        group.size());
+  std::vector<int> others;
+  for (int rank = 0; rank < group.size(); ++rank)
+    if (values[static_cast<size_t>(rank)] != common) others.push_back(rank);
+  if (!others.empty())
+    fail("ranks disagree on ", what, ": ", rank_list(others), others.size() == 1 ? " differs" : " differ",
+         " from the rest");
 }
 
 }  // namespace godwit

@@ -6,6 +6,15 @@
 
 namespace godwit {
 
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 < ranks.size() ? ", " : " and ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -2,8 +2,11 @@
 #pragma once
 #include <exception>
 #include <string>
+#include <vector>
 
 namespace godwit {
+
+std::string rank_list(const std::vector<int>& ranks);  // "rank 1"; "ranks 0, 1 and 3"
 
 std::string text_of(const std::exception_ptr& error);
 

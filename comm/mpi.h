@@ -9,7 +9,7 @@
 namespace godwit {
 
 struct MpiOptions {
-  std::chrono::milliseconds timeout{300'000};  // how long a collective waits without any message arriving
+  std::chrono::milliseconds timeout{300'000};  // of the start of all ranks, and of a collective without any message
   int threads_per_rank = 0;                    // 0: cores this host lends to its ranks / ranks, at least one
   // Called on rank 0 with a line about the launch: the library, ranks and hosts; what is odd about their placement.
   std::function<void(const std::string&)> note = nullptr;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "comm/failure.h"
+
 namespace godwit {
 
 Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout)
@@ -79,10 +81,10 @@ void Rendezvous::give_up(int member, std::string_view phase, bool late) {
   std::string reason = failure_;
   if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not come");
   if (reason.empty() && late) {
-    std::string missing;
+    std::vector<int> missing;
     for (size_t i = 0; i < ranks_.size(); ++i)
-      if (!here_[i]) missing += (missing.empty() ? "" : ", ") + std::to_string(ranks_[i]);
-    reason = detail::concat("timeout: rank ", missing, " did not come within ",
+      if (!here_[i]) missing.push_back(ranks_[i]);
+    reason = detail::concat("timeout: ", rank_list(missing), " did not come within ",
                             static_cast<double>(timeout_.count()) / 1000, " s");
     failure_ = reason;
     changed_.notify_all();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "comm/launcher.h"
 #include "comm/mpi.h"
 #include "comm/session_mpi.h"
+#include "comm/start_watch.h"
 #include "engine/context.h"
 
 namespace godwit {
@@ -84,15 +86,21 @@ bool wait_for_notices(Notices& notices, Clock::duration limit, F&& done) {
   return true;
 }
 
+std::vector<int> still_there(const Notices& notices) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < MpiSession::instance().world(); ++rank)
+    if (!notices.left_at(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
 void end_well(MpiWorld& world) {
   wait_for_notices(world.notices, world.timeout,
                    [&] { return world.notices.all_left() || world.notices.failed_peer().has_value(); });
   if (world.notices.failed_peer()) return;
-  std::string missing;
-  for (int rank = 0; !world.notices.all_left() && rank < MpiSession::instance().world(); ++rank)
-    if (!world.notices.left_at(rank)) missing.append(missing.empty() ? "" : ", ").append(std::to_string(rank));
-  check(missing.empty(), "timeout: rank ", missing, " did not end within ",
-        static_cast<double>(world.timeout.count()) / 1000, " s after this one");
+  const std::vector<int> missing = still_there(world.notices);
+  if (!missing.empty())
+    fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
+         " s after this one");
   world.notices.close();
   for (MPI_Comm& comm : world.comms) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
 }
@@ -117,9 +125,14 @@ std::string combined(const std::map<int, std::string>& failures) {
     throw PeerFailed("another rank failed", __FILE__, __LINE__);
   }
   const std::map<int, std::string> failures = notices.failures();
+  const std::string text = combined(failures);
+  const std::vector<int> silent = still_there(notices);
+  // Who waits in vain for data may wait for a rank that waits itself; after another failure the others may be busy.
+  if (!silent.empty() && text.find("timeout: ") != std::string::npos)
+    fail(text, "; ", rank_list(silent), silent.size() == 1 ? " does" : " do", " not answer");
   if (error && MpiSession::instance().world() == 1) std::rethrow_exception(error);
   if (error && failures.size() == 1 && failures.contains(rank)) rethrow_from(rank, error);
-  fail(combined(failures));
+  fail(text);
 }
 
 }  // namespace
@@ -129,6 +142,8 @@ bool mpi_built() { return true; }
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options) {
   check(options.threads_per_rank >= 0, "run_mpi: ", options.threads_per_rank, " threads per rank");
   check(options.timeout.count() > 0, "run_mpi: the timeout is ", options.timeout.count(), " ms; it must be positive");
+  const std::optional<Launcher> launched = launcher();
+  std::optional<StartWatch> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
   MpiSession& session = MpiSession::instance();
   check(!session.failed(), "run_mpi: an earlier run failed; the process is to end");
   const int rank = session.rank();
@@ -139,6 +154,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     const int threads = options.threads_per_rank ? options.threads_per_rank : session.threads_per_rank();
     ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     Communicator comm = make_communicator(world, topology, rank);
+    watch.reset();
     describe_launch(session, topology, options.note);
     body(comm);
     world->notices.leave();
@@ -146,6 +162,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     if (world->notices.failures().empty()) return;
   } catch (...) {
     error = std::current_exception();
+    watch.reset();
     world->notices.poll();
     if (!world->notices.failed_peer()) world->notices.fail(text_of(error));
     world->notices.leave();

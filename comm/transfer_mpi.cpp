@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/failure.h"
 #include "comm/session_mpi.h"
 
 namespace godwit {
@@ -183,11 +184,12 @@ void Transfer::look_around(Clock::time_point last) {
       give_up(detail::concat("rank ", rank, " has ended and will not come"));
   }
   if (now - last <= members_.world->timeout) return;
-  const std::string absent = absentees(true);
+  const std::vector<int> absent = absentees(true), cut_off = absentees(false);
   const std::string within =
       detail::concat(" within ", static_cast<double>(members_.world->timeout.count()) / 1000, " s");
-  if (!absent.empty()) give_up("timeout: rank " + absent + " did not come" + within);
-  give_up("timeout: rank " + absentees(false) + " came, but its data did not get through" + within);
+  if (!absent.empty()) give_up("timeout: " + rank_list(absent) + " did not come" + within);
+  give_up("timeout: " + rank_list(cut_off) + " came, but " + (cut_off.size() == 1 ? "its" : "their") +
+          " data did not get through" + within);
 }
 
 // A member differs, or a message failed, perhaps because they differ: waits a moment for the other headers.
@@ -204,16 +206,14 @@ void Transfer::explain() {
   give_up(s.trouble);
 }
 
-std::string Transfer::absentees(bool headers_only) const {
+std::vector<int> Transfer::absentees(bool headers_only) const {
   std::vector<int> ranks;
   for (size_t i = 0; i < state_->requests.size(); ++i)
     if (state_->requests[i] != MPI_REQUEST_NULL && (state_->is_header[i] || !headers_only))
       ranks.push_back(members_.world_ranks[static_cast<size_t>(state_->peers[i])]);
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::string text;
-  for (int rank : ranks) text.append(text.empty() ? "" : ", ").append(std::to_string(rank));
-  return text;
+  return ranks;
 }
 
 void Transfer::give_up(const std::string& reason) const {

@@ -63,7 +63,7 @@ class Transfer {
   bool advance();  // some messages got through
   void look_around(Clock::time_point last);
   [[noreturn]] void explain();
-  std::string absentees(bool headers_only) const;  // world ranks, comma-separated
+  std::vector<int> absentees(bool headers_only) const;  // world ranks, ascending
   [[noreturn]] void give_up(const std::string& reason) const;
 
   const MpiMembers& members_;

@@ -128,7 +128,19 @@ TEST_F(MpiTrain, RanksWithOtherDataAreNamed) {
   images.back() ^= 1;
   write(folder_ / "other/train-images-idx3-ubyte", images);
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
-  expect_refused(2, program + ": -np 1 " + program + "--data other", "the training data differs between ranks", 1);
+  expect_refused(2, program + ": -np 1 " + program + "--data other",
+                 "ranks disagree on the training data: rank 2 differs from the rest", 1);
+}
+
+TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
+  const std::string program =
+      kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0 --set timeout_s=5";
+  const std::string stops = "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -STOP $$ ) & exec " + program;
+  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + stops + "'", folder_);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_TRUE(outcome.says("timeout: ")) << outcome.err;
+  EXPECT_TRUE(outcome.says("; rank 2 does not answer\n")) << outcome.err;
+  EXPECT_FALSE(outcome.says("interrupted")) << outcome.err;
 }
 
 // Each process decodes a part of the files; rank 0 names those of both.

@@ -131,7 +131,8 @@ TEST(LocalFailure, TimeoutNamesPhaseAndAbsentRanks) {
         comm.world->barrier("epoch end");
       },
       std::chrono::milliseconds(150));
-  EXPECT_NE(text.find("phase 'epoch end': timeout: rank 1, 3 did not come within 0.15 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("phase 'epoch end': timeout: ranks 1 and 3 did not come within 0.15 s"), std::string::npos)
+      << text;
 }
 
 TEST(LocalFailure, DifferentCallsAreReported) {

@@ -62,8 +62,17 @@ TEST_F(Mpi, DifferentCallsAreReported) {
 TEST_F(Mpi, ARankThatEndsDiesOrStopsIsNoticed) {
   expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not come\n");
   expect_failure("killed", "");
-  const MpiOutcome stopped = expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not come within 1 s");
-  EXPECT_GE(stopped.seconds, 1);
+  const MpiOutcome stopped =
+      expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not come within 5 s; rank 1 does not answer\n");
+  EXPECT_GE(stopped.seconds, 5);
+}
+
+// A part of the launch is another program.
+TEST_F(Mpi, RanksThatNeverStartAreNotWaitedForLong) {
+  const MpiOutcome outcome = mpirun(2, kRanks + std::string("fail alone : -np 1 sleep 60"), folder_);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_LT(outcome.seconds, 30);
+  EXPECT_TRUE(outcome.says("rank 0: not all ranks started within 1 s; ")) << outcome.err;
 }
 
 }  // namespace
