@@ -121,7 +121,9 @@ void ImageTrainer::open_run(Progress& progress) {
   again.run_dir.clear();
   log_ = std::make_unique<RunLog>(run_dir_, to_json(again));
   write_skipped(data_, run_dir_);
-  end_on_interrupt("interrupted; the run directory is " + run_dir_);
+  // A launcher passes Ctrl-C on as SIGTERM, which it also sends when a rank has failed.
+  const std::string ended = uses_mpi(config_) ? "ended by the launcher" : "interrupted";
+  end_on_interrupt(ended + "; the run directory is " + run_dir_);
   int64_t state_values = 0;
   for (const OptimizerState& state : replica_->optimizer().state()) state_values += state.values.numel();
   std::ostringstream model, run;
