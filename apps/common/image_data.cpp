@@ -30,6 +30,9 @@ ImageData load_into_memory(const TrainConfig& config, const std::string& folder,
   const data::ChannelStats stats = data::channel_stats(train);
   for (size_t c = 0; c < stats.std.size(); ++c)
     check(stats.std[c] > 0, "data folder ", folder, ": all training pixels of channel ", c, " are equal");
+  for (const auto& [key, size] : {std::pair{"data.mean", options.mean.size()}, {"data.std", options.std.size()}})
+    check(size == 0 || size == stats.mean.size(), key, " has ", size, " values, but the images of ", folder, " have ",
+          stats.mean.size(), stats.mean.size() == 1 ? " channel" : " channels");
   data::TransformOptions transform{.mean = options.mean.empty() ? stats.mean : floats(options.mean),
                                    .std = options.std.empty() ? stats.std : floats(options.std),
                                    .pad = options.pad,

@@ -80,6 +80,14 @@ std::string percent(double fraction) {
   return text.str();
 }
 
+// What to do when the model does not take images of `side` pixels. Only JPEGs have a data.crop, 224 where it is not said.
+std::string smaller_hint(const TrainConfig& config, const ResNet& model, int64_t side) {
+  if (config.data.crop > 0) return "; raise data.crop to " + std::to_string(model.smallest_image());
+  if (side < 4) return "";  // no model does
+  return config.model.small_stem ? "; resnet20 takes them"
+                                 : "; for small images use resnet20 or --set model.small_stem=true";
+}
+
 }  // namespace
 
 ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Communicator& comm)
@@ -95,7 +103,7 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   const Shape image = data.train->image_shape();
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
-        "; for small images use resnet20 or --set model.small_stem=true");
+        smaller_hint(config, *model_, std::min(image[0], image[1])));
   check_same(*comm.world, data.train->hash(), "the training data");
   check_same(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);

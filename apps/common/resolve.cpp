@@ -1,7 +1,11 @@
 #include "apps/common/resolve.h"
 
+#include <cmath>
+#include <utility>
+
 #include "comm/launcher.h"
 #include "comm/mpi.h"
+#include "data/folder_source.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -40,7 +44,29 @@ void check_applies(const TrainConfig& config, const Assignment& a) {
        listed(optimizer ? optimizer_keys(name) : schedule_keys(name)));
 }
 
+// Kept as float32, which neither holds 1e-60 nor 1e300.
+void check_statistics(const DataConfig& data) {
+  for (const double mean : data.mean)
+    check(std::isfinite(static_cast<float>(mean)), "data.mean: ", mean, " is too large for float32");
+  for (const double std : data.std)
+    check(std::isnormal(static_cast<float>(std)), "data.std: ", std, " is ", std < 1 ? "0" : "infinite",
+          " in float32, but pixels are divided by it");
+  check(data.mean.empty() || data.std.empty() || data.mean.size() == data.std.size(), "data.mean has ",
+        data.mean.size(), " and data.std ", data.std.size(), " values; give one of each per channel");
+  if (data.crop > 0 || data.resize > 0)  // of JPEGs
+    for (const auto& [key, size] : {std::pair{"data.mean", data.mean.size()}, {"data.std", data.std.size()}})
+      check(size == 0 || size == 3, key, " has ", size, " values, JPEGs need three (red, green, blue)");
+}
+
 void check_together(const TrainConfig& c) {
+  const int64_t crop = c.data.crop > 0 ? c.data.crop : data::PhotoOptions().crop;
+  check(c.data.resize == 0 || c.data.resize >= crop, "data.resize ", c.data.resize, " is below data.crop ", crop,
+        c.data.crop > 0 ? "" : ", its default");
+  check_statistics(c.data);
+  const std::vector<double>& milestones = c.schedule.milestones;
+  for (size_t i = 1; i < milestones.size(); ++i)
+    check(milestones[i] > milestones[i - 1], "schedule.milestones must ascend, but ", milestones[i], " follows ",
+          milestones[i - 1]);
   const int64_t workers = static_cast<int64_t>(c.nodes) * c.workers_per_node;
   check(workers <= 1024 || uses_mpi(c), "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
         " workers, but one process holds at most 1024");

@@ -211,6 +211,15 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--set", "=3"}), {"KEY=VALUE"});
   expect_parts(error({"--set", "schedule=multi_step", "--set", "schedule.milestones=1,,2"}), {"list of numbers"});
   expect_parts(error({"--set", "schedule=multi_step", "--set", "schedule.milestones=1,nan"}), {"finite"});
+  expect_parts(error({"--set", "schedule=multi_step", "--set", "schedule.milestones=60,30"}),
+               {"schedule.milestones must ascend, but 30 follows 60"});
+  expect_parts(error({"--set", "data.crop=32", "--set", "data.resize=31"}), {"data.resize 31 is below data.crop 32"});
+  expect_parts(error({"--set", "data.resize=223"}), {"data.resize 223 is below data.crop 224"});
+  expect_parts(error({"--set", "data.std=1e-60"}), {"data.std: 1e-60 is 0 in float32"});
+  expect_parts(error({"--set", "data.mean=1e300"}), {"data.mean: 1e+300"});
+  expect_parts(error({"--set", "data.mean=0.5", "--set", "data.std=0.5,0.5"}),
+               {"data.mean has 1 and data.std 2 values"});
+  expect_parts(error({"--set", "data.crop=32", "--set", "data.std=0.5,0.5"}), {"data.std has 2 values", "three"});
   expect_parts(error({"--nodes", "1024", "--workers-per-node", "1024"}), {"1048576 workers"});
   expect_parts(error({"--lr"}), {"--lr expects a value"});
   expect_parts(error({"--epochs", "--batch", "4"}), {"--epochs expects a value, got the flag --batch"});

@@ -284,6 +284,7 @@ TEST_F(TrainResnet, RefusesBadInput) {
   expect_refused("--model resnet21", {"resnet21", "resnet20"});
   expect_refused("--set optimizer.betta=0.9", {"optimizer.betta", "beta"});
   expect_refused("--set optimizer.lr=fast", {"optimizer.lr", "fast"});
+  EXPECT_EQ(train("--set data.crop=32 --set data.resize=31").exit_code, 2);
   expect_refused("--lr nan", {"lr", "nan"});
   expect_refused("--lr=-1", {"lr", "-1"});
   expect_refused("--set ema.decay=1", {"ema.decay", "1"});
@@ -351,6 +352,9 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   expect_refused(flags + " --strict", {"photos", "empty.jpg", "cut.jpg", "--strict"});
   expect_refused(flags + " --set data.pad=2", {"photos", "data.pad"});
   expect_refused("--set data.crop=8", {"data", "data.crop"});
+  expect_refused("--set data.std=0.5,0.5,0.5", {"data.std has 3 values", "1 channel\n"});
+  expect_refused("--data photos --batch 2 --set data.crop=2", {"4×4", "2×2; raise data.crop to 4\n"});
+  expect_refused("--data photos --batch 2 --set data.crop=24 --model resnet18", {"24×24; raise data.crop to 32\n"});
   std::string more;
   for (const std::string name : {"a", "b", "c", "d"}) {
     write_file(photos / "train" / "dog" / (name + ".jpg"), "");
