@@ -7,7 +7,15 @@
 namespace godwit {
 
 // What a draw is for: a word of the counter, so that uses never share numbers.
-enum class Purpose : uint32_t { worker_sign = 1, server_sign = 2, initialise = 3, shuffle = 4, augment = 5, test = 255 };
+enum class Purpose : uint32_t {
+  worker_sign = 1,
+  server_sign = 2,
+  initialise = 3,
+  shuffle = 4,
+  augment = 5,
+  dropout = 6,
+  test = 255
+};
 
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
