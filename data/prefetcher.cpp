@@ -1,0 +1,101 @@
+#include "data/prefetcher.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/check.h"
+
+namespace godwit::data {
+namespace {
+
+// Linux keeps a nice value for each thread: preparing takes the time that computing leaves, and whole cores as soon as
+// computing has to wait for it.
+void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
+
+}  // namespace
+
+Prefetcher::Prefetcher(int ahead, int workers) : count_(ahead) {
+  check(ahead >= 1, "loader: prefetch ", ahead, ", expected at least 1 batch");
+  check(workers >= 1, "loader: ", workers, " workers, expected at least 1");
+  for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  submitted_more_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// What nobody has begun is never done.
+void Prefetcher::drop() {
+  std::unique_lock lock(mutex_);
+  for (const auto& job : ahead_) {
+    job->done_ += job->parts() - job->taken_;
+    job->taken_ = job->parts();
+  }
+  for (const auto& job : ahead_) done_more_.wait(lock, [&] { return job->done_ == job->parts(); });
+  ahead_.clear();
+}
+
+void Prefetcher::start(Make make) {
+  drop();
+  make_ = std::move(make);
+  for (int i = 0; i < count_; ++i) submit();
+}
+
+std::shared_ptr<PrefetchJob> Prefetcher::next() {
+  std::shared_ptr<PrefetchJob> job;
+  {
+    std::unique_lock lock(mutex_);
+    if (ahead_.empty()) return nullptr;
+    job = ahead_.front();
+    done_more_.wait(lock, [&] { return job->done_ == job->parts(); });
+    ahead_.pop_front();
+  }
+  submit();
+  if (job->error_) std::rethrow_exception(std::move(job->error_));
+  return job;
+}
+
+void Prefetcher::submit() {
+  std::shared_ptr<PrefetchJob> job = make_();
+  if (!job) return;
+  {
+    std::lock_guard lock(mutex_);
+    ahead_.push_back(std::move(job));
+  }
+  submitted_more_.notify_all();
+}
+
+void Prefetcher::work() {
+  lower_priority();
+  std::unique_lock lock(mutex_);
+  const auto waiting = [](const auto& job) { return job->taken_ < job->parts(); };
+  while (true) {
+    auto next = ahead_.end();
+    submitted_more_.wait(
+        lock, [&] { return closing_ || (next = std::find_if(ahead_.begin(), ahead_.end(), waiting)) != ahead_.end(); });
+    if (closing_) return;
+    const std::shared_ptr<PrefetchJob> job = *next;
+    const size_t part = job->taken_++;
+    lock.unlock();
+    // The error travels as a value, taken before the lock: its last owner is then the thread that takes it, which
+    // ThreadSanitizer can follow.
+    std::exception_ptr error;
+    try {
+      job->prepare(part);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !job->error_) job->error_ = std::move(error);
+    if (++job->done_ == job->parts()) done_more_.notify_all();
+  }
+}
+
+}  // namespace godwit::data
