@@ -38,7 +38,9 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
+// Makes the folders on the way, too.
 inline void write(const std::string& path, const Bytes& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::filesystem::remove(path);  // some file systems flush a file that is overwritten, which takes milliseconds
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

@@ -20,16 +20,11 @@ using testing::HasSubstr;
 class FolderSourceTest : public testing::Test {
  protected:
   void SetUp() override {
-    put("cat/0.jpg", golden_jpeg("colour"));
-    put("cat/1.jpg", golden_jpeg("grey"));
-    put("dog/2.jpg", golden_jpeg("cmyk"));
-    put("dog/3.jpg", golden_jpeg("large"));
-    put("dog/4.jpg", golden_jpeg("progressive"));
-  }
-
-  void put(const std::string& path, const Bytes& bytes) {
-    fs::create_directories(fs::path(folder_ / path).parent_path());
-    write(folder_ / path, bytes);
+    write(folder_ / "cat/0.jpg", golden_jpeg("colour"));
+    write(folder_ / "cat/1.jpg", golden_jpeg("grey"));
+    write(folder_ / "dog/2.jpg", golden_jpeg("cmyk"));
+    write(folder_ / "dog/3.jpg", golden_jpeg("large"));
+    write(folder_ / "dog/4.jpg", golden_jpeg("progressive"));
   }
 
   std::vector<ImageFile> files() const { return index_image_folder(folder_.str(), {.cache = false}).train; }
@@ -111,8 +106,8 @@ TEST_F(FolderSourceTest, MirrorsHalf) {
 }
 
 TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
-  put("cat/1.jpg", damaged());
-  put("dog/4.jpg", broken());
+  write(folder_ / "cat/1.jpg", damaged());
+  write(folder_ / "dog/4.jpg", broken());
   const FolderSource lenient = source();
   ASSERT_EQ(lenient.size(), 5) << "both pass the check of their headers";
   read(lenient, 1, 0);
@@ -130,7 +125,7 @@ TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
 TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
   const FolderSource images = source();
   std::vector<float> to(24 * 24 * 3);
-  put("cat/0.jpg", golden_jpeg("large"));
+  write(folder_ / "cat/0.jpg", golden_jpeg("large"));
   EXPECT_THAT(error_of([&] { images.read(0, to.data()); }),
               AllOf(HasSubstr("cat/0.jpg"), HasSubstr("must not change")));
   fs::remove(folder_ / "cat/0.jpg");
@@ -144,7 +139,7 @@ TEST_F(FolderSourceTest, HashSeesNamesSizesAndClasses) {
   std::vector<ImageFile> fewer = files();
   fewer.pop_back();
   EXPECT_NE(FolderSource(folder_.str(), {"cat", "dog"}, fewer, {}).hash(), hash);
-  put("cat/1.jpg", golden_jpeg("colour"));
+  write(folder_ / "cat/1.jpg", golden_jpeg("colour"));
   EXPECT_NE(source().hash(), hash);
 }
 

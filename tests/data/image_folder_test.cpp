@@ -19,18 +19,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-void put(const TempFolder& folder, const std::string& path, const Bytes& bytes) {
-  fs::create_directories(fs::path(folder / path).parent_path());
-  write(folder / path, bytes);
-}
-
 // Two classes: three training and two test images.
 void write_small(const TempFolder& folder, const std::string& test = "val") {
-  put(folder, "train/cat/b.jpg", golden_jpeg("colour"));
-  put(folder, "train/cat/a.JPEG", golden_jpeg("grey"));
-  put(folder, "train/dog/deep/er/c.jpeg", golden_jpeg("cmyk"));
-  put(folder, test + "/cat/x.jpg", golden_jpeg("progressive"));
-  put(folder, test + "/dog/y.jpg", golden_jpeg("large"));
+  write(folder / "train/cat/b.jpg", golden_jpeg("colour"));
+  write(folder / "train/cat/a.JPEG", golden_jpeg("grey"));
+  write(folder / "train/dog/deep/er/c.jpeg", golden_jpeg("cmyk"));
+  write(folder / (test + "/cat/x.jpg"), golden_jpeg("progressive"));
+  write(folder / (test + "/dog/y.jpg"), golden_jpeg("large"));
 }
 
 std::vector<std::string> paths(const std::vector<ImageFile>& files) {
@@ -59,8 +54,8 @@ Bytes with_width(int width) {
 TEST(ImageFolder, ListsClassesAndFilesSorted) {
   const TempFolder folder;
   write_small(folder);
-  put(folder, "train/cat/.hidden.jpg", {1});
-  put(folder, "train/notes.txt", {1});
+  write(folder / "train/cat/.hidden.jpg", {1});
+  write(folder / "train/notes.txt", {1});
   EXPECT_EQ(layout_of(folder.str()), Layout::image_folder);
   const ImageFolder found = index(folder);
   EXPECT_THAT(found.classes, ElementsAre("cat", "dog"));
@@ -86,8 +81,8 @@ TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
   EXPECT_THAT(both.unused, ElementsAre("test"));
 
   const TempFolder flat;
-  put(flat, "cat/a.jpg", golden_jpeg("colour"));
-  put(flat, "dog/b.jpg", golden_jpeg("grey"));
+  write(flat / "cat/a.jpg", golden_jpeg("colour"));
+  write(flat / "dog/b.jpg", golden_jpeg("grey"));
   EXPECT_EQ(layout_of(flat.str()), Layout::image_folder);
   const ImageFolder single = index(flat);
   EXPECT_EQ(single.train_name, single.test_name);
@@ -99,15 +94,15 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
   const TempFolder folder;
   write_small(folder);
   const Bytes whole = golden_jpeg("large");
-  put(folder, "train/cat/c1.jpg", {});
-  put(folder, "train/cat/c2.jpg", {'h', 'e', 'l', 'l', 'o'});
-  put(folder, "train/cat/c3.jpg", {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
-  put(folder, "train/cat/c4.jpg", Bytes(whole.begin(), whole.begin() + 300));
-  put(folder, "train/cat/c5.jpg", Bytes(whole.begin(), whole.end() - 2));
-  put(folder, "train/cat/c6.jpg", with_width(20000));
+  write(folder / "train/cat/c1.jpg", {});
+  write(folder / "train/cat/c2.jpg", {'h', 'e', 'l', 'l', 'o'});
+  write(folder / "train/cat/c3.jpg", {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+  write(folder / "train/cat/c4.jpg", Bytes(whole.begin(), whole.begin() + 300));
+  write(folder / "train/cat/c5.jpg", Bytes(whole.begin(), whole.end() - 2));
+  write(folder / "train/cat/c6.jpg", with_width(20000));
   fs::create_symlink("nowhere", folder / "train/cat/c7.jpg");
   ASSERT_EQ(mkfifo((folder / "train/cat/c8.jpg").c_str(), 0600), 0);
-  put(folder, "val/dog/d1.jpg", Bytes(whole.begin(), whole.begin() + 9000));
+  write(folder / "val/dog/d1.jpg", Bytes(whole.begin(), whole.begin() + 9000));
   for (int again = 0; again < 2; ++again) {  // the second time from the cache
     const ImageFolder found = index(folder);
     EXPECT_EQ(found.train.size(), 3u);
@@ -131,14 +126,14 @@ TEST(ImageFolder, AcceptsOddButWholeFiles) {
   write_small(folder);
   Bytes bytes = golden_jpeg("colour");
   bytes.insert(bytes.end(), 10000, 7);
-  put(folder, "train/cat/tail.jpg", bytes);
+  write(folder / "train/cat/tail.jpg", bytes);
   bytes = golden_jpeg("colour");
   for (int i = 0; i < 3; ++i) {
     Bytes comment(60002, 'x');
     comment[0] = 0xff, comment[1] = 0xfe, comment[2] = 60000 >> 8, comment[3] = 60000 & 255;
     bytes.insert(bytes.begin() + 2, comment.begin(), comment.end());
   }
-  put(folder, "train/cat/comment.jpg", bytes);
+  write(folder / "train/cat/comment.jpg", bytes);
   const ImageFolder found = index(folder, {.threads = 3});
   EXPECT_EQ(found.train.size(), 5u);
   EXPECT_TRUE(found.skipped.empty());
@@ -147,12 +142,12 @@ TEST(ImageFolder, AcceptsOddButWholeFiles) {
 TEST(ImageFolder, NamesWhatIsWrong) {
   const TempFolder folder;
   write_small(folder);
-  put(folder, "val/emu/z.jpg", golden_jpeg("grey"));
-  put(folder, "train/ant/z.jpg", golden_jpeg("grey"));
+  write(folder / "val/emu/z.jpg", golden_jpeg("grey"));
+  write(folder / "train/ant/z.jpg", golden_jpeg("grey"));
   EXPECT_THAT(index_error(folder), AllOf(HasSubstr("only in train: ant"), HasSubstr("only in val: emu")));
   fs::remove_all(folder / "val/emu");
   fs::create_directory(folder / "val/ant");
-  put(folder, "train/ant/z.jpg", {});
+  write(folder / "train/ant/z.jpg", {});
   EXPECT_THAT(index_error(folder), AllOf(HasSubstr("class ant"), HasSubstr("train/ant/z.jpg is empty")));
   fs::remove_all(folder / "train/ant");
   fs::remove_all(folder / "val");
@@ -183,7 +178,7 @@ size_t unknown(const TempFolder& folder, std::vector<ImageFile> files) { return 
 TEST(IndexCache, AnswersForUnchangedFilesOnly) {
   const TempFolder folder;
   write_small(folder);
-  put(folder, "train/dog/empty.jpg", {});
+  write(folder / "train/dog/empty.jpg", {});
   const ImageFolder found = index(folder);
   std::vector<ImageFile> files = found.train;
   files.insert(files.end(), found.skipped.begin(), found.skipped.end());
@@ -246,8 +241,8 @@ TEST(IndexCache, NewAndReplacedFilesAreRead) {
   const TempFolder folder;
   write_small(folder);
   EXPECT_EQ(index(folder).train.size(), 3u);
-  put(folder, "train/cat/new.jpg", golden_jpeg("large"));
-  put(folder, "train/cat/b.jpg", {1, 2, 3});
+  write(folder / "train/cat/new.jpg", golden_jpeg("large"));
+  write(folder / "train/cat/b.jpg", {1, 2, 3});
   fs::remove(folder / "train/cat/a.JPEG");
   const ImageFolder found = index(folder);
   EXPECT_THAT(paths(found.train), ElementsAre("train/cat/new.jpg", "train/dog/deep/er/c.jpeg"));
