@@ -19,9 +19,9 @@ template <class T>
 struct AdamArgs {
   T *x, *m, *v;
   const T* g;
-  T l2, keep;  // adam: λ and 1; adamw: 0 and 1 − αλ
+  T l2, keep;  // adam: λ and 1; the others: 0 and 1 − αλ
   T beta1, o1, beta2, o2;
-  T step_size, root_correction, eps;  // α/(1−β1ᵗ), √(1−β2ᵗ), ε
+  T step_size, root_correction, eps;  // α/(1−β1ᵗ), √(1−β2ᵗ), ε; bert_adam: α, 1, ε
 };
 }  // namespace godwit
 #endif
@@ -68,9 +68,10 @@ Adam::Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_pt
     : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {}
 
 void Adam::apply(Bucket& bucket, const StepInfo& step) {
-  const bool decoupled = config_.name == "adamw";
+  const bool decoupled = config_.name != "adam", corrected = config_.name != "bert_adam";
   const double t = static_cast<double>(step.step), beta1 = config_.beta1, beta2 = config_.beta2;
-  const double step_size = step.lr / (1 - std::pow(beta1, t)), root_correction = std::sqrt(1 - std::pow(beta2, t));
+  const double step_size = corrected ? step.lr / (1 - std::pow(beta1, t)) : step.lr;
+  const double root_correction = corrected ? std::sqrt(1 - std::pow(beta2, t)) : 1;
   dispatch_real(bucket.param.dtype(), "adam", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
     AdamArgs<T> a{};

@@ -23,13 +23,19 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
       options_(options),
       buckets_(parameters, aligned(options.buckets, comm)),
       optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed, exchange_of(options))),
-      scheduler_(buckets_, [this](Bucket& bucket) { update(bucket); }) {
+      communicates_itself_(communicates_itself(options.optimizer.name)),
+      clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
+      scheduler_(buckets_, [this](Bucket& bucket) { work(bucket); }) {
   check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_same(*comm.world, buckets_.value_hash(), "the initial weights");
 }
 
+void DataParallel::work(Bucket& bucket) {
+  if (!clip_ || !communicates_itself_) optimizer_->exchange(bucket, comm_, info_);
+  clip_ ? clip_->measure(bucket) : update(bucket);
+}
+
 void DataParallel::update(Bucket& bucket) {
-  optimizer_->exchange(bucket, comm_, info_);
   optimizer_->apply(bucket, info_);
   if (options_.updated) options_.updated(bucket, info_);
 }
@@ -37,6 +43,20 @@ void DataParallel::update(Bucket& bucket) {
 void DataParallel::begin_step(double lr, int micro_batches) {
   scheduler_.begin_step(micro_batches);
   info_ = {info_.step + 1, lr};
+}
+
+void DataParallel::finish_step() {
+  scheduler_.finish_step();
+  if (clip_) clip_and_update();
+}
+
+void DataParallel::clip_and_update() {
+  const double factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world) : clip_->factor(info_.step);
+  for (Bucket& bucket : buckets_) {
+    if (factor < 1) scale_gradient(bucket, factor);
+    if (communicates_itself_) optimizer_->exchange(bucket, comm_, info_);
+    update(bucket);
+  }
 }
 
 void DataParallel::step(const Var& loss, double lr) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/scheduler.h"
+#include "optim/clip.h"
 #include "optim/factory.h"
 
 namespace godwit {
@@ -16,6 +17,10 @@ struct DataParallelOptions {
   std::string wire = "f32";        // type the exchange sends: f32, bf16 or f16
   BucketOptions buckets = {};      // its alignment is replaced by what the optimizer needs
   uint64_t seed = 1;               // of stochastic quantisers
+  // Largest norm of all gradients together; 0: not limited. Then no parameter is updated before all gradients are there.
+  // It is the norm of the mean gradient, after its exchange. An optimizer that communicates itself has no mean gradient:
+  // every rank scales its own by one factor, made of the mean of all ranks' squared norms, before anything is sent.
+  double clip_norm = 0;
   // Called after each bucket's update, on its thread.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
@@ -32,21 +37,26 @@ class DataParallel {
   void step(const Var& loss, double lr);
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }
-  void finish_step() { scheduler_.finish_step(); }
+  void finish_step();
 
   int64_t steps() const { return info_.step; }  // begun
+  double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
   Buckets& buckets() { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Scheduler& scheduler() const { return scheduler_; }
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
 
  private:
+  void work(Bucket& bucket);  // when its gradient is there
   void update(Bucket& bucket);
+  void clip_and_update();
 
   Communicator& comm_;
   DataParallelOptions options_;
   Buckets buckets_;
   std::unique_ptr<Optimizer> optimizer_;
+  bool communicates_itself_;
+  std::unique_ptr<NormClip> clip_;  // null: no limit
   StepInfo info_{0, 0};
   Scheduler scheduler_;  // last: its thread ends before what it works on is gone
 };

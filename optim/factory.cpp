@@ -16,6 +16,8 @@ const std::vector<std::string> kFeedback{"both", "worker", "server", "none"};
 const std::vector<std::string> kQuantizers{"random", "sign"};
 const std::vector<std::string> kCollectives{"h1ar", "all_gather"};
 
+bool is_adam(const std::string& name) { return name == "adam" || name == "adamw" || name == "bert_adam"; }
+
 bool reads(const OptimizerConfig& config, const std::string& key) {
   const auto keys = optimizer_keys(config.name);
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -60,7 +62,7 @@ void check_values(const OptimizerConfig& config) {
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
-  return {"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"};
+  return {"sgd", "sgdm", "adam", "adamw", "bert_adam", "softsignsgd", "birder", "binsgdm"};
 }
 
 std::vector<std::string> optimizer_keys(const std::string& name) {
@@ -70,7 +72,7 @@ std::vector<std::string> optimizer_keys(const std::string& name) {
   std::vector<std::string> keys{"name", "lr", "weight_decay", "decay_norm_and_bias"};
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "sgdm") add({"momentum", "nesterov"});
-  if (name == "adam" || name == "adamw") add({"beta1", "beta2", "eps"});
+  if (is_adam(name)) add({"beta1", "beta2", "eps"});
   if (name == "softsignsgd") add({"beta", "eps"});
   if (communicates_itself(name)) add({"beta", "eps", "error_feedback", "quantizer", "collective", "t0"});
   return keys;
@@ -85,6 +87,11 @@ OptimizerConfig optimizer_defaults(const std::string& name) {
     config.weight_decay = 5e-4;
   } else if (name == "adam") {
     config.lr = 1e-3;
+  } else if (name == "bert_adam") {
+    config.lr = 1e-4;
+    config.weight_decay = 0.01;
+    config.decay_norm_and_bias = false;
+    config.eps = 1e-6;
   } else {
     config.lr = 5e-3;
     config.weight_decay = 0.05;
@@ -103,7 +110,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const B
   }
   check(exchange != nullptr, name, ": needs an exchange that averages the gradients");
   if (name == "sgd" || name == "sgdm") return std::make_unique<Sgd>(config, buckets, std::move(exchange));
-  if (name == "adam" || name == "adamw") return std::make_unique<Adam>(config, buckets, std::move(exchange));
+  if (is_adam(name)) return std::make_unique<Adam>(config, buckets, std::move(exchange));
   return std::make_unique<SoftSignSgd>(config, buckets, std::move(exchange));
 }
 

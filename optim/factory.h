@@ -12,11 +12,11 @@ namespace godwit {
 struct OptimizerConfig {
   std::string name;
   double lr = 0;
-  double weight_decay = 0;            // L2 for sgd, sgdm, adam; decoupled for adamw, softsignsgd, birder
+  double weight_decay = 0;            // L2 for sgd, sgdm, adam; decoupled for the others
   bool decay_norm_and_bias = true;    // false: none on batch-norm parameters and biases
   double momentum = 0.9;              // sgdm
   bool nesterov = false;              // sgdm
-  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw
+  double beta1 = 0.9, beta2 = 0.999;  // adam, adamw, bert_adam
   double beta = 0.95;                 // softsignsgd, birder
   double eps = 1e-8;
   std::string error_feedback = "both";  // birder: both, worker, server, none
@@ -25,10 +25,10 @@ struct OptimizerConfig {
   long long t0 = 0;                     // birder: b becomes max(b, b̂) after step t0; 0 = never
 };
 
-std::vector<std::string> optimizer_names();  // sgd sgdm adam adamw softsignsgd birder binsgdm
+std::vector<std::string> optimizer_names();  // sgd sgdm adam adamw bert_adam softsignsgd birder …
 std::vector<std::string> optimizer_keys(const std::string& name);
-// The Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1; adam: PyTorch's); throws for an
-// unknown name.
+// The Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1; adam: PyTorch's; bert_adam:
+// those BERT was pre-trained with); throws for an unknown name.
 OptimizerConfig optimizer_defaults(const std::string& name);
 
 // Throws for values a method cannot use (lr not finite or negative, beta outside [0, 1), …). `seed` drives stochastic

@@ -40,6 +40,10 @@ struct BucketConfig {
   double first_mib = 1, mib = 25;
 };
 
+struct ClipConfig {
+  double norm = 0;  // largest norm of all gradients together; 0: not limited
+};
+
 struct EmaConfig {
   double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: none
 };
@@ -51,6 +55,7 @@ struct TrainConfig {
   ScheduleConfig schedule{.name = "cosine"};
   ExchangeConfig exchange;
   BucketConfig bucket;
+  ClipConfig clip;
   EmaConfig ema;
   int64_t epochs = 5;
   int64_t max_steps = 0;  // 0: all of the epochs

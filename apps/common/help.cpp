@@ -32,6 +32,7 @@ constexpr OptimizerLine kOptimizers[] = {
     {"sgdm", "with momentum, Nesterov's too"},
     {"adam", "Adam; weight_decay is L2"},
     {"adamw", "Adam with decoupled weight decay"},
+    {"bert_adam", "adamw without bias correction, as BERT was trained"},
     {"softsignsgd", "momentum / mean of absolute gradients; full-precision Birder"},
     {"birder", "one bit per parameter each way between nodes, with error feedback"},
     {"binsgdm", "another name of birder"},

@@ -110,6 +110,7 @@ ImageTrainer::ImageTrainer(const TrainConfig& config, const ImageData& data, Com
   DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange.name, .seed = config.seed};
   options.wire = config.exchange.wire;
   options.buckets = bucket_options(config);
+  options.clip_norm = config.clip.norm;
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
@@ -226,6 +227,7 @@ void ImageTrainer::report(Progress& progress) {
                         sums.item(3) / steps,
                         sums.item(4) / steps,
                         sums.item(5) / steps / comm_.world->size()};
+    if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
     log_->step(metrics);
     const double training_s = seconds_since(started_) - evaluating_s_;
     ProgressState state;

@@ -134,7 +134,8 @@ void RunLog::step(const StepMetrics& m) {
                         ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
                         ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
                         ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"),
-                        ", \"data_wait_s\": ", number(m.data_wait_s), "}\n"));
+                        ", \"data_wait_s\": ", number(m.data_wait_s),
+                        m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "", "}\n"));
 }
 
 void RunLog::evaluation(const EvalMetrics& m) {

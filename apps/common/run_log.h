@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace godwit::apps {
@@ -11,6 +12,7 @@ struct StepMetrics {
   double loss, lr, samples_per_s, step_s;  // step_s: seconds
   double bytes_intra, bytes_inter;         // of the step, all workers together
   double data_wait_s = 0;                  // of step_s: waiting for images, mean over the workers
+  std::optional<double> grad_norm = {};    // of all gradients, before clipping
 };
 
 struct EvalMetrics {

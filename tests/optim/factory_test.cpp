@@ -40,6 +40,10 @@ TEST(Factory, MakesEveryMethodFromItsDefaults) {
   EXPECT_EQ(birder.weight_decay, 0.05);
   EXPECT_EQ(optimizer_defaults("sgdm").lr, 0.1);
   EXPECT_EQ(optimizer_defaults("sgdm").momentum, 0.9);
+  const OptimizerConfig bert = optimizer_defaults("bert_adam");  // BERT's released training code
+  EXPECT_EQ(bert.eps, 1e-6);
+  EXPECT_EQ(bert.weight_decay, 0.01);
+  EXPECT_FALSE(bert.decay_norm_and_bias);
 }
 
 TEST(Factory, NamesTheKeysAMethodReads) {
@@ -52,6 +56,7 @@ TEST(Factory, NamesTheKeysAMethodReads) {
   EXPECT_FALSE(reads("sgd", "momentum"));
   EXPECT_FALSE(reads("adam", "beta"));
   EXPECT_TRUE(reads("binsgdm", "error_feedback"));
+  EXPECT_TRUE(reads("bert_adam", "beta2"));
   EXPECT_FALSE(reads("softsignsgd", "quantizer"));
 }
 
@@ -79,7 +84,7 @@ TEST(Factory, RefusesValuesAMethodCannotUse) {
     EXPECT_EQ(refusal(config), "") << name;
   };
   const double nan = std::nan("");
-  for (const char* name : {"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"}) {
+  for (const char* name : {"sgd", "sgdm", "adam", "adamw", "bert_adam", "softsignsgd", "birder", "binsgdm"}) {
     for (const double bad : {nan, static_cast<double>(INFINITY), -1e-3}) {
       refuses(name, "lr", [&](auto& c) { c.lr = bad; });
       refuses(name, "weight_decay", [&](auto& c) { c.weight_decay = bad; });

@@ -14,7 +14,7 @@ namespace {
 using test::Plan;
 using test::Trained;
 
-const std::vector<std::string> kMethods{"sgd", "sgdm", "nesterov", "adam", "adamw", "softsignsgd"};
+const std::vector<std::string> kMethods{"sgd", "sgdm", "nesterov", "adam", "adamw", "bert_adam", "softsignsgd"};
 
 OptimizerConfig method(const std::string& name) {
   OptimizerConfig config = optimizer_defaults(name == "nesterov" ? "sgdm" : name);
@@ -44,7 +44,8 @@ struct Value {
       else x -= c.lr * c.weight_decay * x;
       m = c.beta1 * m + (1 - c.beta1) * g;
       v = c.beta2 * v + (1 - c.beta2) * g * g;
-      x -= c.lr * (m / (1 - std::pow(c.beta1, t))) / (std::sqrt(v / (1 - std::pow(c.beta2, t))) + c.eps);
+      if (c.name == "bert_adam") x -= c.lr * m / (std::sqrt(v) + c.eps);
+      else x -= c.lr * (m / (1 - std::pow(c.beta1, t))) / (std::sqrt(v / (1 - std::pow(c.beta2, t))) + c.eps);
     }
   }
 };

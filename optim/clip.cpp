@@ -1,0 +1,94 @@
+#include "optim/clip.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kBlock = 4096;
+
+// Eight running sums, whatever the width of the machine's vectors.
+template <class T>
+double block_squares(const T* g, int64_t n) {
+  double sums[8] = {};
+  const int64_t whole = n / 8 * 8;
+  for (int64_t i = 0; i < whole; i += 8)
+    for (int64_t lane = 0; lane < 8; ++lane) {
+      const double value = g[i + lane];
+      sums[lane] += value * value;
+    }
+  for (int64_t i = whole; i < n; ++i) sums[i - whole] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+double squares_of(const Tensor& gradient) {
+  const int64_t n = gradient.numel(), blocks = (n + kBlock - 1) / kBlock;
+  std::vector<double> partial(static_cast<size_t>(blocks));
+  dispatch_real(gradient.dtype(), "clip", [&]<class T>() {
+    const T* g = gradient.data<T>();
+    parallel_for(blocks, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b)
+        partial[static_cast<size_t>(b)] = block_squares(g + b * kBlock, std::min(kBlock, n - b * kBlock));
+    });
+  });
+  double sum = 0;
+  for (const double part : partial) sum += part;
+  return sum;
+}
+
+}  // namespace
+
+NormClip::NormClip(const Buckets& buckets, double limit) : limit_(limit) {
+  check(std::isfinite(limit) && limit > 0, "clip: the norm must be positive and finite, not ", limit);
+  for (const Bucket& bucket : buckets) {
+    buckets_.push_back(&bucket);
+    squares_.emplace_back(bucket.slots.size());
+  }
+}
+
+void NormClip::measure(const Bucket& bucket) {
+  std::vector<double>& squares = squares_.at(static_cast<size_t>(bucket.index));
+  for (size_t s = 0; s < squares.size(); ++s)
+    squares[s] = squares_of(bucket.grad.range(bucket.slots[s].offset, bucket.slots[s].numel));
+}
+
+double NormClip::sum() const {
+  double sum = 0;
+  for (const std::vector<double>& bucket : squares_)
+    for (const double slot : bucket) sum += slot;
+  return sum;
+}
+
+double NormClip::factor(int64_t step) { return factor_of(sum(), step); }
+
+double NormClip::factor(int64_t step, Group& world) {
+  const Tensor squares = Tensor::full({1}, sum(), DType::f64);
+  world.all_reduce(squares, Reduce::mean, "clip/all_reduce");
+  return factor_of(squares.item(), step);
+}
+
+double NormClip::factor_of(double squares, int64_t step) {
+  norm_ = std::sqrt(squares);
+  if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
+  constexpr const char* kHint = "; lower the learning rate or warm it up";
+  for (size_t b = 0; b < squares_.size(); ++b)
+    for (size_t s = 0; s < squares_[b].size(); ++s)
+      check(std::isfinite(squares_[b][s]), "clip: step ", step, ": the norm of the gradients is ", norm_, ": that of '",
+            buckets_[b]->slots[s].name, "' is not finite", kHint);
+  fail("clip: step ", step, ": the norm of the gradients is ", norm_, ", those of another rank are not finite", kHint);
+}
+
+void scale_gradient(Bucket& bucket, double factor) {
+  dispatch_real(bucket.grad.dtype(), "clip", [&]<class T>() {
+    T* g = bucket.grad.data<T>();
+    const T f = static_cast<T>(factor);
+    parallel_for(bucket.numel, 1 << 15, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) g[i] *= f;
+    });
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,36 @@
+// Global-norm clipping: one norm over all parameters, one factor for all ranks.
+#pragma once
+#include <vector>
+
+#include "comm/bucket.h"
+#include "comm/group.h"
+
+namespace godwit {
+
+// Sums of squares are taken in float64 over fixed blocks of each parameter and added in layout order, so the norm has
+// the same bits on any number of threads and for any bucket size.
+class NormClip {
+ public:
+  NormClip(const Buckets& buckets, double limit);  // throws unless limit is positive and finite
+
+  void measure(const Bucket& bucket);  // its gradient, once that is complete
+  // After measure() of all buckets: min(1, limit / (norm + 1e−6)), as in PyTorch's clip_grad_norm_. Throws, naming the
+  // step and the first parameter at fault, when the norm is not finite.
+  double factor(int64_t step);
+  // The same of gradients that differ between ranks: collective; norm is √(mean over the ranks of Σg²), at least that of
+  // the mean gradient. 8 bytes to each rank.
+  double factor(int64_t step, Group& world);
+  double norm() const { return norm_; }  // of the last factor()
+
+ private:
+  double sum() const;
+  double factor_of(double squares, int64_t step);
+
+  double limit_, norm_ = 0;
+  std::vector<std::vector<double>> squares_;  // per bucket and slot
+  std::vector<const Bucket*> buckets_;
+};
+
+void scale_gradient(Bucket& bucket, double factor);
+
+}  // namespace godwit
