@@ -44,8 +44,8 @@ double squares_of(const Tensor& gradient) {
 NormClip::NormClip(const Buckets& buckets, double limit) : limit_(limit) {
   check(std::isfinite(limit) && limit > 0, "clip: the norm must be positive and finite, not ", limit);
   for (const Bucket& bucket : buckets) {
-    buckets_.push_back(&bucket);
     squares_.emplace_back(bucket.slots.size());
+    for (const Slot& slot : bucket.slots) names_.push_back(slot.name);
   }
 }
 
@@ -62,23 +62,39 @@ double NormClip::sum() const {
   return sum;
 }
 
-double NormClip::factor(int64_t step) { return factor_of(sum(), step); }
+int64_t NormClip::first_not_finite() const {
+  int64_t index = 0;
+  for (const std::vector<double>& bucket : squares_)
+    for (const double slot : bucket) {
+      if (!std::isfinite(slot)) return index;
+      ++index;
+    }
+  return static_cast<int64_t>(names_.size());  // a sum of finite squares that is not finite
+}
+
+double NormClip::factor(int64_t step) {
+  norm_ = std::sqrt(sum());
+  if (!std::isfinite(norm_)) fail_not_finite(step, "", first_not_finite());
+  return std::min(1.0, limit_ / (norm_ + 1e-6));
+}
 
 double NormClip::factor(int64_t step, Group& world) {
   const Tensor squares = Tensor::full({1}, sum(), DType::f64);
   world.all_reduce(squares, Reduce::mean, "clip/all_reduce");
-  return factor_of(squares.item(), step);
+  norm_ = std::sqrt(squares.item());
+  if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
+  const Tensor first({world.size()}, DType::i64);
+  world.all_gather(Tensor::of<int64_t>({first_not_finite()}, {1}), first, "clip/all_gather");
+  const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
+  const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
+  fail_not_finite(step, detail::concat(" on rank ", bad - of_ranks.begin()), *bad);
 }
 
-double NormClip::factor_of(double squares, int64_t step) {
-  norm_ = std::sqrt(squares);
-  if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
-  constexpr const char* kHint = "; lower the learning rate or warm it up";
-  for (size_t b = 0; b < squares_.size(); ++b)
-    for (size_t s = 0; s < squares_[b].size(); ++s)
-      check(std::isfinite(squares_[b][s]), "clip: step ", step, ": the norm of the gradients is ", norm_, ": that of '",
-            buckets_[b]->slots[s].name, "' is not finite", kHint);
-  fail("clip: step ", step, ": the norm of the gradients is ", norm_, ", those of another rank are not finite", kHint);
+void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t slot) const {
+  const size_t s = static_cast<size_t>(slot);
+  fail("clip: step ", step, ": the norm of the gradients is ", norm_, ", that of '",
+       s < names_.size() ? names_[s] : "all together", "' is not finite", where,
+       "; lower the learning rate or warm it up");
 }
 
 void scale_gradient(Bucket& bucket, double factor) {

@@ -1,5 +1,6 @@
 // Global-norm clipping: one norm over all parameters, one factor for all ranks.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "comm/bucket.h"
@@ -24,11 +25,12 @@ class NormClip {
 
  private:
   double sum() const;
-  double factor_of(double squares, int64_t step);
+  int64_t first_not_finite() const;  // slot, counted over all buckets; names_.size(): none
+  [[noreturn]] void fail_not_finite(int64_t step, const std::string& where, int64_t slot) const;
 
   double limit_, norm_ = 0;
   std::vector<std::vector<double>> squares_;  // per bucket and slot
-  std::vector<const Bucket*> buckets_;
+  std::vector<std::string> names_;            // of all slots, in layout order
 };
 
 void scale_gradient(Bucket& bucket, double factor);

@@ -193,6 +193,23 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
   }
 }
 
+TEST_F(TrainResnet, ClipsByTheNormOfAllGradients) {
+  for (const std::string optimizer : {"sgd", "birder"}) {
+    std::vector<std::string> runs;
+    for (const std::string norm : {"0", "0.001", "1e9"}) {
+      const Outcome outcome = train("--optimizer " + optimizer + " --nodes 2 --batch 8 --set log_every=1 " +
+                                    "--check-replicas 1 --set clip.norm=" + norm);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      ASSERT_EQ(metrics().front().contains("grad_norm"), norm != "0");
+      EXPECT_GT(metrics().front().value("grad_norm", 1.0), 0.001);
+      runs.push_back(losses(metrics()));
+      fs::remove_all(run_dir());
+    }
+    EXPECT_EQ(runs[2], runs[0]) << optimizer << ": a limit that is never reached changes no bit";
+    EXPECT_NE(runs[1], runs[0]) << optimizer;
+  }
+}
+
 // After one step the average is 2/11 of the start and 9/11 of the trained weights, running statistics alike.
 TEST_F(TrainResnet, SavesAveragedWeightsToo) {
   const std::string flags = "--optimizer sgd --nodes 2 --batch 8 --max-steps 1 --check-replicas 1 --lr ";
