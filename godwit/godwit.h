@@ -1,6 +1,7 @@
 // All of the engine that a program of one's own builds on: #include <godwit/godwit.h>, link Godwit::godwit.
 #pragma once
 #include "autograd/ops/add.h"
+#include "autograd/ops/attention.h"
 #include "autograd/ops/batch_norm.h"
 #include "autograd/ops/conv2d.h"
 #include "autograd/ops/global_avg_pool.h"

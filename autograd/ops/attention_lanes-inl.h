@@ -1,0 +1,219 @@
+// What attention does with vectors: copies of rows, products of blocks, exponentials; part of its kernel source, once
+// per instruction set.
+#if defined(GODWIT_ATTENTION_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GODWIT_ATTENTION_LANES_INL_H_
+#undef GODWIT_ATTENTION_LANES_INL_H_
+#else
+#define GODWIT_ATTENTION_LANES_INL_H_
+#endif
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kTileRows = 6;  // with two vectors a row, twelve sums: enough for two multiply-adds a cycle
+
+// Columns of a block of n: whole pairs of vectors.
+template <class T>
+int64_t padded_columns(int64_t n) {
+  const int64_t pair = 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  return (n + pair - 1) / pair * pair;
+}
+
+// Elements between rows of n columns: an odd number of cache lines, so that columns spread over all sets.
+template <class T>
+int64_t row_distance(int64_t n) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  return ((padded_columns<T>(n) + kLine - 1) / kLine | 1) * kLine;
+}
+
+// c [rows, two vectors] = (add ? c : 0) + a · b, where a is [rows, k], or [k, rows] when transposed, and b
+// [k, two vectors]; ld*: elements between rows.
+template <bool transposed, int rows, class T>
+HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
+                     T* HWY_RESTRICT c, int64_t ldc, bool add) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto zero = hn::Zero(d);
+  auto l0 = zero, l1 = zero, l2 = zero, l3 = zero, l4 = zero, l5 = zero;
+  auto h0 = zero, h1 = zero, h2 = zero, h3 = zero, h4 = zero, h5 = zero;
+  const int64_t across = transposed ? 1 : lda, along = transposed ? lda : 1;
+  for (int64_t i = 0; i < k; ++i, a += along, b += ldb) {
+    const auto low = hn::LoadU(d, b), high = hn::LoadU(d, b + lanes);
+    const auto row = [&](auto& l, auto& h, int64_t r) HWY_ATTR {
+      const auto x = hn::Set(d, a[r * across]);
+      l = hn::MulAdd(x, low, l);
+      h = hn::MulAdd(x, high, h);
+    };
+    row(l0, h0, 0);
+    if constexpr (rows > 1) row(l1, h1, 1);
+    if constexpr (rows > 2) row(l2, h2, 2);
+    if constexpr (rows > 3) row(l3, h3, 3);
+    if constexpr (rows > 4) row(l4, h4, 4);
+    if constexpr (rows > 5) row(l5, h5, 5);
+  }
+  const auto store = [&](auto l, auto h, T* to) HWY_ATTR {
+    if (add) {
+      l = hn::Add(l, hn::LoadU(d, to));
+      h = hn::Add(h, hn::LoadU(d, to + lanes));
+    }
+    hn::StoreU(l, d, to);
+    hn::StoreU(h, d, to + lanes);
+  };
+  store(l0, h0, c);
+  if constexpr (rows > 1) store(l1, h1, c + ldc);
+  if constexpr (rows > 2) store(l2, h2, c + 2 * ldc);
+  if constexpr (rows > 3) store(l3, h3, c + 3 * ldc);
+  if constexpr (rows > 4) store(l4, h4, c + 4 * ldc);
+  if constexpr (rows > 5) store(l5, h5, c + 5 * ldc);
+}
+
+// c [m, n] = (add ? c : 0) + op(a) [m, k] · b [k, n] for n of whole pairs of vectors; sums run over k in order.
+template <bool transposed, class T>
+void product(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc,
+             bool add) {
+  const int64_t pair = 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())), step = transposed ? 1 : lda;
+  for (int64_t column = 0; column < n; column += pair) {
+    const auto rest = [&]<int rows>(int64_t i) HWY_ATTR {
+      tile<transposed, rows>(k, a + i * step, lda, b + column, ldb, c + i * ldc + column, ldc, add);
+    };
+    int64_t i = 0;
+    for (; i + kTileRows <= m; i += kTileRows) rest.template operator()<kTileRows>(i);
+    switch (m - i) {
+      case 1:
+        rest.template operator()<1>(i);
+        break;
+      case 2:
+        rest.template operator()<2>(i);
+        break;
+      case 3:
+        rest.template operator()<3>(i);
+        break;
+      case 4:
+        rest.template operator()<4>(i);
+        break;
+      case 5:
+        rest.template operator()<5>(i);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// to [n, distance] = scale · the rows source(0), …, source(n - 1) of `width` elements; 0 in the padding.
+template <class C, class Source>
+void copy_rows(int64_t n, int64_t width, C scale, const Source& source, int64_t distance, C* HWY_RESTRICT to) {
+  for (int64_t i = 0; i < n; ++i, to += distance) {
+    const auto* HWY_RESTRICT from = source(i);
+    for (int64_t c = 0; c < width; ++c) to[c] = scale * static_cast<C>(from[c]);
+    std::fill(to + width, to + distance, C(0));
+  }
+}
+
+// to [width, distance] = the transpose of the rows source(0), …, source(n - 1), 0 up to padded_columns(n).
+template <class C, class Source>
+void copy_transposed(int64_t n, int64_t width, const Source& source, int64_t distance, C* HWY_RESTRICT to) {
+  for (int64_t j = 0; j < n; ++j) {
+    const auto* HWY_RESTRICT from = source(j);
+    for (int64_t c = 0; c < width; ++c) to[c * distance + j] = static_cast<C>(from[c]);
+  }
+  const int64_t end = padded_columns<C>(n);
+  for (int64_t c = 0; n < end && c < width; ++c) std::fill(to + c * distance + n, to + c * distance + end, C(0));
+}
+
+// to [width] = scale · from
+template <class T, class C>
+void write_row(int64_t width, C scale, const C* HWY_RESTRICT from, T* HWY_RESTRICT to) {
+  for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(scale * from[c]);
+}
+
+// x [n] *= by [n]
+template <class C>
+void multiply(int64_t n, const C* HWY_RESTRICT by, C* HWY_RESTRICT x) {
+  for (int64_t i = 0; i < n; ++i) x[i] *= by[i];
+}
+
+template <class C, class T>
+C dot(int64_t n, const C* a, const T* b) {
+  C sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * static_cast<C>(b[i]);
+  return sum;
+}
+
+// exp(x) for x at most a little above 0, to two units in the last place; 0 below about -87 (-708 in float64); NaN
+// stays.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr int kDegree = kSingle ? 7 : 13, kMantissa = kSingle ? 23 : 52;
+  constexpr T kInverseFactorials[] = {T(1),
+                                      T(1),
+                                      T(0.5),
+                                      T(1.0 / 6),
+                                      T(1.0 / 24),
+                                      T(1.0 / 120),
+                                      T(1.0 / 720),
+                                      T(1.0 / 5040),
+                                      T(1.0 / 40320),
+                                      T(1.0 / 362880),
+                                      T(1.0 / 3628800),
+                                      T(1.0 / 39916800),
+                                      T(1.0 / 479001600),
+                                      T(1.0 / 6227020800)};
+  // ln 2 = high + low, where n · high is exact for the n that occur.
+  constexpr T kHigh = kSingle ? T(0x1.63p-1) : T(0x1.62e42feep-1);
+  constexpr T kLow = kSingle ? T(-2.12194440e-4) : T(0x1.a39ef35793c76p-33);
+  const auto magic = hn::Set(d, kSingle ? T(0x1.8p23) : T(0x1.8p52));  // the integer nearest to y ends y + magic
+  const hn::RebindToUnsigned<D> bits;
+  const auto shifted = hn::MulAdd(x, hn::Set(d, T(1.44269504088896340736)), magic);
+  const auto n = hn::Sub(shifted, magic);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, kLow), hn::NegMulAdd(n, hn::Set(d, kHigh), x));
+  auto y = hn::Set(d, kInverseFactorials[kDegree]);
+  for (int i = kDegree - 1; i >= 0; --i) y = hn::MulAdd(y, r, hn::Set(d, kInverseFactorials[i]));
+  const auto power = hn::Add(hn::ShiftLeft<kMantissa>(hn::BitCast(bits, shifted)), hn::BitCast(bits, hn::Set(d, T(1))));
+  const auto low = hn::Lt(x, hn::Set(d, kSingle ? T(-87) : T(-708)));
+  return hn::IfThenElse(low, hn::Zero(d), hn::Mul(y, hn::BitCast(d, power)));
+}
+
+// x [n] becomes exp(x - largest), n being whole vectors; returns the largest and the sum. A NaN reaches the sum.
+template <class T>
+std::pair<T, T> exp_of_differences(T* x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto most = hn::Set(d, -std::numeric_limits<T>::infinity());
+  for (int64_t i = 0; i < n; i += lanes) most = hn::Max(most, hn::LoadU(d, x + i));
+  const auto largest = hn::MaxOfLanes(d, most);
+  auto sum = hn::Zero(d);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const auto e = exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), largest));
+    hn::StoreU(e, d, x + i);
+    sum = hn::Add(sum, e);
+  }
+  return {hn::GetLane(largest), hn::GetLane(hn::SumOfLanes(d, sum))};
+}
+
+// p becomes exp(p - log_sum), then ds becomes p · (ds - delta), for n elements of rows padded to whole vectors.
+template <class T>
+void score_gradient(int64_t n, T log_sum, T delta, T* HWY_RESTRICT p, T* HWY_RESTRICT ds) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto sum = hn::Set(d, log_sum), shift = hn::Set(d, delta);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const auto e = exp_lanes(d, hn::Sub(hn::LoadU(d, p + i), sum));
+    hn::StoreU(e, d, p + i);
+    hn::StoreU(hn::Mul(e, hn::Sub(hn::LoadU(d, ds + i), shift)), d, ds + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+#endif

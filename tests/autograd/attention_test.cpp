@@ -1,0 +1,266 @@
+#include "autograd/ops/attention.h"
+
+#include <limits>
+
+#include "tests/autograd/gradient_check.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+
+struct Sizes {
+  int64_t batch, queries, keys, heads, width;
+  Shape q() const { return {batch, queries, heads, width}; }
+  Shape k() const { return {batch, keys, heads, width}; }
+};
+
+// 1 where (batch entry, key) counts, from one word a key.
+Tensor mask_of(int64_t batch, int64_t keys, const std::function<bool(int64_t, int64_t)>& counts) {
+  Tensor mask({batch, keys}, DType::u8);
+  for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = counts(i / keys, i % keys) ? 1 : 0;
+  return mask;
+}
+
+// The definition, in float64, probability by probability.
+Tensor oracle(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& options) {
+  const int64_t queries = q.dim(1), keys = k.dim(1), heads = q.dim(2), width = q.dim(3);
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(width)));
+  const Tensor out = Tensor::zeros(q.shape(), DType::f64);
+  for (int64_t b = 0; b < q.dim(0); ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < queries; ++i) {
+        std::vector<double> p(static_cast<size_t>(keys));
+        double sum = 0;
+        for (int64_t j = 0; j < keys; ++j) {
+          if (mask.defined() && mask.item(b * keys + j) == 0) continue;
+          double score = 0;
+          for (int64_t c = 0; c < width; ++c)
+            score +=
+                q.item(((b * queries + i) * heads + h) * width + c) * k.item(((b * keys + j) * heads + h) * width + c);
+          sum += p[static_cast<size_t>(j)] = std::exp(scale * score);
+        }
+        for (int64_t j = 0; j < keys && sum > 0; ++j) {
+          const int64_t element = ((b * heads + h) * queries + i) * keys + j;
+          const DropoutKey& key = options.key;
+          const auto words = philox4x32({static_cast<uint32_t>(element / 4), key.step,
+                                         static_cast<uint32_t>(Purpose::dropout) | key.site << 8, key.sender},
+                                        {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
+          if (to_unit(words[static_cast<size_t>(element % 4)]) < options.dropout) continue;
+          for (int64_t c = 0; c < width; ++c)
+            out.data<double>()[((b * queries + i) * heads + h) * width + c] +=
+                p[static_cast<size_t>(j)] / sum / (1 - options.dropout) *
+                v.item(((b * keys + j) * heads + h) * width + c);
+        }
+      }
+  return out;
+}
+
+const DropoutKey kDraws{.seed = 0x123456789abcdef, .step = 7, .site = 3, .sender = 2};
+
+// Every way through the kernels: one element, blocks of keys and queries that are cut, padding at the end, gaps.
+TEST(Attention, Gradients) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 3, 5, 2, 3}, {1, 9, 7, 1, 8}, {1, 2, 9, 3, 17}}) {
+    const std::vector<Tensor> inputs{random_tensor(s.q(), DType::f64, 1), random_tensor(s.k(), DType::f64, 2),
+                                     random_tensor(s.k(), DType::f64, 3)};
+    const Tensor padded = mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return j < s.keys - b; });
+    const Tensor gaps = mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 3 != 1; });
+    for (const Tensor& mask : {Tensor(), padded, gaps})
+      for (const double dropout : {0.0, 0.4}) {
+        const AttentionOptions options{.dropout = dropout, .key = kDraws};
+        check_gradients([&](const auto& in) { return ops::attention(in[0], in[1], in[2], mask, options); }, inputs);
+      }
+    check_gradients([](const auto& in) { return ops::attention(in[0], in[1], in[2], {}, {.scale = 0.3}); }, inputs);
+  }
+}
+
+TEST(Attention, GradientsAcrossBlocks) {
+  const Sizes s{1, 67, 131, 1, 2};
+  check_gradients(
+      [](const auto& in) { return ops::attention(in[0], in[1], in[2]); },
+      {random_tensor(s.q(), DType::f64, 1), random_tensor(s.k(), DType::f64, 2), random_tensor(s.k(), DType::f64, 3)});
+}
+
+TEST(Attention, EqualsTheDefinition) {
+  for (const Sizes& s :
+       {Sizes{1, 1, 1, 1, 1}, {2, 3, 5, 2, 3}, {1, 128, 128, 1, 64}, {1, 65, 129, 2, 8}, {2, 70, 200, 1, 5}})
+    for (const double dropout : {0.0, 0.1, 0.9})
+      for (const bool masked : {false, true}) {
+        const Tensor q = random_tensor(s.q(), DType::f32, 1), k = random_tensor(s.k(), DType::f32, 2);
+        const Tensor v = random_tensor(s.k(), DType::f32, 3);
+        const Tensor mask =
+            masked ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 7 != 2; }) : Tensor();
+        const AttentionOptions options{.dropout = dropout, .key = kDraws};
+        const Tensor expected = oracle(q, k, v, mask, options);
+        auto run = [&](DType dtype) {
+          return values(ops::attention(Var(q.to(dtype)), Var(k.to(dtype)), Var(v.to(dtype)), mask, options).value());
+        };
+        // Scores of order 1 to 10 and sums of `width` and `keys` terms round to about 1e-6 of float32, 1e-15 of
+        // float64; kept values grow by 1/(1 - dropout).
+        const double size = 4 / (1 - dropout);
+        const auto exact = run(DType::f64), single = run(DType::f32);
+        for (size_t i = 0; i < exact.size(); ++i) {
+          ASSERT_NEAR(exact[i], expected.item(static_cast<int64_t>(i)), 1e-14 * size);
+          ASSERT_NEAR(single[i], expected.item(static_cast<int64_t>(i)), 1e-6 * size);
+        }
+      }
+}
+
+struct Results {
+  std::vector<std::vector<double>> all;  // out, dq, dk, dv
+  bool operator==(const Results&) const = default;
+};
+
+Results run(const std::array<Tensor, 4>& t, const Tensor& mask, const AttentionOptions& options) {
+  const std::vector<Var> in{Var(t[0], true), Var(t[1], true), Var(t[2], true)};
+  const Var out = ops::attention(in[0], in[1], in[2], mask, options);
+  backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
+  Results results{{values(out.value())}};
+  for (const Var& v : in) results.all.push_back(values(v.grad()));
+  return results;
+}
+
+std::array<Tensor, 4> tensors(const Sizes& s, DType dtype) {
+  auto make = [&](const Shape& shape, uint64_t seed) { return random_tensor(shape, DType::f32, seed).to(dtype); };
+  return {make(s.q(), 1), make(s.k(), 2), make(s.k(), 3), make(s.q(), 4)};
+}
+
+std::array<Tensor, 4> widened(std::array<Tensor, 4> t) {
+  for (Tensor& x : t) x = x.to(DType::f64);
+  return t;
+}
+
+TEST(Attention, OneVariableAsQueryKeyAndValue) {
+  const auto t = tensors({2, 5, 5, 2, 3}, DType::f64);
+  const auto apart = run({t[0], t[0], t[0], t[3]}, {}, {});
+  Var x(t[0], true);
+  x.rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // memory of its own for the gradient
+  const Var out = ops::attention(x, x, x);
+  backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
+  const auto sum = values(x.grad());
+  for (size_t i = 0; i < sum.size(); ++i)
+    EXPECT_NEAR(sum[i], apart.all[1][i] + apart.all[2][i] + apart.all[3][i], 1e-14) << i;
+}
+
+TEST(Attention, Float32AgreesWithFloat64) {
+  for (const Sizes& s : {Sizes{2, 128, 128, 2, 64}, {1, 65, 129, 2, 32}, {1, 70, 300, 1, 20}}) {
+    const AttentionOptions options{.dropout = 0.2, .key = kDraws};
+    const auto t = tensors(s, DType::f32);
+    const auto single = run(t, {}, options), exact = run(widened(t), {}, options);
+    for (size_t r = 0; r < 4; ++r)
+      for (size_t i = 0; i < exact.all[r].size(); ++i)  // sums of up to 300 products of order 1, rounded once each
+        ASSERT_NEAR(single.all[r][i], exact.all[r][i], 1e-5) << r << " " << i;
+  }
+}
+
+TEST(Attention, Bfloat16AgreesWithFloat64) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}}) {
+    const AttentionOptions options{.dropout = 0.1, .key = kDraws};
+    const auto t = tensors(s, DType::bf16);
+    const auto half = run(t, {}, options), exact = run(widened(t), {}, options);
+    for (size_t r = 0; r < 4; ++r) {
+      double largest = 0;
+      for (const double value : exact.all[r]) largest = std::max(largest, std::abs(value));
+      // Results of order 1 round by 2⁻⁹; the rounded output enters the gradients of the scores through Σ d_out · out.
+      for (size_t i = 0; i < exact.all[r].size(); ++i)
+        ASSERT_NEAR(half.all[r][i], exact.all[r][i], 0x1p-7 * std::max(1.0, largest)) << r << " " << i;
+    }
+  }
+}
+
+TEST(Attention, MaskedKeysDoNotMatter) {
+  const Sizes s{3, 5, 150, 2, 8};
+  const Tensor mask = mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return b == 1 ? j % 2 == 0 : j < 140 - b; });
+  const auto t = tensors(s, DType::f32);
+  auto spoilt = t;
+  for (Tensor* x : {&spoilt[1], &spoilt[2]}) {
+    *x = x->clone();
+    for (int64_t i = 0; i < x->numel(); ++i)
+      if (mask.item(i / (s.heads * s.width)) == 0) x->data<float>()[i] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+  const auto clean = run(t, mask, options);
+  EXPECT_EQ(clean, run(spoilt, mask, options));
+  for (size_t r : {2u, 3u})
+    for (size_t i = 0; i < clean.all[r].size(); ++i)
+      if (mask.item(static_cast<int64_t>(i) / (s.heads * s.width)) == 0) {
+        ASSERT_EQ(clean.all[r][i], 0) << i;
+      }
+}
+
+TEST(Attention, RowsWithoutKeysGiveZero) {
+  const Sizes s{2, 3, 5, 2, 4};
+  const auto t = tensors(s, DType::f64);
+  const auto results = run(t, mask_of(2, 5, [](int64_t b, int64_t) { return b == 1; }), {});
+  for (const auto& result : results.all)
+    for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i] == 0, i < result.size() / 2) << i;
+}
+
+TEST(Attention, HugeScoresDoNotOverflow) {
+  const Tensor q = Tensor::of<float>({200, -200}, {1, 2, 1, 1}), k = Tensor::of<float>({150, -150, 149}, {1, 3, 1, 1});
+  const Tensor v = Tensor::of<float>({1, 2, 3}, {1, 3, 1, 1});
+  Var x(v, true);
+  const Var out = ops::attention(Var(q), Var(k), x);
+  EXPECT_EQ(values(out.value()), (std::vector<double>{1, 2}));
+}
+
+TEST(Attention, NaNReachesItsRowAlone) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    auto t = tensors({1, 20, 9, 1, 4}, DType::f32);
+    t[0].data<float>()[3 * 4] = bad;
+    const auto out = run(t, {}, {}).all[0];
+    for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / 4 == 3) << i;
+  }
+}
+
+TEST(Attention, SameBitsOnAnyThreadCount) {
+  const Sizes s{3, 70, 140, 5, 16};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto t = tensors(s, dtype);
+    const Tensor mask = mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return j < 140 - 40 * b; });
+    const AttentionOptions options{.dropout = 0.1, .key = kDraws};
+    const auto one = with_threads(1, [&] { return run(t, mask, options); });
+    for (const int threads : {2, 3, 7}) EXPECT_EQ(one, with_threads(threads, [&] { return run(t, mask, options); }));
+  }
+}
+
+TEST(Attention, KeepsWhatDropoutSays) {
+  const Sizes s{4, 64, 64, 4, 1};
+  const Tensor zero = Tensor::zeros(s.q(), DType::f64), one = Tensor::full(s.k(), 1, DType::f64);
+  const AttentionOptions options{.dropout = 0.1, .key = kDraws};
+  double mean = 0;
+  const auto out = values(ops::attention(Var(zero), Var(zero), Var(one), {}, options).value());
+  for (const double value : out) mean += value / static_cast<double>(out.size());
+  // 65536 draws of variance p/(1 - p) = 1/9: five standard deviations.
+  EXPECT_NEAR(mean, 1, 5 * std::sqrt(1.0 / 9 / 65536));
+  AttentionOptions other = options;
+  other.key.step += 1;
+  EXPECT_NE(values(ops::attention(Var(zero), Var(zero), Var(one), {}, other).value()), out);
+}
+
+TEST(Attention, SaysWhatDoesNotFit) {
+  auto message = [](const Shape& q, const Shape& k, const Shape& v, const Tensor& mask = {},
+                    const AttentionOptions& options = {}) {
+    return error_of(
+        [&] { ops::attention(Var(Tensor::zeros(q)), Var(Tensor::zeros(k)), Var(Tensor::zeros(v)), mask, options); });
+  };
+  const Shape x{2, 3, 4, 5};
+  EXPECT_EQ(message({2, 3, 20}, x, x), "attention: q must be [batch, length, heads, head_dim], it is [2, 3, 20]");
+  EXPECT_EQ(message(x, {2, 7, 4, 6}, {2, 7, 4, 6}),
+            "attention: k must be [2, length, 4, 5] as q is [2, 3, 4, 5], it is [2, 7, 4, 6]");
+  EXPECT_EQ(message(x, {2, 7, 4, 5}, x), "attention: v must be [2, 7, 4, 5] as k is, it is [2, 3, 4, 5]");
+  EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 4}, DType::u8)),
+            "attention: mask must be uint8 [2, 3], it is uint8 [2, 4]");
+  EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], it is float32 [2, 3]");
+  EXPECT_NE(message({0, 3, 4, 5}, {0, 3, 4, 5}, {0, 3, 4, 5}).find("nothing to compute"), std::string::npos);
+  EXPECT_EQ(message(x, x, x, {}, {.dropout = 1}), "attention: dropout must be in [0, 1), it is 1");
+  EXPECT_EQ(message(x, x, x, {}, {.scale = std::numeric_limits<double>::infinity()}),
+            "attention: scale must be finite, it is inf");
+  EXPECT_THROW(ops::attention(Var(Tensor::zeros(x)), Var(Tensor::zeros(x, DType::f64)), Var(Tensor::zeros(x))), Error);
+  const Var half(Tensor::zeros(x, DType::f16));
+  EXPECT_THROW(ops::attention(half, half, half), Error);
+}
+
+}  // namespace
+}  // namespace godwit
