@@ -54,6 +54,7 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(std::shared_ptr<Pool> pool, int64_t bytes);
+  Buffer(std::shared_ptr<std::byte> data, int64_t bytes) : data_(std::move(data)), bytes_(bytes) {}  // not a pool's
 
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }

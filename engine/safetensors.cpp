@@ -1,6 +1,7 @@
 #include "engine/safetensors.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
 constexpr int kMaxDepth = 8;                  // descriptions need 3; bounds the memory of a hostile header
+constexpr int kReading = O_RDONLY | O_NONBLOCK;  // opening a pipe must not wait; only regular files pass
 constexpr const char* kMetadata = "__metadata__";
 
 struct Name {
@@ -79,6 +81,15 @@ class File {
     }
   }
 
+  // The first `length` bytes as memory of our own: what is written to it does not reach the file.
+  Buffer map(uint64_t length) const {
+    void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+    check(data != MAP_FAILED, path_, ": cannot be mapped into memory: ", error_text());
+    return Buffer(std::shared_ptr<std::byte>(static_cast<std::byte*>(data),
+                                             [length](std::byte* begin) { ::munmap(begin, length); }),
+                  static_cast<int64_t>(length));
+  }
+
   void sync() { check(::fsync(descriptor_) == 0, path_, ": cannot be written: ", error_text()); }
 
   void rename_to(const std::string& path) {
@@ -104,7 +115,7 @@ struct Entry {
   std::string name;
   DType dtype;
   Shape shape;
-  uint64_t begin, end;  // bytes of the data section
+  uint64_t begin, end;  // bytes of the data section, later of the file
 };
 
 // JSON allows a name twice and the library keeps one of them; here that is an error, as is needless nesting.
@@ -184,35 +195,8 @@ void read_metadata(const std::string& path, const json& value, std::map<std::str
   }
 }
 
-std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
-                          const std::map<std::string, std::string>& metadata, const std::string& path) {
-  json header = json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
-  int64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), path, ": tensor ", name, " is undefined");
-    check(name != kMetadata && !header.contains(name), path, ": two tensors are named ", name);
-    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                   [dtype = tensor.dtype()](const Name& entry) { return entry.dtype == dtype; });
-    header[name] = {{"dtype", type->text},
-                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {offset, offset + tensor.bytes()}}};
-    offset += tensor.bytes();
-  }
-  try {
-    std::string text = header.dump();
-    text.append((8 - text.size() % 8) % 8, ' ');  // data begins at a multiple of eight
-    check(text.size() <= kMaxHeader, path, ": a header of ", text.size(), " bytes, the limit is ", kMaxHeader);
-    return text;
-  } catch (const json::exception& error) {
-    fail(path, ": a name or text of the metadata is not UTF-8: ", error.what());
-  }
-}
-
-}  // namespace
-
-std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map<std::string, std::string>* metadata) {
-  File file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe must not wait; only regular files pass
+// The tensors in the order of their data, placed by bytes of the file; where the data begins is its position now.
+std::vector<Entry> read_header(const std::string& path, File& file, std::map<std::string, std::string>* metadata) {
   const uint64_t length = file.length();
   check(length > kLengthBytes, path, ": ", length, " bytes are too few for a safetensors file");
   uint64_t header_bytes = 0;
@@ -243,11 +227,63 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map
     covered = entry.end;
   }
   check(covered == data_bytes, path, ": the last ", data_bytes - covered, " bytes belong to no tensor");
+  for (Entry& entry : entries) entry.begin += length - data_bytes, entry.end += length - data_bytes;
+  return entries;
+}
 
+std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                          const std::map<std::string, std::string>& metadata, const std::string& path) {
+  json header = json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  int64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.defined(), path, ": tensor ", name, " is undefined");
+    check(name != kMetadata && !header.contains(name), path, ": two tensors are named ", name);
+    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [dtype = tensor.dtype()](const Name& entry) { return entry.dtype == dtype; });
+    header[name] = {{"dtype", type->text},
+                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
+                    {"data_offsets", {offset, offset + tensor.bytes()}}};
+    offset += tensor.bytes();
+  }
+  try {
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // data begins at a multiple of eight
+    check(text.size() <= kMaxHeader, path, ": a header of ", text.size(), " bytes, the limit is ", kMaxHeader);
+    return text;
+  } catch (const json::exception& error) {
+    fail(path, ": a name or text of the metadata is not UTF-8: ", error.what());
+  }
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map<std::string, std::string>* metadata) {
+  File file(path, kReading);
   std::map<std::string, Tensor> tensors;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : read_header(path, file, metadata)) {
     Tensor tensor(entry.shape, entry.dtype);
     file.read(tensor.raw(), entry.end - entry.begin);
+    tensors.emplace(entry.name, std::move(tensor));
+  }
+  return tensors;
+}
+
+std::map<std::string, Tensor> map_safetensors(const std::string& path, std::map<std::string, std::string>* metadata) {
+  File file(path, kReading);
+  const std::vector<Entry> entries = read_header(path, file, metadata);
+  std::map<std::string, Tensor> tensors;
+  if (entries.empty()) return tensors;
+  const Buffer mapping = file.map(entries.back().end);
+  for (const Entry& entry : entries) {
+    const auto begin = static_cast<int64_t>(entry.begin);
+    Tensor tensor;
+    if (begin % size_of(entry.dtype) == 0) {
+      tensor = Tensor::over(mapping, begin, entry.shape, entry.dtype);
+    } else {
+      tensor = Tensor(entry.shape, entry.dtype);
+      std::memcpy(tensor.raw(), mapping.data() + begin, entry.end - entry.begin);
+    }
     tensors.emplace(entry.name, std::move(tensor));
   }
   return tensors;

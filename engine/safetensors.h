@@ -15,6 +15,12 @@ namespace godwit {
 std::map<std::string, Tensor> load_safetensors(const std::string& path,
                                                std::map<std::string, std::string>* metadata = nullptr);
 
+// The same without a copy: the tensors lie in the file's own pages, read when they are touched; writing to them does not
+// reach the file. Only tensors not aligned to their type are copied. A file that someone shortens while such tensors are
+// in use ends the process (SIGBUS), as with every memory-mapped file: take what is wanted and let go of them.
+std::map<std::string, Tensor> map_safetensors(const std::string& path,
+                                              std::map<std::string, std::string>* metadata = nullptr);
+
 // Writes a temporary file beside `path` and renames it when it is safely on disk: a reader sees the old file or the
 // whole new one, and a failure (Error) leaves neither a part nor the temporary file.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

@@ -56,6 +56,21 @@ Tensor Tensor::full(Shape shape, double value, DType dtype) {
   return result;
 }
 
+Tensor Tensor::over(Buffer buffer, int64_t begin, Shape shape, DType dtype) {
+  Tensor result;
+  result.numel_ = shape.numel();
+  result.shape_ = shape;
+  result.dtype_ = dtype;
+  const int64_t bytes = bytes_of(shape, dtype);
+  check(begin >= 0 && bytes <= buffer.bytes() - begin, "tensor: ", shape, " of ", dtype, " from byte ", begin,
+        " is not within a buffer of ", buffer.bytes(), " bytes");
+  check(reinterpret_cast<uintptr_t>(buffer.data() + begin) % static_cast<uintptr_t>(size_of(dtype)) == 0,
+        "tensor: byte ", begin, " of the buffer is not aligned to ", dtype);
+  result.buffer_ = std::move(buffer);
+  result.offset_ = begin;
+  return result;
+}
+
 Tensor Tensor::view(Shape shape) const {
   check(shape.numel() == numel_, "view: ", shape_, " has ", numel_, " elements, ", shape, " has ", shape.numel());
   Tensor result = *this;

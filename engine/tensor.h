@@ -23,6 +23,7 @@ class Tensor {
   static Tensor of(std::span<const T> values, Shape shape);
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
+  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // its memory from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }
   const Shape& shape() const { return shape_; }

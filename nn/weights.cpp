@@ -39,7 +39,7 @@ Tensor to_file_layout(const Tensor& value) {
 
 void assign(const Tensor& loaded, const Tensor& value) {
   const Shape& s = value.shape();
-  const Tensor converted = loaded.to(value.dtype());
+  const Tensor converted = loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype());
   if (s.rank() == 4) swap_last_two(converted, s[0], s[3], s[1] * s[2], value);
   else value.copy_from(converted);
 }
@@ -62,7 +62,7 @@ void save_weights(const std::string& path, const Module& module) {
 }
 
 void load_weights(const std::string& path, const Module& module) {
-  std::map<std::string, Tensor> file = load_safetensors(path);
+  std::map<std::string, Tensor> file = map_safetensors(path);
   const std::vector<NamedTensor> own = state(module);
   std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, ours
   std::vector<std::string> missing, different, unexpected;

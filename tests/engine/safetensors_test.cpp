@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "engine/context.h"
 #include "engine/philox.h"
 #include "tests/support.h"
 
@@ -32,6 +33,7 @@ std::string error_for(const Bytes& bytes) {
   write(path, bytes);
   const std::string error = error_of([&] { load_safetensors(path); });
   EXPECT_THAT(error, HasSubstr(path));
+  EXPECT_EQ(error_of([&] { map_safetensors(path); }), error) << "mapped";
   return error;
 }
 std::string error_for(const std::string& header, size_t data_bytes) { return error_for(file_of(header, data_bytes)); }
@@ -79,12 +81,59 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), 8);
   EXPECT_EQ(header % 8, 0u) << "data is aligned";
+
+  std::map<std::string, std::string> mapped_metadata;
+  const auto mapped = map_safetensors(folder / "x", &mapped_metadata);
+  EXPECT_EQ(mapped_metadata, metadata);
+  ASSERT_EQ(mapped.size(), tensors.size());
+  for (const auto& [name, tensor] : mapped) {
+    EXPECT_EQ(tensor.shape(), found.at(name).shape()) << name;
+    EXPECT_EQ(tensor.dtype(), found.at(name).dtype()) << name;
+    EXPECT_EQ(std::memcmp(tensor.raw(), found.at(name).raw(), static_cast<size_t>(tensor.bytes())), 0) << name;
+  }
+}
+
+TEST(Safetensors, MappedTensorsTakeNoMemoryAndLeaveTheFileAlone) {
+  TempFolder folder;
+  save_safetensors(folder / "x", {{"a", Tensor::full({1000}, 2)}, {"b", Tensor::full({3}, 1)}});
+  const Bytes before = read(folder / "x");
+  context().pool->reset_peak();
+  const int64_t in_use = context().pool->stats().bytes_in_use;
+  auto mapped = map_safetensors(folder / "x");
+  EXPECT_EQ(context().pool->stats().peak_bytes_in_use, in_use);
+  const Tensor a = mapped.at("a"), b = mapped.at("b");
+  mapped.clear();
+  std::filesystem::remove(folder / "x");
+  EXPECT_EQ(a.item(999), 2) << "the mapping lives as long as its tensors, whatever becomes of the name";
+  save_safetensors(folder / "y", {{"a", Tensor::full({1000}, 2)}, {"b", Tensor::full({3}, 1)}});
+  map_safetensors(folder / "y").at("a").fill(7);
+  EXPECT_EQ(read(folder / "y"), before);
+  EXPECT_EQ(b.item(2), 1);
+}
+
+// A header need not be a multiple of eight long, and types may follow each other in any order.
+TEST(Safetensors, MapsTensorsThatAreNotAlignedToTheirType) {
+  TempFolder folder;
+  Bytes bytes = file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})", 9);
+  const float values[2] = {1.5f, -2};
+  std::memcpy(bytes.data() + bytes.size() - 8, values, 8);
+  for (int pad = 0; pad < 4; ++pad) {  // spaces behind the header
+    write(folder / "x", bytes);
+    EXPECT_EQ(map_safetensors(folder / "x").at("b").to_vector<float>(), (std::vector<float>{1.5f, -2})) << pad;
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), 8);
+    bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(8 + header), ' ');
+    ++header;
+    std::memcpy(bytes.data(), &header, 8);
+  }
 }
 
 TEST(Safetensors, WritesNoTensorsAtAll) {
   TempFolder folder;
   save_safetensors(folder / "x", {});
   EXPECT_TRUE(load_safetensors(folder / "x").empty());
+  EXPECT_TRUE(map_safetensors(folder / "x").empty());
 }
 
 // The file was made with the Python package safetensors 0.8 and numpy by
@@ -194,11 +243,14 @@ TEST(Safetensors, SurvivesRandomDamage) {
     }
     if (random.below(4) == 0) bytes.resize(random.below(size + 20), 'x');
     write(folder / "x", bytes);
-    try {
-      load_safetensors(folder / "x");
-    } catch (const Error&) {
-      ++refused;
-    }
+    int refusals = 0;
+    for (const auto read_file : {load_safetensors, map_safetensors}) try {
+        for (const auto& [name, tensor] : read_file(folder / "x", nullptr)) tensor.clone();
+      } catch (const Error&) {
+        ++refusals;
+      }
+    EXPECT_NE(refusals, 1) << "read and mapped alike";
+    refused += refusals > 0;
   }
   EXPECT_GT(refused, 2000);
   EXPECT_LT(refused, 4500);
