@@ -53,6 +53,13 @@ inline Bytes read(const std::string& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
+// The path of a file below the folder of data sets, GODWIT_DATA or shared/data beside the checkout; "" when it is not there.
+inline std::string data_path(const std::string& name) {
+  const char* folder = std::getenv("GODWIT_DATA");
+  const std::string path = (folder ? std::string(folder) : std::string(GODWIT_SOURCE_DIR) + "/../shared/data") + "/" + name;
+  return std::filesystem::exists(path) ? path : "";
+}
+
 // The message of the Error that f throws; fails the test when it throws none.
 template <class F>
 std::string error_of(F&& f) {

@@ -1,0 +1,111 @@
+#include "data/json_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/file.h"
+#include "engine/check.h"
+
+namespace godwit::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kDepth = 64;
+constexpr size_t kShown = 60;  // bytes of a text in a message
+
+const json& as_json(const void* value) { return *static_cast<const json*>(value); }
+
+std::string kind_of(const json& value) {
+  if (value.is_string()) return detail::concat('"', excerpt(value.get_ref<const std::string&>()), '"');
+  if (value.is_structured()) return value.is_object() ? "an object" : "an array";
+  return value.dump();
+}
+
+json parse(const std::string& path, const std::vector<uint8_t>& bytes) {
+  try {
+    return json::parse(bytes.begin(), bytes.end(), [&](int depth, json::parse_event_t, json&) {
+      check(depth <= kDepth, path, ": nests more than ", kDepth, " levels deep");
+      return true;
+    });
+  } catch (const json::exception& error) {
+    std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
+    if (const size_t bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
+    if (what.size() > 200) what = what.substr(0, 100) + " … " + what.substr(what.size() - 90);  // quotes what it read
+    fail(path, ": is not JSON: ", what);
+  }
+}
+
+}  // namespace
+
+struct JsonFile::Value {
+  json tree;
+};
+
+JsonFile::JsonFile(const std::string& path, const std::string& expected) : path_(path) {
+  const std::vector<uint8_t> bytes = read_unpacked(path, expected);
+  check(!bytes.empty(), path, ": is empty, expected ", expected);
+  value_ = std::make_unique<Value>(Value{parse(path, bytes)});
+}
+
+JsonFile::~JsonFile() = default;
+
+JsonNode JsonFile::root() const { return {path_, &value_->tree, ""}; }
+
+std::string JsonNode::where() const { return file_ + ": " + (path_.empty() ? "" : path_ + ": "); }
+
+void JsonNode::expected(const char* kind) const {
+  fail(where(), "expected ", kind, ", found ", kind_of(as_json(value_)));
+}
+
+JsonNode JsonNode::member(const std::string& name) const {
+  const json& value = as_json(value_);
+  if (!value.is_object()) expected("an object");
+  JsonNode found(file_, nullptr, path_.empty() ? name : path_ + "." + name);
+  const auto place = value.find(name);
+  check(place != value.end(), found.where(), "is missing");
+  found.value_ = &*place;
+  return found;
+}
+
+void JsonNode::each(const std::function<void(const JsonNode&)>& f) const {
+  const json& value = as_json(value_);
+  if (!value.is_array()) expected("an array");
+  for (size_t i = 0; i < value.size(); ++i) f({file_, &value[i], path_ + "[" + std::to_string(i) + "]"});
+}
+
+void JsonNode::each_member(const std::function<void(const std::string&, const JsonNode&)>& f) const {
+  const json& value = as_json(value_);
+  if (!value.is_object()) expected("an object");
+  for (const auto& [name, of] : value.items()) f(name, {file_, &of, path_.empty() ? name : path_ + "." + name});
+}
+
+const std::string& JsonNode::text() const {
+  const json& value = as_json(value_);
+  if (!value.is_string()) expected("text");
+  return value.get_ref<const std::string&>();
+}
+
+const std::string& JsonNode::text_not_blank() const {
+  const std::string& found = text();
+  check(!std::ranges::all_of(found, [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }), where(),
+        found.empty() ? "is empty" : "is blank");
+  return found;
+}
+
+int64_t JsonNode::integer() const {
+  const json& value = as_json(value_);
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+    expected("an integer");
+  return value.get<int64_t>();
+}
+
+std::string excerpt(const std::string& text) {
+  if (text.size() <= kShown) return text;
+  size_t end = kShown;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;  // whole code points
+  return text.substr(0, end) + "…";
+}
+
+}  // namespace godwit::data

@@ -1,0 +1,149 @@
+#include "data/squad.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/data/files.h"
+
+namespace godwit::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Reads a file of this content.
+Squad parse(const std::string& text) {
+  TempFolder folder;
+  write(folder / "x.json", bytes_of(text));
+  return read_squad(folder / "x.json");
+}
+
+std::string error_for(const std::string& text) {
+  const std::string error = error_of([&] { parse(text); });
+  EXPECT_THAT(error, HasSubstr("x.json: "));
+  return error;
+}
+
+std::string question(const std::string& id, const std::string& text, const std::string& answers) {
+  return R"({"id": ")" + id + R"(", "question": ")" + text + R"(", "answers": [)" + answers + "]}";
+}
+std::string answer(const std::string& text, const std::string& start) {
+  return R"({"text": ")" + text + R"(", "answer_start": )" + start + "}";
+}
+std::string article(const std::string& context, const std::string& questions) {
+  return R"({"title": "t", "paragraphs": [{"context": ")" + context + R"(", "qas": [)" + questions + "]}]}";
+}
+std::string file(const std::string& articles) { return R"({"version": "1.1", "data": [)" + articles + "]}"; }
+
+TEST(Squad, ReadsPlainAndGzip) {
+  const std::string text =
+      file(article("It rained in Oslo.", question("a", "Where?", answer("Oslo", "13") + "," + answer("in Oslo", "10"))) +
+           "," + article("No rain.", question("b", "Why?", "") + "," + question("c", "Who?", answer("No", "0"))));
+  TempFolder folder;
+  for (const Bytes& bytes : {bytes_of(text), gzip(bytes_of(text))}) {
+    write(folder / "x", bytes);
+    const Squad squad = read_squad(folder / "x");
+    EXPECT_THAT(squad.contexts, ElementsAre("It rained in Oslo.", "No rain."));
+    ASSERT_EQ(squad.questions.size(), 3u);
+    EXPECT_EQ(squad.questions[0].id, "a");
+    EXPECT_EQ(squad.questions[0].text, "Where?");
+    ASSERT_EQ(squad.questions[0].answers.size(), 2u);
+    EXPECT_EQ(squad.questions[0].answers[0].text, "Oslo");
+    EXPECT_EQ(squad.questions[0].answers[0].begin, 13);
+    EXPECT_EQ(squad.questions[0].answers[1].begin, 10);
+    EXPECT_TRUE(squad.questions[1].answers.empty());
+    EXPECT_EQ(squad.questions[1].context, 1u);
+    EXPECT_EQ(squad.questions[2].context, 1u);
+    EXPECT_TRUE(squad.misplaced.empty());
+  }
+}
+
+// Offsets count code points, whatever their length in bytes and however the file writes them.
+TEST(Squad, CountsCodePoints) {
+  const Squad squad = parse(file(article("é\\u00e9 \\ud83d\\ude00漢 end", question("a", "?", answer("end", "6")))));
+  EXPECT_EQ(squad.contexts[0], "éé 😀漢 end");
+  EXPECT_EQ(squad.questions[0].answers[0].begin, 13);
+  EXPECT_TRUE(squad.questions[0].answers[0].usable());
+}
+
+TEST(Squad, CountsAnswersThatAreNotAtTheirOffset) {
+  const Squad squad = parse(file(article(
+      "abc", question("a", "?", answer("b", "0") + "," + answer("c", "3") + "," + answer("bcd", "1") + "," +
+                                    answer("a", "-1") + "," + answer("a", "9000000000000000000") + "," + answer("", "1") +
+                                    "," + answer("bc", "1")))));
+  EXPECT_EQ(squad.misplaced.size(), 6u);
+  EXPECT_THAT(squad.misplaced[0], AllOf(HasSubstr("data[0].paragraphs[0].qas[0].answers[0]"), HasSubstr("\"b\""),
+                                        HasSubstr("character 0")));
+  const auto& answers = squad.questions[0].answers;
+  ASSERT_EQ(answers.size(), 7u) << "all texts stay: they are what predictions are compared with";
+  for (size_t i = 0; i < 6; ++i) EXPECT_FALSE(answers[i].usable());
+  EXPECT_EQ(answers[6].begin, 1);
+}
+
+TEST(Squad, NamesTheOffendingField) {
+  const std::string good = question("a", "?", answer("b", "1"));
+  EXPECT_THAT(error_for("{}"), HasSubstr(": data: is missing"));
+  EXPECT_THAT(error_for("[1]"), HasSubstr("expected an object, found an array"));
+  EXPECT_THAT(error_for(R"({"data": 7})"), HasSubstr("data: expected an array, found 7"));
+  EXPECT_THAT(error_for(file("")), HasSubstr("holds no question"));
+  EXPECT_THAT(error_for(file("{}")), HasSubstr("data[0].paragraphs: is missing"));
+  EXPECT_THAT(error_for(file("null")), HasSubstr("data[0]: expected an object, found null"));
+  EXPECT_THAT(error_for(file(article("abc", good) + "," + article("  \\n", good))),
+              HasSubstr("data[1].paragraphs[0].context: is blank"));
+  EXPECT_THAT(error_for(file(article("abc", good + "," + question("b", "", "")))),
+              HasSubstr("data[0].paragraphs[0].qas[1].question: is empty"));
+  EXPECT_THAT(error_for(file(article("abc", good + "," + good))),
+              AllOf(HasSubstr("qas[1].id: \"a\" is also the id of data[0].paragraphs[0].qas[0]")));
+  EXPECT_THAT(error_for(file(article("abc", question("a", "?", answer("b", R"("1")"))))),
+              HasSubstr("data[0].paragraphs[0].qas[0].answers[0].answer_start: expected an integer, found \"1\""));
+  EXPECT_THAT(error_for(file(article("abc", question("a", "?", answer("b", "1.5"))))), HasSubstr("integer, found 1.5"));
+  EXPECT_THAT(error_for(file(article("abc", question("a", "?", answer("b", "18446744073709551615"))))),
+              HasSubstr("expected an integer"));
+  EXPECT_THAT(error_for(file(article("abc", question("a", "?", R"({"text": ["b"], "answer_start": 1})")))),
+              HasSubstr("answers[0].text: expected text, found an array"));
+  EXPECT_THAT(error_for(file(article("abc", question("a", "?", R"({"text": "b"})")))),
+              HasSubstr("answers[0].answer_start: is missing"));
+}
+
+TEST(Squad, SaysWhereTheFileIsNotJson) {
+  EXPECT_THAT(error_for(""), HasSubstr("is empty, expected a SQuAD file"));
+  EXPECT_THAT(error_for("{\"data\":\n [}"), AllOf(HasSubstr("is not JSON"), HasSubstr("line 2")));
+  EXPECT_THAT(error_for(R"({"data": ")" + std::string("\xff") + "\"}"), HasSubstr("UTF-8"));
+  EXPECT_THAT(error_for("{\"data\": \"" + std::string(100000, 'x')).size(), testing::Lt(600u)) << "quotes a part only";
+  EXPECT_THAT(error_for(std::string(1000000, '[')), HasSubstr("64 levels"));
+  EXPECT_THAT(error_of([] { read_squad("/nowhere/x.json"); }), HasSubstr("/nowhere/x.json: no such file"));
+}
+
+// Whatever the bytes, the reader returns or throws Error.
+TEST(Squad, SurvivesCutsAnywhere) {
+  const std::string text = file(article("é漢 abc", question("a", "w?", answer("abc", "3"))));
+  for (size_t cut = 0; cut < text.size(); ++cut) error_for(text.substr(0, cut));
+}
+
+TEST(Squad, ReadsTheRealSets) {
+  const struct {
+    const char* name;
+    size_t contexts, questions, answers;
+  } sets[] = {{"squad/dev-v1.1.json.gz", 2067, 10570, 34726}, {"xquad-en/xquad.en.json", 240, 1190, 1190}};
+  for (const auto& set : sets) {
+    const std::string path = data_path(set.name);
+    if (path.empty()) GTEST_SKIP() << "no " << set.name << "; GODWIT_DATA names the folder of data sets";
+    const Squad squad = read_squad(path);
+    EXPECT_EQ(squad.contexts.size(), set.contexts);
+    EXPECT_EQ(squad.questions.size(), set.questions);
+    size_t answers = 0;
+    for (const SquadQuestion& q : squad.questions) {
+      answers += q.answers.size();
+      for (const SquadAnswer& a : q.answers)
+        EXPECT_EQ(squad.contexts[q.context].compare(static_cast<size_t>(a.begin), a.text.size(), a.text), 0);
+    }
+    EXPECT_EQ(answers, set.answers);
+    EXPECT_TRUE(squad.misplaced.empty());
+  }
+}
+
+}  // namespace
+}  // namespace godwit::data
