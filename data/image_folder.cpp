@@ -4,18 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <iterator>
-#include <mutex>
-#include <thread>
 
 #include "data/file_list.h"
 #include "data/index_cache.h"
 #include "data/jpeg.h"
+#include "data/work.h"
 #include "engine/check.h"
 
 namespace godwit::data {
@@ -87,31 +83,6 @@ void inspect_noting_problems(const std::string& root, ImageFile& file) {
   } catch (const std::exception& error) {
     file.problem = error.what();
   }
-}
-
-void inspect_all(const std::string& root, std::vector<ImageFile>& files, const std::vector<size_t>& which,
-                 const IndexOptions& options) {
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::condition_variable finished;
-  int running = std::max(1, options.threads);
-  std::vector<std::thread> threads;
-  for (int t = running; t > 0; --t)
-    threads.emplace_back([&] {
-      for (size_t i = next++; i < which.size(); i = next++) inspect_noting_problems(root, files[which[i]]);
-      const std::lock_guard lock(mutex);
-      if (--running == 0) finished.notify_all();
-    });
-  {
-    std::unique_lock lock(mutex);
-    while (!finished.wait_for(lock, std::chrono::milliseconds(500), [&] { return running == 0; })) {
-      if (!options.progress) continue;
-      lock.unlock();
-      options.progress(static_cast<int64_t>(std::min(next.load(), which.size())), static_cast<int64_t>(which.size()));
-      lock.lock();
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 std::string some_of(const std::vector<std::string>& names) {
@@ -201,7 +172,9 @@ ImageFolder index_image_folder(const std::string& root, const IndexOptions& opti
   for (size_t i = 0; i < files.size(); ++i) unknown[i] = i;
   if (options.cache) unknown = recall(root, files);
   std::erase_if(unknown, [&](size_t i) { return !files[i].problem.empty(); });
-  inspect_all(root, files, unknown, options);
+  for_each_item(
+      std::ssize(unknown), options.threads,
+      [&](int64_t i) { inspect_noting_problems(root, files[unknown[static_cast<size_t>(i)]]); }, options.progress);
   if (options.cache && !unknown.empty()) remember(root, files);
 
   const auto middle = files.begin() + static_cast<std::ptrdiff_t>(of_train);

@@ -1,9 +1,10 @@
 // Photographs in class folders: their list, what their headers say, and which of them cannot be used.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "data/work.h"
 
 namespace godwit::data {
 
@@ -19,7 +20,7 @@ struct IndexOptions {
   int64_t max_pixels = 64'000'000;  // larger images are not used, nor those with a side above 16,384
   int threads = 1;                  // that read headers
   bool cache = true;                // keep what was read in <folder>/.godwit-index or the user's cache folder
-  std::function<void(int64_t done, int64_t total)> progress = {};  // about twice a second
+  ProgressFunction progress = {};
 };
 
 struct ImageFolder {
