@@ -24,6 +24,8 @@ class Sampler {
   int64_t batches() const { return batches_; }  // of this rank in every epoch
   void start_epoch(int64_t epoch);
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
+  // All of p in training, the rank's samples in evaluation; valid until start_epoch().
+  std::span<const uint32_t> order() const { return order_; }
 
  private:
   SamplerOptions options_;
