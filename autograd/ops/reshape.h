@@ -1,0 +1,14 @@
+// reshape: the elements of x, in their order, under another shape; the same memory.
+#pragma once
+#include "autograd/var.h"
+
+namespace godwit::ops {
+
+inline Var reshape(const Var& x, const Shape& shape) {
+  check(shape.numel() == x.shape().numel(), "reshape: ", x.shape(), " has ", x.shape().numel(), " elements, ", shape,
+        " has ", shape.numel());
+  return Var::result(x.value().view(shape), {x},
+                     [dx = x.gradient(), from = x.shape()](const Tensor& dy) { dx.add(dy.view(from)); });
+}
+
+}  // namespace godwit::ops
