@@ -68,6 +68,18 @@ void Gradient::add(const Tensor& g) const {
   node.has_grad = true;
 }
 
+Tensor Gradient::sum() const {
+  Node& node = *node_;
+  if (!node.has_grad) {
+    node.grad = target();
+    node.grad.zero();
+  } else if (!node.leaf() && node.grad.shared()) {
+    node.grad = node.grad.clone();
+  }
+  node.has_grad = true;
+  return node.grad;
+}
+
 Var::Var(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
   check(value.defined(), "Var: the value is undefined");
   impl_->value = std::move(value);

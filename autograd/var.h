@@ -28,6 +28,10 @@ class Gradient {
   // the first contribution by reference, so g may be dy itself; whoever then holds g alone (not shared()) may write over it.
   void add(const Tensor& g) const;
 
+  // The sum so far, zeros where there is none yet, for an op that adds in place to few of its elements. Counts as a
+  // contribution.
+  Tensor sum() const;
+
  private:
   std::shared_ptr<detail::Node> node_;
 };

@@ -1,0 +1,88 @@
+#include "autograd/ops/embedding.h"
+
+#include <limits>
+#include <vector>
+
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kColumns = 16;  // of a thread, at least: a cache line of float32
+
+void check_arguments(const Tensor& ids, const Tensor& table) {
+  check(table.shape().rank() == 2, "embedding: the table must be [rows, width], it is ", table.shape());
+  check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], they are ",
+        ids.dtype(), " ", ids.shape());
+  check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(), " ids are more than 2³¹");
+  const int32_t* id = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.numel(); ++i)
+    check(id[i] >= 0 && id[i] < table.dim(0), "embedding: id ", i, " is ", id[i], ", the table has ", table.dim(0),
+          " rows");
+}
+
+// Positions in order of their ids, those of one id in their own order; ids r are at [start[r], start[r + 1]).
+struct Positions {
+  std::vector<int32_t> start, order;
+
+  Positions(const Tensor& ids, int64_t rows) : start(rows + 1), order(ids.numel()) {
+    const int32_t* id = ids.data<int32_t>();
+    for (int64_t i = 0; i < ids.numel(); ++i) ++start[id[i] + 1];
+    for (int64_t r = 0; r < rows; ++r) start[r + 1] += start[r];
+    std::vector<int32_t> next(start.begin(), start.end() - 1);
+    for (int64_t i = 0; i < ids.numel(); ++i) order[next[id[i]]++] = static_cast<int32_t>(i);
+  }
+};
+
+}  // namespace
+
+void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor& y) {
+  const int64_t width = table.dim(1);
+  const int32_t* id = ids.data<int32_t>();
+  dispatch_float(table.dtype(), "embedding", [&]<class T>() {
+    const T* from = table.data<T>();
+    T* to = y.data<T>();
+    parallel_for(ids.numel(), std::max<int64_t>(1, (1 << 15) / (width + 1)), [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) std::copy_n(from + id[i] * width, width, to + i * width);
+    });
+  });
+}
+
+// Threads share the columns: one id may have all the positions.
+void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table) {
+  const int64_t rows = d_table.dim(0), width = d_table.dim(1), n = ids.numel();
+  const Positions positions(ids, rows);
+  dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
+    using C = compute_t<T>;
+    const T* from = dy.data<T>();
+    T* to = d_table.data<T>();
+    parallel_for(
+        width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)),
+        [&](int64_t begin, int64_t end) {
+          std::vector<C> sum(end - begin);
+          for (int64_t r = 0; r < rows; ++r) {
+            const int32_t first = positions.start[r], last = positions.start[r + 1];
+            if (first == last) continue;
+            std::fill(sum.begin(), sum.end(), C(0));
+            for (int32_t k = first; k < last; ++k) {
+              const T* row = from + positions.order[k] * width;
+              for (int64_t c = begin; c < end; ++c) sum[c - begin] += C(row[c]);
+            }
+            T* row = to + r * width;
+            for (int64_t c = begin; c < end; ++c) row[c] = T(C(row[c]) + sum[c - begin]);
+          }
+        },
+        kColumns);
+  });
+}
+
+Var ops::embedding(const Tensor& ids, const Var& table) {
+  check_arguments(ids, table.value());
+  Tensor y({ids.numel(), table.dim(1)}, table.dtype());
+  embedding_forward(Cpu{}, ids, table.value(), y);
+  return Var::result(y, {table}, [d_table = table.gradient(), ids](const Tensor& dy) {
+    embedding_backward(Cpu{}, ids, dy, d_table.sum());
+  });
+}
+
+}  // namespace godwit
