@@ -1,0 +1,21 @@
+// column: one column of a matrix, as the scores of a token beginning or ending an answer: y [n] = x [n, c] at column i.
+#pragma once
+#include "autograd/var.h"
+
+namespace godwit {
+
+void column_forward(Cpu, const Tensor& x, int64_t i, const Tensor& y);
+void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds to the column
+
+namespace ops {
+
+inline Var column(const Var& x, int64_t i) {
+  check(x.shape().rank() == 2, "column: x must be [n, columns], it is ", x.shape());
+  check(i >= 0 && i < x.dim(1), "column: there is no column ", i, ", x is ", x.shape());
+  Tensor y({x.dim(0)}, x.dtype());
+  column_forward(Cpu{}, x.value(), i, y);
+  return Var::result(y, {x}, [dx = x.gradient(), i](const Tensor& dy) { column_backward(Cpu{}, dy, i, dx.sum()); });
+}
+
+}  // namespace ops
+}  // namespace godwit
