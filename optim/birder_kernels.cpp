@@ -7,6 +7,7 @@
 
 #include "comm/wire/sign_bits.h"
 #include "engine/parallel.h"
+#include "engine/random_words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/birder_kernels.cpp"
@@ -59,50 +60,6 @@ HWY_INLINE hn::Mask<D> mask_of(D d, uint32_t bits) {
   const uint64_t word = bits;
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
 }
-
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE const uint32_t* random_words(const Draw& draw, int64_t i, int64_t count, uint32_t* buffer) {
-  for (int64_t k = 0; k < count; ++k) {
-    buffer[k] = random_word(draw.seed, draw.begin + i + k, draw.step, draw.purpose, draw.sender);
-  }
-  return buffer;
-}
-#else
-// Random words of elements e, e+1, … (e = draw.begin + i): written from a multiple of 4 on; returns where e's is.
-// The counters' four words live in 64-bit lanes, whose low halves the multiplication takes.
-HWY_INLINE const uint32_t* random_words(const Draw& draw, int64_t i, int64_t count, uint32_t* buffer) {
-  const hn::ScalableTag<uint64_t> d;
-  const hn::Repartition<uint32_t, decltype(d)> halves;
-  const auto product = [&](auto x, auto factor) HWY_ATTR { return hn::MulEven(hn::BitCast(halves, x), factor); };
-  const auto packed = [&](auto low, auto high) HWY_ATTR {
-    return hn::BitCast(d, hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<32>(high)), hn::BitCast(halves, low)));
-  };
-  const auto factor0 = hn::Set(halves, 0xD2511F53u), factor2 = hn::Set(halves, 0xCD9E8D57u);
-  uint64_t keys0[10], keys1[10];
-  for (uint32_t round = 0; round < 10; ++round) {
-    keys0[round] = static_cast<uint32_t>(draw.seed) + 0x9E3779B9u * round;
-    keys1[round] = static_cast<uint32_t>(draw.seed >> 32) + 0xBB67AE85u * round;
-  }
-  const int64_t element = draw.begin + i, skipped = element & 3, lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto counter = hn::Iota(d, static_cast<uint64_t>(element >> 2));
-  const auto next = hn::Set(d, static_cast<uint64_t>(lanes));
-  for (int64_t done = 0; done < skipped + count; done += 4 * lanes, counter = hn::Add(counter, next)) {
-    auto c0 = counter;
-    auto c1 = hn::Set(d, uint64_t{draw.step});
-    auto c2 = hn::Set(d, static_cast<uint64_t>(draw.purpose));
-    auto c3 = hn::Set(d, uint64_t{draw.sender});
-    for (int round = 0; round < 10; ++round) {
-      const auto a = product(c0, factor0), b = product(c2, factor2);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, keys0[round]));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, keys1[round]));
-      c1 = b;
-      c3 = a;
-    }
-    hn::StoreInterleaved2(packed(c0, c1), packed(c2, c3), d, reinterpret_cast<uint64_t*>(buffer + done));
-  }
-  return buffer + skipped;
-}
-#endif
 
 // u = Q(z) as a mask of the values that are +1.
 template <class D>
@@ -165,14 +122,14 @@ HWY_INLINE uint32_t server_lanes(D d, const ServerArgs& a, int64_t i, const int1
 template <class Prepare, class ManyLanes, class OneLane>
 HWY_INLINE void for_words(const Draw& draw, uint32_t* words, int64_t begin, int64_t end, const Prepare& prepare,
                           const ManyLanes& many, const OneLane& one) {
-  constexpr int64_t kSlack = 4 * HWY_MAX_BYTES / 8 + 4;  // the last counters' words, and the skipped ones
-  alignas(64) uint32_t buffer[kChunk + kSlack];
+  alignas(64) uint32_t buffer[kChunk + kRandomSlack];
+  const Draws draws{draw.seed, draw.step, static_cast<uint32_t>(draw.purpose), draw.sender};
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Many()));
   for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
     const int64_t stop = std::min(end, chunk + kChunk);
     prepare(chunk, stop);
     const uint32_t* random = buffer;
-    if (draw.quantizer == Quantizer::random) random = random_words(draw, chunk, stop - chunk, buffer);
+    if (draw.quantizer == Quantizer::random) random = random_words(draws, draw.begin + chunk, stop - chunk, buffer);
     int64_t i = chunk;
     for (; i + 32 <= stop; i += 32, random += 32) {
       uint32_t word = 0;
