@@ -5,6 +5,7 @@
 #include "autograd/ops/batch_norm.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/conv2d.h"
+#include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/gelu.h"
 #include "autograd/ops/global_avg_pool.h"

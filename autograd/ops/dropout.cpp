@@ -1,0 +1,51 @@
+#include "autograd/ops/dropout.h"
+
+#include <cmath>
+
+#include "engine/random_words.h"
+#include "engine/vector_loop.h"
+
+namespace godwit {
+
+void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, const Tensor& y) {
+  constexpr int64_t kChunk = 1024, kGrain = 1 << 14;
+  check_like(y, x, "dropout", "y");
+  const Draws draws{key.seed, key.step, key.purpose(), key.sender};
+  const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
+  dispatch_float(x.dtype(), "dropout", [&]<class T>() {
+    using C = compute_t<T>;
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const C scale = static_cast<C>(1 / (1 - p));
+    vector_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+      alignas(64) uint32_t buffer[kChunk + kRandomSlack];
+      for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
+        const int64_t count = std::min(kChunk, end - chunk);
+        const uint32_t* word = random_words(draws, chunk, count, buffer);
+        const T* in = from + chunk;
+        T* out = to + chunk;
+        GODWIT_IN_PLACE
+        for (int64_t i = 0; i < count; ++i) {
+          const C kept = C(in[i]) * scale;
+          out[i] = static_cast<T>(static_cast<int32_t>(word[i] >> 8) < dropped ? C(0) : kept);
+        }
+      }
+    });
+  });
+}
+
+Var ops::dropout(const Var& x, double p, const DropoutKey& key) {
+  check(p >= 0 && p < 1, "dropout: the probability must be in [0, 1), it is ", p);
+  check(key.site < 1 << 24, "dropout: the site must be below 2^24, it is ", key.site);
+  check(x.value().numel() <= int64_t{1} << 34, "dropout: x has more than 2^34 elements, it is ", x.shape());
+  if (p == 0) return x;
+  Tensor y(x.shape(), x.dtype());
+  dropout_forward(Cpu{}, x.value(), p, key, y);
+  return Var::result(y, {x}, [dx = x.gradient(), p, key](const Tensor& dy) {
+    const Tensor g = dy.shared() ? dx.target() : dy;
+    dropout_forward(Cpu{}, dy, p, key, g);
+    dx.add(g);
+  });
+}
+
+}  // namespace godwit
