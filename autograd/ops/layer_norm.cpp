@@ -4,33 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine/vector_loop.h"
+#include "engine/row_sum.h"
 
 namespace godwit {
 namespace {
 
-constexpr int64_t kLanes = 16;  // partial sums of a row: one order of addition on every machine
-constexpr int64_t kRows = 32;   // of a block, whose parameter gradients are summed in compute_t, then all in float64
+constexpr int64_t kRows = 32;  // of a block, whose parameter gradients are summed in compute_t, then all in float64
 
 int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
-
-template <class C>
-GODWIT_INLINE inline C total(C* lanes) {
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  return lanes[0];
-}
-
-// Σ term(c) over a row
-template <class C, class Term>
-GODWIT_INLINE inline C row_sum(int64_t width, const Term& term) {
-  C lanes[kLanes] = {};
-  int64_t c = 0;
-  for (; c + kLanes <= width; c += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] += term(c + l);
-  for (int64_t l = 0; c + l < width; ++l) lanes[l] += term(c + l);
-  return total(lanes);
-}
 
 void check_arguments(const char* operation, const Var& x, const Var& gamma, const Var& beta, double eps) {
   check(x.shape().rank() == 2 && x.dim(1) > 0, operation, ": x must be [n, width], it is ", x.shape());
@@ -92,8 +73,8 @@ void layer_norm_forward(Cpu, const Tensor& x, const Tensor& residual, const Tens
           for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(C(row[c]) + C(other[c]));
           row = to;
         }
-        const C m = row_sum<C>(width, [=](int64_t c) GODWIT_INLINE { return C(row[c]); }) * share;
-        const C squares = row_sum<C>(width, [=](int64_t c) GODWIT_INLINE {
+        const C m = row_sum<C>(0, width, [=](int64_t c) GODWIT_INLINE { return C(row[c]); }) * share;
+        const C squares = row_sum<C>(0, width, [=](int64_t c) GODWIT_INLINE {
           const C d = C(row[c]) - m;
           return d * d;
         });
@@ -135,8 +116,8 @@ void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor
           x_hat[c] = h;
           g[c] = d * scale[c];
         }
-        const C offset = row_sum<C>(width, [=](int64_t c) GODWIT_INLINE { return g[c]; }) * share;
-        const C slope = row_sum<C>(width, [=](int64_t c) GODWIT_INLINE { return g[c] * x_hat[c]; }) * share;
+        const C offset = row_sum<C>(0, width, [=](int64_t c) GODWIT_INLINE { return g[c]; }) * share;
+        const C slope = row_sum<C>(0, width, [=](int64_t c) GODWIT_INLINE { return g[c] * x_hat[c]; }) * share;
         T* out = to + i * width;
         for (int64_t c = 0; c < width; ++c) out[c] = static_cast<T>(inv * (g[c] - offset - x_hat[c] * slope));
       }

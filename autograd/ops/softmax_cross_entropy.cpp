@@ -3,64 +3,96 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/parallel.h"
+#include "engine/row_sum.h"
+#include "engine/vector_math.h"
 
 namespace godwit {
 namespace {
 
-void check_labels(const Tensor& logits, const Tensor& labels, const char* operation) {
+void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int32_t> ignore, const char* operation) {
   check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], they are ", logits.shape());
   check(labels.dtype() == DType::i32 && labels.shape() == Shape{logits.dim(0)}, operation, ": labels must be ",
         DType::i32, " ", Shape{logits.dim(0)}, ", they are ", labels.dtype(), " ", labels.shape());
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const int32_t label = labels.data<int32_t>()[i];
-    check(label >= 0 && label < logits.dim(1), operation, ": label ", i, " is ", label, ", there are ", logits.dim(1),
-          " classes");
+    check(label == ignore || (label >= 0 && label < logits.dim(1)), operation, ": label ", i, " is ", label,
+          ", there are ", logits.dim(1), " classes");
   }
 }
 
 int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
 
+// The largest of x [n], NaN passed over.
+template <class T>
+GODWIT_INLINE inline T largest_of(const T* x, int64_t n) {
+  constexpr int64_t kLanes = 16;
+  T lanes[kLanes];
+  std::fill_n(lanes, kLanes, -std::numeric_limits<T>::infinity());
+  int64_t c = 0;
+  for (; c + kLanes <= n; c += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = x[c + l] > lanes[l] ? x[c + l] : lanes[l];
+  for (; c < n; ++c) lanes[0] = x[c] > lanes[0] ? x[c] : lanes[0];
+  return *std::max_element(lanes, lanes + kLanes);
+}
+
+// log Σ_c exp(x_c): pieces of the sum in T, all of them in float64.
+template <class T>
+GODWIT_INLINE inline double log_sum_of(const T* x, int64_t n) {
+  constexpr int64_t kPiece = 512;
+  const T largest = largest_of(x, n);
+  double sum = 0;
+  for (int64_t c = 0; c < n; c += kPiece) {
+    const auto term = [=](int64_t i) GODWIT_INLINE { return exp_of(x[i] - largest); };
+    sum += static_cast<double>(row_sum<T>(c, std::min(n, c + kPiece), term));
+  }
+  return static_cast<double>(largest) + std::log(sum);
+}
+
 }  // namespace
 
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   const Tensor& losses, const Tensor& log_sums) {
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums) {
   const int64_t n = logits.dim(0), classes = logits.dim(1);
   const int32_t* label = labels.data<int32_t>();
   double *loss = losses.data<double>(), *log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    parallel_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) {
+    vector_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
-        T largest = -std::numeric_limits<T>::infinity();
-        for (int64_t c = 0; c < classes; ++c) largest = x[c] > largest ? x[c] : largest;
-        double sum = 0, total = 0;
-        for (int64_t c = 0; c < classes; ++c) sum += std::exp(x[c] - largest);
-        log_sum[i] = largest + std::log(sum);
-        loss[i] = (1 - smoothing) * (log_sum[i] - x[label[i]]);
+        loss[i] = log_sum[i] = 0;
+        if (label[i] == ignore) continue;
+        const double log_sum_x = log_sum[i] = log_sum_of(x, classes);
+        loss[i] = (1 - smoothing) * (log_sum_x - static_cast<double>(x[label[i]]));
         if (smoothing == 0) continue;  // a class at -inf must not count then
-        for (int64_t c = 0; c < classes; ++c) total += log_sum[i] - x[c];
-        loss[i] += smoothing / static_cast<double>(classes) * total;
+        const auto term = [=](int64_t c) GODWIT_INLINE { return log_sum_x - static_cast<double>(x[c]); };
+        loss[i] += smoothing / static_cast<double>(classes) * row_sum<double>(0, classes, term);
       }
     });
   });
 }
 
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                    const Tensor& log_sums, double scale, const Tensor& d_logits) {
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, double scale,
+                                    const Tensor& d_logits) {
   const int64_t n = logits.dim(0), classes = logits.dim(1);
   const int32_t* label = labels.data<int32_t>();
   const double* log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     const T *all = logits.data<T>(), off = static_cast<T>(smoothing / static_cast<double>(classes));
+    const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
     T* gradient = d_logits.data<T>();
-    parallel_for(n, row_grain(classes), [=](int64_t begin, int64_t end) {
+    vector_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         T* dx = gradient + i * classes;
-        for (int64_t c = 0; c < classes; ++c)
-          dx[c] = static_cast<T>(scale) * (std::exp(static_cast<T>(x[c] - log_sum[i])) - off);
-        dx[label[i]] -= static_cast<T>(scale * (1 - smoothing));
+        if (label[i] == ignore) {
+          std::fill_n(dx, classes, T(0));
+          continue;
+        }
+        const T most = static_cast<T>(log_sum[i]), rest = static_cast<T>(static_cast<double>(most) - log_sum[i]);
+        GODWIT_IN_PLACE
+        for (int64_t c = 0; c < classes; ++c) dx[c] = factor * (exp_of(x[c] - most, rest) - off);
+        dx[label[i]] -= at_label;
       }
     });
   });
@@ -68,27 +100,31 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
 
 namespace ops {
 
-Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing) {
-  check_labels(logits.value(), labels, "softmax_cross_entropy");
+Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing,
+                          std::optional<int32_t> ignore) {
+  check_labels(logits.value(), labels, ignore, "softmax_cross_entropy");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
   check(label_smoothing >= 0 && label_smoothing <= 1,
         "softmax_cross_entropy: label smoothing must be in [0, 1], it is ", label_smoothing);
   Tensor losses({n}, DType::f64), log_sums({n}, DType::f64);
-  softmax_cross_entropy_forward(Cpu{}, logits.value(), labels, label_smoothing, losses, log_sums);
+  softmax_cross_entropy_forward(Cpu{}, logits.value(), labels, label_smoothing, ignore, losses, log_sums);
+  int64_t counted = 0;
+  for (const int32_t label : labels.span<int32_t>()) counted += label != ignore;
+  const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   double mean = 0;
-  for (const double loss : losses.span<double>()) mean += loss / static_cast<double>(n);
-  return Var::result(Tensor::full({}, mean, logits.dtype()), {logits},
-                     [dx = logits.gradient(), x = logits.value(), labels, label_smoothing, log_sums](const Tensor& dy) {
-                       Tensor g = dx.target();
-                       softmax_cross_entropy_backward(Cpu{}, x, labels, label_smoothing, log_sums,
-                                                      dy.item() / static_cast<double>(x.dim(0)), g);
-                       dx.add(g);
-                     });
+  for (const double loss : losses.span<double>()) mean += loss * share;
+  return Var::result(
+      Tensor::full({}, mean, logits.dtype()), {logits},
+      [dx = logits.gradient(), x = logits.value(), labels, label_smoothing, ignore, log_sums, share](const Tensor& dy) {
+        const Tensor g = x.shared() ? dx.target() : x;  // x is read for the last time
+        softmax_cross_entropy_backward(Cpu{}, x, labels, label_smoothing, ignore, log_sums, dy.item() * share, g);
+        dx.add(g);
+      });
 }
 
 int64_t top_k_correct(const Tensor& logits, const Tensor& labels, int k) {
-  check_labels(logits, labels, "top_k_correct");
+  check_labels(logits, labels, std::nullopt, "top_k_correct");
   check(k >= 1, "top_k_correct: k must be at least 1, it is ", k);
   const int64_t classes = logits.dim(1);
   int64_t correct = 0;

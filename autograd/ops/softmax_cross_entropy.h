@@ -1,21 +1,28 @@
 // Softmax cross-entropy with label smoothing, the mean over a batch; and top-k hits for evaluation.
 #pragma once
+#include <optional>
+
 #include "autograd/var.h"
 
 namespace godwit {
 
-// losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels [n].
+// losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels [n];
+// both are 0 where the label is `ignore`.
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   const Tensor& losses, const Tensor& log_sums);
-// d_logits = scale · (softmax(logits) - target), where target = (1 - smoothing) · onehot(label) + smoothing / classes.
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
+// d_logits = scale · (softmax(logits) - target), where target = (1 - smoothing) · onehot(label) + smoothing / classes;
+// 0 where the label is `ignore`. d_logits may be logits.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                    const Tensor& log_sums, double scale, const Tensor& d_logits);
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, double scale,
+                                    const Tensor& d_logits);
 
 namespace ops {
 
-// The mean over n of -Σ_c target_c · log softmax(logits)_c, as a scalar of the logits' type. Throws when a label is
-// outside [0, classes) or label_smoothing outside [0, 1].
-Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0);
+// The mean of -Σ_c target_c · log softmax(logits)_c over the rows whose label is not `ignore`, as a scalar of the
+// logits' type, float32 or float64; 0 when there is no such row. Throws when another label is outside [0, classes) or
+// label_smoothing outside [0, 1].
+Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0,
+                          std::optional<int32_t> ignore = std::nullopt);
 
 // Rows of logits [n, classes] whose label is among the k largest. Of equal logits the lower class goes first, NaN goes
 // before every number, and a label whose own logit is NaN is never a hit.
