@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "apps/common/settings.h"
+#include "apps/common/program.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
 
@@ -92,10 +92,10 @@ void store(T& member, const Assignment& a) {
 
 }  // namespace
 
-Value value_from_text(const Setting& setting, const std::string& text) {
+Value value_from_text(const Program& program, const Setting& setting, const std::string& text) {
   Value value{text, text.empty() ? "nothing" : "'" + text + "'"};
-  TrainConfig config;
-  const SettingRef ref = setting.member(config);
+  const ConfigPtr config = default_config(program);
+  const SettingRef ref = setting.member(*config);
   double number;
   int64_t integer;
   uint64_t natural;
@@ -115,7 +115,7 @@ Value value_from_text(const Setting& setting, const std::string& text) {
   return value;
 }
 
-void assign(TrainConfig& config, const Assignment& a) {
+void assign(CommonConfig& config, const Assignment& a) {
   std::visit([&](auto* member) { store(*member, a); }, a.setting->member(config));
   if (!a.setting->choices) return;
   const std::string word = *std::get<std::string*>(a.setting->member(config));
@@ -130,11 +130,10 @@ void assign(TrainConfig& config, const Assignment& a) {
        suggestion(word, choices));
 }
 
-std::string value_text(const TrainConfig& config, const Setting& setting) {
-  TrainConfig copy = config;
+std::string value_text(const CommonConfig& config, const Setting& setting) {
   return std::visit(
-      [](auto* member) -> std::string {
-        using T = std::remove_reference_t<decltype(*member)>;
+      [](const auto* member) -> std::string {
+        using T = std::remove_cvref_t<decltype(*member)>;
         if constexpr (std::is_same_v<T, bool>) {
           return *member ? "true" : "false";
         } else if constexpr (std::is_same_v<T, double>) {
@@ -149,7 +148,7 @@ std::string value_text(const TrainConfig& config, const Setting& setting) {
           return text;
         }
       },
-      setting.member(copy));
+      setting.member(const_cast<CommonConfig&>(config)));  // read alone
 }
 
 }  // namespace godwit::apps

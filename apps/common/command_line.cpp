@@ -19,14 +19,14 @@ struct CommandLine {
   std::vector<std::pair<const Setting*, std::string>> values;  // null: the text is one of --set
 };
 
-[[noreturn]] void fail_unknown_argument(std::string word) {
+[[noreturn]] void fail_unknown_argument(const Program& program, std::string word) {
   word = word.substr(0, word.find('='));
   if (word.empty() || word[0] != '-') fail("unexpected argument '", word, "'; --help shows the flags");
   std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
   std::string path;
-  for (const Setting& setting : settings()) {
+  for (const Setting& setting : program.settings) {
     if (!setting.flag.empty()) flags.push_back(setting.flag);
     else if (setting.path == key || setting.path.substr(setting.path.rfind('.') + 1) == key) path = setting.path;
   }
@@ -35,9 +35,9 @@ struct CommandLine {
   fail("no such flag ", word, best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
-bool is_switch(const Setting& setting) {
-  TrainConfig config;
-  return std::holds_alternative<bool*>(setting.member(config));
+bool is_switch(const Program& program, const Setting& setting) {
+  const ConfigPtr config = default_config(program);
+  return std::holds_alternative<bool*>(setting.member(*config));
 }
 
 [[noreturn]] void fail_nothing(const std::string& name) {
@@ -53,7 +53,7 @@ void check_equals(const CLI::App& app, const std::string& word) {
   if (value.empty() && app.get_option_no_throw(name)) fail_nothing(name);
 }
 
-CommandLine read_command_line(int argc, const char* const* argv) {
+CommandLine read_command_line(const Program& program, int argc, const char* const* argv) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
@@ -66,9 +66,9 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   };
   add("--config", line.config_files);
   std::map<const CLI::Option*, const Setting*> meaning = {{add("--set", ignored), nullptr}};
-  for (const Setting& setting : settings())
+  for (const Setting& setting : program.settings)
     if (!setting.flag.empty())
-      meaning[is_switch(setting) ? app.add_flag(setting.flag) : add(setting.flag, ignored)] = &setting;
+      meaning[is_switch(program, setting) ? app.add_flag(setting.flag) : add(setting.flag, ignored)] = &setting;
   for (int i = 1; i < argc; ++i) check_equals(app, argv[i]);
   try {
     app.parse(argc, argv);
@@ -88,54 +88,55 @@ CommandLine read_command_line(int argc, const char* const* argv) {
     line.values.emplace_back(found->second, text);
   }
   const std::vector<std::string> extras = app.remaining();
-  if (!extras.empty() && !line.help) fail_unknown_argument(extras.front());
+  if (!extras.empty() && !line.help) fail_unknown_argument(program, extras.front());
   return line;
 }
 
-Assignment from_text(const Setting& setting, const std::string& text, const std::string& subject) {
+Assignment from_text(const Program& program, const Setting& setting, const std::string& text,
+                     const std::string& subject) {
   if (text.empty()) fail_nothing(subject);
-  return {&setting, value_from_text(setting, text), subject};
+  return {&setting, value_from_text(program, setting, text), subject};
 }
 
-void add_set(const std::string& text, std::vector<Assignment>& out) {
+void add_set(const Program& program, const std::string& text, std::vector<Assignment>& out) {
   const size_t equals = text.find('=');
   check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", text, "'");
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
-  const Setting* setting = find_setting(path);
-  if (!setting && is_group(path)) {
+  const Setting* setting = find_setting(program, path);
+  if (!setting && is_group(program, path)) {
     if (!value.empty() && value[0] == '{') {
-      const std::vector<Assignment> group = read_json_text(value, "--set " + path, path);
+      const std::vector<Assignment> group = read_json_text(program, value, "--set " + path, path);
       out.insert(out.end(), group.begin(), group.end());
       return;
     }
-    setting = short_form(path);
+    setting = short_form(program, path);
     check(setting != nullptr, "--set ", path, " is a group of keys; set one of them, as ", path, ".KEY=VALUE");
   }
-  if (!setting) fail_unknown_key("--set", path);
-  out.push_back(from_text(*setting, value, "--set " + path));
+  if (!setting) fail_unknown_key(program, "--set", path);
+  out.push_back(from_text(program, *setting, value, "--set " + path));
 }
 
 }  // namespace
 
-std::optional<TrainConfig> parse_command_line(int argc, const char* const* argv, std::ostream& out) {
-  const CommandLine line = read_command_line(argc, argv);
+ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out) {
+  const CommandLine line = read_command_line(program, argc, argv);
   if (line.help) {
-    out << help_text();
-    return std::nullopt;
+    out << help_text(program);
+    return nullptr;
   }
   check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
   if (!line.config_files.empty() && line.config_files.front().empty()) fail_nothing("--config");
   std::vector<Assignment> file, command;
-  if (!line.config_files.empty()) file = read_json_file(line.config_files.front());
+  if (!line.config_files.empty()) file = read_json_file(program, line.config_files.front());
   for (const auto& [setting, text] : line.values) {
-    if (setting) command.push_back(from_text(*setting, text, setting->flag));
-    else add_set(text, command);
+    if (setting) command.push_back(from_text(program, *setting, text, setting->flag));
+    else add_set(program, text, command);
   }
-  TrainConfig config = resolve(file, command);
-  const std::string json = to_json(config);
+  ConfigPtr config = resolve(program, file, command);
+  const std::string json = to_json(program, *config);
   if (!line.print_config) return config;
   out << json << '\n';
-  return std::nullopt;
+  return nullptr;
 }
 
 }  // namespace godwit::apps

@@ -3,26 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
-#include "apps/common/settings.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
 namespace {
-
-constexpr const char* kPurpose =
-    R"(Trains a ResNet on images with N workers: each holds a replica, computes gradients on its own images
-and exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
-
-  ./train_resnet --optimizer birder --nodes 8
-  ./train_resnet --optimizer sgdm --lr 0.05 --nodes 4 --exchange hierarchical --set schedule=cosine
-  ./train_resnet --config runs/RUN/config.json --seed 2 --run-dir runs/again
-
-)";
-
-constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every setting except run_dir; giving it to --config
-repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
-)";
 
 struct OptimizerLine {
   const char *name, *text;
@@ -43,14 +27,11 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::string value_name(const Setting& setting) {
-  TrainConfig config;
+std::string value_name(const Setting& setting, CommonConfig& config) {
   const SettingRef ref = setting.member(config);
-  if (std::holds_alternative<std::string*>(ref)) {
-    if (setting.path == "data.path" || setting.path == "run_dir") return "DIR";
-    return setting.path == "init_weights" ? "FILE" : "NAME";
-  }
   if (std::holds_alternative<bool*>(ref)) return "";  // a switch
+  if (!setting.stands.empty()) return setting.stands;
+  if (std::holds_alternative<std::string*>(ref)) return "NAME";
   return std::holds_alternative<double*>(ref) ? "X" : "N";
 }
 
@@ -61,9 +42,9 @@ std::string padded(std::string text, size_t width) {
 
 // Help, choices and default: "of the learning rate: [constant], multi_step, linear". Defaults of optimizer keys differ
 // by optimizer and are left out.
-std::string meaning(const Setting& setting) {
-  std::string value = setting.section == "optimizer" ? "" : value_text(TrainConfig{}, setting);
-  if (setting.path == "optimizer.name") value = kDefaultOptimizer;
+std::string meaning(const Program& program, const Setting& setting, const CommonConfig& config) {
+  std::string value = setting.section == "optimizer" ? "" : value_text(config, setting);
+  if (setting.path == "optimizer.name") value = program.default_optimizer;
   std::string text = setting.help;
   if (!setting.choices || setting.path == "optimizer.name") return value.empty() ? text : text + " [" + value + "]";
   const std::vector<std::string> names = setting.choices();
@@ -81,14 +62,15 @@ std::string line(const std::string& word, size_t width, const std::string& text)
 
 }  // namespace
 
-std::string help_text() {
-  std::string text = kPurpose;
+std::string help_text(const Program& program) {
+  const ConfigPtr config = default_config(program);
+  std::string text = program.purpose;
   std::string section;
-  for (const Setting& setting : settings()) {
+  for (const Setting& setting : program.settings) {
     if (setting.flag.empty()) continue;
     if (setting.section != section) text += upper(setting.section.substr(0, 1)) + setting.section.substr(1) + "\n";
     section = setting.section;
-    text += line(setting.flag + " " + value_name(setting), 22, meaning(setting));
+    text += line(setting.flag + " " + value_name(setting, *config), 22, meaning(program, setting, *config));
   }
   text += "Configuration; later ones win: the optimizer's defaults, FILE, then flags and --set in their order\n";
   text += line("--config FILE", 22, "JSON; a key is written {\"optimizer\": {\"lr\": 0.1}}");
@@ -100,14 +82,14 @@ std::string help_text() {
     const auto* found = std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
                                      [&](const OptimizerLine& o) { return name == o.name; });
     check(found != std::end(kOptimizers), "help: optimizer '", name, "' has no description");
-    text += line(name, 13, detail::concat(found->text, " [lr ", optimizer_defaults(name).lr, "]"));
+    text += line(name, 13, detail::concat(found->text, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
   }
   text +=
       "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer keys differ by\n"
       "optimizer: see --print-config\n";
-  for (const Setting& setting : settings())
-    if (setting.flag.empty()) text += line(setting.path, 32, meaning(setting));
-  return text + kResults;
+  for (const Setting& setting : program.settings)
+    if (setting.flag.empty()) text += line(setting.path, 32, meaning(program, setting, *config));
+  return text + program.results;
 }
 
 }  // namespace godwit::apps

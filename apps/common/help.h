@@ -2,8 +2,10 @@
 #pragma once
 #include <string>
 
+#include "apps/common/program.h"
+
 namespace godwit::apps {
 
-std::string help_text();  // at most 100 columns
+std::string help_text(const Program& program);  // at most 100 columns
 
 }  // namespace godwit::apps

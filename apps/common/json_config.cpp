@@ -84,37 +84,39 @@ Value to_value(const json& node) {
   return value;
 }
 
-void collect(const json& object, const std::string& group, const std::string& subject, std::vector<Assignment>& out) {
+void collect(const Program& program, const json& object, const std::string& group, const std::string& subject,
+             std::vector<Assignment>& out) {
   for (const auto& [key, node] : object.items()) {
     const std::string path = joined(group, key);
-    if (const Setting* setting = find_setting(path)) {
+    if (const Setting* setting = find_setting(program, path)) {
       if (key.find('.') != std::string::npos)
         fail(subject, ": no such key '", path, "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
       out.push_back({setting, to_value(node), subject + ": " + path});
-    } else if (is_group(path) && node.is_object()) {
-      collect(node, path, subject, out);
-    } else if (is_group(path)) {
-      const Setting* name = short_form(path);
+    } else if (is_group(program, path) && node.is_object()) {
+      collect(program, node, path, subject, out);
+    } else if (is_group(program, path)) {
+      const Setting* name = short_form(program, path);
       if (!name || !node.is_string())
         fail(subject, ": ", path, " expects an object", name ? " or a text" : "", ", got ", to_value(node).shown);
       out.push_back({name, to_value(node), subject + ": " + path});
     } else {
-      fail_unknown_key(subject, path);
+      fail_unknown_key(program, subject, path);
     }
   }
 }
 
 }  // namespace
 
-std::vector<Assignment> read_json_text(const std::string& text, const std::string& subject, const std::string& group) {
+std::vector<Assignment> read_json_text(const Program& program, const std::string& text, const std::string& subject,
+                                       const std::string& group) {
   const json object = parse(text, subject);
   if (!object.is_object()) fail(subject, ": expects a JSON object {…}, got ", to_value(object).shown);
   std::vector<Assignment> assignments;
-  collect(object, group, subject, assignments);
+  collect(program, object, group, subject, assignments);
   return assignments;
 }
 
-std::vector<Assignment> read_json_file(const std::string& file) {
+std::vector<Assignment> read_json_file(const Program& program, const std::string& file) {
   std::error_code ignored;
   check(!std::filesystem::is_directory(file, ignored), file, ": is a folder; --config expects a JSON file");
   errno = 0;
@@ -125,19 +127,19 @@ std::vector<Assignment> read_json_file(const std::string& file) {
   check(!in.bad(), file, ": reading failed");
   text.resize(static_cast<size_t>(in.gcount()));
   check(text.size() <= kMaxBytes, file, ": longer than 1 MiB; --config expects a small JSON file");
-  return read_json_text(text, file, "");
+  return read_json_text(program, text, file, "");
 }
 
-std::string to_json(const TrainConfig& config) {
+std::string to_json(const Program& program, const CommonConfig& config, bool with_run_dir) {
   ordered_json root = ordered_json::object();
-  TrainConfig copy = config;
-  for (const Setting& setting : settings()) {
-    if (!applies(config, setting)) continue;
+  for (const Setting& setting : program.settings) {
+    if (!applies(program, config, setting)) continue;
     const size_t dot = setting.path.find('.');
     ordered_json& node =
         dot == std::string::npos ? root[setting.path] : root[setting.path.substr(0, dot)][setting.path.substr(dot + 1)];
-    std::visit([&](auto* member) { node = *member; }, setting.member(copy));
+    std::visit([&](const auto* member) { node = *member; }, setting.member(const_cast<CommonConfig&>(config)));
   }
+  if (!with_run_dir) root["run_dir"] = "";
   try {
     return root.dump(2);
   } catch (const ordered_json::exception& e) {

@@ -3,15 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/settings.h"
+#include "apps/common/program.h"
 
 namespace godwit::apps {
 
 // Every value of a JSON file. Throws, naming the file and the key or the line and column, for a file that cannot be
 // read, text that is not one JSON object, a key that occurs twice, an unknown key.
-std::vector<Assignment> read_json_file(const std::string& file);
+std::vector<Assignment> read_json_file(const Program& program, const std::string& file);
 
 // The same for text; `subject` opens the texts of errors, `group` is the path the object stands at ("" or "optimizer").
-std::vector<Assignment> read_json_text(const std::string& text, const std::string& subject, const std::string& group);
+std::vector<Assignment> read_json_text(const Program& program, const std::string& text, const std::string& subject,
+                                       const std::string& group);
 
 }  // namespace godwit::apps

@@ -15,6 +15,7 @@ struct ProgressState {
   double samples_per_s = 0;                 // all workers together
   double bytes_intra = 0, bytes_inter = 0;  // per step, within nodes and between them
   double seconds_left = 0;                  // negative: not known yet
+  std::string unit = "images";              // what samples are
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000

@@ -1,11 +1,9 @@
 #include "apps/common/resolve.h"
 
-#include <cmath>
 #include <utility>
 
 #include "comm/launcher.h"
 #include "comm/mpi.h"
-#include "data/folder_source.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -18,12 +16,12 @@ const Assignment* last(const std::vector<Assignment>& layer, const std::string& 
 }
 
 // The word a layer chooses for `path`; "" when it leaves it open. Throws for a word that does not exist.
-std::string chosen(const std::vector<Assignment>& layer, const std::string& path) {
+std::string word_of(const Program& program, const std::vector<Assignment>& layer, const std::string& path) {
   const Assignment* a = last(layer, path);
   if (!a) return "";
-  TrainConfig config;
-  assign(config, *a);
-  return value_text(config, *a->setting);
+  const ConfigPtr config = default_config(program);
+  assign(*config, *a);
+  return value_text(*config, *a->setting);
 }
 
 std::string without_alias(const std::string& optimizer) { return optimizer == "binsgdm" ? "birder" : optimizer; }
@@ -34,8 +32,9 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
-void check_applies(const TrainConfig& config, const Assignment& a) {
-  if (applies(config, *a.setting)) return;
+void check_applies(const Program& program, const CommonConfig& config, const Assignment& a) {
+  if (applies(program, config, *a.setting)) return;
+  if (const std::string reason = program.unread(config, *a.setting); !reason.empty()) fail(a.subject, ": ", reason);
   if (a.setting->path.starts_with("exchange."))
     fail(a.subject, ": ", config.optimizer.name, " communicates itself and takes no exchange; leave it out");
   const bool optimizer = a.setting->section == "optimizer";
@@ -44,25 +43,7 @@ void check_applies(const TrainConfig& config, const Assignment& a) {
        listed(optimizer ? optimizer_keys(name) : schedule_keys(name)));
 }
 
-// Kept as float32, which neither holds 1e-60 nor 1e300.
-void check_statistics(const DataConfig& data) {
-  for (const double mean : data.mean)
-    check(std::isfinite(static_cast<float>(mean)), "data.mean: ", mean, " is too large for float32");
-  for (const double std : data.std)
-    check(std::isnormal(static_cast<float>(std)), "data.std: ", std, " is ", std < 1 ? "0" : "infinite",
-          " in float32, but pixels are divided by it");
-  check(data.mean.empty() || data.std.empty() || data.mean.size() == data.std.size(), "data.mean has ",
-        data.mean.size(), " and data.std ", data.std.size(), " values; give one of each per channel");
-  if (data.crop > 0 || data.resize > 0)  // of JPEGs
-    for (const auto& [key, size] : {std::pair{"data.mean", data.mean.size()}, {"data.std", data.std.size()}})
-      check(size == 0 || size == 3, key, " has ", size, " values, JPEGs need three (red, green, blue)");
-}
-
-void check_together(const TrainConfig& c) {
-  const int64_t crop = c.data.crop > 0 ? c.data.crop : data::PhotoOptions().crop;
-  check(c.data.resize == 0 || c.data.resize >= crop, "data.resize ", c.data.resize, " is below data.crop ", crop,
-        c.data.crop > 0 ? "" : ", its default");
-  check_statistics(c.data);
+void check_together(const CommonConfig& c) {
   const std::vector<double>& milestones = c.schedule.milestones;
   for (size_t i = 1; i < milestones.size(); ++i)
     check(milestones[i] > milestones[i - 1], "schedule.milestones must ascend, but ", milestones[i], " follows ",
@@ -74,7 +55,7 @@ void check_together(const TrainConfig& c) {
 
 // Under a launcher the workers are what it started: nodes and workers_per_node follow from their number where they are
 // not given. Both stay 0 when the hosts are to decide.
-void fit_launcher(TrainConfig& c, bool nodes_given, bool workers_given) {
+void fit_launcher(CommonConfig& c, bool nodes_given, bool workers_given) {
   const std::optional<Launcher> launched = launcher();
   if (!uses_mpi(c)) {
     check(!launched || launched->world == 1, "transport local: ", launched->name, " started ", launched->world,
@@ -92,12 +73,14 @@ void fit_launcher(TrainConfig& c, bool nodes_given, bool workers_given) {
 
 }  // namespace
 
-bool uses_mpi(const TrainConfig& config) {
+bool uses_mpi(const CommonConfig& config) {
   return config.transport == "mpi" || (config.transport == "auto" && under_launcher());
 }
 
-TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assignment>& command) {
-  TrainConfig config;
+ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, const std::vector<Assignment>& command) {
+  const auto chosen = [&](const std::vector<Assignment>& layer, const std::string& path) {
+    return word_of(program, layer, path);
+  };
   const std::string in_file = chosen(file, "optimizer.name"), on_command = chosen(command, "optimizer.name");
   const std::string schedule_in_file = chosen(file, "schedule.name"), schedule = chosen(command, "schedule.name");
   const bool other_optimizer =
@@ -111,18 +94,21 @@ TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assig
   }
   layers.insert(layers.end(), command.begin(), command.end());
 
+  const ConfigPtr made = program.defaults([&](const std::string& path) { return chosen(layers, path); });
+  CommonConfig& config = *made;
   const std::string optimizer = chosen(layers, "optimizer.name");
-  config.optimizer = optimizer_defaults(optimizer.empty() ? kDefaultOptimizer : optimizer);
+  config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
   for (const Assignment& a : layers) {
-    check_applies(config, a);
+    check_applies(program, config, a);
     assign(config, a);
   }
   if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
   if (config.device == "auto") config.device = "cpu";
   fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);
-  return config;
+  program.check(config);
+  return made;
 }
 
 }  // namespace godwit::apps

@@ -2,11 +2,11 @@
 #pragma once
 #include <vector>
 
-#include "apps/common/settings.h"
+#include "apps/common/program.h"
 
 namespace godwit::apps {
 
 // `file` first, `command` over it, each in order; see parse_command_line for the rule of optimizer and schedule blocks.
-TrainConfig resolve(const std::vector<Assignment>& file, const std::vector<Assignment>& command);
+ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, const std::vector<Assignment>& command);
 
 }  // namespace godwit::apps

@@ -139,8 +139,9 @@ void RunLog::step(const StepMetrics& m) {
 }
 
 void RunLog::evaluation(const EvalMetrics& m) {
-  append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"test_loss\": ", number(m.test_loss),
-                        ", \"test_top1\": ", number(m.test_top1), ", \"test_top5\": ", number(m.test_top5), "}\n"));
+  std::string line = detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch);
+  for (const auto& [name, value] : m.values) line += ", \"" + name + "\": " + number(value);
+  append(line + "}\n");
 }
 
 }  // namespace godwit::apps

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace godwit::apps {
 
@@ -11,13 +13,13 @@ struct StepMetrics {
   int64_t step, epoch;
   double loss, lr, samples_per_s, step_s;  // step_s: seconds
   double bytes_intra, bytes_inter;         // of the step, all workers together
-  double data_wait_s = 0;                  // of step_s: waiting for images, mean over the workers
+  double data_wait_s = 0;                  // of step_s: waiting for data, mean over the workers
   std::optional<double> grad_norm = {};    // of all gradients, before clipping
 };
 
 struct EvalMetrics {
   int64_t step, epoch;
-  double test_loss, test_top1, test_top5;  // top1, top5: fractions
+  std::vector<std::pair<std::string, double>> values;  // "test_loss", "test_top1", …
 };
 
 // Creates `wanted` (parents too), or, when it is empty, a new folder runs/<name>-<date>-<time>. Returns its path.

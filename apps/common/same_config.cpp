@@ -1,20 +1,19 @@
 #include "apps/common/same_config.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <set>
 
-#include "apps/common/settings.h"
 #include "engine/hash.h"
 
 namespace godwit::apps {
 
-void check_same_config(Group& group, const TrainConfig& config) {
-  constexpr std::array of_the_host{"data.path", "data.workers", "init_weights", "run_dir", "threads"};
+void check_same_config(Group& group, const Program& program, const CommonConfig& config) {
+  std::vector<std::string> of_the_host = program.of_the_host;
+  of_the_host.insert(of_the_host.end(), {"init_weights", "run_dir", "threads"});
   std::vector<std::string> keys;
   std::vector<int64_t> hashes;
-  for (const Setting& setting : settings()) {
+  for (const Setting& setting : program.settings) {
     if (std::find(of_the_host.begin(), of_the_host.end(), setting.path) != of_the_host.end()) continue;
     Hash hash;
     hash.add(value_text(config, setting));

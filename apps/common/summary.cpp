@@ -1,7 +1,7 @@
 // The configuration as aligned lines.
 #include <algorithm>
 
-#include "apps/common/settings.h"
+#include "apps/common/program.h"
 
 namespace godwit::apps {
 namespace {
@@ -28,11 +28,11 @@ std::string row(const std::string& label, const std::vector<std::string>& words,
 
 }  // namespace
 
-std::string summary(const TrainConfig& config, const std::vector<std::pair<std::string, std::string>>& extra) {
+std::string summary(const Program& program, const CommonConfig& config, const Rows& extra) {
   std::vector<std::pair<std::string, std::vector<std::string>>> rows;
-  for (const Setting& setting : settings()) {
+  for (const Setting& setting : program.settings) {
     const std::string value = value_text(config, setting);
-    if (value.empty() || !applies(config, setting)) continue;
+    if (value.empty() || !applies(program, config, setting)) continue;
     if (rows.empty() || rows.back().first != setting.section) rows.push_back({setting.section, {}});
     const bool name = setting.path == setting.section + ".name";
     std::string key = setting.path;

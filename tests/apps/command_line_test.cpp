@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "apps/common/settings.h"
+#include "apps/image/image_config.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -17,7 +18,7 @@ using testing::TempDir;
 using Words = std::vector<std::string>;
 
 struct Answer {
-  std::optional<TrainConfig> config;
+  std::optional<ImageConfig> config;
   std::string printed;
 };
 
@@ -26,12 +27,13 @@ Answer run(const Words& words) {
   for (const std::string& word : words) argv.push_back(word.c_str());
   std::ostringstream out;
   Answer answer;
-  answer.config = parse_command_line(static_cast<int>(argv.size()), argv.data(), out);
+  const ConfigPtr config = parse_command_line(image_program(), static_cast<int>(argv.size()), argv.data(), out);
+  if (config) answer.config = static_cast<const ImageConfig&>(*config);
   answer.printed = out.str();
   return answer;
 }
 
-TrainConfig parse(const Words& words) { return run(words).config.value(); }
+ImageConfig parse(const Words& words) { return run(words).config.value(); }
 
 std::string error(const Words& words) {
   try {
@@ -58,16 +60,16 @@ void expect_parts(const std::string& message, const Words& parts) {
 }
 
 TEST(CommandLine, Defaults) {
-  const TrainConfig config = parse({});
+  const ImageConfig config = parse({});
   EXPECT_EQ(config.model.name, "resnet20");
-  EXPECT_EQ(config.optimizer.name, kDefaultOptimizer);
-  EXPECT_EQ(config.optimizer.lr, optimizer_defaults(kDefaultOptimizer).lr);
+  EXPECT_EQ(config.optimizer.name, "sgdm");
+  EXPECT_EQ(config.optimizer.lr, optimizer_defaults("sgdm").lr);
   EXPECT_EQ(config.exchange.name, "dense");
   EXPECT_EQ(config.nodes, 1);
 }
 
 TEST(CommandLine, EveryFlagReachesItsMember) {
-  const TrainConfig c = parse({"--model",
+  const ImageConfig c = parse({"--model",
                                "resnet56",
                                "--data",
                                "/d",
@@ -125,7 +127,7 @@ TEST(CommandLine, LaterValuesWin) {
   EXPECT_EQ(parse({"--lr", "7", "--optimizer", "birder"}).optimizer.lr, 7);
   EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.weight_decay, optimizer_defaults("adamw").weight_decay);
   const std::string file = write_file(R"({"epochs": 9, "batch": 3, "optimizer": {"name": "adam", "lr": 5}})");
-  const TrainConfig config = parse({"--epochs", "2", "--config", file});
+  const ImageConfig config = parse({"--epochs", "2", "--config", file});
   EXPECT_EQ(config.epochs, 2);
   EXPECT_EQ(config.batch, 3);
   EXPECT_EQ(config.optimizer.name, "adam");
@@ -135,7 +137,7 @@ TEST(CommandLine, LaterValuesWin) {
 TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
   const std::string file = write_file(
       R"({"optimizer": {"name": "sgdm", "lr": 5, "momentum": 0.5}, "exchange": "dense", "schedule": {"name": "cosine", "final_fraction": 0.5}})");
-  const TrainConfig config = parse({"--config", file, "--optimizer", "birder", "--set", "schedule=multi_step"});
+  const ImageConfig config = parse({"--config", file, "--optimizer", "birder", "--set", "schedule=multi_step"});
   EXPECT_EQ(config.optimizer.lr, optimizer_defaults("birder").lr);
   EXPECT_EQ(config.exchange.name, "");
   EXPECT_EQ(config.schedule.name, "multi_step");
@@ -146,7 +148,7 @@ TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
 }
 
 TEST(CommandLine, ShortForms) {
-  const TrainConfig c = parse({"--config", write_file(R"({"model": "resnet32", "optimizer": "adam", "exchange":
+  const ImageConfig c = parse({"--config", write_file(R"({"model": "resnet32", "optimizer": "adam", "exchange":
       "hierarchical", "data": "folder", "schedule": "cosine"})")});
   EXPECT_EQ(c.model.name, "resnet32");
   EXPECT_EQ(c.optimizer.name, "adam");
@@ -316,15 +318,15 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
        "schedule.power=0.3333333333333333", "--set", "bucket.first_mib=0.1"},
       {"--set", "schedule=multi_step", "--set", "schedule.milestones=0.1,2,1e22"}};
   for (Words words : lines) {
-    const std::string json = to_json(parse(words));
+    const std::string json = to_json(image_program(), parse(words));
     words.push_back("--print-config");
     const Answer answer = run(words);
     EXPECT_FALSE(answer.config);
     EXPECT_EQ(answer.printed, json + "\n");
-    const TrainConfig again = parse({"--config", write_file(answer.printed)});
-    EXPECT_EQ(to_json(again), json);
-    for (const Setting& setting : settings())
-      if (applies(again, setting)) {
+    const ImageConfig again = parse({"--config", write_file(answer.printed)});
+    EXPECT_EQ(to_json(image_program(), again), json);
+    for (const Setting& setting : image_program().settings)
+      if (applies(image_program(), again, setting)) {
         EXPECT_EQ(value_text(again, setting), value_text(parse({words.begin(), words.end() - 1}), setting));
       }
   }
@@ -335,7 +337,7 @@ TEST(CommandLine, HelpTeaches) {
   EXPECT_FALSE(answer.config);
   for (const std::string& name : optimizer_names())
     EXPECT_NE(answer.printed.find("\n  " + name + " "), std::string::npos);
-  for (const Setting& setting : settings()) {
+  for (const Setting& setting : image_program().settings) {
     const std::string& word = setting.flag.empty() ? setting.path : setting.flag;
     EXPECT_NE(answer.printed.find("\n  " + word + " "), std::string::npos) << word;
   }
@@ -347,7 +349,7 @@ TEST(CommandLine, HelpTeaches) {
 }
 
 TEST(CommandLine, SummaryHasEverySettingOnce) {
-  const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
+  const std::string text = summary(image_program(), parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
   for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1",
                            "bucket.mib=25", "threads=0", "parameters  272,474"})
     EXPECT_NE(text.find(part), std::string::npos) << text;

@@ -1,5 +1,5 @@
 // Ranks that do not agree: each rank is given a configuration of its own, as only a broken launch could.
-#include "apps/common/image_trainer.h"
+#include "apps/common/trainer.h"
 
 #include <gmock/gmock.h>
 
@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "apps/image/image_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/local.h"
 #include "nn/weights.h"
@@ -36,16 +37,21 @@ ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
           std::make_shared<data::MemorySource>(std::move(test), options)};
 }
 
+Evaluation run(const ImageConfig& config, const ImageData& data, Communicator& comm, Progress& progress) {
+  ImageTask task(config, data, comm);
+  return Trainer(image_program(), config, task, comm).run(progress);
+}
+
 // Trains with three ranks; `change` alters the configuration of one, which may have other data too; `look` sees the
 // result and the run's folder.
-void train(const std::function<void(TrainConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
+void train(const std::function<void(ImageConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
            const std::function<void(const Evaluation&, const std::string& folder)>& look = {}) {
   const ImageData data = make_data();
   const TempFolder folder;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
   Progress progress(out.get(), Progress::Style::lines);
   run_local({3, 1}, [&](Communicator& comm) {
-    TrainConfig config;
+    ImageConfig config;
     config.optimizer = optimizer_defaults("sgdm");
     config.batch = 4;
     config.max_steps = 3;
@@ -53,21 +59,21 @@ void train(const std::function<void(TrainConfig&, int rank)>& change, const Imag
     config.run_dir = folder / "run";
     change(config, comm.rank);
     const ImageData& seen = data_of_rank_1 && comm.rank == 1 ? *data_of_rank_1 : data;
-    const Evaluation last = ImageTrainer(config, seen, comm).run(progress);
+    const Evaluation last = run(config, seen, comm, progress);
     if (look && comm.rank == 0) look(last, config.run_dir);
   });
 }
 
-std::string error_when(const std::function<void(TrainConfig&)>& change_of_rank_1) {
+std::string error_when(const std::function<void(ImageConfig&)>& change_of_rank_1) {
   return error_of([&] {
-    train([&](TrainConfig& config, int rank) {
+    train([&](ImageConfig& config, int rank) {
       if (rank == 1) change_of_rank_1(config);
     });
   });
 }
 
 TEST(ImageTrainer, RanksThatAgreeTrain) {
-  EXPECT_NO_THROW(train([](TrainConfig&, int) {}));
+  EXPECT_NO_THROW(train([](ImageConfig&, int) {}));
 }
 
 // Each result rounds by 2^-8 at most, which moves the loss of three steps by a few hundredths.
@@ -75,41 +81,41 @@ TEST(ImageTrainer, TrainsInBfloat16WithA16BitWire) {
   std::vector<double> loss;
   for (const std::string type : {"f32", "bf16", "bf16"})
     train(
-        [&](TrainConfig& config, int) {
+        [&](ImageConfig& config, int) {
           config.dtype = config.exchange.wire = type;
           config.check_replicas = 1;
         },
-        nullptr, [&](const Evaluation& last, const std::string&) { loss.push_back(last.loss); });
+        nullptr, [&](const Evaluation& last, const std::string&) { loss.push_back(*last.loss); });
   EXPECT_NE(loss[1], loss[0]);
   EXPECT_NEAR(loss[1], loss[0], 0.1);
   EXPECT_EQ(loss[2], loss[1]) << "not the same bits twice";
 }
 
 TEST(ImageTrainer, NamesTheRankWithAnotherModel) {
-  EXPECT_THAT(error_when([](TrainConfig& config) { config.model.name = "resnet32"; }),
+  EXPECT_THAT(error_when([](ImageConfig& config) { config.model.name = "resnet32"; }),
               AllOf(HasSubstr("the model's parameters"), HasSubstr(": rank 1 differs from the rest")));
 }
 
 TEST(ImageTrainer, NamesTheRankWithOtherData) {
-  const auto error = [](const ImageData& other) { return error_of([&] { train([](TrainConfig&, int) {}, &other); }); };
+  const auto error = [](const ImageData& other) { return error_of([&] { train([](ImageConfig&, int) {}, &other); }); };
   EXPECT_THAT(error(make_data(1)), AllOf(HasSubstr("the training data"), HasSubstr(": rank 1 differs from the rest")));
   EXPECT_THAT(error(make_data(0, 1)), AllOf(HasSubstr("the test data"), HasSubstr(": rank 1 differs from the rest")));
 }
 
 TEST(ImageTrainer, NamesTheRankWithOtherInitialWeights) {
-  EXPECT_THAT(error_when([](TrainConfig& config) { config.seed = 2; }),
+  EXPECT_THAT(error_when([](ImageConfig& config) { config.seed = 2; }),
               AllOf(HasSubstr("the initial weights"), HasSubstr(": rank 1 differs from the rest")));
 }
 
 TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
-  EXPECT_THAT(error_when([](TrainConfig& config) { config.optimizer.lr *= 2; }),
+  EXPECT_THAT(error_when([](ImageConfig& config) { config.optimizer.lr *= 2; }),
               AllOf(HasSubstr("the parameters after step 2"), HasSubstr(": rank 1 differs from the rest")));
 }
 
 // With a learning rate of 0 the parameters stay equal and only the momentum drifts.
 TEST(ImageTrainer, CheckReplicasFindsDriftedOptimizerState) {
   EXPECT_THAT(error_of([] {
-                train([](TrainConfig& config, int rank) {
+                train([](ImageConfig& config, int rank) {
                   config.optimizer.lr = 0;
                   config.optimizer.momentum = rank == 1 ? 0.5 : 0.9;
                 });
@@ -121,7 +127,7 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedOptimizerState) {
 // What is evaluated are the averages: a model made of the file they are saved to has the loss that was reported.
 TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
   train(
-      [](TrainConfig& config, int) {
+      [](ImageConfig& config, int) {
         config.ema.decay = 0.9;
         config.schedule.name = "constant";
         config.optimizer.lr = 0.5;
@@ -142,8 +148,8 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
           return ops::softmax_cross_entropy(resnet->forward(Var(x)), labels).value().item();
         };
         // The trainer's ranks see two images each: other rounding in float32.
-        EXPECT_NEAR(last.loss, loss_of("/ema.safetensors"), 1e-5 * last.loss);
-        EXPECT_GT(std::abs(last.loss - loss_of("/weights.safetensors")), 1e-4 * last.loss);
+        EXPECT_NEAR(*last.loss, loss_of("/ema.safetensors"), 1e-5 * *last.loss);
+        EXPECT_GT(std::abs(*last.loss - loss_of("/weights.safetensors")), 1e-4 * *last.loss);
       });
 }
 
@@ -170,12 +176,12 @@ std::string output_with_remarks(const std::vector<std::vector<std::string>>& of_
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
   Progress progress(out.get(), Progress::Style::lines);
   run_local({2, 2}, [&](Communicator& comm) {
-    TrainConfig config;
+    ImageConfig config;
     config.optimizer = optimizer_defaults("sgdm");
     config.batch = 4;
     config.max_steps = 1;
     config.run_dir = folder / "run";
-    ImageTrainer(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm).run(progress);
+    run(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm, progress);
   });
   std::rewind(out.get());
   std::string text;

@@ -65,7 +65,7 @@ TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
   EXPECT_EQ(content("deep/er/metrics.jsonl"), "");
   const float loss = 0.1f + 0.2f;
   log.step({10, 1, loss, 0.1, 1000.5, 0.128, 0, 34102, 0.004});
-  log.evaluation({468, 1, NAN, 0.8812, INFINITY});
+  log.evaluation({468, 1, {{"test_loss", NAN}, {"test_top1", 0.8812}, {"test_top5", INFINITY}}});
   std::istringstream lines(content("deep/er/metrics.jsonl"));  // while the log is open
   std::string first, second, rest;
   std::getline(lines, first);
@@ -100,7 +100,7 @@ TEST_F(RunLogTest, NeverMixesTwoRuns) {
   {
     RunLog log(create_run_dir("a", ""), "{}");
     EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);  // it has not trained yet, but runs
-    log.evaluation({1, 1, 0, 0, 0});
+    log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   const std::string message = error("a");
   EXPECT_NE(message.find("run directory a: holds the metrics of another run"), std::string::npos) << message;
@@ -117,7 +117,7 @@ TEST_F(RunLogTest, ARunThatNeverTrainedIsTakenOver) {
   EXPECT_EQ(content("a/metrics.jsonl"), "");
   {
     RunLog log(create_run_dir("a", ""), "{\"x\": 1}");
-    log.evaluation({1, 1, 0, 0, 0});
+    log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   EXPECT_EQ(content("a/config.json"), "{\"x\": 1}\n");
   EXPECT_NE(error("a"), "no error");

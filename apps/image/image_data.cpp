@@ -1,4 +1,4 @@
-#include "apps/common/image_data.h"
+#include "apps/image/image_data.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,8 +18,8 @@ namespace {
 
 std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
-ImageData load_into_memory(const TrainConfig& config, const std::string& folder, data::Layout layout) {
-  const DataConfig& options = config.data;
+ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
+  const ImageDataConfig& options = config.data;
   check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
         ": data.crop, data.resize and data.color_jitter are for folders of JPEGs, these images are kept in "
         "memory as they are (data.pad crops them)");
@@ -71,8 +71,8 @@ std::vector<std::string> skipped_lines(const data::ImageFolder& folder) {
   return lines;
 }
 
-ImageData load_image_folder(const TrainConfig& config, const std::string& root, Progress* progress) {
-  const DataConfig& options = config.data;
+ImageData load_image_folder(const ImageConfig& config, const std::string& root, Progress* progress) {
+  const ImageDataConfig& options = config.data;
   check(options.pad == 0, "data folder ", root, ": data.pad is for small images in memory; JPEGs get a random part, ",
         "resized to data.crop");
   data::IndexOptions index;
@@ -110,7 +110,7 @@ ImageData load_image_folder(const TrainConfig& config, const std::string& root, 
 
 }  // namespace
 
-ImageData load_image_data(const TrainConfig& config, Progress* progress) {
+ImageData load_image_data(const ImageConfig& config, Progress* progress) {
   const std::string folder = config.data.path.empty() ? data::default_data_folder() : config.data.path;
   const data::Layout layout = data::layout_of(folder);
   return layout == data::Layout::image_folder ? load_image_folder(config, folder, progress)

@@ -1,0 +1,84 @@
+#include "apps/common/main.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <thread>
+
+#include "apps/common/command_line.h"
+#include "apps/common/same_config.h"
+#include "apps/common/trainer.h"
+#include "comm/launcher.h"
+#include "comm/local.h"
+#include "comm/mpi.h"
+
+namespace godwit::apps {
+namespace {
+
+// Every process reads the data; ranks that are threads share them.
+void train(const Program& program, const ConfigPtr& config) {
+  // A launcher passes text on in pieces, perhaps to a file: no place for a bar.
+  using Style = Progress::Style;
+  Progress progress(stdout, uses_mpi(*config) ? Style::lines : Style::automatic);
+  const Topology topology{config->nodes, config->workers_per_node};
+  const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
+  const auto run = [&](const TaskMaker& make, Communicator& comm) {
+    const std::unique_ptr<Task> task = make(comm);
+    Trainer(program, *config, *task, comm).run(progress);
+  };
+  if (uses_mpi(*config)) {
+    const auto body = [&](Communicator& comm) {
+      config->nodes = comm.topology.nodes;
+      config->workers_per_node = comm.topology.workers_per_node;
+      check_same_config(*comm.world, program, *config);
+      run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
+    };
+    run_mpi(topology, body, {timeout, config->threads, [&](const std::string& line) { progress.line(line); }});
+  } else {
+    const TaskMaker make = program.load(config, &progress);
+    run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads});
+  }
+}
+
+// A closed stdin, stdout or stderr would give its number, and then its text, to the next file that is opened.
+void open_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+}
+
+// What is wrong with the command line is wrong on all ranks: rank 0 says so, and when it ends the launcher ends the
+// others. One that lives on has something of its own to say.
+void wait_for_rank_0(int rank) {
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
+}  // namespace
+
+int run_program(const Program& program, int argc, char** argv) {
+  open_standard_streams();
+  int failure = 2, rank = 0;
+  try {
+    if (const auto launched = launcher()) rank = launched->rank;
+    std::ostream silent(nullptr);
+    const ConfigPtr config = parse_command_line(program, argc, argv, rank == 0 ? std::cout : silent);
+    check(std::cout.flush().good(), "standard output cannot be written");
+    failure = 1;
+    signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
+    if (config) train(program, config);
+    return 0;
+  } catch (const PeerFailed&) {
+    return failure;
+  } catch (const std::exception& error) {
+    if (failure == 2) wait_for_rank_0(rank);
+    std::fflush(stdout);
+    std::cerr << program.name << ": " << error.what() << std::endl;
+    return failure;
+  }
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,234 @@
+#include "apps/common/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <set>
+#include <sstream>
+
+#include "apps/common/gather.h"
+#include "apps/common/interrupt.h"
+#include "engine/kernel_library.h"
+
+namespace godwit::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kDiverged = "; lower --lr or warm it up (--set schedule.warmup_epochs=1)";
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+BucketOptions bucket_options(const CommonConfig& config) {
+  const auto bytes = [](double mib) { return std::max<int64_t>(1, std::llround(mib * (1 << 20))); };
+  BucketOptions options;
+  options.first_bytes = bytes(config.bucket.first_mib);
+  options.bytes = bytes(config.bucket.mib);
+  return options;
+}
+
+// Micro-batches left over at the end of an epoch are dropped, like an incomplete batch.
+int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
+  check(config.accumulation <= batches, "accumulation: ", config.accumulation,
+        " micro-batches per step, but a worker has ", batches, batches == 1 ? " batch" : " batches",
+        " in an epoch; lower --accumulation or --batch");
+  return batches / config.accumulation;
+}
+
+int64_t planned_steps(const CommonConfig& config, int64_t steps_per_epoch) {
+  const int64_t all = config.epochs * steps_per_epoch;
+  return config.max_steps > 0 ? std::min(config.max_steps, all) : all;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm)
+    : program_(program),
+      config_(config),
+      task_(task),
+      comm_(comm),
+      steps_per_epoch_(steps_of_epoch(config, task.batches())),
+      total_steps_(planned_steps(config, steps_per_epoch_)),
+      schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
+  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange.name, .seed = config.seed};
+  options.wire = config.exchange.wire;
+  options.buckets = bucket_options(config);
+  options.clip_norm = config.clip.norm;
+  options.updated = [this](const Bucket& bucket, const StepInfo& step) {
+    if (ema_) ema_->update(bucket, step.step);
+  };
+  replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
+  if (config.ema.decay == 0) return;
+  std::vector<Tensor> buffers;
+  for (const nn::NamedTensor& buffer : task.model().buffers()) buffers.push_back(buffer.tensor);
+  ema_ = std::make_unique<Ema>(replica_->buckets(), std::move(buffers), config.ema.decay);
+}
+
+void Trainer::open_run(Progress& progress) {
+  started_ = Clock::now();
+  if (!leader()) return;
+  run_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(program_, config_, false));
+  task_.opened(run_dir_);
+  // A launcher passes Ctrl-C on as SIGTERM, which it also sends when a rank has failed.
+  const std::string ended = uses_mpi(config_) ? "ended by the launcher" : "interrupted";
+  end_on_interrupt(ended + "; the run directory is " + run_dir_);
+  progress.line(summary(program_, config_, rows()));
+  if (config_.dtype == "bf16" && !native_bf16())
+    progress.line("notice: " + kernel_library() +
+                  " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+}
+
+Rows Trainer::rows() const {
+  int64_t state_values = 0;
+  for (const OptimizerState& state : replica_->optimizer().state()) state_values += state.values.numel();
+  std::ostringstream model, run;
+  const Buckets& buckets = replica_->buckets();
+  model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
+        << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
+  run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " " << task_.unit()
+      << ", " << steps_per_epoch_ << " an epoch";
+  Rows rows = task_.notes();
+  rows.insert(rows.end(), {{"parameters", model.str()},
+                           {"steps", run.str()},
+                           {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
+                           {"run directory", run_dir_}});
+  return rows;
+}
+
+Evaluation Trainer::run(Progress& progress) {
+  open_run(progress);
+  Evaluation last;
+  task_.start_epoch(0);
+  for (int64_t e = 0; step_ < total_steps_; ++e) {
+    task_.model().train();
+    tally_ = Tally();
+    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
+      ++step_;
+      train_step();
+      if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) replica_->check_replicas();
+      if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
+    }
+    if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
+    const auto before = Clock::now();
+    last = evaluate();
+    evaluating_s_ += seconds_since(before);
+    check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), kDiverged);
+    if (leader()) report(last, progress);
+  }
+  if (config_.check_replicas > 0) replica_->check_replicas();
+  save(last, progress);
+  return last;
+}
+
+void Trainer::train_step() {
+  const CommCount before = comm_.stats->total();
+  replica_->begin_step(schedule_.lr(step_), config_.accumulation);
+  last_loss_ = 0;
+  for (int i = 0; i < config_.accumulation; ++i) {
+    const Forward forward = task_.forward((step_ - 1) * config_.accumulation + i);
+    const double value = forward.loss.value().item();
+    check(std::isfinite(value), "step ", step_, ": the loss is ", value, kDiverged);
+    last_loss_ += value / config_.accumulation;
+    tally_.correct += forward.correct;
+    tally_.answers += forward.answers;
+    tally_.samples += forward.samples;
+    tally_.data_wait_s += forward.data_wait_s;
+    replica_->backward(forward.loss);
+  }
+  replica_->finish_step();
+  if (ema_) ema_->update_buffers(step_);
+  const CommCount after = comm_.stats->total();
+  tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
+  tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
+  ++tally_.steps;
+}
+
+// The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
+void Trainer::report(Progress& progress) {
+  Tensor sums = Tensor::of<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
+                                    tally_.bytes_inter, tally_.data_wait_s},
+                                   Shape{7});
+  comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
+  if (leader()) {
+    const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
+    const int world = comm_.world->size();
+    StepMetrics metrics{.step = step_,
+                        .epoch = epoch(),
+                        .loss = sums.item(0) / world,
+                        .lr = schedule_.lr(step_),
+                        .samples_per_s = sums.item(3) / elapsed,
+                        .step_s = elapsed / steps,
+                        .bytes_intra = sums.item(4) / steps,
+                        .bytes_inter = sums.item(5) / steps,
+                        .data_wait_s = sums.item(6) / steps / world};
+    if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
+    log_->step(metrics);
+    const double training_s = seconds_since(started_) - evaluating_s_;
+    ProgressState state;
+    state.step = step_;
+    state.steps = total_steps_;
+    state.epoch = epoch();
+    state.epochs = (total_steps_ - 1) / steps_per_epoch_ + 1;
+    state.loss = metrics.loss;
+    state.accuracy = sums.item(1) / std::max(sums.item(2), 1.0);
+    state.samples_per_s = metrics.samples_per_s;
+    state.bytes_intra = metrics.bytes_intra;
+    state.bytes_inter = metrics.bytes_inter;
+    state.seconds_left = training_s / static_cast<double>(step_) * static_cast<double>(total_steps_ - step_);
+    state.unit = task_.unit();
+    progress.update(state);
+  }
+  tally_ = Tally();
+}
+
+Evaluation Trainer::evaluate() {
+  task_.average_buffers();
+  if (!ema_) return task_.evaluate();
+  ema_->swap();
+  task_.average_buffers();
+  const Evaluation result = task_.evaluate();
+  ema_->swap();
+  return result;
+}
+
+void Trainer::report(const Evaluation& result, Progress& progress) {
+  EvalMetrics metrics{step_, epoch(), {}};
+  if (result.loss) metrics.values.emplace_back("test_loss", *result.loss);
+  metrics.values.insert(metrics.values.end(), result.metrics.begin(), result.metrics.end());
+  log_->evaluation(metrics);
+  std::ostringstream text;
+  text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": ";
+  if (result.loss) text << "test loss " << std::setprecision(4) << *result.loss << ", ";
+  text << result.text << "  (" << human_duration(seconds_since(started_)) << ")";
+  progress.line(text.str());
+}
+
+void Trainer::save(const Evaluation& last, Progress& progress) {
+  // Ranks that share their files repeat each other, those in other processes read others.
+  std::set<std::string> damaged;
+  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
+    damaged.insert(texts.begin(), texts.end());
+  if (!leader()) return;
+  task_.save(run_dir_, "weights");
+  if (ema_) {
+    ema_->swap();
+    task_.save(run_dir_, "ema");
+    ema_->swap();
+  }
+  progress.finish();
+  constexpr size_t kShown = 5;
+  size_t shown = 0;
+  for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)
+    progress.line("damaged file " + *file);
+  if (damaged.size() > kShown)
+    progress.line("and " + std::to_string(damaged.size() - kShown) +
+                  (damaged.size() == kShown + 1 ? " more damaged file" : " more damaged files"));
+  std::ostringstream text;
+  text << "done in " << human_duration(seconds_since(started_)) << ": " << last.text << ", peak memory of a worker "
+       << human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use))
+       << "; weights, metrics and configuration are in " << run_dir_;
+  progress.line(text.str());
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,133 @@
+#include "apps/image/image_task.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iomanip>
+#include <sstream>
+
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/agree.h"
+#include "engine/context.h"
+#include "nn/replicas.h"
+#include "nn/weights.h"
+
+namespace godwit::apps {
+namespace {
+
+// Large images take much memory in an evaluation, and few at a time are as fast.
+int64_t eval_batch(const ImageConfig& config, const Shape& image) {
+  if (config.eval_batch > 0) return config.eval_batch;
+  return image[0] * image[1] > 64 * 64 ? config.batch : 250;
+}
+
+data::LoaderOptions loader_options(const ImageConfig& config, const data::ImageSource& images, const Communicator& comm,
+                                   bool train) {
+  data::LoaderOptions options;
+  options.batch = train ? config.batch : eval_batch(config, images.image_shape());
+  options.rank = comm.rank;
+  options.world = comm.topology.world();
+  options.seed = config.seed;
+  options.train = train;
+  options.prefetch = config.data.prefetch;
+  options.workers = config.data.workers > 0 ? config.data.workers : std::min(2, context().threads);
+  return options;
+}
+
+std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::ImageSource& train) {
+  ResNetConfig model = resnet_config(config.model.name);
+  model.num_classes = train.classes();
+  model.in_channels = train.image_shape()[2];
+  model.small_stem = model.small_stem || config.model.small_stem;
+  model.zero_init_residual = config.model.zero_init_residual;
+  model.seed = config.seed;
+  if (config.dtype == "bf16") model.dtype = DType::bf16;
+  return make_resnet(model);
+}
+
+std::string percent(double fraction) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << 100 * fraction << " %";
+  return text.str();
+}
+
+// What to do when the model does not take images of `side` pixels. Only JPEGs have a data.crop, 224 where it is not said.
+std::string smaller_hint(const ImageConfig& config, const ResNet& model, int64_t side) {
+  if (config.data.crop > 0) return "; raise data.crop to " + std::to_string(model.smallest_image());
+  if (side < 4) return "";  // no model does
+  return config.model.small_stem ? "; resnet20 takes them"
+                                 : "; for small images use resnet20 or --set model.small_stem=true";
+}
+
+}  // namespace
+
+ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
+    : config_(config),
+      data_(data),
+      comm_(comm),
+      train_(*data.train, loader_options(config, *data.train, comm, true)),
+      test_(*data.test, loader_options(config, *data.test, comm, false)),
+      model_(build_model(config, *data.train)) {
+  const Shape image = data.train->image_shape();
+  check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
+        model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
+        smaller_hint(config, *model_, std::min(image[0], image[1])));
+  check_same(*comm.world, data.train->hash(), "the training data");
+  check_same(*comm.world, data.test->hash(), "the test data");
+  if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
+  if (config.model.sync_bn) nn::synchronise_batch_norm(*model_, comm.compute);
+}
+
+Forward ImageTask::forward(int64_t micro_batch) {
+  using Clock = std::chrono::steady_clock;
+  const auto asked = Clock::now();
+  const std::optional<data::Batch> batch = train_.next();
+  const double waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
+  const Var logits = model_->forward(Var(batch->images));
+  const double images = static_cast<double>(batch->labels.numel());
+  return {.loss = ops::softmax_cross_entropy(logits, batch->labels, config_.data.label_smoothing),
+          .correct = static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1)),
+          .answers = images,
+          .samples = images,
+          .data_wait_s = waited};
+}
+
+// With sync_bn they are equal already, and an average of equal numbers may round.
+void ImageTask::average_buffers() {
+  if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
+}
+
+Evaluation ImageTask::evaluate() {
+  NoGrad no_grad;
+  model_->train(false);
+  test_.start_epoch(0);
+  Tensor sums = Tensor::zeros({4}, DType::f64);
+  double* sum = sums.data<double>();
+  while (auto batch = test_.next()) {
+    const Var logits = model_->forward(Var(batch->images));
+    const double samples = static_cast<double>(batch->labels.numel());
+    sum[0] += samples * ops::softmax_cross_entropy(logits, batch->labels).value().item();
+    sum[1] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1));
+    sum[2] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 5));
+    sum[3] += samples;
+  }
+  model_->train();
+  comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  const double top1 = sum[1] / sum[3], top5 = sum[2] / sum[3];
+  return {.loss = sum[0] / sum[3],
+          .metrics = {{"test_top1", top1}, {"test_top5", top5}},
+          .text = "top-1 " + percent(top1) + ", top-5 " + percent(top5)};
+}
+
+std::vector<std::string> ImageTask::damaged() {
+  std::vector<std::string> all = data_.train->remarks();
+  const std::vector<std::string> test = data_.test->remarks();
+  all.insert(all.end(), test.begin(), test.end());
+  return all;
+}
+
+void ImageTask::save(const std::string& run_dir, const std::string& which) {
+  nn::save_weights(run_dir + "/" + which + ".safetensors", *model_);
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,42 @@
+// ImageTask: one rank's images, ResNet and evaluation.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/task.h"
+#include "apps/image/image_config.h"
+#include "apps/image/image_data.h"
+#include "data/loader.h"
+#include "models/resnet.h"
+
+namespace godwit::apps {
+
+class ImageTask : public Task {
+ public:
+  // Collective: the ranks check that they have the same images. What is referred to must outlive the task.
+  ImageTask(const ImageConfig& config, const ImageData& data, Communicator& comm);
+
+  nn::Module& model() override { return *model_; }
+  std::string name() const override { return config_.model.name; }
+  std::string unit() const override { return "images"; }
+  int64_t batches() const override { return train_.batches(); }
+  Rows notes() const override { return data_.notes; }
+
+  void opened(const std::string& run_dir) override { write_skipped(data_, run_dir); }
+  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  Forward forward(int64_t micro_batch) override;
+  void average_buffers() override;  // batch-norm statistics
+  Evaluation evaluate() override;   // test_loss, test_top1, test_top5
+  std::vector<std::string> damaged() override;
+  void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
+
+ private:
+  const ImageConfig& config_;
+  const ImageData& data_;
+  Communicator& comm_;
+  data::Loader train_, test_;
+  std::unique_ptr<ResNet> model_;
+};
+
+}  // namespace godwit::apps
