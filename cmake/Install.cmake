@@ -39,6 +39,7 @@ needs(OpenMP::OpenMP_CXX "OpenMP COMPONENTS CXX")
 needs(OneDNN::dnnl "OneDNN MODULE")
 needs(ZLIB::ZLIB "ZLIB")
 needs(JPEG::JPEG "JPEG")
+needs(ICU::uc "ICU COMPONENTS uc")
 needs(MPI::MPI_CXX "MPI COMPONENTS CXX")
 configure_package_config_file(cmake/GodwitConfig.cmake.in ${PROJECT_BINARY_DIR}/GodwitConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

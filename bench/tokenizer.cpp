@@ -1,0 +1,98 @@
+// WordPiece over many texts, by one thread: megabytes and tokens per second of its own time.
+//   bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]    keys: lower strip cjk max
+//   TEXTS: for each text its length (uint32) and its bytes. OUT: what came of it, for each text the number of tokens
+//   and their id, begin and end (int32, for bench/peers/tokenizer.py, which compares and makes TEXTS).
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "data/file.h"
+#include "data/wordpiece.h"
+#include "engine/check.h"
+
+using namespace godwit;
+
+namespace {
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::vector<std::string_view> texts_in(const std::vector<uint8_t>& bytes) {
+  std::vector<std::string_view> texts;
+  for (size_t at = 0; at < bytes.size();) {
+    uint32_t length;
+    check(bytes.size() - at >= 4, "the texts end within a length");
+    std::memcpy(&length, bytes.data() + at, 4);
+    check(bytes.size() - at - 4 >= length, "the texts end within text ", texts.size());
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at + 4, length);
+    at += 4 + length;
+  }
+  return texts;
+}
+
+data::WordPieceOptions options_from(const std::vector<std::string>& settings) {
+  data::WordPieceOptions options;
+  for (const std::string& setting : settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    const int value = std::atoi(setting.substr(setting.find('=') + 1).c_str());
+    if (key == "lower") options.lower_case = value != 0;
+    else if (key == "strip") options.strip_accents = value != 0;
+    else if (key == "cjk") options.split_cjk = value != 0;
+    else if (key == "max") options.max_word = value;
+    else fail("unknown setting ", setting);
+  }
+  return options;
+}
+
+void run(const std::vector<std::string>& args) {
+  const size_t plain = static_cast<size_t>(
+      std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg.find('=') != arg.npos; }) - args.begin());
+  check(plain >= 2 && plain <= 4, "usage: bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]");
+  const data::WordPiece tokenizer(data::read_vocabulary(args[0]), options_from({args.begin() + plain, args.end()}));
+  const std::vector<uint8_t> bytes = data::read_file(args[1], "texts");
+  const std::vector<std::string_view> texts = texts_in(bytes);
+  if (plain > 3) {
+    std::ofstream out(args[3], std::ios::binary);
+    for (std::string_view text : texts) {
+      const std::vector<data::Token> tokens = tokenizer.encode(text);
+      const auto count = static_cast<uint32_t>(tokens.size());
+      out.write(reinterpret_cast<const char*>(&count), 4);
+      out.write(reinterpret_cast<const char*>(tokens.data()),
+                static_cast<std::streamsize>(sizeof(data::Token) * count));
+    }
+    check(out.flush().good(), "cannot write ", args[3]);
+  }
+  for (int round = 0; round < (plain > 2 ? std::atoi(args[2].c_str()) : 5); ++round) {
+    const double start = thread_seconds();
+    size_t size = 0, tokens = 0;
+    for (std::string_view text : texts) {
+      tokens += tokenizer.encode(text).size();
+      size += text.size();
+    }
+    const double seconds = thread_seconds() - start;
+    std::printf("%zu texts, %.1f MB/s, %.2f million tokens/s of one thread's time\n", texts.size(),
+                1e-6 * static_cast<double>(size) / seconds, 1e-6 * static_cast<double>(tokens) / seconds);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + 1, argv + argc});
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_tokenizer: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,101 @@
+#include "data/vocabulary.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "data/file.h"
+#include "data/utf8.h"
+#include "engine/check.h"
+#include "engine/hash.h"
+
+namespace godwit::data {
+namespace {
+
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint code = decode_utf8(text, at);
+    if (!code.valid) return false;
+    at += code.bytes;
+  }
+  return true;
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+  check(tokens_.size() < size_t{1} << 31, "vocabulary: ", tokens_.size(),
+        " tokens are more than ids of 31 bits can name");
+  ids_.reserve(tokens_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const std::string& token = tokens_[i];
+    check(!token.empty(), "vocabulary: line ", i + 1, " is empty");
+    check(token.find_first_of("\r\n") == std::string::npos, "vocabulary: the token of line ", i + 1,
+          " holds a line break");
+    check(is_utf8(token), "vocabulary: line ", i + 1, " is not UTF-8");
+    const auto [known, added] = ids_.emplace(token, static_cast<int32_t>(i));
+    check(added, "vocabulary: '", token, "' stands in line ", known->second + 1, " and again in line ", i + 1);
+  }
+  pad_ = special("[PAD]");
+  unk_ = special("[UNK]");
+  cls_ = special("[CLS]");
+  sep_ = special("[SEP]");
+  mask_ = special("[MASK]");
+}
+
+int32_t Vocabulary::special(std::string_view token) const {
+  const std::optional<int32_t> found = id(token);
+  check(found.has_value(), "vocabulary: none of its ", size(), " lines is ", token,
+        "; a BERT vocabulary has [PAD] [UNK] [CLS] [SEP] [MASK]");
+  return *found;
+}
+
+std::optional<int32_t> Vocabulary::id(std::string_view token) const {
+  const auto found = ids_.find(token);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const std::string& Vocabulary::token(int32_t id) const {
+  check(id >= 0 && id < size(), "vocabulary: id ", id, " is not among its ", size(), " tokens");
+  return tokens_[static_cast<size_t>(id)];
+}
+
+uint64_t Vocabulary::hash() const {
+  Hash hash;
+  for (const std::string& token : tokens_) hash.add(token);
+  return hash.value();
+}
+
+Vocabulary read_vocabulary(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one token a line)");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> tokens;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    tokens.emplace_back(line);
+    at = end + 1;
+  }
+  try {
+    return Vocabulary(std::move(tokens));
+  } catch (const Error& error) {
+    throw error.with_text(path + ": " + error.what());
+  }
+}
+
+void write_vocabulary(const std::string& path, const Vocabulary& vocabulary) {
+  const std::string temporary = path + ".partial";
+  errno = 0;
+  std::ofstream file(temporary, std::ios::binary);
+  check(file.is_open(), temporary, ": cannot be written: ", std::strerror(errno));
+  for (const std::string& token : vocabulary.tokens()) file << token << '\n';
+  file.close();
+  check(!file.fail(), temporary, ": cannot be written to its end: ", std::strerror(errno));
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  check(!error, path, ": ", error.message());
+}
+
+}  // namespace godwit::data

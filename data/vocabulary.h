@@ -1,0 +1,46 @@
+// Vocabulary: the tokens of a BERT vocab.txt, one a line; the id of a token is its line, counted from 0.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace godwit::data {
+
+class Vocabulary {
+ public:
+  // The id of a token is its index. Throws, naming lines from 1, when a token is empty, holds a line break, is no UTF-8
+  // or stands there twice, and when one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing.
+  explicit Vocabulary(std::vector<std::string> tokens);
+
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  std::optional<int32_t> id(std::string_view token) const;
+  const std::string& token(int32_t id) const;  // throws unless 0 <= id < size()
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  uint64_t hash() const;  // of all tokens in their order
+
+  int32_t pad() const { return pad_; }
+  int32_t unk() const { return unk_; }
+  int32_t cls() const { return cls_; }
+  int32_t sep() const { return sep_; }
+  int32_t mask() const { return mask_; }
+
+ private:
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  int32_t special(std::string_view token) const;
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> ids_;
+  int32_t pad_, unk_, cls_, sep_, mask_;
+};
+
+// Lines end with \n or \r\n. Errors name the file.
+Vocabulary read_vocabulary(const std::string& path);
+void write_vocabulary(const std::string& path, const Vocabulary& vocabulary);
+
+}  // namespace godwit::data

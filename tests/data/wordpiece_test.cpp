@@ -1,0 +1,144 @@
+#include "data/wordpiece.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "data/utf8.h"
+#include "engine/hash.h"
+#include "tests/data/golden.h"
+
+namespace godwit::data {
+
+inline std::ostream& operator<<(std::ostream& out, const Token& token) {
+  return out << token.id << " [" << token.begin << ", " << token.end << ")";
+}
+
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+
+// What HuggingFace tokenizers makes of the same (make_tokenizer_golden.py).
+const json& expected() {
+  static const json values = json::parse(std::ifstream(golden_path("tokenizer.json")));
+  return values;
+}
+
+Vocabulary golden_vocabulary() { return Vocabulary(expected()["vocabulary"].get<std::vector<std::string>>()); }
+
+template <class Options>
+Options options_in(const json& values) {
+  Options options;
+  options.lower_case = values.value("lower_case", true);
+  if (values.contains("strip_accents")) options.strip_accents = values["strip_accents"].get<bool>();
+  options.split_cjk = values.value("split_cjk", true);
+  return options;
+}
+
+std::string bytes_of(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2)
+    bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+std::vector<Token> tokens_in(const json& flat) {
+  std::vector<Token> tokens;
+  for (size_t i = 0; i < flat.size(); i += 3) tokens.push_back({flat[i], flat[i + 1], flat[i + 2]});
+  return tokens;
+}
+
+std::vector<std::string> pieces(const WordPiece& tokenizer, std::string_view text) {
+  std::vector<std::string> names;
+  for (const Token& token : tokenizer.encode(text)) names.push_back(tokenizer.vocabulary().token(token.id));
+  return names;
+}
+
+TEST(WordPiece, TakesTheLongestPieces) {
+  const WordPiece tokenizer(golden_vocabulary());
+  EXPECT_THAT(pieces(tokenizer, "Unable, unabing THE"), ElementsAre("unable", ",", "un", "##ab", "##ing", "the"));
+  EXPECT_THAT(pieces(tokenizer, ""), ElementsAre());
+  EXPECT_THAT(tokenizer.encode(" Thé; "), ElementsAre(Token{*tokenizer.vocabulary().id("the"), 1, 5},
+                                                      Token{*tokenizer.vocabulary().id(";"), 5, 6}));
+}
+
+TEST(WordPiece, HostileTextAsHuggingFace) {
+  size_t count = 0;
+  for (const json& variant : expected()["cases"]) {
+    auto options = options_in<WordPieceOptions>(variant["options"]);
+    options.max_word = variant["options"].value("max_word", 100);
+    const WordPiece tokenizer(golden_vocabulary(), options);
+    for (const json& text : variant["texts"]) {
+      EXPECT_EQ(tokenizer.encode(bytes_of(text[0])), tokens_in(text[1])) << variant["options"] << " " << text[0];
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 1000u);
+}
+
+TEST(WordPiece, EveryCodePointAsHuggingFace) {
+  for (const json& variant : expected()["code_points"]) {
+    const WordSplitter splitter(options_in<WordSplitterOptions>(variant["options"]));
+    char32_t first = 0;
+    for (const json& hash_expected : variant["hashes"]) {
+      std::string text;
+      for (char32_t code = first; code < first + 0x4000; ++code) {
+        if (code >= 0xd800 && code < 0xe000) continue;
+        if (!text.empty()) text += '\n';
+        text += 'a';
+        append_utf8(text, code);
+        text += 'b';
+      }
+      Hash hash;
+      splitter.each_word(text, 0, text.size(), [&](const Word& word) {
+        for (char c : word.text) hash.add(uint64_t{static_cast<uint8_t>(c)});
+        const SourceRange source = word.source(0, word.text.size());
+        hash.add(uint64_t{source.begin});
+        hash.add(uint64_t{source.end});
+      });
+      EXPECT_EQ(std::to_string(hash.value()), hash_expected.get<std::string>())
+          << variant["options"] << " U+" << std::hex << uint32_t{first} << " and the 0x4000 from there on";
+      first += 0x4000;
+    }
+    EXPECT_EQ(first, 0x110000u);
+  }
+}
+
+// A word as long as the text: time and memory stay in proportion to it.
+TEST(WordPiece, WordsOfAMegabyte) {
+  const WordPiece tokenizer(golden_vocabulary()), endless(golden_vocabulary(), {.max_word = 1 << 30});
+  const int32_t unk = tokenizer.vocabulary().unk();
+  for (const std::string word : {"a", "é", "a\u0301", "\u1112"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += word;
+    const auto size = static_cast<uint32_t>(text.size());
+    const uint32_t last = word == "a\u0301" ? size - 2 : size;  // a stripped accent at the end belongs to no token
+    EXPECT_THAT(tokenizer.encode(text), ElementsAre(Token{unk, 0, last}));
+    if (word != "\u1112") EXPECT_EQ(endless.encode(text).size(), text.size() / word.size());
+    else EXPECT_THAT(endless.encode(text), ElementsAre(Token{unk, 0, size}));
+  }
+  EXPECT_EQ(tokenizer.encode(std::string(1'000'000, '[')).size(), 1'000'000u);
+}
+
+TEST(WordPiece, OneObjectServesAllThreads) {
+  const WordPiece tokenizer(golden_vocabulary());
+  const json& texts = expected()["cases"][0]["texts"];
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (size_t t = 0; t < wrong.size(); ++t)
+    threads.emplace_back([&, t] {
+      for (const json& text : texts) wrong[t] += tokenizer.encode(bytes_of(text[0])) != tokens_in(text[1]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, testing::Each(0));
+}
+
+TEST(WordPiece, RefusesWordsOfNoLength) {
+  EXPECT_THAT(error_of([] { WordPiece(golden_vocabulary(), {.max_word = 0}); }), testing::HasSubstr("max_word is 0"));
+}
+
+}  // namespace
+}  // namespace godwit::data
