@@ -39,11 +39,11 @@ Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask,
   return Var::result(
       t.out, {q, k, v}, [t, options, dq = q.gradient(), dk = k.gradient(), dv = v.gradient()](const Tensor& d_out) {
         auto fresh = [](const Gradient& g, const Tensor& x) { return g ? Tensor(x.shape(), x.dtype()) : Tensor(); };
-        const Tensor gq = fresh(dq, t.q), gk = fresh(dk, t.k), gv = fresh(dv, t.v);  // q, k and v may be one leaf
-        attention_backward(Cpu{}, t, options, d_out, gq, gk, gv);
-        if (dq) dq.add(gq);
-        if (dk) dk.add(gk);
-        if (dv) dv.add(gv);
+        const AttentionGradients d{d_out, fresh(dq, t.q), fresh(dk, t.k), fresh(dv, t.v)};  // q, k, v may be one leaf
+        attention_backward(Cpu{}, t, options, d);
+        if (dq) dq.add(d.q);
+        if (dk) dk.add(d.k);
+        if (dv) dv.add(d.v);
       });
 }
 

@@ -22,10 +22,15 @@ struct AttentionTensors {
                     // that count; undefined where no key counts
 };
 
+struct AttentionGradients {
+  Tensor out;      // read
+  Tensor q, k, v;  // written, where defined
+};
+
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options);
-// Writes the gradients dq, dk, dv, each where defined, from d_out; recomputes the probabilities from log_sums.
-void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options, const Tensor& d_out,
-                        const Tensor& dq, const Tensor& dk, const Tensor& dv);
+// Writes the gradients; recomputes the probabilities from log_sums.
+void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options,
+                        const AttentionGradients& gradients);
 
 namespace ops {
 

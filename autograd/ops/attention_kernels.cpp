@@ -65,17 +65,18 @@ struct Head {
   Head(const AttentionCall& c, int64_t unit)
       : call(c), b(unit % c.batch), h(unit / c.batch), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }
-  int64_t row_of(int64_t row, int64_t length) const { return ((b * length + row) * call.heads + h) * call.width; }
-
   template <class T>
-  auto query(const Tensor& x) const {
-    return [this, data = x.data<T>()](int64_t i) { return data + row_of(i, call.queries); };
+  Rows<T> queries(const Tensor& x, int64_t first = 0) const {
+    return {of(x.data<T>(), call.queries) + first * step(), step()};
   }
   template <class T>
-  auto key(const Tensor& x, int64_t first) const {
-    return [this, first, data = x.data<T>()](int64_t j) {
-      return data + row_of(attended[static_cast<size_t>(first + j)], call.keys);
-    };
+  Rows<T> keys(const Tensor& x, int64_t first) const {
+    return {of(x.data<T>(), call.keys), step(), attended.data() + first};
+  }
+  int64_t step() const { return call.heads * call.width; }
+  template <class T>
+  T* of(T* data, int64_t length) const {
+    return data + (b * length * call.heads + h) * call.width;
   }
   template <class C>
   C* sums(const Tensor& log_sums) const {
@@ -118,100 +119,117 @@ class Workspace {
 };
 
 template <class T, class C = compute_t<T>>
-void forward_heads(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
-  const int64_t padded = padded_columns<C>(call.width), distance = row_distance<C>(call.keys);
-  Workspace<C> memory(call.pool, (call.width + kQueryBlock + 1) * distance + (call.keys + 2 * kQueryBlock) * padded);
-  C *kt = memory.take(call.width * distance), *v = memory.take(call.keys * padded);
-  C *q = memory.take(kQueryBlock * padded), *o = memory.take(kQueryBlock * padded);
-  C *p = memory.take(kQueryBlock * distance), *factors = memory.take(distance), inverse[kQueryBlock];
-  std::vector<uint32_t> words;
-  for (int64_t unit = begin; unit < end; ++unit) {
-    const Head head(call, unit);
-    const int64_t n = head.count(), columns = padded_columns<C>(n);
-    if (n == 0) {
-      for (int64_t i = 0; i < call.queries; ++i) std::fill_n(head.query<T>(t.out)(i), call.width, T(C(0)));
-      continue;
+class ForwardHeads {
+ public:
+  ForwardHeads(const AttentionCall& call, const AttentionTensors& t)
+      : call_(call),
+        t_(t),
+        memory_(call.pool, (call.width + kQueryBlock + 1) * scores_ + (call.keys + 2 * kQueryBlock) * row_) {}
+
+  void run(int64_t unit) {
+    const Head head(call_, unit);
+    const int64_t n = head.count(), width = call_.width;
+    for (int64_t first = 0; first < n; first += kQueryBlock) {
+      const int64_t m = std::min(kQueryBlock, n - first);
+      copy_rows(m, width, C(1), head.keys<T>(t_.k, first), row_, o_);
+      transpose(m, width, o_, row_, kt_ + first, scores_);
     }
-    copy_transposed(n, call.width, head.key<T>(t.k, 0), distance, kt);
-    copy_rows(n, call.width, C(1), head.key<T>(t.v, 0), padded, v);
-    for (int64_t first = 0; first < call.queries; first += kQueryBlock) {
-      const int64_t m = std::min(kQueryBlock, call.queries - first);
-      const auto query = [&](const Tensor& x) {
-        return [rows = head.query<T>(x), first](int64_t i) { return rows(first + i); };
-      };
-      copy_rows(m, call.width, static_cast<C>(call.scale), query(t.q), padded, q);
-      product<false>(m, columns, call.width, q, padded, kt, distance, p, distance, false);
-      for (int64_t i = 0; i < m; ++i) {
-        C* row = p + i * distance;
-        std::fill(row + n, row + columns, -std::numeric_limits<C>::infinity());
-        const auto [largest, sum] = exp_of_differences(row, columns);
-        head.sums<C>(t.log_sums)[first + i] = largest + std::log(sum);
-        inverse[i] = C(1) / sum;
-        if (call.options.dropout == 0) continue;
-        head.dropout_factors(first + i, 0, n, words, factors);
-        multiply(n, factors, row);
-      }
-      product<false>(m, padded, n, p, distance, v, padded, o, padded, false);
-      for (int64_t i = 0; i < m; ++i) write_row(call.width, inverse[i], o + i * padded, query(t.out)(i));
+    if (n > 0) copy_rows(n, width, C(1), head.keys<T>(t_.v, 0), row_, v_);
+    for (int64_t first = 0; first < call_.queries; first += kQueryBlock) {
+      const int64_t m = std::min(kQueryBlock, call_.queries - first);
+      if (n > 0) block(head, first, m);
+      const Rows<T> out = head.queries<T>(t_.out, first);
+      for (int64_t i = 0; i < m; ++i)
+        if (n > 0) write_row(width, inverse_[i], o_ + i * row_, out(i));
+        else std::fill_n(out(i), width, T(C(0)));
     }
   }
-}
+
+ private:
+  // o = exp(scores - largest) · v and inverse = 1/Σ exp(scores - largest) of m queries from `first` on.
+  void block(const Head& head, int64_t first, int64_t m) {
+    const int64_t n = head.count(), width = call_.width, columns = padded_columns<C>(n);
+    C* log_sums = head.sums<C>(t_.log_sums) + first;
+    copy_rows(m, width, static_cast<C>(call_.scale), head.queries<T>(t_.q, first), row_, q_);
+    product<false>(m, columns, width, q_, row_, kt_, scores_, p_, scores_, false);
+    for (int64_t i = 0; i < m; ++i) {
+      C* row = p_ + i * scores_;
+      std::fill(row + n, row + columns, -std::numeric_limits<C>::infinity());
+      const auto [largest, sum] = exp_of_differences(row, columns);
+      log_sums[i] = largest + std::log(sum);
+      inverse_[i] = C(1) / sum;
+      if (call_.options.dropout == 0) continue;
+      head.dropout_factors(first + i, 0, n, words_, factors_);
+      multiply(n, factors_, row);
+    }
+    product<false>(m, padded_columns<C>(width), n, p_, scores_, v_, row_, o_, row_, false);
+  }
+
+  const AttentionCall& call_;
+  const AttentionTensors& t_;
+  const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(call_.keys);
+  Workspace<C> memory_;
+  C *kt_ = memory_.take(call_.width * scores_), *v_ = memory_.take(call_.keys * row_);  // kᵀ [width, keys], v
+  C *q_ = memory_.take(kQueryBlock * row_), *o_ = memory_.take(kQueryBlock * row_);
+  C *p_ = memory_.take(kQueryBlock * scores_), *factors_ = memory_.take(scores_), inverse_[kQueryBlock];
+  std::vector<uint32_t> words_;
+};
 
 template <class T, class C = compute_t<T>>
 class BackwardHeads {
  public:
-  BackwardHeads(const AttentionCall& call, const AttentionTensors& t, const Tensor& d_out, const Tensor& dq,
-                const Tensor& dk, const Tensor& dv)
+  BackwardHeads(const AttentionCall& call, const AttentionTensors& t, const AttentionGradients& gradients)
       : call_(call),
         t_(t),
-        d_out_(d_out),
-        dq_(dq),
-        dk_(dk),
-        dv_(dv),
-        memory_(call.pool, 3 * call.queries * padded_ + call.queries + 3 * kKeyBlock * padded_ +
-                               (2 * call.width + 2 * kQueryBlock + 1) * distance_) {}
+        d_(gradients),
+        memory_(call.pool, 3 * call.queries * row_ + call.queries + 3 * kKeyBlock * row_ +
+                               (2 * call.width + 2 * kQueryBlock + 1) * scores_) {}
 
   void run(int64_t unit) {
     const Head head(call_, unit);
     const int64_t n = head.count(), queries = call_.queries, width = call_.width;
-    copy_rows(queries, width, static_cast<C>(call_.scale), head.query<T>(t_.q), padded_, q_);
-    copy_rows(queries, width, C(1), head.query<T>(d_out_), padded_, g_);
-    for (int64_t i = 0; i < queries; ++i) delta_[i] = dot(width, g_ + i * padded_, head.query<T>(t_.out)(i));
-    std::fill_n(d_q_, queries * padded_, C(0));
+    copy_rows(queries, width, static_cast<C>(call_.scale), head.queries<T>(t_.q), row_, q_);
+    copy_rows(queries, width, C(1), head.queries<T>(d_.out), row_, g_);
+    const Rows<T> out = head.queries<T>(t_.out);
+    for (int64_t i = 0; i < queries; ++i) delta_[i] = dot(width, g_ + i * row_, out(i));
     if (n < call_.keys) clear_masked(head);
-    for (int64_t first = 0; first < n; first += kKeyBlock) keys(head, first, std::min(kKeyBlock, n - first));
-    if (!dq_.defined()) return;
-    for (int64_t i = 0; i < queries; ++i)
-      write_row(width, static_cast<C>(call_.scale), d_q_ + i * padded_, head.query<T>(dq_)(i));
+    if (n == 0) std::fill_n(d_q_, queries * row_, C(0));
+    for (int64_t first = 0; first < n; first += kKeyBlock) block(head, first, std::min(kKeyBlock, n - first));
+    if (!d_.q.defined()) return;
+    const Rows<T> dq = head.queries<T>(d_.q);
+    for (int64_t i = 0; i < queries; ++i) write_row(width, static_cast<C>(call_.scale), d_q_ + i * row_, dq(i));
   }
 
  private:
   void clear_masked(const Head& head) {
-    for (const Tensor& gradient : {dk_, dv_})
+    for (const Tensor& gradient : {d_.k, d_.v})
       for (int64_t j = 0; gradient.defined() && j < call_.keys; ++j)
-        std::fill_n(gradient.data<T>() + head.row_of(j, call_.keys), call_.width, T(C(0)));
+        std::fill_n(head.of(gradient.data<T>(), call_.keys) + j * head.step(), call_.width, T(C(0)));
   }
 
   // Gradients of the n keys from `first` on, and what they add to dq.
-  void keys(const Head& head, int64_t first, int64_t n) {
-    const int64_t width = call_.width, columns = padded_columns<C>(n);
-    copy_rows(n, width, C(1), head.key<T>(t_.k, first), padded_, k_);
-    copy_transposed(n, width, head.key<T>(t_.k, first), distance_, kt_);
-    copy_transposed(n, width, head.key<T>(t_.v, first), distance_, vt_);
+  void block(const Head& head, int64_t first, int64_t n) {
+    const int64_t width = call_.width, columns = padded_columns<C>(n), across = padded_columns<C>(width);
+    copy_rows(n, width, C(1), head.keys<T>(t_.v, first), row_, k_);
+    transpose(n, width, k_, row_, vt_, scores_);
+    copy_rows(n, width, C(1), head.keys<T>(t_.k, first), row_, k_);
+    transpose(n, width, k_, row_, kt_, scores_);
     for (int64_t i = 0; i < call_.queries; i += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - i);
-      const C *q = q_ + i * padded_, *g = g_ + i * padded_;
-      product<false>(m, columns, width, q, padded_, kt_, distance_, p_, distance_, false);
-      product<false>(m, columns, width, g, padded_, vt_, distance_, ds_, distance_, false);
-      for (int64_t r = 0; r < m; ++r) probabilities(head, i + r, first, n, p_ + r * distance_, ds_ + r * distance_);
-      product<true>(n, padded_, m, p_, distance_, g, padded_, d_v_, padded_, i > 0);
-      product<true>(n, padded_, m, ds_, distance_, q, padded_, d_k_, padded_, i > 0);
-      product<false>(m, padded_, n, ds_, distance_, k_, padded_, d_q_ + i * padded_, padded_, true);
+      const C *q = q_ + i * row_, *g = g_ + i * row_;
+      product<false>(m, columns, width, q, row_, kt_, scores_, p_, scores_, false);
+      product<false>(m, columns, width, g, row_, vt_, scores_, ds_, scores_, false);
+      for (int64_t r = 0; r < m; ++r) probabilities(head, i + r, first, n, p_ + r * scores_, ds_ + r * scores_);
+      product<true>(n, across, m, p_, scores_, g, row_, d_v_, row_, i > 0);
+      product<true>(n, across, m, ds_, scores_, q, row_, d_k_, row_, i > 0);
+      product<false>(m, across, n, ds_, scores_, k_, row_, d_q_ + i * row_, row_, first > 0);
     }
-    for (int64_t j = 0; j < n; ++j) {
-      if (dk_.defined()) write_row(width, C(1), d_k_ + j * padded_, head.key<T>(dk_, first)(j));
-      if (dv_.defined()) write_row(width, C(1), d_v_ + j * padded_, head.key<T>(dv_, first)(j));
-    }
+    if (d_.k.defined()) write_rows(n, d_k_, head.keys<T>(d_.k, first));
+    if (d_.v.defined()) write_rows(n, d_v_, head.keys<T>(d_.v, first));
+  }
+
+  void write_rows(int64_t n, const C* from, const Rows<T>& to) {
+    for (int64_t j = 0; j < n; ++j) write_row(call_.width, C(1), from + j * row_, to(j));
   }
 
   // Of query i: p becomes the probabilities behind the dropout, ds the gradient of the scores.
@@ -226,27 +244,30 @@ class BackwardHeads {
 
   const AttentionCall& call_;
   const AttentionTensors& t_;
-  const Tensor &d_out_, &dq_, &dk_, &dv_;
-  const int64_t padded_ = padded_columns<C>(call_.width), distance_ = row_distance<C>(kKeyBlock);
+  const AttentionGradients& d_;
+  const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(kKeyBlock);
   Workspace<C> memory_;
-  C *q_ = memory_.take(call_.queries * padded_), *g_ = memory_.take(call_.queries * padded_);
-  C *d_q_ = memory_.take(call_.queries * padded_), *delta_ = memory_.take(call_.queries);
-  C *k_ = memory_.take(kKeyBlock * padded_), *d_k_ = memory_.take(kKeyBlock * padded_);
-  C* d_v_ = memory_.take(kKeyBlock * padded_);
-  C *kt_ = memory_.take(call_.width * distance_), *vt_ = memory_.take(call_.width * distance_);
-  C *p_ = memory_.take(kQueryBlock * distance_), *ds_ = memory_.take(kQueryBlock * distance_);
-  C* factors_ = memory_.take(distance_);
+  C *q_ = memory_.take(call_.queries * row_), *g_ = memory_.take(call_.queries * row_);  // of all queries, as are:
+  C *d_q_ = memory_.take(call_.queries * row_), *delta_ = memory_.take(call_.queries);   // delta = Σ d_out · out
+  C *k_ = memory_.take(kKeyBlock * row_), *d_k_ = memory_.take(kKeyBlock * row_),
+    *d_v_ = memory_.take(kKeyBlock * row_);
+  C *kt_ = memory_.take(call_.width * scores_), *vt_ = memory_.take(call_.width * scores_);  // [width, keys]
+  C *p_ = memory_.take(kQueryBlock * scores_), *ds_ = memory_.take(kQueryBlock * scores_);
+  C* factors_ = memory_.take(scores_);
   std::vector<uint32_t> words_;
 };
 
 void forward(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
-  dispatch_float(t.q.dtype(), "attention", [&]<class T>() { forward_heads<T>(call, t, begin, end); });
+  dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
+    ForwardHeads<T> heads(call, t);
+    for (int64_t unit = begin; unit < end; ++unit) heads.run(unit);
+  });
 }
 
-void backward(const AttentionCall& call, const AttentionTensors& t, const Tensor& d_out, const Tensor& dq,
-              const Tensor& dk, const Tensor& dv, int64_t begin, int64_t end) {
+void backward(const AttentionCall& call, const AttentionTensors& t, const AttentionGradients& d, int64_t begin,
+              int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
-    BackwardHeads<T> heads(call, t, d_out, dq, dk, dv);
+    BackwardHeads<T> heads(call, t, d);
     for (int64_t unit = begin; unit < end; ++unit) heads.run(unit);
   });
 }
@@ -268,11 +289,11 @@ void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& o
   });
 }
 
-void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options, const Tensor& d_out,
-                        const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options,
+                        const AttentionGradients& gradients) {
   const AttentionCall call(t, options);
   parallel_for(call.batch * call.heads, call.grain(), [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(backward)(call, t, d_out, dq, dk, dv, begin, end);
+    HWY_DYNAMIC_DISPATCH(backward)(call, t, gradients, begin, end);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -108,25 +109,59 @@ void product(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* 
   }
 }
 
-// to [n, distance] = scale · the rows source(0), …, source(n - 1) of `width` elements; 0 in the padding.
-template <class C, class Source>
-void copy_rows(int64_t n, int64_t width, C scale, const Source& source, int64_t distance, C* HWY_RESTRICT to) {
+// Rows of `width` elements, `step` apart: those of `index`, or all from `first` on.
+template <class T>
+struct Rows {
+  T* first;
+  int64_t step;
+  const int32_t* index = nullptr;
+  T* operator()(int64_t i) const { return first + (index ? index[i] : i) * step; }
+};
+
+// to [n, distance] = scale · the first n rows, 0 up to padded_columns(width).
+template <class C, class T>
+void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t distance, C* to) {
+  const int64_t end = padded_columns<C>(width);
   for (int64_t i = 0; i < n; ++i, to += distance) {
-    const auto* HWY_RESTRICT from = source(i);
-    for (int64_t c = 0; c < width; ++c) to[c] = scale * static_cast<C>(from[c]);
-    std::fill(to + width, to + distance, C(0));
+    const T* HWY_RESTRICT from = rows(i);
+    C* HWY_RESTRICT row = to;
+    for (int64_t c = 0; c < width; ++c) row[c] = scale * static_cast<C>(from[c]);
+    for (int64_t c = width; c < end; ++c) row[c] = 0;
   }
 }
 
-// to [width, distance] = the transpose of the rows source(0), …, source(n - 1), 0 up to padded_columns(n).
-template <class C, class Source>
-void copy_transposed(int64_t n, int64_t width, const Source& source, int64_t distance, C* HWY_RESTRICT to) {
-  for (int64_t j = 0; j < n; ++j) {
-    const auto* HWY_RESTRICT from = source(j);
-    for (int64_t c = 0; c < width; ++c) to[c * distance + j] = static_cast<C>(from[c]);
+#if HWY_TARGET != HWY_SCALAR
+// to [4, distance_to] = the transpose of from [4, distance], four floats each.
+HWY_INLINE void transpose_4x4(const float* from, int64_t distance, float* to, int64_t distance_to) {
+  const hn::FixedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + distance);
+  const auto r2 = hn::LoadU(d, from + 2 * distance), r3 = hn::LoadU(d, from + 3 * distance);
+  const auto even_low = hn::InterleaveLower(d, r0, r2), odd_low = hn::InterleaveLower(d, r1, r3);
+  const auto even_high = hn::InterleaveUpper(d, r0, r2), odd_high = hn::InterleaveUpper(d, r1, r3);
+  hn::StoreU(hn::InterleaveLower(d, even_low, odd_low), d, to);
+  hn::StoreU(hn::InterleaveUpper(d, even_low, odd_low), d, to + distance_to);
+  hn::StoreU(hn::InterleaveLower(d, even_high, odd_high), d, to + 2 * distance_to);
+  hn::StoreU(hn::InterleaveUpper(d, even_high, odd_high), d, to + 3 * distance_to);
+}
+#endif
+
+// to [width, distance_to] = the transpose of from [n, distance], of which `width` columns, 0 up to padded_columns(n).
+template <class C>
+void transpose(int64_t n, int64_t width, const C* from, int64_t distance, C* to, int64_t distance_to) {
+  int64_t rows = 0, columns = 0;  // done in fours
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<C, float>) {
+    rows = n / 4 * 4, columns = width / 4 * 4;
+    for (int64_t i = 0; i < rows; i += 4)
+      for (int64_t c = 0; c < columns; c += 4)
+        transpose_4x4(from + i * distance + c, distance, to + c * distance_to + i, distance_to);
   }
+#endif
   const int64_t end = padded_columns<C>(n);
-  for (int64_t c = 0; n < end && c < width; ++c) std::fill(to + c * distance + n, to + c * distance + end, C(0));
+  for (int64_t c = 0; c < width; ++c) {
+    for (int64_t i = c < columns ? rows : 0; i < n; ++i) to[c * distance_to + i] = from[i * distance + c];
+    for (int64_t i = n; i < end; ++i) to[c * distance_to + i] = 0;
+  }
 }
 
 // to [width] = scale · from
@@ -141,11 +176,15 @@ void multiply(int64_t n, const C* HWY_RESTRICT by, C* HWY_RESTRICT x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= by[i];
 }
 
+// Σ a·b, in eight sums that the compiler keeps in vectors.
 template <class C, class T>
-C dot(int64_t n, const C* a, const T* b) {
-  C sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * static_cast<C>(b[i]);
-  return sum;
+C dot(int64_t n, const C* HWY_RESTRICT a, const T* HWY_RESTRICT b) {
+  C sums[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int l = 0; l < 8; ++l) sums[l] += a[i + l] * static_cast<C>(b[i + l]);
+  for (; i < n; ++i) sums[i % 8] += a[i] * static_cast<C>(b[i]);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
 // exp(x) for x at most a little above 0, to two units in the last place; 0 below about -87 (-708 in float64); NaN
