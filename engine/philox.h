@@ -14,6 +14,8 @@ enum class Purpose : uint32_t {
   shuffle = 4,
   augment = 5,
   dropout = 6,
+  text = 7,
+  mask = 8,
   test = 255
 };
 
