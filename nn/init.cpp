@@ -58,4 +58,10 @@ void initialise(const Module& module, uint64_t seed) {
       fill_rows(p, seed, uniform(found->second));
 }
 
+void initialise_normal(const Module& module, uint64_t seed, double deviation) {
+  for (const Parameter& p : module.parameters())
+    if (p.var.shape().rank() > 1)
+      fill_rows(p, seed, [deviation](RandomStream& stream) { return deviation * stream.normal(); });
+}
+
 }  // namespace godwit::nn

@@ -10,4 +10,8 @@ namespace godwit::nn {
 // [out, in] and the bias beside them uniform in ±1/√in. Everything else keeps its value.
 void initialise(const Module& module, uint64_t seed);
 
+// As BERT does (Devlin et al. 2018; HuggingFace's, not truncated): matrices and embeddings normal with this deviation.
+// Everything else keeps its value.
+void initialise_normal(const Module& module, uint64_t seed, double deviation);
+
 }  // namespace godwit::nn

@@ -44,4 +44,15 @@ Linear::Linear(int64_t in, int64_t out, DType dtype) {
 
 Var Linear::operator()(const Var& x) const { return ops::linear(x, weight_, bias_); }
 
+Embedding::Embedding(int64_t rows, int64_t width, DType dtype, std::optional<int64_t> padding) : padding_(padding) {
+  check(rows > 0 && width > 0, "Embedding: rows and width must be positive, they are ", rows, ", ", width);
+  weight_ = add_parameter("weight", Tensor::zeros({rows, width}, compute_dtype(dtype)));
+}
+
+LayerNorm::LayerNorm(int64_t width, double eps, DType dtype) : eps_(eps) {
+  check(width > 0, "LayerNorm: width must be positive, it is ", width);
+  weight_ = add_parameter("weight", Tensor::full({width}, 1, compute_dtype(dtype)), /*decay=*/false);
+  bias_ = add_parameter("bias", Tensor::zeros({width}, compute_dtype(dtype)), /*decay=*/false);
+}
+
 }  // namespace godwit::nn

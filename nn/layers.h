@@ -1,11 +1,14 @@
-// Layers with parameters, named and shaped as in torchvision but channels last. `dtype` is the type of x; parameters and
+// Layers with parameters, named and shaped as in PyTorch but channels last. `dtype` is the type of x; parameters and
 // buffers have it too, but are float32 beside bfloat16.
 #pragma once
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "autograd/ops/batch_norm.h"
 #include "autograd/ops/conv2d.h"
+#include "autograd/ops/embedding.h"
+#include "autograd/ops/layer_norm.h"
 #include "nn/module.h"
 
 namespace godwit::nn {
@@ -50,6 +53,34 @@ class Linear : public Module {
   Var operator()(const Var& x) const;
 
  private:
+  Var weight_, bias_;
+};
+
+// Rows of a table by their numbers: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width],
+// which is zero until initialised. Row `padding` gets no gradient.
+class Embedding : public Module {
+ public:
+  Embedding(int64_t rows, int64_t width, DType dtype = DType::f32, std::optional<int64_t> padding = std::nullopt);
+  Var operator()(const Tensor& ids) const { return ops::embedding(ids, weight_, padding_); }
+  const Var& weight() const { return weight_; }
+
+ private:
+  std::optional<int64_t> padding_;
+  Var weight_;
+};
+
+// x [n, width], each row normalised to mean 0 and variance 1, times weight (gamma) plus bias (beta), both [width]
+// without weight decay.
+class LayerNorm : public Module {
+ public:
+  LayerNorm(int64_t width, double eps, DType dtype = DType::f32);
+  Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }
+  Var add(const Var& x, const Var& residual) const {  // of x + residual, in the same pass
+    return ops::add_layer_norm(x, residual, weight_, bias_, eps_);
+  }
+
+ private:
+  double eps_;
   Var weight_, bias_;
 };
 

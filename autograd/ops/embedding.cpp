@@ -49,7 +49,8 @@ void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor
 }
 
 // Threads share the columns: one id may have all the positions.
-void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table) {
+void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
+                        std::optional<int64_t> padding) {
   const int64_t rows = d_table.dim(0), width = d_table.dim(1), n = ids.numel();
   const Positions positions(ids, rows);
   dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
@@ -62,7 +63,7 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
           std::vector<C> sum(end - begin);
           for (int64_t r = 0; r < rows; ++r) {
             const int32_t first = positions.start[r], last = positions.start[r + 1];
-            if (first == last) continue;
+            if (first == last || r == padding) continue;
             std::fill(sum.begin(), sum.end(), C(0));
             for (int32_t k = first; k < last; ++k) {
               const T* row = from + positions.order[k] * width;
@@ -76,12 +77,14 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
   });
 }
 
-Var ops::embedding(const Tensor& ids, const Var& table) {
+Var ops::embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding) {
   check_arguments(ids, table.value());
+  check(!padding || (*padding >= 0 && *padding < table.dim(0)), "embedding: padding is row ", padding.value_or(0),
+        ", the table has ", table.dim(0), " rows");
   Tensor y({ids.numel(), table.dim(1)}, table.dtype());
   embedding_forward(Cpu{}, ids, table.value(), y);
-  return Var::result(y, {table}, [d_table = table.gradient(), ids](const Tensor& dy) {
-    embedding_backward(Cpu{}, ids, dy, d_table.sum());
+  return Var::result(y, {table}, [d_table = table.gradient(), ids, padding](const Tensor& dy) {
+    embedding_backward(Cpu{}, ids, dy, d_table.sum(), padding);
   });
 }
 

@@ -80,6 +80,25 @@ TEST(Embedding, Bfloat16SumsInFloat32AndRoundsOnce) {
   EXPECT_EQ(values(table.grad()), values(sum.to(DType::bf16)));
 }
 
+TEST(Embedding, PaddingGetsNoGradient) {
+  const Var table(random_tensor({4, 3}), true);
+  const Tensor ids = ids_of({2, 1, 2, 0});
+  const auto gradient = [&](std::optional<int64_t> padding) {
+    table.clear_grad();
+    const Var y = ops::embedding(ids, table, padding);
+    EXPECT_EQ(values(y.value()), values(ops::embedding(ids, table).value()));
+    backward(Var::result(Tensor::full({}, 0), {y}, [g = y.gradient()](const Tensor&) {
+      g.add(Tensor::full({4, 3}, 1, DType::f64));
+    }));
+    return values(table.grad());
+  };
+  EXPECT_EQ(gradient(std::nullopt), (std::vector<double>{1, 1, 1, 1, 1, 1, 2, 2, 2, 0, 0, 0}));
+  EXPECT_EQ(gradient(2), (std::vector<double>{1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(gradient(3), gradient(std::nullopt));
+  EXPECT_THROW(ops::embedding(ids, table, 4), Error);
+  EXPECT_THROW(ops::embedding(ids, table, -1), Error);
+}
+
 TEST(Embedding, NamesWhatIsWrong) {
   const Var table(Tensor::zeros({10, 4}));
   auto message = [&](const Tensor& ids, const Var& t) { return error_of([&] { ops::embedding(ids, t); }); };
