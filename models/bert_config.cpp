@@ -1,0 +1,246 @@
+#include "models/bert_config.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/check.h"
+#include "engine/nearest.h"
+
+namespace godwit {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxConfigBytes = 16 << 20;  // of a config.json; id2label may be long
+
+// Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of 64, intermediate layers of four widths.
+const std::vector<std::pair<std::string, BertConfig>>& table() {
+  const auto sized = [](int64_t layers, int64_t hidden) {
+    BertConfig config;
+    config.num_hidden_layers = layers;
+    config.hidden_size = hidden;
+    config.num_attention_heads = hidden / 64;
+    config.intermediate_size = 4 * hidden;
+    return config;
+  };
+  static const std::vector<std::pair<std::string, BertConfig>> rows{
+      {"bert_tiny", sized(2, 128)},   {"bert_mini", sized(4, 256)},  {"bert_small", sized(4, 512)},
+      {"bert_medium", sized(8, 512)}, {"bert_base", sized(12, 768)}, {"bert_large", sized(24, 1024)},
+  };
+  return rows;
+}
+
+// The whole numbers of config.json, their members and the largest value that is taken: sizes stay far from overflow.
+struct Size {
+  const char* name;
+  int64_t BertConfig::*member;
+  int64_t most;
+};
+constexpr Size kSizes[] = {
+    {"vocab_size", &BertConfig::vocab_size, 1 << 28},
+    {"hidden_size", &BertConfig::hidden_size, 1 << 20},
+    {"num_hidden_layers", &BertConfig::num_hidden_layers, 1 << 12},
+    {"num_attention_heads", &BertConfig::num_attention_heads, 1 << 20},
+    {"intermediate_size", &BertConfig::intermediate_size, 1 << 22},
+    {"max_position_embeddings", &BertConfig::max_position_embeddings, 1 << 24},
+    {"type_vocab_size", &BertConfig::type_vocab_size, 1 << 20},
+};
+
+const std::vector<std::string> kActivations{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh"};
+
+void check_probability(const char* name, double p) {
+  check(p >= 0 && p < 1, "bert: ", name, " must be in [0, 1), it is ", p);
+}
+
+// The fields of one config.json; every complaint names file and field.
+class Reader {
+ public:
+  Reader(std::string path, json object) : path_(std::move(path)), object_(std::move(object)) {}
+
+  const json* find(const char* name) const {  // null counts as left out
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  bool is_null(const char* name) const { return object_.contains(name) && object_[name].is_null(); }
+  template <class... Parts>
+  [[noreturn]] void wrong(const char* name, const json& value, const Parts&... rule) const {
+    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", value.dump());
+  }
+  void integer(const char* name, int64_t* to) const {
+    if (const json* value = find(name)) {
+      if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
+        wrong(name, *value, "must be a whole number");
+      *to = value->get<int64_t>();
+    }
+  }
+  void number(const char* name, double* to) const {
+    if (const json* value = find(name)) {
+      if (!value->is_number()) wrong(name, *value, "must be a number");
+      *to = value->get<double>();
+    }
+  }
+  void text(const char* name, std::string* to) const {
+    if (const json* value = find(name)) {
+      if (!value->is_string()) wrong(name, *value, "must be a text");
+      *to = value->get<std::string>();
+    }
+  }
+  // Networks that differ from this BERT in what is computed.
+  void only(const char* name, const json& supported, const char* why) const {
+    if (const json* value = find(name); value && *value != supported)
+      wrong(name, *value, "must be ", supported.dump(), " (", why, ")");
+  }
+
+ private:
+  std::string path_;
+  json object_;
+};
+
+json parse(const std::string& path) {
+  std::error_code error;
+  check(std::filesystem::exists(path, error), path, ": is not there");
+  check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
+  const auto bytes = std::filesystem::file_size(path, error);
+  check(!error && bytes <= kMaxConfigBytes, path, ": is larger than a config.json can be");
+  std::ifstream file(path, std::ios::binary);
+  check(file.is_open(), path, ": cannot be opened");
+  // Nesting is bounded, so that a hostile file takes no memory to speak of.
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    check(depth <= 32, path, ": is nested more than 32 deep");
+    return true;
+  };
+  try {
+    json object = json::parse(file, shallow);
+    check(object.is_object(), path, ": is not a JSON object");
+    return object;
+  } catch (const json::exception& parse_error) {
+    fail(path, ": is not valid JSON: ", parse_error.what());
+  }
+}
+
+// id2label {"0": "name", …}, or num_labels.
+void read_labels(const Reader& reader, std::vector<std::string>* labels) {
+  const json* names = reader.find("id2label");
+  if (!names) {
+    auto count = static_cast<int64_t>(labels->size());
+    reader.integer("num_labels", &count);
+    if (count < 1 || count > 1 << 20) reader.wrong("num_labels", json(count), "must be from 1 to ", 1 << 20);
+    labels->clear();
+    for (int64_t i = 0; i < count; ++i) labels->push_back("LABEL_" + std::to_string(i));
+    return;
+  }
+  if (!names->is_object() || names->empty()) reader.wrong("id2label", *names, "must map numbers from 0 on to texts");
+  labels->clear();
+  for (size_t i = 0; i < names->size(); ++i) {
+    const auto found = names->find(std::to_string(i));
+    if (found == names->end() || !found->is_string())
+      reader.wrong("id2label", *names, "must map the numbers 0 to ", names->size() - 1, " to texts, ", i, " does not");
+    labels->push_back(found->get<std::string>());
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> bert_names() {
+  std::vector<std::string> names;
+  for (const auto& row : table()) names.push_back(row.first);
+  return names;
+}
+
+BertConfig bert_config(const std::string& name) {
+  for (const auto& [known, config] : table())
+    if (known == name) return config;
+  fail("bert: there is no model '", name, "'", suggestion(name, bert_names()));
+}
+
+void check_bert_config(const BertConfig& config) {
+  for (const Size& size : kSizes)
+    check(config.*size.member >= 1 && config.*size.member <= size.most, "bert: ", size.name, " must be from 1 to ",
+          size.most, ", it is ", config.*size.member);
+  check(config.hidden_size % config.num_attention_heads == 0, "bert: hidden_size ", config.hidden_size,
+        " does not divide into num_attention_heads ", config.num_attention_heads);
+  bool known = false;
+  for (const std::string& name : kActivations) known = known || name == config.hidden_act;
+  check(known, "bert: hidden_act '", config.hidden_act, "' is not computed here",
+        suggestion(config.hidden_act, kActivations));
+  check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
+  check_probability("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
+  if (config.classifier_dropout) check_probability("classifier_dropout", *config.classifier_dropout);
+  if (const auto pad = config.pad_token_id)
+    check(*pad >= 0 && *pad < config.vocab_size, "bert: pad_token_id must be in [0, vocab_size ", config.vocab_size,
+          "), it is ", *pad);
+  check(config.initializer_range >= 0 && std::isfinite(config.initializer_range),
+        "bert: initializer_range must be finite and not negative, it is ", config.initializer_range);
+  check(config.layer_norm_eps > 0 && std::isfinite(config.layer_norm_eps),
+        "bert: layer_norm_eps must be finite and positive, it is ", config.layer_norm_eps);
+  check(!config.labels.empty(), "bert: a classifier needs at least one label");
+  check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
+        "bert: dtype must be f32, bf16 or f64, it is ", config.dtype);
+}
+
+BertConfig read_bert_config(const std::string& path) {
+  const std::string file =
+      std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "config.json").string() : path;
+  const Reader reader(file, parse(file));
+  reader.only("model_type", "bert", "only BERT is read here");
+  reader.only("position_embedding_type", "absolute", "relative positions are not computed here");
+  reader.only("is_decoder", false, "only encoders are computed here");
+  reader.only("add_cross_attention", false, "only encoders are computed here");
+  reader.only("tie_word_embeddings", true, "the decoder's weights are those of the embedding");
+  BertConfig config;
+  for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
+  reader.text("hidden_act", &config.hidden_act);
+  reader.number("hidden_dropout_prob", &config.hidden_dropout_prob);
+  reader.number("attention_probs_dropout_prob", &config.attention_probs_dropout_prob);
+  if (reader.find("classifier_dropout")) reader.number("classifier_dropout", &config.classifier_dropout.emplace());
+  if (reader.is_null("pad_token_id")) config.pad_token_id.reset();
+  else reader.integer("pad_token_id", &*config.pad_token_id);
+  reader.number("initializer_range", &config.initializer_range);
+  reader.number("layer_norm_eps", &config.layer_norm_eps);
+  read_labels(reader, &config.labels);
+  try {
+    check_bert_config(config);
+  } catch (const Error& error) {
+    throw error.with_text(file + ": " + error.what());
+  }
+  return config;
+}
+
+void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
+  json object{{"architectures", {architecture}}, {"model_type", "bert"}, {"position_embedding_type", "absolute"}};
+  for (const Size& size : kSizes) object[size.name] = config.*size.member;
+  object["hidden_act"] = config.hidden_act;
+  object["hidden_dropout_prob"] = config.hidden_dropout_prob;
+  object["attention_probs_dropout_prob"] = config.attention_probs_dropout_prob;
+  object["classifier_dropout"] = config.classifier_dropout ? json(*config.classifier_dropout) : json();
+  object["pad_token_id"] = config.pad_token_id ? json(*config.pad_token_id) : json();
+  object["initializer_range"] = config.initializer_range;
+  object["layer_norm_eps"] = config.layer_norm_eps;
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    object["id2label"][std::to_string(i)] = config.labels[i];
+    object["label2id"][config.labels[i]] = i;
+  }
+  std::string text;
+  try {
+    text = object.dump(2) + "\n";
+  } catch (const json::exception& error) {
+    fail(path, ": a label is not UTF-8: ", error.what());
+  }
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+  std::ofstream out(temporary, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out.good() || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    fail(path, ": cannot be written");
+  }
+}
+
+}  // namespace godwit

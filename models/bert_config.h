@@ -1,0 +1,40 @@
+// BertConfig: the sizes and settings of a BERT, named as in HuggingFace's config.json.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/dtype.h"
+
+namespace godwit {
+
+struct BertConfig {
+  int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
+  int64_t intermediate_size = 3072;
+  std::string hidden_act = "gelu";  // erf form; gelu_new or gelu_pytorch_tanh (tanh form), relu, tanh
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
+  std::optional<double> classifier_dropout;  // before the classifier; none: hidden_dropout_prob
+  int64_t max_position_embeddings = 512, type_vocab_size = 2;
+  std::optional<int64_t> pad_token_id = 0;  // its embedding starts at 0 and gets no gradient as an input
+  double initializer_range = 0.02, layer_norm_eps = 1e-12;
+  std::vector<std::string> labels{"LABEL_0", "LABEL_1"};  // of a sequence classifier (id2label)
+
+  DType dtype = DType::f32;  // or f64; bf16: of activations within the encoder, the rest stays float32
+  uint64_t seed = 1;         // of the initial parameters
+};
+
+std::vector<std::string> bert_names();            // bert_tiny mini small medium base large
+BertConfig bert_config(const std::string& name);  // throws for an unknown name, naming the nearest
+
+// Throws for settings that describe no network, naming the field and its value.
+void check_bert_config(const BertConfig& config);
+
+// From a config.json, or the folder it lies in; what it leaves out is as HuggingFace has it. Throws Error naming file,
+// field and value for anything malformed, out of range, or asking for another network than this BERT.
+BertConfig read_bert_config(const std::string& path);
+
+// As HuggingFace reads it; `architecture` is one of its classes (BertForQuestionAnswering). Whole or not at all.
+void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture);
+
+}  // namespace godwit

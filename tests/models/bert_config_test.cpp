@@ -1,0 +1,147 @@
+#include "models/bert_config.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf, ::testing::HasSubstr;
+
+const std::string kFolder = GODWIT_SOURCE_DIR "/tests/models/golden/bert";  // saved by transformers
+
+void write_text(const std::string& path, const std::string& text) { write(path, Bytes(text.begin(), text.end())); }
+
+BertConfig read_text(const std::string& text) {
+  TempFolder folder;
+  write_text(folder / "config.json", text);
+  return read_bert_config(folder.str());
+}
+
+// The complaint about a config.json; it names the file.
+std::string error_for(const std::string& text) {
+  const std::string error = error_of([&] { read_text(text); });
+  EXPECT_THAT(error, HasSubstr("config.json"));
+  return error;
+}
+
+TEST(BertConfig, ReadsWhatTransformersSaved) {
+  for (const std::string& path : {kFolder, kFolder + "/config.json"}) {
+    const BertConfig c = read_bert_config(path);
+    EXPECT_EQ(c.vocab_size, 11);
+    EXPECT_EQ(c.hidden_size, 8);
+    EXPECT_EQ(c.num_hidden_layers, 1);
+    EXPECT_EQ(c.num_attention_heads, 2);
+    EXPECT_EQ(c.intermediate_size, 12);
+    EXPECT_EQ(c.max_position_embeddings, 6);
+    EXPECT_EQ(c.type_vocab_size, 2);
+    EXPECT_EQ(c.hidden_act, "gelu_new");
+    EXPECT_EQ(c.layer_norm_eps, 1e-12);
+    EXPECT_EQ(c.pad_token_id, 0);
+    EXPECT_EQ(c.classifier_dropout, std::nullopt);
+    EXPECT_EQ(c.labels, (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
+  }
+}
+
+TEST(BertConfig, WhatIsLeftOutIsBertBase) {
+  const BertConfig c = read_text("{}");
+  EXPECT_EQ(c.vocab_size, 30522);
+  EXPECT_EQ(c.hidden_size, 768);
+  EXPECT_EQ(c.intermediate_size, 3072);
+  EXPECT_EQ(c.max_position_embeddings, 512);
+  EXPECT_EQ(c.hidden_dropout_prob, 0.1);
+  EXPECT_EQ(read_text(R"({"pad_token_id": null, "classifier_dropout": null})").pad_token_id, std::nullopt);
+}
+
+TEST(BertConfig, ReadsBackWhatItWrote) {
+  TempFolder folder;
+  BertConfig c = bert_config("bert_mini");
+  c.vocab_size = 77;
+  c.hidden_act = "relu";
+  c.hidden_dropout_prob = 0.25;
+  c.attention_probs_dropout_prob = 0;
+  c.classifier_dropout = 0.125;
+  c.pad_token_id = 3;
+  c.initializer_range = 0.03;
+  c.layer_norm_eps = 1e-6;
+  c.labels = {"no", "yes", "quote\" é"};
+  write_bert_config(folder / "config.json", c, "BertForSequenceClassification");
+  const BertConfig read = read_bert_config(folder.str());
+  EXPECT_EQ(read.vocab_size, 77);
+  EXPECT_EQ(read.hidden_size, 256);
+  EXPECT_EQ(read.num_attention_heads, 4);
+  EXPECT_EQ(read.num_hidden_layers, 4);
+  EXPECT_EQ(read.intermediate_size, 1024);
+  EXPECT_EQ(read.hidden_act, "relu");
+  EXPECT_EQ(read.hidden_dropout_prob, 0.25);
+  EXPECT_EQ(read.attention_probs_dropout_prob, 0);
+  EXPECT_EQ(read.classifier_dropout, 0.125);
+  EXPECT_EQ(read.pad_token_id, 3);
+  EXPECT_EQ(read.initializer_range, 0.03);
+  EXPECT_EQ(read.layer_norm_eps, 1e-6);
+  EXPECT_EQ(read.labels, c.labels);
+  std::ifstream file(folder / "config.json");
+  const json object = json::parse(file);
+  EXPECT_EQ(object["architectures"], json({"BertForSequenceClassification"}));
+  EXPECT_EQ(object["label2id"]["yes"], 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.str()), {}), 1) << "no temporary file stays";
+  EXPECT_THAT(error_of([&] { write_bert_config(folder / "none/config.json", c, "x"); }), HasSubstr("none/config.json"));
+}
+
+TEST(BertConfig, NamesTheFieldThatIsWrong) {
+  EXPECT_THAT(error_for(R"({"hidden_size": "768"})"), AllOf(HasSubstr("hidden_size"), HasSubstr("\"768\"")));
+  EXPECT_THAT(error_for(R"({"hidden_size": 7.5})"), HasSubstr("hidden_size must be a whole number, it is 7.5"));
+  EXPECT_THAT(error_for(R"({"hidden_size": 18446744073709551615})"), HasSubstr("hidden_size must be a whole number"));
+  EXPECT_THAT(error_for(R"({"hidden_size": 0})"), HasSubstr("hidden_size must be from 1 to"));
+  EXPECT_THAT(error_for(R"({"vocab_size": -5})"), HasSubstr("vocab_size must be from 1 to"));
+  EXPECT_THAT(error_for(R"({"num_hidden_layers": 100000000000})"), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(error_for(R"({"num_attention_heads": 7})"), HasSubstr("num_attention_heads 7"));
+  EXPECT_THAT(error_for(R"({"hidden_act": "gelu_ne"})"), AllOf(HasSubstr("gelu_ne"), HasSubstr("mean 'gelu_new'")));
+  EXPECT_THAT(error_for(R"({"hidden_act": "silu"})"), HasSubstr("'silu' is not computed here"));
+  EXPECT_THAT(error_for(R"({"hidden_act": 1})"), HasSubstr("hidden_act must be a text"));
+  EXPECT_THAT(error_for(R"({"hidden_dropout_prob": 1})"), HasSubstr("hidden_dropout_prob must be in [0, 1)"));
+  EXPECT_THAT(error_for(R"({"attention_probs_dropout_prob": -0.1})"), HasSubstr("attention_probs_dropout_prob"));
+  EXPECT_THAT(error_for(R"({"classifier_dropout": 2})"), HasSubstr("classifier_dropout"));
+  EXPECT_THAT(error_for(R"({"layer_norm_eps": 0})"), HasSubstr("layer_norm_eps"));
+  EXPECT_THAT(error_for(R"({"layer_norm_eps": true})"), HasSubstr("layer_norm_eps must be a number"));
+  EXPECT_THAT(error_for(R"({"initializer_range": -1})"), HasSubstr("initializer_range"));
+  EXPECT_THAT(error_for(R"({"pad_token_id": 30522})"), HasSubstr("pad_token_id must be in [0, vocab_size 30522)"));
+  EXPECT_THAT(error_for(R"({"id2label": {"0": "a", "2": "b"}})"), HasSubstr("id2label"));
+  EXPECT_THAT(error_for(R"({"id2label": {"0": 1}})"), HasSubstr("id2label"));
+  EXPECT_THAT(error_for(R"({"id2label": []})"), HasSubstr("id2label"));
+  EXPECT_THAT(error_for(R"({"num_labels": 0})"), HasSubstr("num_labels"));
+  EXPECT_EQ(read_text(R"({"num_labels": 3})").labels.size(), 3u);
+}
+
+TEST(BertConfig, RefusesOtherNetworks) {
+  EXPECT_THAT(error_for(R"({"model_type": "roberta"})"), AllOf(HasSubstr("model_type"), HasSubstr("roberta")));
+  EXPECT_THAT(error_for(R"({"position_embedding_type": "relative_key"})"), HasSubstr("position_embedding_type"));
+  EXPECT_THAT(error_for(R"({"is_decoder": true})"), HasSubstr("is_decoder"));
+  EXPECT_THAT(error_for(R"({"add_cross_attention": true})"), HasSubstr("add_cross_attention"));
+  EXPECT_THAT(error_for(R"({"tie_word_embeddings": false})"), HasSubstr("tie_word_embeddings"));
+}
+
+TEST(BertConfig, RefusesWhatIsNoConfiguration) {
+  EXPECT_THAT(error_for(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_for("{\"hidden_size\": 7"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_for("[1]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_for(std::string(100000, '[')), HasSubstr("nested"));
+  EXPECT_THAT(error_for("{\"hidden_act\": \"\xff\"}"), HasSubstr("not valid JSON"));
+  TempFolder folder;
+  EXPECT_THAT(error_of([&] { read_bert_config(folder.str()); }), HasSubstr("config.json: is not there"));
+  std::filesystem::create_directories(folder / "x/config.json");
+  EXPECT_THAT(error_of([&] { read_bert_config(folder / "x"); }), HasSubstr("not a regular file"));
+}
+
+TEST(BertConfig, NamedSizes) {
+  for (const std::string& name : bert_names()) EXPECT_NO_THROW(check_bert_config(bert_config(name))) << name;
+  EXPECT_EQ(bert_names().size(), 6u);
+  EXPECT_THAT(error_of([] { bert_config("bert-bsae"); }), HasSubstr("bert_base"));
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,202 @@
+#include "models/pretrained.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <map>
+
+#include "engine/safetensors.h"
+#include "tests/models/golden.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using ::testing::AllOf, ::testing::HasSubstr;
+
+const std::string kFolder = GODWIT_SOURCE_DIR "/tests/models/golden/bert";  // a BertForPreTraining of transformers
+
+void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.shape(), b.shape()) << name;
+  ASSERT_EQ(a.dtype(), b.dtype()) << name;
+  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
+}
+
+// Each parameter but those of `except` holds the values of make_golden.py's formula, under the name `prefix` + its own.
+void expect_formula(const nn::Module& model, const std::string& prefix = "", const std::string& except = "none") {
+  for (const Parameter& p : model.parameters()) {
+    if (p.name.starts_with(except)) continue;
+    const Tensor expected(p.var.shape(), p.var.dtype());
+    testing::fill_by_formula(prefix + p.name, expected);
+    expect_same_bits(p.var.value(), expected, p.name);
+  }
+}
+
+class Pretrained : public ::testing::Test {
+ protected:
+  const BertConfig config_ = read_bert_config(kFolder);
+  std::map<std::string, Tensor> file_ = load_safetensors(kFolder + "/model.safetensors");
+  TempFolder folder_;
+
+  std::string saved() const {
+    const std::string path = folder_ / "x.safetensors";
+    save_safetensors(path, {file_.begin(), file_.end()});
+    return path;
+  }
+  void rename(const std::string& from, const std::string& to) {
+    auto node = file_.extract(from);
+    ASSERT_TRUE(node) << from;
+    node.key() = to;
+    file_.insert(std::move(node));
+  }
+  // The complaint about the file as it is now; the model stays what it was.
+  std::string error() const {
+    const std::string path = saved();
+    const BertForPreTraining model(config_);
+    testing::fill_by_formula(model);
+    for (const Parameter& p : model.parameters()) p.var.value().data<float>()[0] = 42;
+    const std::string text = error_of([&] { load_pretrained(path, model); });
+    EXPECT_THAT(text, HasSubstr(path));
+    for (const Parameter& p : model.parameters()) EXPECT_EQ(p.var.value().item(), 42) << p.name << " was touched";
+    return text;
+  }
+};
+
+TEST_F(Pretrained, LoadsWhatTransformersSaved) {
+  const BertForPreTraining model(config_);
+  const LoadReport report = load_pretrained(kFolder, model);
+  expect_formula(model);
+  EXPECT_EQ(report.loaded, std::ssize(model.parameters()));
+  EXPECT_TRUE(report.missing.empty() && report.unexpected.empty());
+  EXPECT_EQ(report.str(), std::to_string(report.loaded) + " tensors loaded");
+}
+
+TEST_F(Pretrained, OtherHeadsTakeTheBodyAndReportTheRest) {
+  const BertForQuestionAnswering model(config_);
+  const LoadReport report = load_pretrained(kFolder + "/model.safetensors", model);
+  expect_formula(model, "", "qa_outputs");
+  EXPECT_EQ(report.missing, (std::vector<std::string>{"qa_outputs.weight", "qa_outputs.bias"}));
+  EXPECT_EQ(report.unexpected.size(), 9u);
+  EXPECT_THAT(report.unexpected, ::testing::Contains("pooler.dense.weight"));
+  EXPECT_THAT(report.str(), AllOf(HasSubstr("2 missing"), HasSubstr("9 of the file not used"), HasSubstr("…)")));
+
+  const Bert body(config_);  // its names have no "bert."
+  EXPECT_EQ(load_pretrained(kFolder, body).missing.size(), 0u);
+  expect_formula(body, "bert.");
+}
+
+TEST_F(Pretrained, NamesOfOtherVersionsAndTypes) {
+  rename("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma");
+  rename("bert.embeddings.LayerNorm.bias", "bert.embeddings.LayerNorm.beta");
+  rename("bert.pooler.dense.bias", "pooler.dense.bias");
+  rename("cls.predictions.bias", "cls.predictions.decoder.bias");
+  file_["cls.predictions.decoder.weight"] = file_["bert.embeddings.word_embeddings.weight"];
+  file_["bert.embeddings.position_ids"] = Tensor::zeros({1, 6}, DType::i64);
+  Tensor& wide = file_["bert.embeddings.LayerNorm.gamma"];
+  wide = wide.to(DType::f64);
+  const BertForPreTraining model(config_);
+  const LoadReport report = load_pretrained(saved(), model);
+  expect_formula(model);
+  EXPECT_TRUE(report.missing.empty() && report.unexpected.empty()) << report.str();
+
+  for (const DType half : {DType::f16, DType::bf16}) {
+    auto narrow = file_;
+    for (auto& [name, tensor] : narrow)
+      if (tensor.dtype() == DType::f32) tensor = tensor.to(half);
+    save_safetensors(folder_ / "half", {narrow.begin(), narrow.end()});
+    const BertForPreTraining rounded(config_);
+    load_pretrained(folder_ / "half", rounded);
+    for (const Parameter& p : rounded.parameters()) {
+      const Tensor exact(p.var.shape());
+      testing::fill_by_formula(p.name, exact);
+      if (p.name != "bert.embeddings.LayerNorm.weight")
+        expect_same_bits(p.var.value(), exact.to(half).to(DType::f32), p.name);
+    }
+  }
+}
+
+TEST_F(Pretrained, ReachesParametersBoundToBuckets) {
+  const BertForPreTraining model(config_), other(config_);
+  testing::fill_by_formula(other);
+  const Buckets buckets(model.parameters(), {}), expected(other.parameters(), {});
+  load_pretrained(kFolder, model);
+  EXPECT_EQ(buckets.value_hash(), expected.value_hash());
+}
+
+TEST_F(Pretrained, SavesWhatTransformersWouldHaveSaved) {
+  const BertForPreTraining model(config_);
+  testing::fill_by_formula(model);
+  const std::string folder = folder_ / "a/new/folder";
+  save_pretrained(folder, model);
+  const auto ours = load_safetensors(folder + "/model.safetensors");
+  ASSERT_EQ(ours.size(), file_.size());
+  for (const auto& [name, tensor] : file_) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    expect_same_bits(ours.at(name), tensor, name);
+  }
+  std::ifstream mine(folder + "/config.json"), theirs(kFolder + "/config.json");
+  const auto written = nlohmann::json::parse(mine), golden = nlohmann::json::parse(theirs);
+  for (const char* field : {"architectures", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                            "intermediate_size", "max_position_embeddings", "type_vocab_size", "hidden_act",
+                            "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
+                            "pad_token_id", "initializer_range", "layer_norm_eps", "model_type"})
+    EXPECT_EQ(written.at(field), golden.at(field)) << field;
+  const auto loaded = std::make_unique<BertForPreTraining>(read_bert_config(folder));
+  load_pretrained(folder, *loaded);
+  expect_formula(*loaded);
+}
+
+TEST_F(Pretrained, NamesTheFieldThatDoesNotFit) {
+  file_["bert.embeddings.word_embeddings.weight"] = Tensor::zeros({13, 8});
+  file_["bert.encoder.layer.0.intermediate.dense.bias"] = Tensor::zeros({16});
+  file_["bert.encoder.layer.0.output.dense.weight"] = Tensor::zeros({8, 16});
+  file_["bert.encoder.layer.0.attention.output.dense.weight"] = Tensor::zeros({8, 9});
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("bert.embeddings.word_embeddings.weight is [13, 8], the model expects [11, 8] by "
+                              "vocab_size 11 of config.json"),
+                    HasSubstr("intermediate.dense.bias is [16], the model expects [12] by intermediate_size 12"),
+                    HasSubstr("layer.0.output.dense.weight is [8, 16], the model expects [8, 12] by intermediate_size"),
+                    HasSubstr("attention.output.dense.weight is [8, 9], the model expects [8, 8] by hidden_size 8"),
+                    HasSubstr("4 of another shape or type")));
+}
+
+TEST_F(Pretrained, AnIncompleteBodyIsAnError) {
+  file_.erase("bert.encoder.layer.0.output.dense.bias");
+  file_["bert.encoder.layer.1.output.dense.bias"] = Tensor::zeros({8});
+  file_["bert.embeddings.LayerNorm.bias"] = Tensor::zeros({8}, DType::i32);
+  EXPECT_THAT(error(), AllOf(HasSubstr("1 missing (bert.encoder.layer.0.output.dense.bias)"),
+                             HasSubstr("1 unexpected (encoder.layer.1.output.dense.bias)"),
+                             HasSubstr("num_hidden_layers"), HasSubstr("LayerNorm.bias is int32")));
+  file_.clear();
+  EXPECT_THAT(error(), HasSubstr("missing"));
+}
+
+TEST_F(Pretrained, AnUntiedDecoderIsAnError) {
+  Tensor decoder = file_["bert.embeddings.word_embeddings.weight"].clone();
+  file_["cls.predictions.decoder.weight"] = decoder;
+  decoder.data<float>()[5] += 1;
+  EXPECT_THAT(error(), AllOf(HasSubstr("cls.predictions.decoder.weight differs"), HasSubstr("tie_word_embeddings")));
+  const BertForQuestionAnswering model(config_);
+  EXPECT_EQ(load_pretrained(saved(), model).unexpected.size(), 10u) << "who has no decoder passes it over";
+  decoder.data<float>()[5] -= 1;
+  file_["cls.predictions.decoder.bias"] = Tensor::full({11}, 9);
+  EXPECT_THAT(error(), HasSubstr("cls.predictions.decoder.bias differs"));
+}
+
+TEST_F(Pretrained, TwoTensorsOfOneNameAreAnError) {
+  file_["pooler.dense.bias"] = file_["bert.pooler.dense.bias"];
+  EXPECT_THAT(error(), HasSubstr("pooler.dense.bias under two names"));
+}
+
+TEST_F(Pretrained, FoldersWithoutWeightsAreNamed) {
+  const BertForPreTraining model(config_);
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }), HasSubstr("has no model.safetensors"));
+  write(folder_ / "pytorch_model.bin", {1});
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }), HasSubstr("pytorch_model.bin"));
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_ / "none", model); }), HasSubstr("No such file"));
+  write(folder_ / "file", {1});
+  EXPECT_THAT(error_of([&] { save_pretrained(folder_ / "file/x", model); }), HasSubstr("cannot be made"));
+}
+
+}  // namespace
+}  // namespace godwit
