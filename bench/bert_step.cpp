@@ -1,0 +1,63 @@
+// A whole training step of a BERT on random texts, one rank: the median over steps, by phase, and the peak memory.
+//   bench_bert_step [model=bert_base] [batch=8] [length=128] [task=squad] [optimizer=adamw] [threads=cores] [steps=7]
+//                   [dtype=f32]
+// task: squad (begin and end of an answer) or pretrain (15 % masked words, next sentence). Dropout is BERT's 10 %.
+// bench/peers/bert_step.py does the same with HuggingFace's; `bench/peers/compare PYTHON ROUNDS bert_step` alternates.
+#include "bench/step.h"
+#include "engine/philox.h"
+#include "models/bert.h"
+
+using namespace godwit;
+
+namespace {
+
+Tensor draw(RandomStream& random, const Shape& shape, int64_t limit) {
+  Tensor x(shape, DType::i32);
+  for (int32_t& value : x.span<int32_t>()) value = static_cast<int32_t>(random.below(static_cast<uint32_t>(limit)));
+  return x;
+}
+
+void run(const bench::Settings& settings, Communicator& comm) {
+  const int64_t batch = settings.number("batch"), length = settings.number("length");
+  const std::string task = settings.text("task");
+  check(task == "squad" || task == "pretrain", "bench_bert_step: task is squad or pretrain");
+  BertConfig config = bert_config(settings.text("model"));
+  config.dtype = settings.dtype();
+  RandomStream random(1, Purpose::test);
+  const TextInput input{draw(random, {batch, length}, config.vocab_size), draw(random, {batch, length}, 2),
+                        Tensor::full({batch, length}, 1, DType::u8)};
+  const Tensor starts = draw(random, {batch}, length), ends = draw(random, {batch}, length);
+  const int64_t masked = std::max<int64_t>(1, batch * length * 15 / 100);
+  Tensor positions({masked}, DType::i32);
+  for (int64_t i = 0; i < masked; ++i) positions.data<int32_t>()[i] = static_cast<int32_t>(i * batch * length / masked);
+  const Tensor words = draw(random, {masked}, config.vocab_size), next = draw(random, {batch}, 2);
+  const auto dropout = [](int step) { return DropoutRun{1, static_cast<uint32_t>(step), 0}; };
+  const std::string what = detail::concat(task, " batch ", batch, ", ", length, " tokens");
+  const double lr = 5e-5;
+  if (task == "squad") {
+    const auto model = make_bert<BertForQuestionAnswering>(config);
+    bench::time_steps(settings, comm, *model, lr, what, "texts", [&](int step) {
+      const DropoutRun one = dropout(step);
+      return question_answering_loss(model->forward(input, &one), starts, ends);
+    });
+  } else {
+    const auto model = make_bert<BertForPreTraining>(config);
+    bench::time_steps(settings, comm, *model, lr, what, "texts", [&](int step) {
+      const DropoutRun one = dropout(step);
+      return pretraining_loss(model->forward(input, positions, &one), words, next);
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const bench::Settings settings(
+      argc, argv,
+      {{"model", "bert_base"}, {"batch", "8"}, {"length", "128"}, {"task", "squad"}, {"optimizer", "adamw"},
+       {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}});
+  return bench::main_of(settings, [&](Communicator& comm) { run(settings, comm); });
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
