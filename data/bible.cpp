@@ -1,5 +1,6 @@
 // Format, big-endian: "EC02" and a title, 84 bytes in all; the size of an unpacked block; the number n of blocks; n + 1
-// offsets, the last the file's size; the three bytes that begin a .Z file. The blocks are what follows them in such files.
+// offsets, the last the file's size; the three bytes that begin a .Z file. The blocks are what follows them in such
+// files.
 #include "data/bible.h"
 
 #include <algorithm>
@@ -36,7 +37,8 @@ class Unpacker {
         previous = kCodes;
         continue;
       }
-      check(code < kClear || (previous != kCodes && code <= used_), path_, ": is damaged (code ", code, " of ", used_, ")");
+      check(code < kClear || (previous != kCodes && code <= used_), path_, ": is damaged (code ", code, " of ", used_,
+            ")");
       expand(code == used_ ? previous : code, word);
       if (code == used_) word += word[0];
       check(word.size() <= limit, path_, ": is damaged (a block is longer than the header says)");
@@ -58,7 +60,8 @@ class Unpacker {
     }
     if (bit_ + width_ > 8 * count_) return false;
     code = 0;
-    for (uint32_t i = 0; i < width_; ++i, ++bit_) code |= static_cast<uint32_t>(bytes_[bit_ / 8] >> (bit_ % 8) & 1) << i;
+    for (uint32_t i = 0; i < width_; ++i, ++bit_)
+      code |= static_cast<uint32_t>(bytes_[bit_ / 8] >> (bit_ % 8) & 1) << i;
     return true;
   }
 
@@ -89,13 +92,13 @@ std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
   check(bytes.size() >= kHeader + 12, path, ": is cut short");
   const uint32_t block = word_at(bytes, kHeader), blocks = word_at(bytes, kHeader + 4);
   const size_t table = kHeader + 8;
-  check(block <= kLargestBlock && blocks <= (bytes.size() - table) / 4 - 1, path, ": is damaged (", blocks, " blocks of ",
-        block, " bytes)");
+  check(block <= kLargestBlock && blocks <= (bytes.size() - table) / 4 - 1, path, ": is damaged (", blocks,
+        " blocks of ", block, " bytes)");
   std::string text;
   for (uint32_t i = 0; i < blocks; ++i) {
     const size_t begin = word_at(bytes, table + 4 * i), end = word_at(bytes, table + 4 * i + 4);
-    check(begin <= end && end <= bytes.size(), path, ": is damaged or cut short (block ", i, " is at bytes ", begin, " to ",
-          end, " of ", bytes.size(), ")");
+    check(begin <= end && end <= bytes.size(), path, ": is damaged or cut short (block ", i, " is at bytes ", begin,
+          " to ", end, " of ", bytes.size(), ")");
     Unpacker(bytes.data() + begin, end - begin, path).append_to(text, block);
   }
   return text;

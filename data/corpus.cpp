@@ -39,7 +39,8 @@ Corpus::Corpus(std::string text, Sentences rule, const std::string& name)
   size_t begin = 0;  // of the document
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find('\n', at), all.size());
-    if (std::all_of(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(end), is_blank)) {
+    if (std::all_of(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(end),
+                    is_blank)) {
       add_document(begin, at, rule);
       begin = std::min(end + 1, all.size());
     }
@@ -52,7 +53,8 @@ Corpus::Corpus(std::string text, Sentences rule, const std::string& name)
 void Corpus::add_document(size_t begin, size_t end, Sentences rule) {
   const size_t before = spans_.size();
   while (begin < end) {
-    const size_t stop = rule == Sentences::lines ? std::min(text_->find('\n', begin), end) : sentence_end(*text_, begin, end);
+    const size_t stop =
+        rule == Sentences::lines ? std::min(text_->find('\n', begin), end) : sentence_end(*text_, begin, end);
     add_sentence(begin, stop);
     begin = std::max(stop, begin + 1);
   }

@@ -11,7 +11,8 @@ namespace godwit::data {
 
 enum class Sentences {
   lines,  // each line is one
-  split,  // cut behind . ! ? (and closing quotes and brackets) before a space and anything but a small letter a … z; lines are joined
+  split,  // cut behind . ! ? (and closing quotes and brackets) before a space and anything but a small letter a … z;
+          // lines are joined
 };
 
 class Corpus {

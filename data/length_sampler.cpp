@@ -17,7 +17,8 @@ LengthSampler::LengthSampler(int64_t samples, SamplerOptions options, int64_t wi
 void LengthSampler::start_epoch(int64_t epoch, const std::function<int64_t(int64_t)>& length) {
   sampler_.start_epoch(epoch);
   const int64_t global = options_.batch * options_.world;
-  const auto order = options_.train ? sampler_.order().first(static_cast<size_t>(batches() * global)) : sampler_.order();
+  const auto order =
+      options_.train ? sampler_.order().first(static_cast<size_t>(batches() * global)) : sampler_.order();
   std::vector<Item> items;
   items.reserve(order.size());
   for (uint32_t sample : order) items.push_back({sample, length(sample)});

@@ -10,9 +10,9 @@
 namespace godwit::data {
 
 // Training: Sampler's permutation is cut into windows of `window` global batches; within each the samples are sorted by
-// length and dealt out in order, B·W to a global batch, one in W to each rank, so that ranks wait little for each other;
-// then the global batches of the window are shuffled. A global batch holds the same samples whatever the number of
-// ranks. Evaluation: Sampler's samples of the rank, the longest first.
+// length and dealt out in order, B·W to a global batch, one in W to each rank, so that ranks wait little for each
+// other; then the global batches of the window are shuffled. A global batch holds the same samples whatever the number
+// of ranks. Evaluation: Sampler's samples of the rank, the longest first.
 class LengthSampler {
  public:
   LengthSampler(int64_t samples, SamplerOptions options, int64_t window);  // throws as Sampler, and on window < 1

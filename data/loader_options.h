@@ -14,7 +14,9 @@ struct LoaderOptions {
   int prefetch = 2;   // batches held ready or in work, at least 1
   int workers = 1;    // threads that prepare them, at least 1; no bit depends on their number
 
-  SamplerOptions sampling() const { return {.batch = batch, .rank = rank, .world = world, .seed = seed, .train = train}; }
+  SamplerOptions sampling() const {
+    return {.batch = batch, .rank = rank, .world = world, .seed = seed, .train = train};
+  }
 };
 
 }  // namespace godwit::data

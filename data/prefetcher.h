@@ -16,7 +16,7 @@ namespace godwit::data {
 class PrefetchJob {
  public:
   virtual ~PrefetchJob() = default;
-  virtual size_t parts() const = 0;        // at least 1, always the same
+  virtual size_t parts() const = 0;       // at least 1, always the same
   virtual void prepare(size_t part) = 0;  // called once for each part, from several threads at once
 
  private:

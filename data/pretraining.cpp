@@ -16,9 +16,12 @@ constexpr int64_t kSpecial = 3;  // [CLS] and two [SEP]
 constexpr int64_t kBlock = 256;  // sentences in one piece of work
 
 void check_options(const PretrainingOptions& options) {
-  check(options.length >= kSpecial + 2, "pre-training: a length of ", options.length, " tokens, expected at least ", kSpecial + 2);
-  check(options.masked > 0 && options.masked < 1, "pre-training: masks ", options.masked, " of the tokens, expected a number in (0, 1)");
-  check(options.max_predictions >= 0, "pre-training: max_predictions ", options.max_predictions, ", expected 0 or more");
+  check(options.length >= kSpecial + 2, "pre-training: a length of ", options.length, " tokens, expected at least ",
+        kSpecial + 2);
+  check(options.masked > 0 && options.masked < 1, "pre-training: masks ", options.masked,
+        " of the tokens, expected a number in (0, 1)");
+  check(options.max_predictions >= 0, "pre-training: max_predictions ", options.max_predictions,
+        ", expected 0 or more");
   check(options.short_samples >= 0 && options.short_samples <= 1, "pre-training: short_samples ", options.short_samples,
         ", expected a number in [0, 1]");
 }
@@ -36,7 +39,8 @@ PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& toke
   check_options(options_);
   tokenise(corpus, tokenizer);
   check(!tokens_.empty(), "pre-training: the corpus has no tokens");
-  check(sentences_.size() <= std::numeric_limits<uint32_t>::max(), "pre-training: ", sentences_.size() - 1, " sentences are too many");
+  check(sentences_.size() <= std::numeric_limits<uint32_t>::max(), "pre-training: ", sentences_.size() - 1,
+        " sentences are too many");
   cut_runs();
   Hash hash;
   for (const double value : {static_cast<double>(options_.length), static_cast<double>(options_.max_predictions),
@@ -138,7 +142,9 @@ PretrainingSource::Range PretrainingSource::random_text(int32_t document, int64_
 }
 
 int64_t PretrainingSource::predictions(int64_t tokens) const {
-  const auto share = [&](int64_t of) { return std::max<int64_t>(1, std::lround(static_cast<double>(of) * options_.masked)); };
+  const auto share = [&](int64_t of) {
+    return std::max<int64_t>(1, std::lround(static_cast<double>(of) * options_.masked));
+  };
   const int64_t most = options_.max_predictions > 0 ? options_.max_predictions : share(options_.length);
   return std::min({share(tokens), most, tokens - kSpecial});
 }
@@ -169,12 +175,13 @@ TextSample PretrainingSource::read(int64_t sample, int64_t epoch) const {
 void PretrainingSource::mask(TextSample& text, int64_t sample, int64_t epoch) const {
   std::vector<int32_t> places(text.ids.size());
   std::iota(places.begin(), places.end(), 0);
-  places.pop_back();                                // the last [SEP]
+  places.pop_back();                              // the last [SEP]
   places.erase(places.begin() + text.first - 1);  // the first
-  places.erase(places.begin());                     // [CLS]
+  places.erase(places.begin());                   // [CLS]
   RandomStream random(options_.seed, Purpose::mask, static_cast<uint32_t>(epoch), static_cast<uint32_t>(sample));
   const auto count = static_cast<size_t>(predictions(std::ssize(text.ids)));
-  for (size_t i = 0; i < count; ++i) std::swap(places[i], places[i + random.below(static_cast<uint32_t>(places.size() - i))]);
+  for (size_t i = 0; i < count; ++i)
+    std::swap(places[i], places[i + random.below(static_cast<uint32_t>(places.size() - i))]);
   places.resize(count);
   std::ranges::sort(places);
   for (const int32_t place : places) {

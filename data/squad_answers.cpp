@@ -55,8 +55,9 @@ void write_json(const std::string& path, const ordered_json& content) {
 
 }  // namespace
 
-std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t window, std::span<const float> start_logits,
-                                         std::span<const float> end_logits, const AnswerOptions& options) {
+std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t window,
+                                         std::span<const float> start_logits, std::span<const float> end_logits,
+                                         const AnswerOptions& options) {
   const auto tokens = static_cast<size_t>(features.measure(window, 0).tokens);
   check(start_logits.size() >= tokens && end_logits.size() >= tokens, "squad: ", start_logits.size(), " and ",
         end_logits.size(), " logits for the ", tokens, " tokens of window ", window);
@@ -80,7 +81,8 @@ std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t 
 std::vector<QuestionAnswers> best_answers(const SquadFeatures& features, std::vector<Candidate> candidates,
                                           const AnswerOptions& options) {
   for (const Candidate& c : candidates)
-    check(c.window >= 0 && c.window < features.size(), "squad: a candidate of window ", c.window, " of ", features.size());
+    check(c.window >= 0 && c.window < features.size(), "squad: a candidate of window ", c.window, " of ",
+          features.size());
   std::ranges::stable_sort(candidates, {}, &Candidate::window);
   std::vector<QuestionAnswers> all;
   auto next = candidates.begin();

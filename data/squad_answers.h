@@ -22,10 +22,11 @@ struct Candidate {
 };
 
 // All pairs of the window's best starts and ends that lie in its context, in this order, not longer than the longest,
-// and whose start has in no other window more context. The logits are those of the window's tokens; more, of padding, may
-// follow and count for nothing. Equal logits go in the order of their places. Throws on a logit that is not finite.
-std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t window, std::span<const float> start_logits,
-                                         std::span<const float> end_logits, const AnswerOptions& options = {});
+// and whose start has in no other window more context. The logits are those of the window's tokens; more, of padding,
+// may follow and count for nothing. Equal logits go in the order of their places. Throws on a logit that is not finite.
+std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t window,
+                                         std::span<const float> start_logits, std::span<const float> end_logits,
+                                         const AnswerOptions& options = {});
 
 struct QuestionAnswers {
   struct Entry {
@@ -36,8 +37,8 @@ struct QuestionAnswers {
   std::vector<Entry> best;  // at least one; the first is the answer
 };
 
-// Of all questions, in the order of the data set; candidates of all windows in any order. Of several candidates with one
-// text the best counts. A question without any candidate gets "empty".
+// Of all questions, in the order of the data set; candidates of all windows in any order. Of several candidates with
+// one text the best counts. A question without any candidate gets "empty".
 std::vector<QuestionAnswers> best_answers(const SquadFeatures& features, std::vector<Candidate> candidates,
                                           const AnswerOptions& options = {});
 

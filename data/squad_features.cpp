@@ -70,7 +70,8 @@ SquadFeatures::SquadFeatures(const Squad& squad, const WordPiece& tokenizer, Squ
   for_each_item(std::ssize(squad.contexts), options.threads, work, options.progress);
 
   Hash hash;
-  for (const int64_t value : {options.length, options.stride, options.max_question}) hash.add(static_cast<uint64_t>(value));
+  for (const int64_t value : {options.length, options.stride, options.max_question})
+    hash.add(static_cast<uint64_t>(value));
   for (size_t q = 0; q < windows.size(); ++q) {
     if (windows[q].empty()) ++left_out_;
     for (const Window& w : windows[q]) {
@@ -84,10 +85,12 @@ SquadFeatures::SquadFeatures(const Squad& squad, const WordPiece& tokenizer, Squ
   for (const auto& context : contexts_)
     for (const Token& token : context) hash.add(static_cast<uint64_t>(token.id));
   hash_ = hash.value();
-  check(size() > 0, "squad: none of ", squad.questions.size(), " questions can be used: no answer is where the file says");
+  check(size() > 0, "squad: none of ", squad.questions.size(),
+        " questions can be used: no answer is where the file says");
 }
 
-SquadFeatures::Question SquadFeatures::prepare(const WordPiece& tokenizer, int64_t number, const SquadOptions& options) const {
+SquadFeatures::Question SquadFeatures::prepare(const WordPiece& tokenizer, int64_t number,
+                                               const SquadOptions& options) const {
   const SquadQuestion& question = squad_.questions[static_cast<size_t>(number)];
   const std::vector<Token>& context = contexts_[question.context];
   Question made;
@@ -164,7 +167,8 @@ std::string_view SquadFeatures::text(int64_t i, int64_t start, int64_t end) cons
   check(first >= 0 && first <= last && last < w.count, "squad: tokens ", start, " to ", end, " of window ", i,
         " are not in its context");
   const std::vector<Token>& all = tokens(w);
-  const uint32_t begin = all[static_cast<size_t>(w.first + first)].begin, stop = all[static_cast<size_t>(w.first + last)].end;
+  const uint32_t begin = all[static_cast<size_t>(w.first + first)].begin,
+                 stop = all[static_cast<size_t>(w.first + last)].end;
   const std::string& context = squad_.contexts[squad_.questions[static_cast<size_t>(w.question)].context];
   return std::string_view(context).substr(begin, stop - begin);
 }

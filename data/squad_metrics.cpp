@@ -30,7 +30,8 @@ std::string lower(std::string_view text) {
   result.resize(3 * text.size());  // no letter's lower case is longer
   const int32_t length = ucasemap_utf8ToLower(rules, result.data(), static_cast<int32_t>(result.size()), text.data(),
                                               static_cast<int32_t>(text.size()), &error);
-  check(U_SUCCESS(error), "squad: an answer of ", text.size(), " bytes cannot be put in lower case: ", u_errorName(error));
+  check(U_SUCCESS(error), "squad: an answer of ", text.size(),
+        " bytes cannot be put in lower case: ", u_errorName(error));
   result.resize(static_cast<size_t>(length));
   return result;
 }
@@ -88,8 +89,8 @@ Answers read_answers(const std::string& path) {
 std::string normalise_answer(std::string_view text) {
   const std::string lowered = lower(text);
   std::string result;
-  bool space = false;          // is due before the next character
-  size_t run = 0;              // where the last run of word characters began in the result
+  bool space = false;  // is due before the next character
+  size_t run = 0;      // where the last run of word characters began in the result
   bool in_run = false;
   const auto end_run = [&] {
     if (in_run && is_article(std::string_view(result).substr(run))) {

@@ -1,6 +1,7 @@
 #include "data/text_loader.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -25,6 +26,8 @@ class Job : public PrefetchJob {
     }
     length_ = std::min((longest + kMultiple - 1) / kMultiple * kMultiple, std::max(longest, source.max_length()));
     const auto count = static_cast<int64_t>(samples.size());
+    check(count <= std::numeric_limits<int32_t>::max() / length_, "batch: ", count, " samples of ", length_,
+          " tokens are too many; lower --batch");
     const auto ints = [](const Shape& shape) { return Tensor(shape, DType::i32); };
     batch_.ids = ints({count, length_});
     batch_.types = ints({count, length_});
@@ -70,7 +73,8 @@ void Job::prepare(size_t row) {
   set(batch_.ends, sample.end);
   for (int64_t i = 0; i < masked; ++i) {
     const int64_t to = first_masked_[row] + i;
-    batch_.masked_positions.data<int32_t>()[to] = static_cast<int32_t>(begin) + sample.masked_positions[static_cast<size_t>(i)];
+    batch_.masked_positions.data<int32_t>()[to] =
+        static_cast<int32_t>(begin) + sample.masked_positions[static_cast<size_t>(i)];
     batch_.masked_labels.data<int32_t>()[to] = sample.masked_labels[static_cast<size_t>(i)];
   }
 }

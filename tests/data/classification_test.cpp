@@ -28,7 +28,9 @@ TEST(Classification, TokenisesAndCuts) {
 }
 
 TEST(Classification, HashTellsContentsApartAndNoThreads) {
-  const LabelledText text{.sentences = std::vector<std::string>(100, "w1 w2"), .labels = std::vector<int32_t>(100, 1), .classes = {"a", "b"}};
+  const LabelledText text{.sentences = std::vector<std::string>(100, "w1 w2"),
+                          .labels = std::vector<int32_t>(100, 1),
+                          .classes = {"a", "b"}};
   const auto hash = [](const LabelledText& of, int threads) {
     return ClassificationSource(of, word_tokenizer(), {.threads = threads}).hash();
   };

@@ -26,7 +26,8 @@ Documents cut(const std::string& text, Sentences rule) { return documents_of(Cor
 
 TEST(Corpus, BlankLinesPartDocuments) {
   const Documents expected{{"a b", "c."}, {"d", "e"}, {"f"}};
-  for (const std::string text : {"a b\nc.\n\nd\ne\n\n\nf", "\n \na b\nc.\n \t \n  d \n e\n\n\n\nf\n", "\r\na b\r\nc.\r\n\r\nd\r\ne\r\n\r\nf\r\n\r\n"})
+  for (const std::string text : {"a b\nc.\n\nd\ne\n\n\nf", "\n \na b\nc.\n \t \n  d \n e\n\n\n\nf\n",
+                                 "\r\na b\r\nc.\r\n\r\nd\r\ne\r\n\r\nf\r\n\r\n"})
     EXPECT_EQ(cut(text, Sentences::lines), expected);
 }
 
@@ -52,7 +53,9 @@ TEST(Corpus, LosesNothing) {
         EXPECT_FALSE(document.empty());
         for (const std::string& sentence : document) joined += sentence;
       }
-      const auto strip = [](std::string s) { return std::erase_if(s, [](char c) { return isspace(static_cast<unsigned char>(c)); }), s; };
+      const auto strip = [](std::string s) {
+        return std::erase_if(s, [](char c) { return isspace(static_cast<unsigned char>(c)); }), s;
+      };
       EXPECT_EQ(strip(joined), strip(text));
     }
   }
@@ -60,7 +63,8 @@ TEST(Corpus, LosesNothing) {
 
 TEST(Corpus, LongTextsTakeLinearTime) {
   const size_t n = 1 << 20;
-  for (const std::string& text : {std::string(n, '.'), std::string(n, ' ') + "a", "a." + std::string(n, ' ') + "b", std::string(n, '\n') + "a"})
+  for (const std::string& text :
+       {std::string(n, '.'), std::string(n, ' ') + "a", "a." + std::string(n, ' ') + "b", std::string(n, '\n') + "a"})
     for (const Sentences rule : {Sentences::lines, Sentences::split}) EXPECT_EQ(Corpus(text, rule).documents(), 1);
   std::string dots;
   for (size_t i = 0; i < n / 4; ++i) dots += ".  a";
@@ -147,7 +151,8 @@ TEST(Corpus, SurvivesADamagedBible) {
   TempFolder folder;
   RandomStream random(5, Purpose::test);
   std::vector<uint32_t> values;
-  for (int i = 0; i < 700; ++i) values.push_back(random.below(i < 10 ? 256 : 256 + static_cast<uint32_t>(std::min(i, 255))));
+  for (int i = 0; i < 700; ++i)
+    values.push_back(random.below(i < 10 ? 256 : 256 + static_cast<uint32_t>(std::min(i, 255))));
   const Bytes good = bible_bytes({codes(values), codes(values)}, 65536);
   int refused = 0;
   for (int i = 0; i < 1000; ++i) {

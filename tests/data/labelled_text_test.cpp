@@ -52,7 +52,8 @@ TEST(LabelledText, TakesTheClassesOfTheTrainingFile) {
 TEST(LabelledText, NamesTheLine) {
   EXPECT_THAT(error_for(""), HasSubstr("x.tsv: is empty"));
   EXPECT_THAT(error_for("sentence\tlabel\n"), HasSubstr("x.tsv: holds no sentence"));
-  EXPECT_THAT(error_for("index\tsentence\n0\ta\n"), AllOf(HasSubstr("no column \"label\""), HasSubstr("\"index\", \"sentence\"")));
+  EXPECT_THAT(error_for("index\tsentence\n0\ta\n"),
+              AllOf(HasSubstr("no column \"label\""), HasSubstr("\"index\", \"sentence\"")));
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\n"), HasSubstr("x.tsv:3: 1 field, the first line names 2"));
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\t\n"), HasSubstr("x.tsv:2: 3 fields"));
   EXPECT_THAT(error_for("sentence\tlabel\n\na\t1\n"), HasSubstr("x.tsv:2: 1 field"));

@@ -85,7 +85,8 @@ TEST(LengthSampler, BatchesAndRanksHaveSimilarLengths) {
       int64_t longest_of_all = 0;
       for (const LengthSampler& rank : ranks) {
         int64_t longest = 0;
-        for (uint32_t s : rank.batch(k)) longest = std::max(longest, length_of(s)), tokens += static_cast<double>(length_of(s));
+        for (uint32_t s : rank.batch(k))
+          longest = std::max(longest, length_of(s)), tokens += static_cast<double>(length_of(s));
         padded += static_cast<double>(8 * longest);
         longest_of_all = std::max(longest_of_all, longest);
       }
@@ -113,7 +114,8 @@ TEST(LengthSampler, EpochsAndSeedsDifferAndRepeat) {
   EXPECT_NE(epoch(1, 0), epoch(2, 0));
 }
 
-// Batches of equally long samples come at any place: else an epoch would go from long to short, or begin every window so.
+// Batches of equally long samples come at any place: else an epoch would go from long to short, or begin every window
+// so.
 TEST(LengthSampler, ShufflesTheBatches) {
   std::set<int64_t> first, last;
   for (int64_t e = 0; e < 40; ++e) {

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kCls = 2, kSep = 3, kMask = 4;
 
-// Every sentence is different: its number in base 5 of w0 … w4 (document's) and w5 … w9, so that texts can be told apart.
+// Four words that name the number.
 std::string sentence(int number) {
   std::string text;
   for (int i = 0; i < 4; ++i, number /= 5) text += " w" + std::to_string(number % 5 + 5 * (i % 2));
@@ -169,7 +169,8 @@ TEST(Pretraining, LimitsThePredictions) {
   const PretrainingSource many(text, word_tokenizer(), {.length = 64, .masked = 0.9, .short_samples = 0});
   for (int64_t i = 0; i < few.size(); ++i) EXPECT_LE(few.read(i, 0).masked_labels.size(), 3u);
   EXPECT_EQ(few.read(0, 0).masked_labels.size(), 3u);
-  for (int64_t i = 0; i < many.size(); ++i) EXPECT_LE(std::ssize(many.read(i, 0).masked_labels), std::ssize(many.read(i, 0).ids) - 3);
+  for (int64_t i = 0; i < many.size(); ++i)
+    EXPECT_LE(std::ssize(many.read(i, 0).masked_labels), std::ssize(many.read(i, 0).ids) - 3);
 }
 
 TEST(Pretraining, SomeSamplesAreShort) {
@@ -186,7 +187,8 @@ TEST(Pretraining, SomeSamplesAreShort) {
 
 TEST(Pretraining, IsAFunctionOfSeedEpochAndSample) {
   const Corpus text = corpus(6, 40);
-  const PretrainingSource a(text, word_tokenizer(), {.length = 32, .seed = 1}), b(text, word_tokenizer(), {.length = 32, .seed = 1, .threads = 3}),
+  const PretrainingSource a(text, word_tokenizer(), {.length = 32, .seed = 1}),
+      b(text, word_tokenizer(), {.length = 32, .seed = 1, .threads = 3}),
       other(text, word_tokenizer(), {.length = 32, .seed = 2});
   EXPECT_EQ(a.hash(), b.hash());
   EXPECT_NE(a.hash(), other.hash());
@@ -202,13 +204,16 @@ TEST(Pretraining, IsAFunctionOfSeedEpochAndSample) {
 
 TEST(Pretraining, RefusesWhatCannotBe) {
   const Corpus text = corpus(2, 3);
-  const auto error = [&](PretrainingOptions options) { return error_of([&] { PretrainingSource(text, word_tokenizer(), options); }); };
+  const auto error = [&](PretrainingOptions options) {
+    return error_of([&] { PretrainingSource(text, word_tokenizer(), options); });
+  };
   EXPECT_THAT(error({.length = 4}), HasSubstr("length of 4"));
   EXPECT_THAT(error({.masked = 0}), HasSubstr("masks 0"));
   EXPECT_THAT(error({.masked = 1}), HasSubstr("masks 1"));
   EXPECT_THAT(error({.max_predictions = -1}), HasSubstr("max_predictions -1"));
   EXPECT_THAT(error({.short_samples = 1.5}), HasSubstr("short_samples 1.5"));
-  EXPECT_THAT(error_of([] { PretrainingSource(Corpus("\x01", Sentences::lines), word_tokenizer(), {}); }), HasSubstr("no tokens"));
+  EXPECT_THAT(error_of([] { PretrainingSource(Corpus("\x01", Sentences::lines), word_tokenizer(), {}); }),
+              HasSubstr("no tokens"));
 }
 
 }  // namespace

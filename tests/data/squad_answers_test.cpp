@@ -27,7 +27,8 @@ struct Fixture {
   explicit Fixture(int questions = 1) {
     for (int i = 0; i < questions; ++i)
       squad.questions.push_back({.id = "q" + std::to_string(i), .text = "w9", .context = 0, .answers = {}});
-    features = std::make_unique<SquadFeatures>(squad, word_tokenizer(), SquadOptions{.length = 10, .stride = 3, .max_question = 1});
+    features = std::make_unique<SquadFeatures>(squad, word_tokenizer(),
+                                               SquadOptions{.length = 10, .stride = 3, .max_question = 1});
   }
 };
 
@@ -39,7 +40,8 @@ std::vector<float> noise(size_t n, uint32_t name, bool ties) {
 }
 
 // The original write_predictions(), step by step.
-std::vector<std::pair<std::string, double>> original(const SquadFeatures& features, const std::vector<std::vector<float>>& starts,
+std::vector<std::pair<std::string, double>> original(const SquadFeatures& features,
+                                                     const std::vector<std::vector<float>>& starts,
                                                      const std::vector<std::vector<float>>& ends, int64_t question,
                                                      int64_t best, int64_t longest) {
   const auto best_indexes = [&](const std::vector<float>& logits) {
@@ -60,7 +62,8 @@ std::vector<std::pair<std::string, double>> original(const SquadFeatures& featur
     const size_t first = 3, last = first + static_cast<size_t>(features.window(w).count);  // [CLS] w9 [SEP]
     for (const size_t s : best_indexes(starts[at]))
       for (const size_t e : best_indexes(ends[at])) {
-        if (s < first || s >= last || e < first || e >= last || e < s || e - s + 1 > static_cast<size_t>(longest)) continue;
+        if (s < first || s >= last || e < first || e >= last || e < s || e - s + 1 > static_cast<size_t>(longest))
+          continue;
         if (!features.has_most_context(w, features.window(w).first + static_cast<int64_t>(s - first))) continue;
         prelim.push_back({w, s, e, double{starts[at][s]} + double{ends[at][e]}});
       }
@@ -94,7 +97,8 @@ TEST(SquadAnswers, AreThoseOfTheOriginal) {
       auto padded_starts = starts[static_cast<size_t>(w)], padded_ends = ends[static_cast<size_t>(w)];
       padded_starts.insert(padded_starts.end(), 5, 1000.0f);
       padded_ends.insert(padded_ends.end(), 5, NAN);
-      for (const Candidate& c : answer_candidates(features, w, padded_starts, padded_ends, options)) candidates.push_back(c);
+      for (const Candidate& c : answer_candidates(features, w, padded_starts, padded_ends, options))
+        candidates.push_back(c);
     }
     const auto all = best_answers(features, candidates, options);
     ASSERT_EQ(all.size(), 3u);
@@ -139,7 +143,8 @@ TEST(SquadAnswers, RefusesBrokenLogits) {
 
 TEST(SquadAnswers, WritesTheTwoFiles) {
   TempFolder folder;
-  const std::vector<QuestionAnswers> all{{"b", {{"é \"x\"", 0.75, 1.5, -0.25}, {"y", 0.25, 1, 0}}}, {"a", {{"z", 1, 0, 0}}}};
+  const std::vector<QuestionAnswers> all{{"b", {{"é \"x\"", 0.75, 1.5, -0.25}, {"y", 0.25, 1, 0}}},
+                                         {"a", {{"z", 1, 0, 0}}}};
   write_predictions(folder / "predictions.json", all);
   write_nbest(folder / "nbest.json", all);
   const Bytes bytes = read(folder / "predictions.json");
@@ -147,10 +152,12 @@ TEST(SquadAnswers, WritesTheTwoFiles) {
   EXPECT_EQ(read_answers(folder / "predictions.json"), first_answers(all));
   const Bytes nbest = read(folder / "nbest.json");
   const json content = json::parse(nbest.begin(), nbest.end());
-  EXPECT_EQ(content["b"][0], json({{"text", "é \"x\""}, {"probability", 0.75}, {"start_logit", 1.5}, {"end_logit", -0.25}}));
+  EXPECT_EQ(content["b"][0],
+            json({{"text", "é \"x\""}, {"probability", 0.75}, {"start_logit", 1.5}, {"end_logit", -0.25}}));
   EXPECT_EQ(content["b"].size(), 2u);
   EXPECT_EQ(content["a"].size(), 1u);
-  EXPECT_THAT(error_of([&] { write_predictions(folder / "none/x.json", all); }), AllOf(HasSubstr("none/x.json"), HasSubstr("cannot be written")));
+  EXPECT_THAT(error_of([&] { write_predictions(folder / "none/x.json", all); }),
+              AllOf(HasSubstr("none/x.json"), HasSubstr("cannot be written")));
 }
 
 }  // namespace

@@ -27,8 +27,10 @@ struct Asked {
 Squad squad_of(const std::string& context, const std::vector<Asked>& questions) {
   Squad squad{.contexts = {context}, .questions = {}, .misplaced = {}};
   for (const Asked& asked : questions)
-    squad.questions.push_back(
-        {.id = "q" + std::to_string(squad.questions.size()), .text = asked.text, .context = 0, .answers = asked.answers});
+    squad.questions.push_back({.id = "q" + std::to_string(squad.questions.size()),
+                               .text = asked.text,
+                               .context = 0,
+                               .answers = asked.answers});
   return squad;
 }
 
@@ -37,7 +39,8 @@ TEST(SquadFeatures, OneWindowHoldsAShortContext) {
   const SquadFeatures features(squad, word_tokenizer(), {.length = 16, .max_question = 4});
   ASSERT_EQ(features.size(), 2);
   const TextSample sample = features.read(0, 0);
-  EXPECT_THAT(sample.ids, ElementsAre(kCls, kWord + 8, kWord + 9, kSep, kWord, kWord + 1, kComma, kWord + 2, kWord + 3, kSep));
+  EXPECT_THAT(sample.ids,
+              ElementsAre(kCls, kWord + 8, kWord + 9, kSep, kWord, kWord + 1, kComma, kWord + 2, kWord + 3, kSep));
   EXPECT_EQ(sample.first, 4);
   EXPECT_EQ(sample.start, 7);
   EXPECT_EQ(sample.end, 7);
@@ -97,7 +100,8 @@ TEST(SquadFeatures, LeavesOutTrainingQuestionsWithoutAUsableAnswer) {
   const SquadFeatures test(squad, word_tokenizer(), {.length = 70, .train = false});
   EXPECT_EQ(test.size(), 3);
   const Squad none = squad_of("w0 w1", {{"w2", {{"w9", -1}}}});
-  EXPECT_THAT(error_of([&] { SquadFeatures(none, word_tokenizer(), {.length = 70}); }), HasSubstr("none of 1 questions"));
+  EXPECT_THAT(error_of([&] { SquadFeatures(none, word_tokenizer(), {.length = 70}); }),
+              HasSubstr("none of 1 questions"));
 }
 
 TEST(SquadFeatures, CutsLongQuestions) {
@@ -108,7 +112,9 @@ TEST(SquadFeatures, CutsLongQuestions) {
 
 TEST(SquadFeatures, RefusesOptionsWithoutRoom) {
   const Squad squad = squad_of("w0", {{"w1", {{"w0", 0}}}});
-  const auto error = [&](SquadOptions options) { return error_of([&] { SquadFeatures(squad, word_tokenizer(), options); }); };
+  const auto error = [&](SquadOptions options) {
+    return error_of([&] { SquadFeatures(squad, word_tokenizer(), options); });
+  };
   EXPECT_THAT(error({.length = 67}), AllOf(HasSubstr("length of 67"), HasSubstr("question of 64")));
   EXPECT_THAT(error({.stride = 0}), HasSubstr("doc_stride 0"));
   EXPECT_THAT(error({.max_question = 0}), HasSubstr("max_question 0"));
@@ -145,7 +151,8 @@ TEST(SquadFeatures, EachTokenHasMostContextInOneWindow) {
 // equal tables for any number of threads.
 TEST(SquadFeatures, FindsTheAnswersOfXquad) {
   const std::string path = data_path("xquad-en/xquad.en.json"), vocabulary = data_path("bert-vocab/vocab.txt");
-  if (path.empty() || vocabulary.empty()) GTEST_SKIP() << "no xquad-en or bert-vocab; GODWIT_DATA names the folder of data sets";
+  if (path.empty() || vocabulary.empty())
+    GTEST_SKIP() << "no xquad-en or bert-vocab; GODWIT_DATA names the folder of data sets";
   const Squad squad = read_squad(path);
   const WordPiece tokenizer(read_vocabulary(vocabulary));
   const SquadFeatures features(squad, tokenizer, {.length = 128, .stride = 64});
@@ -162,7 +169,9 @@ TEST(SquadFeatures, FindsTheAnswersOfXquad) {
   }
   EXPECT_GT(spans, 1190);
   EXPECT_GE(static_cast<double>(equal), 0.995 * static_cast<double>(spans));
-  for (const int threads : {2, 5}) EXPECT_EQ(SquadFeatures(squad, tokenizer, {.length = 128, .stride = 64, .threads = threads}).hash(), features.hash());
+  for (const int threads : {2, 5})
+    EXPECT_EQ(SquadFeatures(squad, tokenizer, {.length = 128, .stride = 64, .threads = threads}).hash(),
+              features.hash());
   EXPECT_NE(SquadFeatures(squad, tokenizer, {.length = 128, .stride = 63}).hash(), features.hash());
 }
 

@@ -41,7 +41,8 @@ std::string text_of(char32_t c) {
 Squad squad_of(const std::vector<std::vector<std::string>>& answers) {
   Squad squad{.contexts = {"c"}, .questions = {}, .misplaced = {}};
   for (const auto& texts : answers) {
-    squad.questions.push_back({.id = "q" + std::to_string(squad.questions.size()), .text = "?", .context = 0, .answers = {}});
+    squad.questions.push_back(
+        {.id = "q" + std::to_string(squad.questions.size()), .text = "?", .context = 0, .answers = {}});
     for (const std::string& text : texts) squad.questions.back().answers.push_back({text, 0});
   }
   return squad;
@@ -52,7 +53,8 @@ TEST(SquadMetrics, NormalisesAsPythonDoes) {
     EXPECT_EQ(normalise_answer(pair[0].get<std::string>()), pair[1].get<std::string>()) << pair.dump();
 }
 
-// Every code point that Python's version of Unicode knows: is it a space, does it end the article before it, its lower case.
+// Every code point that Python's version of Unicode knows: is it a space, does it end the article before it, its lower
+// case.
 TEST(SquadMetrics, ClassifiesEveryCodePointAsPythonDoes) {
   const std::set<char32_t> spaces = code_points("spaces"), words = code_points("words");
   std::unordered_map<char32_t, std::string> lower;
@@ -107,18 +109,28 @@ TEST(SquadMetrics, ReadsAnswers) {
 
 // An answer changed in one of many ways; also none at all.
 std::string changed(const std::string& answer, RandomStream& random) {
-  static const std::vector<std::string> additions = {" the ", "The", ".", "\"", " a", "\xc2\xa0", " İ", "Σ", "ΟΔΟΣ", "-", " an ", "\u0301", "漢", "\t\n", "½"};
+  static const std::vector<std::string> additions = {" the ", "The", ".",    "\"",     " a", "\xc2\xa0", " İ", "Σ",
+                                                     "ΟΔΟΣ",  "-",   " an ", "\u0301", "漢", "\t\n",     "½"};
   std::string text = answer;
   for (uint32_t n = random.below(4); n > 0; --n) {
     const std::string& addition = additions[random.below(static_cast<uint32_t>(additions.size()))];
     size_t at = random.below(static_cast<uint32_t>(text.size() + 1));
     while (at > 0 && at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) --at;
     switch (random.below(5)) {
-      case 0: text.insert(at, addition); break;
-      case 1: text += addition; break;
-      case 2: text = text.substr(0, at); break;
-      case 3: text = text.substr(at); break;
-      default: for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+      case 0:
+        text.insert(at, addition);
+        break;
+      case 1:
+        text += addition;
+        break;
+      case 2:
+        text = text.substr(0, at);
+        break;
+      case 3:
+        text = text.substr(at);
+        break;
+      default:
+        for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
     }
   }
   return text;
@@ -139,7 +151,8 @@ TEST(SquadMetrics, ScoresTheDevelopmentSetAsTheReferenceDoes) {
   TempFolder folder;
   std::ofstream(folder / "p.json") << predictions.dump();
   const std::string script = std::string(GODWIT_SOURCE_DIR) + "/tests/data/squad_evaluate.py";
-  const std::string command = "python3 '" + script + "' '" + path + "' '" + (folder / "p.json") + "' >'" + (folder / "out") + "'";
+  const std::string command =
+      "python3 '" + script + "' '" + path + "' '" + (folder / "p.json") + "' >'" + (folder / "out") + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
   const json reference = json::parse(std::ifstream(folder / "out"));
   const SquadScore score = squad_score(squad, read_answers(folder / "p.json"));

@@ -39,9 +39,9 @@ std::string article(const std::string& context, const std::string& questions) {
 std::string file(const std::string& articles) { return R"({"version": "1.1", "data": [)" + articles + "]}"; }
 
 TEST(Squad, ReadsPlainAndGzip) {
-  const std::string text =
-      file(article("It rained in Oslo.", question("a", "Where?", answer("Oslo", "13") + "," + answer("in Oslo", "10"))) +
-           "," + article("No rain.", question("b", "Why?", "") + "," + question("c", "Who?", answer("No", "0"))));
+  const std::string text = file(
+      article("It rained in Oslo.", question("a", "Where?", answer("Oslo", "13") + "," + answer("in Oslo", "10"))) +
+      "," + article("No rain.", question("b", "Why?", "") + "," + question("c", "Who?", answer("No", "0"))));
   TempFolder folder;
   for (const Bytes& bytes : {bytes_of(text), gzip(bytes_of(text))}) {
     write(folder / "x", bytes);
@@ -70,10 +70,11 @@ TEST(Squad, CountsCodePoints) {
 }
 
 TEST(Squad, CountsAnswersThatAreNotAtTheirOffset) {
-  const Squad squad = parse(file(article(
-      "abc", question("a", "?", answer("b", "0") + "," + answer("c", "3") + "," + answer("bcd", "1") + "," +
-                                    answer("a", "-1") + "," + answer("a", "9000000000000000000") + "," + answer("", "1") +
-                                    "," + answer("bc", "1")))));
+  const Squad squad =
+      parse(file(article("abc", question("a", "?",
+                                         answer("b", "0") + "," + answer("c", "3") + "," + answer("bcd", "1") + "," +
+                                             answer("a", "-1") + "," + answer("a", "9000000000000000000") + "," +
+                                             answer("", "1") + "," + answer("bc", "1")))));
   EXPECT_EQ(squad.misplaced.size(), 6u);
   EXPECT_THAT(squad.misplaced[0], AllOf(HasSubstr("data[0].paragraphs[0].qas[0].answers[0]"), HasSubstr("\"b\""),
                                         HasSubstr("character 0")));

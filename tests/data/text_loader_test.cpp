@@ -25,7 +25,9 @@ class Numbers : public TextSource {
   Targets targets() const override { return targets_; }
   int32_t pad() const override { return -7; }
   uint64_t hash() const override { return 1; }
-  Extent measure(int64_t sample, int64_t) const override { return {3 + sample % 11, targets_.masked ? 1 + sample % 2 : 0}; }
+  Extent measure(int64_t sample, int64_t) const override {
+    return {3 + sample % 11, targets_.masked ? 1 + sample % 2 : 0};
+  }
   TextSample read(int64_t sample, int64_t epoch) const override {
     check(sample != broken, "sample ", sample, " is broken");
     TextSample text;
@@ -62,8 +64,9 @@ std::vector<double> values(const Tensor& tensor) {
 bool same(const std::vector<TextBatch>& a, const std::vector<TextBatch>& b) {
   return std::ranges::equal(a, b, [](const TextBatch& x, const TextBatch& y) {
     bool equal = x.samples == y.samples;
-    for (Tensor TextBatch::*field : {&TextBatch::ids, &TextBatch::types, &TextBatch::mask, &TextBatch::labels, &TextBatch::starts,
-                                     &TextBatch::ends, &TextBatch::masked_positions, &TextBatch::masked_labels})
+    for (Tensor TextBatch::*field :
+         {&TextBatch::ids, &TextBatch::types, &TextBatch::mask, &TextBatch::labels, &TextBatch::starts,
+          &TextBatch::ends, &TextBatch::masked_positions, &TextBatch::masked_labels})
       equal = equal && (x.*field).shape() == (y.*field).shape() && values(x.*field) == values(y.*field);
     return equal;
   });
@@ -108,7 +111,8 @@ TEST(TextLoader, LeavesOutWhatTheSourceDoesNotHave) {
     return *loader.next();
   };
   const TextBatch spans = first({.spans = true}), labels = first({.labels = true}), masked = first({.masked = true});
-  EXPECT_TRUE(spans.starts.defined() && spans.ends.defined() && !spans.labels.defined() && !spans.masked_labels.defined());
+  EXPECT_TRUE(spans.starts.defined() && spans.ends.defined() && !spans.labels.defined() &&
+              !spans.masked_labels.defined());
   EXPECT_TRUE(labels.labels.defined() && !labels.starts.defined() && !labels.masked_positions.defined());
   EXPECT_TRUE(masked.masked_positions.defined() && masked.masked_labels.defined() && !masked.labels.defined());
 }
@@ -188,7 +192,8 @@ TEST(TextLoader, RefusesASampleThatIsNotAsMeasured) {
   source.wrong = 2;
   TextLoader loader(source, {.batch = 4, .train = false});
   loader.start_epoch(0);
-  EXPECT_THAT(error_of([&] { loader.next(); }), HasSubstr("sample 2 has 6 tokens, 1 of them masked, and was measured as 5 and 1"));
+  EXPECT_THAT(error_of([&] { loader.next(); }),
+              HasSubstr("sample 2 has 6 tokens, 1 of them masked, and was measured as 5 and 1"));
 }
 
 TEST(TextLoader, RefusesBadOptions) {

@@ -9,8 +9,8 @@ constexpr int32_t kComma = 15;
 
 inline const WordPiece& word_tokenizer() {
   static const WordPiece tokenizer(
-      Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "w0", "w1", "w2", "w3",   "w4",   "w5", "w6",
-                  "w7",    "w8",    "w9",    ",",     "e",      "##e", "##w0", "##w2", "a", "##b"}));
+      Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "w0", "w1",  "w2",   "w3",   "w4", "w5",
+                  "w6",    "w7",    "w8",    "w9",    ",",      "e",  "##e", "##w0", "##w2", "a",  "##b"}));
   return tokenizer;
 }
 
