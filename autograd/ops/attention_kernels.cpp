@@ -20,7 +20,7 @@
 #define GODWIT_ATTENTION_ARGS
 namespace godwit {
 
-constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;
+constexpr int64_t kQueryBlock = 96, kKeyBlock = 128;
 
 // What all heads of a call share.
 struct AttentionCall {
@@ -61,9 +61,8 @@ struct Head {
   int64_t b, h;
   const std::vector<int32_t>& attended;
 
-  // Heads follow one another within all batch entries, so that threads share the long ones and the short ones alike.
-  Head(const AttentionCall& c, int64_t unit)
-      : call(c), b(unit % c.batch), h(unit / c.batch), attended(c.attended[static_cast<size_t>(b)]) {}
+  Head(const AttentionCall& c, int64_t entry, int64_t head)
+      : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }
   template <class T>
   Rows<T> queries(const Tensor& x, int64_t first = 0) const {
@@ -126,8 +125,7 @@ class ForwardHeads {
         t_(t),
         memory_(call.pool, (call.width + kQueryBlock + 1) * scores_ + (call.keys + 2 * kQueryBlock) * row_) {}
 
-  void run(int64_t unit) {
-    const Head head(call_, unit);
+  void run(const Head& head) {
     const int64_t n = head.count(), width = call_.width;
     for (int64_t first = 0; first < n; first += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, n - first);
@@ -138,10 +136,9 @@ class ForwardHeads {
     for (int64_t first = 0; first < call_.queries; first += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - first);
       if (n > 0) block(head, first, m);
-      const Rows<T> out = head.queries<T>(t_.out, first);
-      for (int64_t i = 0; i < m; ++i)
-        if (n > 0) write_row(width, inverse_[i], o_ + i * row_, out(i));
-        else std::fill_n(out(i), width, T(C(0)));
+      if (n == 0) std::fill_n(o_, m * row_, C(0)), std::fill_n(inverse_, m, C(0));
+      write_rows(
+          m, width, [this](int64_t i) { return inverse_[i]; }, o_, row_, head.queries<T>(t_.out, first));
     }
   }
 
@@ -185,19 +182,19 @@ class BackwardHeads {
         memory_(call.pool, 3 * call.queries * row_ + call.queries + 3 * kKeyBlock * row_ +
                                (2 * call.width + 2 * kQueryBlock + 1) * scores_) {}
 
-  void run(int64_t unit) {
-    const Head head(call_, unit);
+  void run(const Head& head) {
     const int64_t n = head.count(), queries = call_.queries, width = call_.width;
     copy_rows(queries, width, static_cast<C>(call_.scale), head.queries<T>(t_.q), row_, q_);
     copy_rows(queries, width, C(1), head.queries<T>(d_.out), row_, g_);
     const Rows<T> out = head.queries<T>(t_.out);
-    for (int64_t i = 0; i < queries; ++i) delta_[i] = dot(width, g_ + i * row_, out(i));
+    for (int64_t i = 0; i < queries; ++i) {
+      if (i + kAhead < queries) prefetch(width, out(i + kAhead));
+      delta_[i] = dot(width, g_ + i * row_, out(i));
+    }
     if (n < call_.keys) clear_masked(head);
     if (n == 0) std::fill_n(d_q_, queries * row_, C(0));
     for (int64_t first = 0; first < n; first += kKeyBlock) block(head, first, std::min(kKeyBlock, n - first));
-    if (!d_.q.defined()) return;
-    const Rows<T> dq = head.queries<T>(d_.q);
-    for (int64_t i = 0; i < queries; ++i) write_row(width, static_cast<C>(call_.scale), d_q_ + i * row_, dq(i));
+    write(queries, static_cast<C>(call_.scale), d_q_, d_.q, [&](const Tensor& x) { return head.queries<T>(x); });
   }
 
  private:
@@ -224,12 +221,15 @@ class BackwardHeads {
       product<true>(n, across, m, ds_, scores_, q, row_, d_k_, row_, i > 0);
       product<false>(m, across, n, ds_, scores_, k_, row_, d_q_ + i * row_, row_, first > 0);
     }
-    if (d_.k.defined()) write_rows(n, d_k_, head.keys<T>(d_.k, first));
-    if (d_.v.defined()) write_rows(n, d_v_, head.keys<T>(d_.v, first));
+    write(n, C(1), d_k_, d_.k, [&](const Tensor& x) { return head.keys<T>(x, first); });
+    write(n, C(1), d_v_, d_.v, [&](const Tensor& x) { return head.keys<T>(x, first); });
   }
 
-  void write_rows(int64_t n, const C* from, const Rows<T>& to) {
-    for (int64_t j = 0; j < n; ++j) write_row(call_.width, C(1), from + j * row_, to(j));
+  template <class RowsOf>
+  void write(int64_t n, C scale, const C* from, const Tensor& to, const RowsOf& rows_of) {
+    if (to.defined())
+      write_rows(
+          n, call_.width, [scale](int64_t) { return scale; }, from, row_, rows_of(to));
   }
 
   // Of query i: p becomes the probabilities behind the dropout, ds the gradient of the scores.
@@ -257,10 +257,21 @@ class BackwardHeads {
   std::vector<uint32_t> words_;
 };
 
+// The heads [begin, end), counted through all batch entries before the next head, so that threads share long and short
+// entries alike; those of one entry, whose rows are neighbours, run after one another.
+template <class Heads>
+void for_heads(const AttentionCall& call, int64_t begin, int64_t end, Heads& heads) {
+  for (int64_t b = 0; b < call.batch; ++b)
+    for (int64_t h = 0; h < call.heads; ++h) {
+      const int64_t unit = h * call.batch + b;
+      if (begin <= unit && unit < end) heads.run(Head(call, b, h));
+    }
+}
+
 void forward(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     ForwardHeads<T> heads(call, t);
-    for (int64_t unit = begin; unit < end; ++unit) heads.run(unit);
+    for_heads(call, begin, end, heads);
   });
 }
 
@@ -268,7 +279,7 @@ void backward(const AttentionCall& call, const AttentionTensors& t, const Attent
               int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     BackwardHeads<T> heads(call, t, d);
-    for (int64_t unit = begin; unit < end; ++unit) heads.run(unit);
+    for_heads(call, begin, end, heads);
   });
 }
 

@@ -6,6 +6,7 @@
 #else
 #define GODWIT_ATTENTION_LANES_INL_H_
 #endif
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -118,11 +119,19 @@ struct Rows {
   T* operator()(int64_t i) const { return first + (index ? index[i] : i) * step; }
 };
 
+constexpr int64_t kAhead = 8;  // rows fetched before their turn: they lie too far apart for the processor to guess
+
+template <class T>
+HWY_INLINE void prefetch(int64_t width, const T* row) {
+  for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) hwy::Prefetch(row + c);
+}
+
 // to [n, distance] = scale · the first n rows, 0 up to padded_columns(width).
 template <class C, class T>
 void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t distance, C* to) {
   const int64_t end = padded_columns<C>(width);
   for (int64_t i = 0; i < n; ++i, to += distance) {
+    if (i + kAhead < n) prefetch(width, rows(i + kAhead));
     const T* HWY_RESTRICT from = rows(i);
     C* HWY_RESTRICT row = to;
     for (int64_t c = 0; c < width; ++c) row[c] = scale * static_cast<C>(from[c]);
@@ -164,10 +173,16 @@ void transpose(int64_t n, int64_t width, const C* from, int64_t distance, C* to,
   }
 }
 
-// to [width] = scale · from
-template <class T, class C>
-void write_row(int64_t width, C scale, const C* HWY_RESTRICT from, T* HWY_RESTRICT to) {
-  for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(scale * from[c]);
+// The first n rows = scale · from [n, distance], of which `width` columns; scale of each row.
+template <class C, class T, class Scale>
+void write_rows(int64_t n, int64_t width, const Scale& scale, const C* from, int64_t distance, const Rows<T>& rows) {
+  for (int64_t i = 0; i < n; ++i, from += distance) {
+    if (i + kAhead < n) prefetch(width, rows(i + kAhead));
+    T* HWY_RESTRICT to = rows(i);
+    const C factor = scale(i);
+    const C* HWY_RESTRICT row = from;
+    for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(factor * row[c]);
+  }
 }
 
 // x [n] *= by [n]
