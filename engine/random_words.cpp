@@ -35,25 +35,32 @@ const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t 
     keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
   }
   const int64_t skipped = element & 3, lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto step = hn::Set(d, uint64_t{draws.step}), purpose = hn::Set(d, uint64_t{draws.purpose});
+  const auto sender = hn::Set(d, uint64_t{draws.sender}), next = hn::Set(d, static_cast<uint64_t>(lanes));
+  const auto one_round = [&](auto& c0, auto& c1, auto& c2, auto& c3, int round) HWY_ATTR {
+    const auto a = product(c0, factor0), b = product(c2, factor2);
+    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, keys0[round]));
+    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, keys1[round]));
+    c1 = b;
+    c3 = a;
+  };
   auto counter = hn::Iota(d, static_cast<uint64_t>(element >> 2));
-  const auto next = hn::Set(d, static_cast<uint64_t>(lanes));
-  for (int64_t done = 0; done < skipped + count; done += 4 * lanes, counter = hn::Add(counter, next)) {
-    auto c0 = counter;
-    auto c1 = hn::Set(d, uint64_t{draws.step});
-    auto c2 = hn::Set(d, uint64_t{draws.purpose});
-    auto c3 = hn::Set(d, uint64_t{draws.sender});
+  // Two vectors of counters at a time: the rounds of one wait for each other.
+  for (int64_t done = 0; done < skipped + count; done += 8 * lanes) {
+    auto c0 = counter, c1 = step, c2 = purpose, c3 = sender;
+    auto e0 = hn::Add(counter, next), e1 = step, e2 = purpose, e3 = sender;
+    counter = hn::Add(e0, next);
     for (int round = 0; round < 10; ++round) {
-      const auto a = product(c0, factor0), b = product(c2, factor2);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, keys0[round]));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, keys1[round]));
-      c1 = b;
-      c3 = a;
+      one_round(c0, c1, c2, c3, round);
+      one_round(e0, e1, e2, e3, round);
     }
-    hn::StoreInterleaved2(packed(c0, c1), packed(c2, c3), d, reinterpret_cast<uint64_t*>(buffer + done));
+    auto* words = reinterpret_cast<uint64_t*>(buffer + done);
+    hn::StoreInterleaved2(packed(c0, c1), packed(c2, c3), d, words);
+    hn::StoreInterleaved2(packed(e0, e1), packed(e2, e3), d, words + 2 * lanes);
   }
   return buffer + skipped;
 }
-static_assert(kRandomSlack >= 4 * 8 + 4, "the last counters' words, and the skipped ones");
+static_assert(kRandomSlack >= 8 * 8 + 4, "the last counters' words, and the skipped ones");
 #endif
 
 }  // namespace HWY_NAMESPACE

@@ -8,38 +8,56 @@
 
 namespace godwit {
 
-// e^(x + low), low small beside 1: a second part of an exponent whose rounding would show. The relative error is below
-// 1.4 · 2⁻²⁴; 0 below -87 (where e^x < 2⁻¹²⁵), infinity from 88.73 on, NaN stays NaN.
-GODWIT_INLINE inline float exp_of(float x, float low = 0) {
-  // x = n ln 2 + r; the sum with 1.5 · 2²³ rounds n to the last bits of its representation. ln 2 in two parts, the
-  // first exact in 10 bits. e^r = 1 + r + r² P(r), P fitted on |r| ≤ ln 2 / 2 to 3e-9 of e^r.
-  const float shifted = x * 0x1.715476p0f + 0x1.8p23f, n = shifted - 0x1.8p23f;
-  const float r = ((x - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f) + low;
-  float p = 0.0013814581f;
-  p = p * r + 0.008368728f;
-  p = p * r + 0.04166839f;
-  p = p * r + 0.16666521f;
-  p = p * r + 0.49999994f;
-  const float e = (p * (r * r) + r) + 1;
-  const float half = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) + 126u) << 23);  // 2ⁿ⁻¹
-  const float value = e * half * 2;
-  const float bounded = x > 88.72284f ? __builtin_inff() : value;
-  return x < -87 ? 0 : bounded;
+// condition ? a : b by masks: both are computed, where a branch around arithmetic would keep a loop scalar.
+GODWIT_INLINE inline float choose(bool condition, float a, float b) {
+  const uint32_t mask = condition ? ~0u : 0u;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & mask) | (std::bit_cast<uint32_t>(b) & ~mask));
+}
+GODWIT_INLINE inline double choose(bool condition, double a, double b) { return condition ? a : b; }
+
+// What half_exp() puts together: e^r = 1 + r + r² P(r), P fitted on |r| ≤ ln 2 / 2 to 3e-9 of e^r, times `half`.
+GODWIT_INLINE inline float times_exp(float half, float r) {
+  const float square = r * r;
+  const float p =
+      (0.49999994f + 0.16666521f * r) + square * ((0.04166839f + 0.008368728f * r) + square * 0.0013814581f);
+  return (1 + (r + square * p)) * half;
 }
 
-GODWIT_INLINE inline double exp_of(double x, double low = 0) { return std::exp(x + low); }
+// e^x / 2 for x in [-87.5, 89], or e^(x + low) / 2 with a second part of the exponent, small beside 1, whose rounding
+// would show. The relative error is below 1.4 · 2⁻²⁴; 0 for x < -86.99, where e^x < 2⁻¹²⁵.
+template <class... Low>
+GODWIT_INLINE inline float half_exp(float x, Low... low) {
+  // x = n ln 2 + r; the sum with 1.5 · 2²³ rounds n to the last bits of its representation. ln 2 in two parts, the
+  // first exact in 10 bits. `half` is 2ⁿ⁻¹, 0 for n = -126.
+  const float shifted = x * 0x1.715476p0f + 0x1.8p23f, n = shifted - 0x1.8p23f;
+  const float r = (((x - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f) + ... + low);
+  return times_exp(std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) + 126u) << 23), r);
+}
+
+// e^x to 1.4 · 2⁻²⁴ of it; 0 for x < -86.99, infinity from 88.73 on, NaN stays NaN.
+GODWIT_INLINE inline float exp_of(float x) {
+  const float above = choose(x < -87.5f, -87.5f, x);
+  return half_exp(choose(above > 89, 89, above)) * 2;
+}
+
+// e^(x + low) likewise for x ≤ 88, as in softmax, where nothing is above 0.
+GODWIT_INLINE inline float exp_below(float x, float low = 0) {
+  return half_exp(choose(x < -87.5f, -87.5f, x), low) * 2;
+}
+
+GODWIT_INLINE inline double exp_of(double x) { return std::exp(x); }
+GODWIT_INLINE inline double exp_below(double x, double low = 0) { return std::exp(x + low); }
 
 // Within 2 units in the last place.
 GODWIT_INLINE inline float tanh_of(float x) {
-  const float size = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu), square = x * x;
-  float p = -0.0057047578f;  // tanh(x) = x + x³ P(x²), fitted on |x| ≤ 0.625 to 5e-9 of tanh(x)
-  p = p * square + 0.020638894f;
-  p = p * square + -0.05373966f;
-  p = p * square + 0.13331442f;
-  p = p * square + -0.3333328f;
-  const float near = size + size * (square * p), far = 1 - 2 / (exp_of(2 * size) + 1);
-  const float result = size < 0.625f ? near : far;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(result) | (std::bit_cast<uint32_t>(x) & 0x80000000u));
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const float whole = std::bit_cast<float>(bits & 0x7FFFFFFFu), size = choose(whole > 10, 10, whole),
+              square = size * size;
+  // tanh(x) = x + x³ P(x²), fitted on |x| ≤ 0.625 to 5e-9 of tanh(x)
+  const float p = (-0.3333328f + 0.13331442f * square) +
+                  square * square * ((-0.05373966f + 0.020638894f * square) + square * square * -0.0057047578f);
+  const float near = size + size * (square * p), far = 1 - 1 / (half_exp(2 * size) + 0.5f);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(choose(size < 0.625f, near, far)) | (bits & 0x80000000u));
 }
 
 GODWIT_INLINE inline double tanh_of(double x) { return std::tanh(x); }

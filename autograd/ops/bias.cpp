@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 
@@ -22,7 +22,7 @@ void bias_backward(Cpu, const Tensor& dy, const Tensor& db) {
     const int64_t o = db.numel(), rows = dy.numel() / o;
     const T* from = dy.data<T>();
     auto* to = db.data<compute_t<T>>();
-    parallel_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) {
+    vector_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<double> sum(static_cast<size_t>(end - begin));
       for (int64_t row = 0; row < rows; ++row)
         for (int64_t i = begin; i < end; ++i) sum[static_cast<size_t>(i - begin)] += compute_t<T>(from[row * o + i]);

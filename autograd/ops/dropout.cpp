@@ -1,11 +1,23 @@
 #include "autograd/ops/dropout.h"
 
+#include <bit>
 #include <cmath>
 
 #include "engine/random_words.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
+namespace {
+
+// value, or 0 where i < 0, by masks.
+GODWIT_INLINE inline float unless_negative(int32_t i, float value) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~static_cast<uint32_t>(i >> 31));
+}
+GODWIT_INLINE inline double unless_negative(int32_t i, double value) {
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(value) & ~static_cast<uint64_t>(int64_t{i} >> 63));
+}
+
+}  // namespace
 
 void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, const Tensor& y) {
   constexpr int64_t kChunk = 1024, kGrain = 1 << 14;
@@ -25,10 +37,8 @@ void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, cons
         const T* in = from + chunk;
         T* out = to + chunk;
         GODWIT_IN_PLACE
-        for (int64_t i = 0; i < count; ++i) {
-          const C kept = C(in[i]) * scale;
-          out[i] = static_cast<T>(static_cast<int32_t>(word[i] >> 8) < dropped ? C(0) : kept);
-        }
+        for (int64_t i = 0; i < count; ++i)
+          out[i] = static_cast<T>(unless_negative(static_cast<int32_t>(word[i] >> 8) - dropped, C(in[i]) * scale));
       }
     });
   });

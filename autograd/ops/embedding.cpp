@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
@@ -53,27 +53,26 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
                         std::optional<int64_t> padding) {
   const int64_t rows = d_table.dim(0), width = d_table.dim(1), n = ids.numel();
   const Positions positions(ids, rows);
+  const int32_t *start = positions.start.data(), *order = positions.order.data();
   dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
     using C = compute_t<T>;
     const T* from = dy.data<T>();
     T* to = d_table.data<T>();
-    parallel_for(
-        width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)),
-        [&](int64_t begin, int64_t end) {
-          std::vector<C> sum(end - begin);
-          for (int64_t r = 0; r < rows; ++r) {
-            const int32_t first = positions.start[r], last = positions.start[r + 1];
-            if (first == last || r == padding) continue;
-            std::fill(sum.begin(), sum.end(), C(0));
-            for (int32_t k = first; k < last; ++k) {
-              const T* row = from + positions.order[k] * width;
-              for (int64_t c = begin; c < end; ++c) sum[c - begin] += C(row[c]);
-            }
-            T* row = to + r * width;
-            for (int64_t c = begin; c < end; ++c) row[c] = T(C(row[c]) + sum[c - begin]);
-          }
-        },
-        kColumns);
+    vector_for(width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+      const int64_t columns = end - begin;
+      std::vector<C> sums(columns);
+      C* __restrict sum = sums.data();
+      for (int64_t r = 0; r < rows; ++r) {
+        if (start[r] == start[r + 1] || r == padding) continue;
+        std::fill_n(sum, columns, C(0));
+        for (int32_t k = start[r]; k < start[r + 1]; ++k) {
+          const T* row = from + order[k] * width + begin;
+          for (int64_t c = 0; c < columns; ++c) sum[c] += C(row[c]);
+        }
+        T* row = to + r * width + begin;
+        for (int64_t c = 0; c < columns; ++c) row[c] = T(C(row[c]) + sum[c]);
+      }
+    });
   });
 }
 

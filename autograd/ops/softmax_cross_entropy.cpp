@@ -22,28 +22,34 @@ void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int3
 
 int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
 
+constexpr int64_t kPiece = 512;  // classes at a time, in the first-level cache
+
 // The largest of x [n], NaN passed over.
 template <class T>
 GODWIT_INLINE inline T largest_of(const T* x, int64_t n) {
-  constexpr int64_t kLanes = 16;
+  constexpr int64_t kLanes = 32;
   T lanes[kLanes];
   std::fill_n(lanes, kLanes, -std::numeric_limits<T>::infinity());
-  int64_t c = 0;
-  for (; c + kLanes <= n; c += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = x[c + l] > lanes[l] ? x[c + l] : lanes[l];
-  for (; c < n; ++c) lanes[0] = x[c] > lanes[0] ? x[c] : lanes[0];
+  for (int64_t c = 0; c < n; c += kLanes)
+    for (int64_t l = 0; l < std::min(kLanes, n - c); ++l) lanes[l] = x[c + l] > lanes[l] ? x[c + l] : lanes[l];
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-// log Σ_c exp(x_c): pieces of the sum in T, all of them in float64.
+// log Σ_c exp(x_c), in one pass: the sum, of pieces in T, is that of exp(x_c - largest) for the largest so far.
 template <class T>
 GODWIT_INLINE inline double log_sum_of(const T* x, int64_t n) {
-  constexpr int64_t kPiece = 512;
-  const T largest = largest_of(x, n);
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  T largest = kNone;
   double sum = 0;
   for (int64_t c = 0; c < n; c += kPiece) {
-    const auto term = [=](int64_t i) GODWIT_INLINE { return exp_of(x[i] - largest); };
-    sum += static_cast<double>(row_sum<T>(c, std::min(n, c + kPiece), term));
+    const int64_t end = std::min(n, c + kPiece);
+    const T top = largest_of(x + c, end - c);
+    if (top > largest) {
+      if (largest > kNone) sum *= std::exp(static_cast<double>(largest) - static_cast<double>(top));
+      largest = top;
+    }
+    const T base = largest > kNone ? largest : 0;
+    sum += static_cast<double>(row_sum<T>(c, end, [=](int64_t i) GODWIT_INLINE { return exp_below(x[i] - base); }));
   }
   return static_cast<double>(largest) + std::log(sum);
 }
@@ -91,7 +97,7 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
         }
         const T most = static_cast<T>(log_sum[i]), rest = static_cast<T>(static_cast<double>(most) - log_sum[i]);
         GODWIT_IN_PLACE
-        for (int64_t c = 0; c < classes; ++c) dx[c] = factor * (exp_of(x[c] - most, rest) - off);
+        for (int64_t c = 0; c < classes; ++c) dx[c] = factor * (exp_below(x[c] - most, rest) - off);
         dx[label[i]] -= at_label;
       }
     });
