@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 
 #include "autograd/accumulate.h"
@@ -13,8 +12,7 @@
 #include "autograd/ops/batch_norm.h"
 #include "autograd/ops/global_avg_pool.h"
 #include "autograd/ops/pool2d.h"
-#include "engine/context.h"
-#include "engine/philox.h"
+#include "bench/measure.h"
 
 using namespace godwit;
 
@@ -36,42 +34,6 @@ const std::vector<Layer> kBlockInput{{56, 64, 1}, {56, 256, 3}, {28, 512, 4}, {1
 const std::vector<Layer> kStem{{112, 64, 1}};
 const std::vector<Layer> kLast{{7, 2048, 1}};
 
-// Normal numbers, the same ones again and again.
-void fill_normal(const Tensor& x, uint64_t seed) {
-  static const Tensor some = [] {
-    Tensor t({1 << 20});
-    RandomStream random(1, Purpose::test);
-    for (float& value : t.span<float>()) value = static_cast<float>(random.normal());
-    return t;
-  }();
-  const Tensor source = some.range(static_cast<int64_t>(seed) * 1000, 1000000).to(x.dtype());
-  for (int64_t at = 0; at < x.numel(); at += source.numel()) {
-    const int64_t count = std::min(source.numel(), x.numel() - at);
-    x.range(at, count).copy_from(source.range(0, count));
-  }
-}
-
-Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
-  const Tensor x(shape, dtype);
-  fill_normal(x, seed);
-  return x;
-}
-
-// Of one thread the time it computed, of more the time that passed.
-double ms_of(const std::function<void()>& f) {
-  const auto clock = context().threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-  timespec begin, end;
-  clock_gettime(clock, &begin);
-  f();
-  clock_gettime(clock, &end);
-  return static_cast<double>(end.tv_sec - begin.tv_sec) * 1e3 + static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-6;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 // Inputs and outputs of one call.
 struct Set {
   Tensor x, dy, other, y, dx;
@@ -80,7 +42,7 @@ struct Set {
 // The tensors of calls that follow one another, more than any cache holds.
 std::vector<Set> sets_of(Shape shape, DType dtype) {
   const int64_t bytes = 5 * shape.numel() * size_of(dtype);
-  std::vector<Set> sets(static_cast<size_t>(std::clamp<int64_t>((int64_t{160} << 20) / bytes, 2, 32)));
+  std::vector<Set> sets(sets_beyond_caches(bytes));
   for (Set& s : sets)
     s = {random_tensor(shape, dtype, 1), random_tensor(shape, dtype, 2), random_tensor(shape, dtype, 3),
          Tensor::zeros(shape, dtype), Tensor::zeros(shape, dtype)};
@@ -90,9 +52,7 @@ std::vector<Set> sets_of(Shape shape, DType dtype) {
 class Bench {
  public:
   explicit Bench(DType dtype) : dtype_(dtype) {
-    const auto sets = sets_of({kBatch, 112, 112, 64}, DType::f32);
-    const double ms = median_ms(sets, [](const Set& s) { s.y.copy_from(s.x); });
-    copy_ = 2 * static_cast<double>(sets[0].x.bytes()) / ms;
+    copy_ = copy_rate();
     std::printf("%d thread%s, %s: copy %.1f GB/s\n", context().threads, context().threads > 1 ? "s" : "",
                 name_of(dtype), copy_ * 1e-6);
   }
@@ -111,14 +71,6 @@ class Bench {
   }
 
  private:
-  static double median_ms(const std::vector<Set>& sets, const std::function<void(const Set&)>& f) {
-    std::vector<double> times;
-    f(sets.back());
-    while (times.size() < 9)
-      for (const Set& s : sets) times.push_back(ms_of([&] { f(s); }));
-    return median(times);
-  }
-
   DType dtype_;
   double copy_;  // bytes per ms
 };
