@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
 
-// What one form of gelu is below zero: with a = |x|, gelu(-a) = -a · tail and gelu(a) = a - a · tail; the derivative at
-// -a is 1 less that at a, tail - a · bend. So both signs keep their relative accuracy.
+// What one form of gelu is made of, a = |x|: gelu(-a) = -a · tail and gelu(a) = a - a · tail; its derivative at -a is
+// tail - a · bend, at a 1 minus that. So both signs keep their relative accuracy.
 template <class C>
 struct Lower {
   C tail, bend;
