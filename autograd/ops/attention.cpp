@@ -21,6 +21,10 @@ void check_arguments(const Var& q, const Var& k, const Var& v, const Tensor& mas
     check(mask.dtype() == DType::u8 && mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: mask must be ", DType::u8,
           " ", Shape{k.dim(0), k.dim(1)}, ", it is ", mask.dtype(), " ", mask.shape());
   check(options.dropout >= 0 && options.dropout < 1, "attention: dropout must be in [0, 1), it is ", options.dropout);
+  check(options.dropout == 0 || options.key.site < 1 << 24, "attention: the dropout's site must be below 2^24, it is ",
+        options.key.site);
+  check(options.dropout == 0 || q.value().numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
+        "attention: dropout draws for at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
   check(!options.scale || std::isfinite(*options.scale), "attention: scale must be finite, it is ",
         options.scale.value_or(0));
 }

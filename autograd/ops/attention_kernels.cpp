@@ -6,6 +6,7 @@
 
 #include "autograd/ops/attention.h"
 #include "engine/parallel.h"
+#include "engine/random_words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "autograd/ops/attention_kernels.cpp"
@@ -27,6 +28,8 @@ struct AttentionCall {
   int64_t batch, queries, keys, heads, width;
   double scale;
   const AttentionOptions& options;
+  Draws draws;
+  int32_t dropped;                             // U is below the dropout where its 24 bits are below this
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the keys that are not masked
   std::shared_ptr<Pool> pool;
   int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads
@@ -39,6 +42,8 @@ struct AttentionCall {
         width(t.q.dim(3)),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         options(o),
+        draws{o.key.seed, o.key.step, o.key.purpose(), o.key.sender},
+        dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
         attended(static_cast<size_t>(batch)),
         pool(context().pool) {
     for (int64_t b = 0; b < batch; ++b)
@@ -86,21 +91,16 @@ struct Head {
   template <class C>
   void dropout_factors(int64_t i, int64_t first, int64_t n, std::vector<uint32_t>& words, C* factors) const {
     const int32_t* key = attended.data() + first;
-    const int64_t row = ((b * call.heads + h) * call.queries + i) * call.keys, begin = row + key[0], from = begin & ~3;
-    const int64_t end = row + key[n - 1] + 1, skipped = begin - from;
-    words.resize(static_cast<size_t>((end - from + 3) / 4 * 4));
-    const DropoutKey& k = call.options.key;
-    for (int64_t at = from; at < end; at += 4) {
-      const auto four = philox4x32({static_cast<uint32_t>(at >> 2), k.step, k.purpose(), k.sender},
-                                   {static_cast<uint32_t>(k.seed), static_cast<uint32_t>(k.seed >> 32)});
-      std::copy_n(four.begin(), 4, words.begin() + (at - from));
+    const int64_t row = ((b * call.heads + h) * call.queries + i) * call.keys, span = key[n - 1] - key[0] + 1;
+    words.resize(static_cast<size_t>(span + kRandomSlack));
+    const uint32_t* word = random_words(call.draws, row + key[0], span, words.data());
+    if (span > n) {
+      for (int64_t j = 0; j < n; ++j) words[static_cast<size_t>(j)] = word[key[j] - key[0]];
+      word = words.data();
     }
-    const auto below = static_cast<int32_t>(std::ceil(call.options.dropout * 0x1p24));
+    const int32_t dropped = call.dropped;
     const auto kept = static_cast<C>(1 / (1 - call.options.dropout));
-    for (int64_t j = 0; j < n; ++j) {
-      const uint32_t word = words[static_cast<size_t>(skipped + key[j] - key[0])];
-      factors[j] = static_cast<int32_t>(word >> 8) < below ? C(0) : kept;
-    }
+    for (int64_t j = 0; j < n; ++j) factors[j] = static_cast<int32_t>(word[j] >> 8) < dropped ? C(0) : kept;
   }
 };
 

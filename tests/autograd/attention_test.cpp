@@ -255,6 +255,8 @@ TEST(Attention, SaysWhatDoesNotFit) {
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], it is float32 [2, 3]");
   EXPECT_NE(message({0, 3, 4, 5}, {0, 3, 4, 5}, {0, 3, 4, 5}).find("nothing to compute"), std::string::npos);
   EXPECT_EQ(message(x, x, x, {}, {.dropout = 1}), "attention: dropout must be in [0, 1), it is 1");
+  EXPECT_EQ(message(x, x, x, {}, {.dropout = 0.5, .key = {.site = 1 << 24}}),
+            "attention: the dropout's site must be below 2^24, it is 16777216");
   EXPECT_EQ(message(x, x, x, {}, {.scale = std::numeric_limits<double>::infinity()}),
             "attention: scale must be finite, it is inf");
   EXPECT_THROW(ops::attention(Var(Tensor::zeros(x)), Var(Tensor::zeros(x, DType::f64)), Var(Tensor::zeros(x))), Error);
