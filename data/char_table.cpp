@@ -10,15 +10,13 @@
 namespace godwit::data {
 namespace {
 
-constexpr char32_t kCodes = 0x110000;
-
 int age(char32_t code) {
   UVersionInfo version;
   u_charAge(static_cast<UChar32>(code), version);
   return version[0];
 }
 
-// The general category in Unicode 8.0, as a mask of ICU's U_GC_*_MASK.
+// The general category in Unicode 8.0, as one of ICU's U_GC_*_MASK; right for those that are asked for here.
 uint32_t category(char32_t code) {
   switch (code) {  // those that were given another one since
     case 0x166d:
@@ -32,8 +30,11 @@ uint32_t category(char32_t code) {
     case 0xa9bd:
       return U_GC_MC_MASK;
     default:
-      return age(code) > 8 ? U_GC_CN_MASK : U_GET_GC_MASK(static_cast<UChar32>(code));
+      break;
   }
+  constexpr uint32_t kAskedFor = U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK | U_GC_MN_MASK | U_GC_P_MASK;
+  const uint32_t mask = U_GET_GC_MASK(static_cast<UChar32>(code));
+  return (mask & kAskedFor) != 0 && age(code) > 8 ? U_GC_CN_MASK : mask;
 }
 
 bool is_space(char32_t code) { return u_isUWhiteSpace(static_cast<UChar32>(code)); }
@@ -58,18 +59,20 @@ bool is_cjk(char32_t code) {
                      [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
-uint8_t combining_class(char32_t code) { return age(code) > 9 ? 0 : u_getCombiningClass(static_cast<UChar32>(code)); }
+uint8_t combining_class(char32_t code) {
+  const uint8_t known = u_getCombiningClass(static_cast<UChar32>(code));
+  return known != 0 && age(code) > 9 ? 0 : known;
+}
 
 // The canonical decomposition in Unicode 9.0.
 void decompose(char32_t code, std::vector<char32_t>& to) {
   UErrorCode error = U_ZERO_ERROR;
   static const UNormalizer2* const nfd = unorm2_getNFDInstance(&error);
-  check(U_SUCCESS(error), "tokenizer: the Unicode library has no normalisation data: ", u_errorName(error));
+  if (U_FAILURE(error)) fail("tokenizer: the Unicode library has no normalisation data: ", u_errorName(error));
   UChar units[32];
-  const int32_t length =
-      age(code) > 9 ? -1 : unorm2_getDecomposition(nfd, static_cast<UChar32>(code), units, 32, &error);
-  check(U_SUCCESS(error), "tokenizer: no decomposition of U+", std::hex, uint32_t{code}, ": ", u_errorName(error));
-  if (length < 0) {
+  const int32_t length = unorm2_getDecomposition(nfd, static_cast<UChar32>(code), units, 32, &error);
+  if (U_FAILURE(error)) fail("tokenizer: no decomposition of U+", std::hex, uint32_t{code}, ": ", u_errorName(error));
+  if (length < 0 || age(code) > 9) {
     to.push_back(code);
     return;
   }
@@ -106,9 +109,16 @@ uint32_t make(CharTable::Kind kind, char32_t value) { return uint32_t{kind} << 2
 }  // namespace
 
 CharTable::CharTable(const NormalizerOptions& options) : options_(options), pages_(1) {
-  for (char32_t code = 0; code < kCodes; ++code)
-    if (u_charType(static_cast<UChar32>(code)) != U_UNASSIGNED || is_cjk(code) || new_lower(code) != 0)
-      set(code, make_entry(code));
+  // Of the million code points most are unassigned or for private use; ICU tells them range by range.
+  const auto add_range = [](const void* table, UChar32 begin, UChar32 end, UCharCategory type) -> UBool {
+    CharTable& self = **static_cast<CharTable* const*>(table);
+    for (auto code = static_cast<char32_t>(begin); code < static_cast<char32_t>(end); ++code)
+      if (type == U_PRIVATE_USE_CHAR) self.set(code, make(removed, code));
+      else if (type != U_UNASSIGNED || is_cjk(code) || new_lower(code) != 0) self.set(code, self.make_entry(code));
+    return true;
+  };
+  CharTable* const self = this;
+  u_enumCharTypes(add_range, &self);
 }
 
 void CharTable::set(char32_t code, uint32_t entry) {

@@ -1,0 +1,47 @@
+// Training a WordPiece vocabulary on the lines of a file: seconds, and the vocabulary for bench/peers/vocabulary.py.
+//   bench_vocabulary TEXT SIZE THREADS [OUT]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "data/train_wordpiece.h"
+#include "engine/check.h"
+#include "engine/context.h"
+
+using namespace godwit;
+
+namespace {
+
+void run(const std::vector<std::string>& args) {
+  check(args.size() == 3 || args.size() == 4, "usage: bench_vocabulary TEXT SIZE THREADS [OUT]");
+  std::ifstream file(args[0], std::ios::binary);
+  check(file.is_open(), "cannot read ", args[0]);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+
+  Context wanted = context();
+  wanted.threads = std::atoi(args[2].c_str());
+  check(wanted.threads >= 1, "THREADS is ", args[2]);
+  const ContextGuard guard(wanted);
+  const auto start = std::chrono::steady_clock::now();
+  const data::Vocabulary vocabulary = data::train_wordpiece(lines, {.size = std::atoll(args[1].c_str())});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::printf("%lld tokens in %.2f s\n", static_cast<long long>(vocabulary.size()), seconds.count());
+  if (args.size() > 3) data::write_vocabulary(args[3], vocabulary);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + 1, argv + argc});
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_vocabulary: %s\n", error.what());
+    return 1;
+  }
+}
