@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -80,6 +81,18 @@ std::vector<uint8_t> read_file(const std::string& path, const std::string& expec
 std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& expected) {
   std::vector<uint8_t> bytes = read_file(path, expected);
   return is_gzip(bytes.data(), bytes.size()) ? inflate_all(path, bytes) : bytes;
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  const std::string temporary = path + ".tmp";
+  errno = 0;
+  std::ofstream file(temporary, std::ios::binary);
+  file << content;
+  file.close();
+  const bool written = file.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  if (!written) std::remove(temporary.c_str());
+  check(written, path, ": cannot be written: ", std::strerror(error));
 }
 
 }  // namespace godwit::data

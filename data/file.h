@@ -1,4 +1,4 @@
-// Reading a whole file.
+// Reading and writing a whole file.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,5 +12,8 @@ std::vector<uint8_t> read_file(const std::string& path, const std::string& expec
 
 // Inflated when it is gzip (of one or several members), told by its first bytes; damage, also a wrong checksum, throws.
 std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& expected);
+
+// Whole or not at all: under another name first. Throws one Error naming the file and the cause.
+void write_file(const std::string& path, const std::string& content);
 
 }  // namespace godwit::data

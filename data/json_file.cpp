@@ -101,6 +101,14 @@ int64_t JsonNode::integer() const {
   return value.get<int64_t>();
 }
 
+bool JsonNode::boolean() const {
+  const json& value = as_json(value_);
+  if (!value.is_boolean()) expected("true or false");
+  return value.get<bool>();
+}
+
+bool JsonNode::is_null() const { return as_json(value_).is_null(); }
+
 std::string excerpt(const std::string& text) {
   if (text.size() <= kShown) return text;
   size_t end = kShown;

@@ -19,6 +19,8 @@ class JsonNode {
   const std::string& text() const;
   const std::string& text_not_blank() const;
   int64_t integer() const;
+  bool boolean() const;
+  bool is_null() const;
 
  private:
   friend class JsonFile;

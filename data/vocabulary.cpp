@@ -1,9 +1,6 @@
 #include "data/vocabulary.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 
 #include "data/file.h"
 #include "data/utf8.h"
@@ -86,16 +83,9 @@ Vocabulary read_vocabulary(const std::string& path) {
 }
 
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary) {
-  const std::string temporary = path + ".partial";
-  errno = 0;
-  std::ofstream file(temporary, std::ios::binary);
-  check(file.is_open(), temporary, ": cannot be written: ", std::strerror(errno));
-  for (const std::string& token : vocabulary.tokens()) file << token << '\n';
-  file.close();
-  check(!file.fail(), temporary, ": cannot be written to its end: ", std::strerror(errno));
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  check(!error, path, ": ", error.message());
+  std::string lines;
+  for (const std::string& token : vocabulary.tokens()) lines += token + '\n';
+  write_file(path, lines);
 }
 
 }  // namespace godwit::data
