@@ -20,6 +20,25 @@ void check_milestones(const std::vector<double>& milestones) {
   }
 }
 
+int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int64_t total_steps) {
+  check(std::isfinite(config.warmup_epochs) && config.warmup_epochs >= 0,
+        "schedule: warmup_epochs must be finite and not negative, not ", config.warmup_epochs);
+  check(config.warmup_fraction >= 0 && config.warmup_fraction <= 1, "schedule: warmup_fraction must be in [0, 1], not ",
+        config.warmup_fraction);
+  check(config.warmup_steps >= 0, "schedule: warmup_steps must not be negative, it is ", config.warmup_steps);
+  check((config.warmup_epochs > 0) + (config.warmup_fraction > 0) + (config.warmup_steps > 0) <= 1,
+        "schedule: warmup_epochs ", config.warmup_epochs, ", warmup_fraction ", config.warmup_fraction,
+        " and warmup_steps ", config.warmup_steps, ": at most one of them may be above 0");
+  const double steps = config.warmup_steps > 0 ? static_cast<double>(config.warmup_steps)
+                                               : std::round(config.warmup_epochs * static_cast<double>(steps_per_epoch) +
+                                                            config.warmup_fraction * static_cast<double>(total_steps));
+  check(steps <= static_cast<double>(total_steps), "schedule: a warm-up of ",
+        config.warmup_epochs > 0 ? detail::concat(config.warmup_epochs, " epochs (", steps, " steps)")
+                                 : detail::concat(steps, " steps"),
+        " is longer than the run of ", total_steps, " steps");
+  return static_cast<int64_t>(steps);
+}
+
 }  // namespace
 
 std::vector<std::string> schedule_names() { return {"constant", "multi_step", "linear", "cosine", "polynomial"}; }
@@ -32,12 +51,7 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   check(std::isfinite(base_lr) && base_lr >= 0, "schedule: lr must be finite and not negative, not ", base_lr);
   check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: needs at least one step per epoch and in all, not ",
         steps_per_epoch, " and ", total_steps);
-  check(std::isfinite(config.warmup_epochs) && config.warmup_epochs >= 0,
-        "schedule: warmup_epochs must be finite and not negative, not ", config.warmup_epochs);
-  const double warmup = std::round(config.warmup_epochs * static_cast<double>(steps_per_epoch));
-  check(warmup <= static_cast<double>(total_steps), "schedule: a warm-up of ", config.warmup_epochs, " epochs (",
-        warmup, " steps) is longer than the run of ", total_steps, " steps");
-  warmup_steps_ = static_cast<int64_t>(warmup);
+  warmup_steps_ = warmup_steps(config, steps_per_epoch, total_steps);
   check(std::isfinite(config.gamma) && config.gamma > 0, "schedule: gamma must be positive, not ", config.gamma);
   check(std::isfinite(config.power) && config.power > 0, "schedule: power must be positive, not ", config.power);
   check(config.final_fraction >= 0 && config.final_fraction <= 1, "schedule: final_fraction must be in [0, 1], not ",

@@ -8,7 +8,10 @@ namespace godwit {
 
 struct ScheduleConfig {
   std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial
-  double warmup_epochs = 0;          // linear from lr/steps up to lr, before any of them
+  // Linear from lr/steps up to lr, before any of them; at most one of the three is not 0.
+  double warmup_epochs = 0;
+  double warmup_fraction = 0;  // of all steps
+  long long warmup_steps = 0;
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial

@@ -43,6 +43,18 @@ void check_applies(const Program& program, const CommonConfig& config, const Ass
        listed(optimizer ? optimizer_keys(name) : schedule_keys(name)));
 }
 
+// The warm-up that is given last, unless as 0, replaces one given in another unit.
+void keep_one_warmup(ScheduleConfig& schedule, const std::string& path) {
+  const ScheduleConfig given = schedule;
+  const bool epochs = path == "schedule.warmup_epochs" && given.warmup_epochs > 0;
+  const bool fraction = path == "schedule.warmup_fraction" && given.warmup_fraction > 0;
+  const bool steps = path == "schedule.warmup_steps" && given.warmup_steps > 0;
+  if (!epochs && !fraction && !steps) return;
+  schedule.warmup_epochs = epochs ? given.warmup_epochs : 0;
+  schedule.warmup_fraction = fraction ? given.warmup_fraction : 0;
+  schedule.warmup_steps = steps ? given.warmup_steps : 0;
+}
+
 void check_together(const CommonConfig& c) {
   const std::vector<double>& milestones = c.schedule.milestones;
   for (size_t i = 1; i < milestones.size(); ++i)
@@ -102,6 +114,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   for (const Assignment& a : layers) {
     check_applies(program, config, a);
     assign(config, a);
+    keep_one_warmup(config.schedule, a.setting->path);
   }
   if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
   if (config.device == "auto") config.device = "cpu";

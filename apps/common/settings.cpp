@@ -49,6 +49,9 @@ std::vector<Setting> common_settings(const Wording& wording) {
        kNotNegative},
       {"schedule", "schedule.name", "", GODWIT_AT(schedule.name), "", kAny, schedule_names},
       {"schedule", "schedule.warmup_epochs", "", GODWIT_AT(schedule.warmup_epochs), "linear from 0", kNotNegative},
+      {"schedule", "schedule.warmup_fraction", "", GODWIT_AT(schedule.warmup_fraction), "the same, of all steps",
+       kFraction},
+      {"schedule", "schedule.warmup_steps", "", GODWIT_AT(schedule.warmup_steps), "the same, in steps", kNotNegative},
       {"schedule", "schedule.milestones", "", GODWIT_AT(schedule.milestones), "multi_step: epochs, as 30,60",
        kPositive},
       {"schedule", "schedule.gamma", "", GODWIT_AT(schedule.gamma), "multi_step: factor at each", kPositive},
@@ -127,7 +130,7 @@ void fail_unknown_key(const Program& program, const std::string& subject, const 
 }
 
 std::vector<std::string> schedule_keys(const std::string& name) {
-  std::vector<std::string> keys = {"warmup_epochs"};
+  std::vector<std::string> keys = {"warmup_epochs", "warmup_fraction", "warmup_steps"};
   if (name == "multi_step") keys.insert(keys.end(), {"milestones", "gamma"});
   if (name == "polynomial") keys.push_back("power");
   if (name == "linear" || name == "cosine" || name == "polynomial") keys.push_back("final_fraction");

@@ -147,6 +147,19 @@ TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
   EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.beta, 0.5);
 }
 
+TEST(CommandLine, TheWarmupGivenLastReplacesTheOthers) {
+  const std::string file = write_file(R"({"schedule": {"warmup_epochs": 2, "warmup_fraction": 0, "warmup_steps": 0}})");
+  const ScheduleConfig of_file = parse({"--config", file}).schedule;
+  EXPECT_EQ(of_file.warmup_epochs, 2);
+  const ScheduleConfig steps = parse({"--config", file, "--set", "schedule.warmup_steps=7"}).schedule;
+  EXPECT_EQ(steps.warmup_epochs, 0);
+  EXPECT_EQ(steps.warmup_steps, 7);
+  const ScheduleConfig fraction =
+      parse({"--set", "schedule.warmup_steps=7", "--set", "schedule.warmup_fraction=0.5"}).schedule;
+  EXPECT_EQ(fraction.warmup_steps, 0);
+  EXPECT_EQ(fraction.warmup_fraction, 0.5);
+}
+
 TEST(CommandLine, ShortForms) {
   const ImageConfig c = parse({"--config", write_file(R"({"model": "resnet32", "optimizer": "adam", "exchange":
       "hierarchical", "data": "folder", "schedule": "cosine"})")});

@@ -18,6 +18,16 @@ TEST(Schedule, ConstantWithWarmup) {
   EXPECT_DOUBLE_EQ(schedule.lr(1000), 0.8);
 }
 
+TEST(Schedule, WarmupInEpochsStepsOrAsAFraction) {
+  for (const ScheduleConfig& config : {ScheduleConfig{.warmup_epochs = 0.5}, ScheduleConfig{.warmup_fraction = 0.2},
+                                       ScheduleConfig{.warmup_steps = 4}}) {
+    const Schedule schedule(config, 0.8, 8, 20);
+    EXPECT_DOUBLE_EQ(schedule.lr(3), 0.6);
+    EXPECT_DOUBLE_EQ(schedule.lr(4), 0.8);
+  }
+  EXPECT_DOUBLE_EQ(Schedule({.warmup_fraction = 1}, 1, 8, 10).lr(9), 0.9);
+}
+
 // ResNet-50 in the Birder paper: ×0.1 at epochs 30, 60, 90 of 100.
 TEST(Schedule, MultiStepFallsAtTheFirstStepOfAnEpoch) {
   const Schedule schedule({.name = "multi_step", .milestones = {30, 60, 90}}, 0.1, 100, 10'000);
@@ -83,6 +93,10 @@ TEST(Schedule, RefusesContradictions) {
   EXPECT_THROW(make({}, 0.1, 10, 0), Error);
   for (const double epochs : {nan, infinity, -1.0, 10.1}) EXPECT_THROW(make({.warmup_epochs = epochs}), Error);
   EXPECT_NO_THROW(make({.warmup_epochs = 10}));
+  for (const double fraction : {nan, infinity, -0.1, 1.1}) EXPECT_THROW(make({.warmup_fraction = fraction}), Error);
+  EXPECT_THROW(make({.warmup_steps = -1}), Error);
+  EXPECT_THROW(make({.warmup_steps = 101}), Error);
+  EXPECT_THROW(make({.warmup_fraction = 0.1, .warmup_steps = 10}), Error);
   const auto milestones = [&](std::vector<double> at) { make({.name = "multi_step", .milestones = std::move(at)}); };
   EXPECT_THROW(milestones({}), Error);
   EXPECT_THROW(milestones({30, 30}), Error);
