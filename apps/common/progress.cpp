@@ -36,6 +36,8 @@ std::string bytes_text(double bytes, int digits) {
   return print("%.*f %s", decimals, bytes, units[unit]);
 }
 
+std::string rate_text(double per_second) { return print("%.*f", per_second < 9.95 ? 1 : 0, per_second); }
+
 std::string short_bytes(double intra, double inter) {
   if (intra != 0 && inter != 0) return bytes_text(intra, 2) + " intra + " + bytes_text(inter, 2) + " inter";
   return bytes_text(intra != 0 ? intra : inter, 2) + "/step";
@@ -73,7 +75,7 @@ std::vector<Part> short_parts(const ProgressState& s) {
                              {6, count_text("step", s.step, s.steps)},
                              {1, print("loss %.4f", s.loss)},
                              {2, print("acc %.1f%%", 100 * s.accuracy)},
-                             {3, print("%.0f ", s.samples_per_s) + (s.unit == "images" ? "img" : s.unit) + "/s"},
+                             {3, rate_text(s.samples_per_s) + " " + (s.unit == "images" ? "img" : s.unit) + "/s"},
                              {4, short_bytes(s.bytes_intra, s.bytes_inter)}};
   if (knows_time_left(s)) parts.push_back({0, short_duration(s.seconds_left) + " left"});
   return parts;
@@ -120,7 +122,7 @@ std::string human_duration(double seconds) {
 std::string render_line(const ProgressState& s) {
   std::string text = count_text("epoch", s.epoch, s.epochs) + "  " + count_text("step", s.step, s.steps);
   text += print("  loss %.4f  accuracy %.1f%%", s.loss, 100 * s.accuracy);
-  text += print("  %.0f ", s.samples_per_s) + s.unit + "/s  ";
+  text += "  " + rate_text(s.samples_per_s) + " " + s.unit + "/s  ";
   text += human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step";
   return knows_time_left(s) ? text + "  " + human_duration(s.seconds_left) + " left" : text;
 }

@@ -9,6 +9,7 @@
 
 #include "apps/common/settings.h"
 #include "apps/image/image_config.h"
+#include "apps/text/text_config.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -16,6 +17,14 @@ namespace {
 
 using testing::TempDir;
 using Words = std::vector<std::string>;
+
+TextConfig parse_text(const Words& words) {
+  std::vector<const char*> argv = {"train_bert"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::ostringstream out;
+  return static_cast<const TextConfig&>(
+      *parse_command_line(text_program(), static_cast<int>(argv.size()), argv.data(), out));
+}
 
 struct Answer {
   std::optional<ImageConfig> config;
@@ -346,19 +355,57 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
 }
 
 TEST(CommandLine, HelpTeaches) {
-  const Answer answer = run({"--help", "--lr", "nan", "--nonsense"});
-  EXPECT_FALSE(answer.config);
-  for (const std::string& name : optimizer_names())
-    EXPECT_NE(answer.printed.find("\n  " + name + " "), std::string::npos);
-  for (const Setting& setting : image_program().settings) {
-    const std::string& word = setting.flag.empty() ? setting.path : setting.flag;
-    EXPECT_NE(answer.printed.find("\n  " + word + " "), std::string::npos) << word;
+  EXPECT_FALSE(run({"--help", "--lr", "nan", "--nonsense"}).config);
+  for (const Program* program : {&image_program(), &text_program()}) {
+    std::ostringstream printed;
+    const std::vector<const char*> argv = {program->name.c_str(), "--help"};
+    EXPECT_EQ(parse_command_line(*program, 2, argv.data(), printed), nullptr);
+    const std::string text = printed.str();
+    EXPECT_NE(text.find("  ./" + program->name + " --optimizer birder --nodes 8\n"), std::string::npos);
+    for (const std::string& name : optimizer_names()) EXPECT_NE(text.find("\n  " + name + " "), std::string::npos);
+    for (const Setting& setting : program->settings) {
+      const std::string& word = setting.flag.empty() ? setting.path : setting.flag;
+      EXPECT_NE(text.find("\n  " + word + " "), std::string::npos) << word;
+    }
+    std::istringstream lines(text);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_LE(count, 110);
+    EXPECT_NE(text.find("defaults of optimizer keys differ"), std::string::npos);
   }
-  std::istringstream lines(answer.printed);
-  int count = 0;
-  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
-  EXPECT_LE(count, 100);
-  EXPECT_NE(answer.printed.find("defaults of optimizer keys differ"), std::string::npos);
+}
+
+TEST(CommandLine, DefaultsOfTrainBertFollowTheTaskAndTheOptimizer) {
+  const TextConfig pretrain = parse_text({});
+  EXPECT_EQ(pretrain.task, "pretrain");
+  EXPECT_EQ(pretrain.optimizer.name, "adamw");
+  EXPECT_EQ(pretrain.optimizer.lr, 4e-4);
+  EXPECT_FALSE(pretrain.optimizer.decay_norm_and_bias);
+  EXPECT_EQ(pretrain.schedule.name, "linear");
+  EXPECT_EQ(pretrain.schedule.warmup_fraction, 0.1);
+  EXPECT_EQ(pretrain.clip.norm, 1);
+  const TextConfig squad = parse_text({"--optimizer", "birder", "--task", "squad", "--data", "d"});
+  EXPECT_EQ(squad.data.length, 384);
+  EXPECT_EQ(squad.batch, 8);
+  EXPECT_EQ(squad.optimizer.lr, 1e-4);
+  EXPECT_EQ(squad.optimizer.beta, 0.9);
+  EXPECT_EQ(squad.clip.norm, 0);
+  EXPECT_EQ(parse_text({"--length", "64", "--task", "squad", "--data", "d"}).data.length, 64);
+  EXPECT_EQ(parse_text({"--set", "schedule.warmup_steps=500"}).schedule.warmup_fraction, 0);
+  EXPECT_EQ(parse_text({"--set", "model.dropout=0.1,0.2"}).model.dropout, (std::vector<double>{0.1, 0.2}));
+}
+
+// What a task does not read is neither printed nor accepted.
+TEST(CommandLine, TasksOfTrainBertReadTheirOwnKeys) {
+  const TextConfig classify = parse_text({"--task", "classify", "--data", "d"});
+  const std::string json = to_json(text_program(), classify);
+  EXPECT_EQ(json.find("doc_stride"), std::string::npos) << json;
+  EXPECT_EQ(json.find("masked"), std::string::npos) << json;
+  EXPECT_NE(json.find("test_limit"), std::string::npos) << json;
+  const TextConfig again = parse_text({"--config", write_file(json)});
+  EXPECT_EQ(to_json(text_program(), again), json);
+  EXPECT_THROW(parse_text({"--set", "data.test_limit=5"}), Error);
+  EXPECT_THROW(parse_text({"--task", "classify"}), Error);
 }
 
 TEST(CommandLine, SummaryHasEverySettingOnce) {

@@ -143,6 +143,29 @@ TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
   EXPECT_FALSE(outcome.says("interrupted")) << outcome.err;
 }
 
+// The answers come from the windows of all processes; each trains the vocabulary by itself.
+TEST_F(MpiTrain, SquadGivesTheBitsOfTheSameRunOverThreads) {
+  const std::string context = R"("context": "anna lives in oslo and bert lives in rome .", "qas": [)";
+  std::string qas;
+  for (int i = 0; i < 12; ++i)
+    qas += (i ? ", " : "") + std::string(R"({"id": ")") + std::to_string(i) + R"(", "question": "where is )" +
+           (i % 2 ? "bert" : "anna") + R"( ?", "answers": [{"text": ")" + (i % 2 ? "rome" : "oslo") +
+           R"(", "answer_start": )" + (i % 2 ? "37" : "14") + "}]}";
+  const std::string text_of = R"({"data": [{"paragraphs": [{)" + context + qas + "]}]}]}";
+  fs::create_directory(folder_ / "squad");
+  for (const std::string file : {"/train-v1.1.json", "/dev-v1.1.json"})
+    write(folder_ / "squad" + file, Bytes(text_of.begin(), text_of.end()));
+  const std::string program = GODWIT_BINARY_DIR "/train_bert --task squad --data squad --model bert_tiny --length 32 ";
+  const std::string flags = "--set data.max_question=8 --optimizer birder --batch 2 --threads 1 --nodes 2 --run-dir ";
+  const std::string local = "cd " + folder_.str() + " && " + program + flags + "local >out 2>&1";
+  ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
+  const MpiOutcome outcome = mpirun(2, program + flags + "mpi", folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(results("mpi"), results("local"));
+  for (const char* file : {"/predictions.json", "/nbest_predictions.json", "/vocab.txt", "/model/model.safetensors"})
+    EXPECT_EQ(text(std::string("mpi") + file), text(std::string("local") + file)) << file;
+}
+
 // Each process decodes a part of the files; rank 0 names those of both.
 TEST_F(MpiTrain, DamagedFilesOfAllRanksAreReported) {
   const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";

@@ -1,35 +1,21 @@
 // The program as a user starts it: what it writes, that it repeats itself, and how it refuses bad input.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "engine/philox.h"
 #include "engine/safetensors.h"
-#include "tests/support.h"
+#include "tests/apps/program_test.h"
 
 namespace godwit {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-void write_file(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 std::string big_endian(uint32_t value) {
   return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
@@ -51,49 +37,14 @@ void write_images(const fs::path& folder, const std::string& prefix, uint32_t co
   write_file(folder / (prefix + "-labels-idx1-ubyte"), labels);
 }
 
-struct Outcome {
-  int exit_code;
-  std::string out, err;
-};
-
-class TrainResnet : public testing::Test {
+class TrainResnet : public ProgramTest {
  protected:
+  TrainResnet() : ProgramTest("train_resnet", "--data data --run-dir run --max-steps 4") {}  // small
   void SetUp() override {
     fs::create_directories(folder_ / "data");
     write_images(folder_ / "data", "train", 256, 256);
     write_images(folder_ / "data", "t10k", 50, 50);
   }
-
-  fs::path run_dir() const { return folder_ / "run"; }
-
-  // Small by default; later flags win. Runs in the test's folder.
-  Outcome train(const std::string& flags, const std::string& base = "--data data --run-dir run --max-steps 4",
-                const std::string& streams = ">out 2>err </dev/null") const {
-    const std::string command = "cd " + folder_.string() + " && timeout 300 " GODWIT_BINARY_DIR "/train_resnet " +
-                                base + " " + flags + " " + streams;
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
-  }
-
-  // One line on stderr that names each of `words`, a failing exit code, and no run directory.
-  void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
-    const Outcome outcome = train(flags);
-    EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << flags << ": exit code " << outcome.exit_code;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << flags << ": " << outcome.err;
-    for (const std::string& word : words)
-      EXPECT_NE(outcome.err.find(word), std::string::npos) << flags << ": " << outcome.err;
-    EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
-  }
-
-  std::vector<json> metrics() const {
-    std::vector<json> lines;
-    std::ifstream in(run_dir() / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
-    return lines;
-  }
-
-  TempFolder scratch_;
-  const fs::path folder_ = scratch_.str();
 };
 
 std::string losses(const std::vector<json>& lines) {

@@ -1,0 +1,50 @@
+// Classification of sentences.
+#include "apps/text/text_task.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+
+namespace godwit::apps {
+namespace {
+
+class ClassifyTask : public TextTask {
+ public:
+  ClassifyTask(const TextConfig& config, const TextData& data, Communicator& comm,
+               std::unique_ptr<BertForSequenceClassification> net)
+      : TextTask(config, data, comm, std::move(net)) {}
+
+  std::string unit() const override { return "sentences"; }
+  Evaluation evaluate() override;  // test_loss, test_accuracy
+
+ private:
+  Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
+};
+
+Forward ClassifyTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
+  const Var logits = net<BertForSequenceClassification>().forward(input_of(batch), run);
+  return {.loss = ops::softmax_cross_entropy(logits, batch.labels),
+          .correct = static_cast<double>(ops::top_k_correct(logits.value(), batch.labels, 1)),
+          .answers = static_cast<double>(batch.labels.numel())};
+}
+
+Evaluation ClassifyTask::evaluate() {
+  const Tensor sums = Tensor::zeros({3}, DType::f64);
+  double* sum = sums.data<double>();
+  for_test_batches([&](const data::TextBatch& batch) {
+    const Forward result = learn(batch, nullptr);
+    sum[0] += result.answers * result.loss.value().item();
+    sum[1] += result.correct;
+    sum[2] += result.answers;
+  });
+  comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  const double accuracy = sum[1] / sum[2];
+  return {.loss = sum[0] / sum[2],
+          .metrics = {{"test_accuracy", accuracy}},
+          .text = "accuracy " + percent(accuracy)};
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_classify_task(const TextConfig& config, const TextData& data, Communicator& comm) {
+  return std::make_unique<ClassifyTask>(config, data, comm, make_bert<BertForSequenceClassification>(data.model));
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,104 @@
+// Questions about paragraphs: the answer is a span of the text.
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+
+#include "apps/common/gather.h"
+#include "apps/text/text_task.h"
+#include "data/squad_answers.h"
+
+namespace godwit::apps {
+namespace {
+
+class SquadTask : public TextTask {
+ public:
+  SquadTask(const TextConfig& config, const TextData& data, Communicator& comm,
+            std::unique_ptr<BertForQuestionAnswering> net)
+      : TextTask(config, data, comm, std::move(net)) {}
+
+  std::string unit() const override { return "windows"; }
+  void opened(const std::string& run_dir) override {
+    TextTask::opened(run_dir);
+    run_dir_ = run_dir;
+  }
+  // em, f1, in percent, as the official evaluation counts them: on rank 0, which writes predictions.json and
+  // nbest_predictions.json.
+  Evaluation evaluate() override;
+
+ private:
+  Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
+  std::vector<data::Candidate> candidates();  // collective: of all ranks' windows
+
+  std::string run_dir_;  // rank 0
+};
+
+// One column of logits [batch·length, 2], of one row of the batch.
+std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int64_t which) {
+  std::vector<float> values(static_cast<size_t>(length));
+  const float* from = logits.data<float>() + row * length * 2 + which;
+  for (int64_t i = 0; i < length; ++i) values[static_cast<size_t>(i)] = from[2 * i];
+  return values;
+}
+
+// The accuracy is that of the most likely begins and ends, each by itself.
+Forward SquadTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
+  const Var logits = net<BertForQuestionAnswering>().forward(input_of(batch), run);
+  const int64_t rows = batch.ids.dim(0), length = batch.ids.dim(1);
+  double correct = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    for (const int64_t which : {0, 1}) {
+      const std::vector<float> scores = column(logits.value(), row, length, which);
+      const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
+      correct += best == (which == 0 ? batch.starts : batch.ends).data<int32_t>()[row];
+    }
+  return {.loss = question_answering_loss(logits, batch.starts, batch.ends),
+          .correct = correct,
+          .answers = 2 * static_cast<double>(rows)};
+}
+
+std::vector<data::Candidate> SquadTask::candidates() {
+  const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
+  const data::AnswerOptions options{.best = config_.data.n_best, .longest = config_.data.max_answer};
+  std::vector<data::Candidate> own;
+  for_test_batches([&](const data::TextBatch& batch) {
+    const Tensor logits = net<BertForQuestionAnswering>().forward(input_of(batch)).value();
+    const int64_t length = batch.ids.dim(1);
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      const auto row = static_cast<int64_t>(i);
+      const std::vector<data::Candidate> found = data::answer_candidates(
+          features, batch.samples[i], column(logits, row, length, 0), column(logits, row, length, 1), options);
+      own.insert(own.end(), found.begin(), found.end());
+    }
+  });
+  std::vector<uint8_t> bytes(own.size() * sizeof(data::Candidate));
+  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+  std::vector<data::Candidate> all;
+  for (const std::vector<uint8_t>& part : gather_bytes(*comm_.world, bytes, "evaluation/all_gather")) {
+    const size_t before = all.size();
+    all.resize(before + part.size() / sizeof(data::Candidate));
+    if (!part.empty()) std::memcpy(all.data() + before, part.data(), part.size());
+  }
+  return all;
+}
+
+Evaluation SquadTask::evaluate() {
+  std::vector<data::Candidate> all = candidates();
+  if (comm_.rank != 0) return {};
+  const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
+  const std::vector<data::QuestionAnswers> answers = data::best_answers(
+      features, std::move(all), {.best = config_.data.n_best, .longest = config_.data.max_answer});
+  data::write_predictions(run_dir_ + "/predictions.json", answers);
+  data::write_nbest(run_dir_ + "/nbest_predictions.json", answers);
+  const data::SquadScore score = data::squad_score(*data_.test_squad, data::first_answers(answers));
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << "EM " << score.exact_match << ", F1 " << score.f1;
+  return {.metrics = {{"em", score.exact_match}, {"f1", score.f1}}, .text = text.str()};
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm) {
+  return std::make_unique<SquadTask>(config, data, comm, make_bert<BertForQuestionAnswering>(data.model));
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,202 @@
+#include "apps/text/text_data.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "data/classification.h"
+#include "data/corpus.h"
+#include "data/pretraining.h"
+#include "data/squad_features.h"
+#include "engine/check.h"
+#include "engine/context.h"
+
+namespace godwit::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kBible = "/usr/lib/bible.data";  // Debian's bible-kjv-text
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Reports about every two seconds, once the work takes that long.
+data::ProgressFunction reporter(Progress* progress, const std::string& what) {
+  if (!progress) return {};
+  return [progress, what, shown = std::chrono::steady_clock::now()](int64_t done, int64_t total) mutable {
+    if (std::chrono::steady_clock::now() - shown < std::chrono::seconds(2)) return;
+    shown = std::chrono::steady_clock::now();
+    progress->line("tokenising " + what + ": " + std::to_string(done) + " of " + std::to_string(total));
+  };
+}
+
+// The training and the evaluation file: data.path and data.test, or the first of these names in the folder data.path.
+std::pair<std::string, std::string> find_files(const TextDataConfig& options, const std::vector<std::string>& train,
+                                               const std::vector<std::string>& test) {
+  std::error_code ignored;
+  if (!fs::is_directory(options.path, ignored)) {
+    check(!options.test.empty(), options.path, ": is no folder; with a training file give data.test too, ",
+          "--set data.test=FILE");
+    return {options.path, options.test};
+  }
+  const auto find = [&](const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+      if (const fs::path path = fs::path(options.path) / name; exists(path.string())) return path.string();
+    fail("data folder ", options.path, ": has no ", names.front());
+  };
+  return {find(train), options.test.empty() ? find(test) : options.test};
+}
+
+std::string plural(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
+
+data::TextReader sentences_of(const data::Corpus& corpus) {
+  return [&corpus, i = int64_t{0}](std::string& text) mutable {
+    if (i == corpus.sentences()) return false;
+    text = corpus.sentence(i++);
+    return true;
+  };
+}
+
+data::TextReader texts_of(const std::vector<std::string>& texts) {
+  return [&texts, i = size_t{0}](std::string& text) mutable {
+    if (i == texts.size()) return false;
+    text = texts[i++];
+    return true;
+  };
+}
+
+TextData with_tokenizer(const TextConfig& config, const data::TextReader& texts) {
+  TextData data{.tokenizer = load_tokenizer(config, texts)};
+  const TextTokenizer& tokenizer = data.tokenizer;
+  const std::string from = tokenizer.vocabulary.empty() ? "trained on this text" : tokenizer.vocabulary;
+  data.notes.push_back({"vocabulary", plural(tokenizer.pieces.vocabulary().size(), "token") + ", " + from + "; letters " +
+                                          (tokenizer.options.lower_case ? "in lower case" : "as they are")});
+  return data;
+}
+
+TextData load_pretraining(const TextConfig& config, Progress* progress) {
+  const TextDataConfig& options = config.data;
+  const std::string path = options.path.empty() ? kBible : options.path;
+  check(!options.path.empty() || exists(path), path, ": is not there; install bible-kjv-text (scripts/setup), or give a ",
+        "text file, --data FILE");
+  const data::Sentences rule = options.sentences == "split" ? data::Sentences::split : data::Sentences::lines;
+  const data::Corpus all = data::read_corpus(path, rule);
+  const auto [train, test] = options.test.empty() ? all.hold_out(options.hold_out)
+                                                  : std::pair(all, data::read_corpus(options.test, rule));
+  TextData data = with_tokenizer(config, sentences_of(train));
+  data::PretrainingOptions pretraining{.length = options.length, .masked = options.masked};
+  pretraining.short_samples = options.short_samples;
+  pretraining.seed = config.seed;
+  pretraining.threads = hardware_threads();
+  pretraining.progress = reporter(progress, path);
+  auto source = std::make_unique<data::PretrainingSource>(train, data.tokenizer.pieces, pretraining);
+  data.notes.push_back({"text", path + ": " + plural(train.documents(), "document") + ", " +
+                                    plural(source->tokens(), "token") + "; evaluation: " +
+                                    (options.test.empty() ? plural(test.documents(), "document") + " of it" : options.test)});
+  data.train = std::move(source);
+  data.test = std::make_unique<data::PretrainingSource>(test, data.tokenizer.pieces, pretraining);
+  return data;
+}
+
+TextData load_squad(const TextConfig& config, Progress* progress) {
+  const TextDataConfig& options = config.data;
+  const auto [train_file, test_file] =
+      find_files(options, {"train-v1.1.json", "train-v1.1.json.gz", "train.json", "train.json.gz"},
+                 {"dev-v1.1.json", "dev-v1.1.json.gz", "dev.json", "dev.json.gz"});
+  auto train = std::make_unique<data::Squad>(data::read_squad(train_file));
+  auto test = std::make_unique<data::Squad>(data::read_squad(test_file));
+  const auto limit = static_cast<size_t>(options.test_limit);
+  if (limit > 0 && limit < test->questions.size()) test->questions.resize(limit);
+  TextData data = with_tokenizer(config, texts_of(train->contexts));
+  const auto features = [&](const data::Squad& squad, const std::string& file, bool training) {
+    data::SquadOptions squad_options{.length = options.length, .stride = options.doc_stride};
+    squad_options.max_question = options.max_question;
+    squad_options.train = training;
+    squad_options.threads = hardware_threads();
+    squad_options.progress = reporter(progress, file);
+    auto source = std::make_unique<data::SquadFeatures>(squad, data.tokenizer.pieces, squad_options);
+    std::string text = plural(std::ssize(squad.questions), "question") + " in " + plural(source->size(), "window");
+    if (source->left_out() > 0) text += ", " + std::to_string(source->left_out()) + " left out";
+    if (!squad.misplaced.empty())
+      text += "; " + plural(std::ssize(squad.misplaced), "answer") + " not where the file says (" +
+              squad.misplaced.front() + ")";
+    data.notes.push_back({training ? "training" : "evaluation", file_name(file) + ": " + text});
+    return source;
+  };
+  data.train = features(*train, train_file, true);
+  data.test = features(*test, test_file, false);
+  data.train_squad = std::move(train);
+  data.test_squad = std::move(test);
+  return data;
+}
+
+TextData load_classification(const TextConfig& config, Progress* progress) {
+  const TextDataConfig& options = config.data;
+  const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
+  const data::LabelledText train = data::read_labelled_text(train_file);
+  data::LabelledText test = data::read_labelled_text(test_file, train.classes);
+  const auto limit = static_cast<size_t>(options.test_limit);
+  if (limit > 0 && limit < test.sentences.size()) test.sentences.resize(limit), test.labels.resize(limit);
+  TextData data = with_tokenizer(config, texts_of(train.sentences));
+  const auto source = [&](const data::LabelledText& text, const std::string& file, const char* label) {
+    data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};
+    classification.progress = reporter(progress, file);
+    auto made = std::make_unique<data::ClassificationSource>(text, data.tokenizer.pieces, classification);
+    data.notes.push_back({label, file_name(file) + ": " + plural(made->size(), "sentence") +
+                                     (made->cut() > 0 ? ", " + std::to_string(made->cut()) + " of them cut" : "")});
+    return made;
+  };
+  data.train = source(train, train_file, "training");
+  data.test = source(test, test_file, "evaluation");
+  data.model.labels = train.classes;
+  return data;
+}
+
+// Of the config.json beside the initial weights, or of a named size with this vocabulary.
+BertConfig model_config(const TextConfig& config, const TextData& data, std::string* name) {
+  const std::string folder = weights_folder(config), file = (fs::path(folder) / "config.json").string();
+  const bool of_weights = config.model.name == "auto" && !folder.empty() && exists(file);
+  *name = of_weights ? "bert" : config.model.name == "auto" ? "bert_mini" : config.model.name;
+  BertConfig model = of_weights ? read_bert_config(file) : bert_config(*name);
+  const int64_t tokens = data.tokenizer.pieces.vocabulary().size();
+  if (!of_weights) {
+    model.vocab_size = tokens;
+    model.pad_token_id = data.tokenizer.pieces.vocabulary().pad();
+    model.max_position_embeddings = std::max(model.max_position_embeddings, config.data.length);
+  }
+  constexpr int64_t kPadding = 128;  // some round vocab_size up to a multiple of 64 or 128
+  check(tokens <= model.vocab_size && model.vocab_size - tokens < kPadding, data.tokenizer.vocabulary, ": has ", tokens,
+        " tokens, but vocab_size of ", file, " is ", model.vocab_size);
+  check(config.data.length <= model.max_position_embeddings, "data.length is ", config.data.length,
+        ", but max_position_embeddings of ", file, " is ", model.max_position_embeddings);
+  return model;
+}
+
+}  // namespace
+
+std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progress* progress) {
+  auto data = std::make_shared<TextData>(config.task == "squad"      ? load_squad(config, progress)
+                                         : config.task == "classify" ? load_classification(config, progress)
+                                                                     : load_pretraining(config, progress));
+  const std::vector<std::string> labels = data->model.labels;
+  data->model = model_config(config, *data, &data->model_name);
+  if (config.task == "classify") data->model.labels = labels;
+  const std::vector<double>& dropout = config.model.dropout;
+  if (!dropout.empty()) {
+    data->model.hidden_dropout_prob = dropout.front();
+    data->model.attention_probs_dropout_prob = dropout.back();
+  }
+  data->model.seed = config.seed;
+  if (config.dtype == "bf16") data->model.dtype = DType::bf16;
+  return data;
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,93 @@
+#include "apps/text/text_task.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "comm/agree.h"
+#include "engine/check.h"
+#include "engine/context.h"
+#include "models/pretrained.h"
+
+namespace godwit::apps {
+namespace {
+
+data::LoaderOptions loader_options(const TextConfig& config, const Communicator& comm, bool train) {
+  constexpr int64_t kEvaluated = 32;  // samples at a time: short ones alone would not fill the cores
+  data::LoaderOptions options;
+  options.batch = train ? config.batch : config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kEvaluated);
+  options.rank = comm.rank;
+  options.world = comm.topology.world();
+  options.seed = config.seed;
+  options.train = train;
+  options.prefetch = config.data.prefetch;
+  options.workers = config.data.workers > 0 ? config.data.workers : std::min(2, context().threads);
+  return options;
+}
+
+}  // namespace
+
+TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator& comm,
+                   std::unique_ptr<BertModule> model)
+    : config_(config),
+      data_(data),
+      comm_(comm),
+      train_(*data.train, loader_options(config, comm, true), config.data.window),
+      test_(*data.test, loader_options(config, comm, false), config.data.window),
+      model_(std::move(model)),
+      notes_(data.notes) {
+  check_same(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
+  check_same(*comm.world, data.train->hash(), "the training data");
+  check_same(*comm.world, data.test->hash(), "the test data");
+  if (!config.init_weights.empty())
+    notes_.push_back({"weights", load_pretrained(config.init_weights, *model_).str()});
+}
+
+void TextTask::opened(const std::string& run_dir) {
+  if (data_.tokenizer.vocabulary.empty())
+    data::write_vocabulary(run_dir + "/vocab.txt", data_.tokenizer.pieces.vocabulary());
+}
+
+Forward TextTask::forward(int64_t micro_batch) {
+  using Clock = std::chrono::steady_clock;
+  const auto asked = Clock::now();
+  const std::optional<data::TextBatch> batch = train_.next();
+  const double waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
+  const DropoutRun run{config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)};
+  Forward result = learn(*batch, &run);
+  result.samples = static_cast<double>(batch->samples.size());
+  result.data_wait_s = waited;
+  return result;
+}
+
+void TextTask::for_test_batches(const std::function<void(const data::TextBatch&)>& f) {
+  const NoGrad no_grad;
+  test_.start_epoch(0);
+  while (const std::optional<data::TextBatch> batch = test_.next()) f(*batch);
+}
+
+void TextTask::save(const std::string& run_dir, const std::string& which) {
+  const std::string folder = run_dir + "/" + (which == "weights" ? "model" : which);
+  save_pretrained(folder, *model_);
+  save_tokenizer(folder, data_.tokenizer);
+}
+
+TextInput input_of(const data::TextBatch& batch) { return {batch.ids, batch.types, batch.mask}; }
+
+std::string percent(double fraction) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << 100 * fraction << " %";
+  return text.str();
+}
+
+std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm) {
+  if (config.task == "squad") return make_squad_task(config, data, comm);
+  if (config.task == "classify") return make_classify_task(config, data, comm);
+  return make_pretrain_task(config, data, comm);
+}
+
+}  // namespace godwit::apps

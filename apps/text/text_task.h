@@ -1,0 +1,56 @@
+// TextTask: one rank's text and BERT; what pre-training, SQuAD and classification have in common.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "apps/common/task.h"
+#include "apps/text/text_data.h"
+#include "data/text_loader.h"
+#include "models/bert.h"
+
+namespace godwit::apps {
+
+class TextTask : public Task {
+ public:
+  nn::Module& model() override { return *model_; }
+  std::string name() const override { return data_.model_name + "-" + config_.task; }
+  int64_t batches() const override { return train_.batches(); }
+  Rows notes() const override { return notes_; }
+  void opened(const std::string& run_dir) override;  // keeps a vocabulary that was trained
+  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  Forward forward(int64_t micro_batch) override;
+  void save(const std::string& run_dir, const std::string& which) override;  // a folder HuggingFace reads
+
+ protected:
+  // Collective: the ranks check that they have the same text. What is referred to must outlive the task. Starts from the
+  // initial weights where some are named.
+  TextTask(const TextConfig& config, const TextData& data, Communicator& comm, std::unique_ptr<BertModule> model);
+
+  // Loss and right answers of a batch; `run` names its dropout.
+  virtual Forward learn(const data::TextBatch& batch, const DropoutRun* run) const = 0;
+  template <class Net>
+  const Net& net() const {
+    return static_cast<const Net&>(*model_);
+  }
+  void for_test_batches(const std::function<void(const data::TextBatch&)>& f);  // without gradients
+
+  const TextConfig& config_;
+  const TextData& data_;
+  Communicator& comm_;
+
+ private:
+  data::TextLoader train_, test_;
+  std::unique_ptr<BertModule> model_;
+  Rows notes_;
+};
+
+TextInput input_of(const data::TextBatch& batch);
+std::string percent(double fraction);  // "81.25 %"
+
+std::unique_ptr<Task> make_pretrain_task(const TextConfig& config, const TextData& data, Communicator& comm);
+std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm);
+std::unique_ptr<Task> make_classify_task(const TextConfig& config, const TextData& data, Communicator& comm);
+std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm);  // config.task
+
+}  // namespace godwit::apps

@@ -1,0 +1,84 @@
+// Starts a training program as a user would, in a folder of its own, and reads what it wrote.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support.h"
+
+namespace godwit {
+
+inline std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+inline void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+struct Outcome {
+  int exit_code;
+  std::string out, err;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  // `base`: flags of every start; later ones win.
+  ProgramTest(std::string program, std::string base) : program_(std::move(program)), base_(std::move(base)) {}
+
+  std::filesystem::path run_dir() const { return folder_ / "run"; }
+
+  Outcome train(const std::string& flags) const { return train(flags, base_); }
+  Outcome train(const std::string& flags, const std::string& base,
+                const std::string& streams = ">out 2>err </dev/null") const {
+    const std::string command = "cd " + folder_.string() + " && timeout 300 " GODWIT_BINARY_DIR "/" + program_ + " " +
+                                base + " " + flags + " " + streams;
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+
+  // One line on stderr that names each of `words`, a failing exit code, and no run directory.
+  void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
+    const Outcome outcome = train(flags);
+    EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << flags << ": exit code " << outcome.exit_code;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << flags << ": " << outcome.err;
+    for (const std::string& word : words)
+      EXPECT_NE(outcome.err.find(word), std::string::npos) << flags << ": " << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(run_dir())) << flags << " left a run directory";
+  }
+
+  std::vector<nlohmann::json> metrics() const {
+    std::vector<nlohmann::json> lines;
+    std::ifstream in(run_dir() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  const std::string program_, base_;
+  TempFolder scratch_;
+  const std::filesystem::path folder_ = scratch_.str();
+};
+
+// What a run computed, digit for digit: losses and evaluations, without times.
+inline std::string results(const std::vector<nlohmann::json>& lines) {
+  std::string text;
+  for (nlohmann::json line : lines) {
+    for (const char* time : {"samples_per_s", "step_s", "data_wait_s"}) line.erase(time);
+    text += line.dump() + "\n";
+  }
+  return text;
+}
+
+}  // namespace godwit

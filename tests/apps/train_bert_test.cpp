@@ -1,0 +1,240 @@
+// train_bert as a user starts it: its three tasks, that they repeat themselves, and how it refuses bad input.
+#include <cmath>
+
+#include "data/squad_metrics.h"
+#include "tests/apps/program_test.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::vector<std::string> kNames{"anna", "bert", "cleo", "dora", "emil", "fred", "gina", "hugo"};
+const std::vector<std::string> kTowns{"oslo", "rome", "bern", "lima", "kyiv", "doha", "riga", "cork"};
+
+// Who lives where, in sentences that say nothing else: a word can be told from the one beside it.
+std::string story(size_t documents) {
+  std::string text;
+  for (size_t i = 0; i < documents; ++i) {
+    for (size_t k = 0; k < 6; ++k)
+      text += kNames[(i + k) % 8] + " lives in " + kTowns[(i + k) % 8] + " and likes " + kTowns[(i + k) % 8] + " .\n";
+    text += "\n";
+  }
+  return text;
+}
+
+// A paragraph says where somebody lives, its question asks for it.
+json squad(size_t paragraphs) {
+  json all = json::array();
+  for (size_t i = 0; i < paragraphs; ++i) {
+    const std::string name = kNames[i % 8], town = kTowns[(3 * i + i / 8) % 8];
+    const std::string context = (i % 3 ? "" : "so it is that ") + name + " lives in " + town + (i % 2 ? " now ." : " .");
+    const json answer = {{"text", town}, {"answer_start", context.find(town)}};
+    const json question = {{"id", "q" + std::to_string(i)},
+                           {"question", "where does " + name + " live ?"},
+                           {"answers", json::array({answer})}};
+    all.push_back({{"context", context}, {"qas", json::array({question})}});
+  }
+  return {{"version", "1.1"}, {"data", json::array({{{"title", "t"}, {"paragraphs", all}}})}};
+}
+
+std::string reviews(size_t count) {
+  std::string text = "sentence\tlabel\n";
+  for (size_t i = 0; i < count; ++i)
+    text += kNames[i % 8] + " in " + kTowns[i / 3 % 8] + (i % 2 ? " was good and fine\t1\n" : " was bad and poor\t0\n");
+  return text;
+}
+
+class TrainBert : public ProgramTest {
+ protected:
+  TrainBert()
+      : ProgramTest("train_bert", "--run-dir run --model bert_tiny --length 32 --batch 8 --max-steps 4 --threads 1") {}
+  void SetUp() override {
+    write_file(folder_ / "text.txt", story(40));
+    write_file(folder_ / "squad" / "train-v1.1.json", squad(64).dump());
+    write_file(folder_ / "squad" / "dev-v1.1.json", squad(12).dump());
+    write_file(folder_ / "tsv" / "train.tsv", reviews(160));
+    write_file(folder_ / "tsv" / "dev.tsv", reviews(31));
+  }
+
+  // Trains; leaves the run directory for the caller to look at.
+  Outcome done(const std::string& flags) {
+    fs::remove_all(run_dir());
+    const Outcome outcome = train(flags);
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << flags;
+    return outcome;
+  }
+};
+
+const std::string kPretrain = "--task pretrain --data text.txt --set data.hold_out=8 ";
+const std::string kSquad = "--task squad --data squad --set data.max_question=10 --set data.doc_stride=8 ";
+const std::string kClassify = "--task classify --data tsv ";
+
+TEST_F(TrainBert, EveryTaskWritesARunDirectoryThatRepeatsItself) {
+  const std::string flags =
+      "--optimizer birder --nodes 2 --workers-per-node 2 --batch 2 --set log_every=1 --check-replicas 1 "
+      "--accumulation 2";
+  for (const std::string& task : {kPretrain, kSquad, kClassify}) {
+    const Outcome outcome = done(task + flags);
+    EXPECT_NE(outcome.out.find("trained on this text"), std::string::npos) << outcome.out;
+    const std::vector<json> first = metrics();
+    ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
+    for (const char* file : {"config.json", "vocab.txt", "model/config.json", "model/model.safetensors",
+                             "model/vocab.txt", "model/tokenizer_config.json"})
+      EXPECT_TRUE(fs::exists(run_dir() / file)) << task << file;
+    EXPECT_EQ(read_file(run_dir() / "vocab.txt"), read_file(run_dir() / "model/vocab.txt"));
+    const std::string weights = read_file(run_dir() / "model/model.safetensors");
+    fs::remove_all(folder_ / "first");
+    fs::rename(run_dir(), folder_ / "first");
+    const Outcome again = train("--config first/config.json", "--run-dir run");
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(results(metrics()), results(first)) << task << "config.json gives the same run, to the bit";
+    EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  }
+}
+
+TEST_F(TrainBert, EvaluationsHaveTheirTasksMetrics) {
+  for (const auto& [task, keys] : {std::pair{kPretrain, std::vector<std::string>{"test_loss", "mlm_loss", "mlm_accuracy",
+                                                                                 "nsp_accuracy"}},
+                                   {kSquad, {"em", "f1"}},
+                                   {kClassify, {"test_loss", "test_accuracy"}}}) {
+    done(task + "--max-steps 1");
+    const json last = metrics().back();
+    EXPECT_EQ(last.size(), 2 + keys.size()) << last;
+    for (const std::string& key : keys) EXPECT_TRUE(last.contains(key)) << key;
+  }
+}
+
+TEST_F(TrainBert, PretrainingLearnsMaskedWords) {
+  done(kPretrain + "--lr 2e-3 --set model.dropout=0 --nodes 2 --epochs 12 --max-steps 0 --check-replicas 10");
+  EXPECT_GT(metrics().back()["mlm_accuracy"].get<double>(), 0.3) << "of 22 words";
+}
+
+// Its files hold what the official evaluation gives the scores that the log has.
+TEST_F(TrainBert, SquadWritesPredictionsThatScoreAsReported) {
+  done(kSquad + "--lr 1e-3 --epochs 10 --max-steps 0 --set log_every=20");
+  const json last = metrics().back();
+  EXPECT_GT(last["f1"].get<double>(), 80);
+  const data::Squad questions = data::read_squad((folder_ / "squad/dev-v1.1.json").string());
+  const data::SquadScore score =
+      data::squad_score(questions, data::read_answers((run_dir() / "predictions.json").string()));
+  EXPECT_NEAR(last["em"].get<double>(), score.exact_match, 1e-6);
+  EXPECT_NEAR(last["f1"].get<double>(), score.f1, 1e-6);
+  EXPECT_EQ(score.unanswered, 0);
+  const json nbest = json::parse(read_file(run_dir() / "nbest_predictions.json"));
+  ASSERT_EQ(nbest.size(), 12u);
+  EXPECT_EQ(nbest["q3"][0]["text"], json::parse(read_file(run_dir() / "predictions.json"))["q3"]);
+
+  done(kSquad + "--set data.test_limit=5 --max-steps 1");
+  EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
+}
+
+// Windows are dealt to the ranks; every answer comes from all of them.
+TEST_F(TrainBert, ScoresDoNotDependOnTheNumberOfWorkers) {
+  std::vector<std::string> predictions;
+  for (const std::string nodes : {"1", "3"}) {
+    done(kSquad + "--lr 0 --max-steps 1 --nodes " + nodes);
+    predictions.push_back(read_file(run_dir() / "predictions.json"));
+  }
+  EXPECT_EQ(predictions[1], predictions[0]);
+}
+
+TEST_F(TrainBert, ClassifiesAndGoesOnFromItsOwnFolder) {
+  done(kClassify + "--optimizer birder --lr 1e-3 --nodes 2 --epochs 8 --max-steps 0 --check-replicas 10");
+  const json trained = metrics().back();
+  EXPECT_GT(trained["test_accuracy"].get<double>(), 0.9) << "chance is 0.5";
+  const json model = json::parse(read_file(run_dir() / "model/config.json"));
+  EXPECT_EQ(model["model_type"], "bert");
+  EXPECT_EQ(model["num_hidden_layers"], 2);
+  fs::rename(run_dir(), folder_ / "first");
+  // Without a learning rate the weights stay, so the evaluation is the same.
+  const Outcome again =
+      done(kClassify + "--model auto --init-weights first/model --lr 0 --max-steps 1 --nodes 2");
+  EXPECT_EQ(metrics().back()["test_loss"], trained["test_loss"]);
+  EXPECT_NE(again.out.find("first/model/vocab.txt"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find("weights"), std::string::npos) << again.out;
+  EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "first/model/vocab.txt"));
+  // Another head starts anew, and the start of the run says so.
+  const Outcome squad = done(kSquad + "--model auto --init-weights first/model --max-steps 1");
+  EXPECT_NE(squad.out.find("qa_outputs"), std::string::npos) << squad.out;
+}
+
+TEST_F(TrainBert, TrainsInBfloat16AndSavesAveragedWeights) {
+  done(kPretrain + "--dtype bf16 --nodes 2 --set exchange.wire=bf16 --set ema.decay=0.9 --check-replicas 1");
+  EXPECT_TRUE(std::isfinite(metrics().back()["test_loss"].get<double>()));
+  EXPECT_TRUE(fs::exists(run_dir() / "ema/model.safetensors"));
+  EXPECT_TRUE(fs::exists(run_dir() / "ema/vocab.txt"));
+}
+
+// Dropout draws other elements in every micro-batch and on every rank, the same ones in every run.
+TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
+  std::vector<double> losses;
+  for (const std::string dropout : {"0.5", "0.5", "0", "0,0.5"}) {
+    done(kClassify + "--max-steps 1 --nodes 2 --set model.dropout=" + dropout);
+    losses.push_back(metrics().front()["loss"]);
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_NE(losses[2], losses[0]);
+  EXPECT_NE(losses[3], losses[2]);
+  EXPECT_NE(losses[3], losses[0]);
+}
+
+TEST_F(TrainBert, RefusesBadInput) {
+  expect_refused("--task squadd", {"squadd", "did you mean 'squad'"});
+  expect_refused("--task squad", {"task squad needs --data", "dev-v1.1.json"});
+  expect_refused(kPretrain + "--model bert_midi", {"bert_midi", "bert_mini"});
+  expect_refused(kPretrain + "--set data.doc_stride=8", {"task pretrain does not read data.doc_stride, only squad"});
+  expect_refused(kClassify + "--set data.masked=0.3", {"task classify does not read data.masked, only pretrain"});
+  expect_refused(kPretrain + "--set model.dropout=1", {"model.dropout", "[0, 1)"});
+  expect_refused(kPretrain + "--set model.dropout=0.1,0.1,0.1", {"model.dropout has 3 values"});
+  expect_refused("--task pretrain --data nowhere.txt", {"nowhere.txt"});
+  expect_refused("--task squad --data tsv", {"tsv", "has no train-v1.1.json"});
+  expect_refused("--task squad --data squad/train-v1.1.json", {"data.test"});
+  write_file(folder_ / "blank.txt", " \n\n \n");
+  expect_refused("--task pretrain --data blank.txt", {"blank.txt"});
+  expect_refused(kPretrain + "--batch 100000", {"100000"});
+  expect_refused(kPretrain + "--length 8 --set data.vocab_size=9", {"9"});
+}
+
+TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
+  json bad = squad(2);
+  bad["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["answer_start"] = "nine";
+  write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
+  expect_refused(kSquad, {"dev-v1.1.json", "data[0].paragraphs[1].qas[0].answers[0].answer_start"});
+  write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nanna\nanna\n");
+  expect_refused(kClassify + "--vocab vocab.txt", {"vocab.txt", "anna"});
+  write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nwhat a day\t7\n");
+  expect_refused(kClassify, {"dev.tsv", "7"});
+
+  done(kPretrain + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");
+  const std::string go_on = kPretrain + "--model auto --init-weights first/model ";
+  const std::string words = read_file(folder_ / "first/model/vocab.txt");
+  write_file(folder_ / "first/model/vocab.txt", words + "[unused]\n");
+  expect_refused(go_on, {"vocab.txt", "vocab_size of first/model/config.json"});
+  write_file(folder_ / "first/model/vocab.txt", words);
+  expect_refused(go_on + "--length 600", {"data.length is 600", "max_position_embeddings", "512"});
+  expect_refused(go_on + "--model bert_mini", {"hidden_size"});
+  const std::string weights = read_file(folder_ / "first/model/model.safetensors");
+  write_file(folder_ / "first/model/model.safetensors", weights.substr(0, weights.size() / 2));
+  expect_refused(go_on, {"model.safetensors"});
+  write_file(folder_ / "first/model/tokenizer_config.json", "{\"do_lower_case\": 3}");
+  expect_refused(go_on, {"tokenizer_config.json", "do_lower_case"});
+  fs::remove(folder_ / "first/model/vocab.txt");
+  fs::remove(folder_ / "first/model/tokenizer_config.json");
+  expect_refused(go_on, {"first/model", "--vocab"});
+}
+
+TEST_F(TrainBert, AnswersThatAreNotAtTheirOffsetsAreCounted) {
+  json odd = squad(20);
+  odd["data"][0]["paragraphs"][4]["qas"][0]["answers"][0]["answer_start"] = 1;
+  write_file(folder_ / "squad" / "train-v1.1.json", odd.dump());
+  const Outcome outcome = done(kSquad + "--max-steps 1");
+  EXPECT_NE(outcome.out.find("1 answer not where the file says"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 left out"), std::string::npos) << outcome.out;
+}
+
+}  // namespace
+}  // namespace godwit
