@@ -34,11 +34,11 @@ function(godwit_app name)
   target_link_libraries(${name} PRIVATE godwit_apps)
 endfunction()
 
-# A program that may use the tests' libraries and files.
-function(godwit_test_program name)
+# A program that may use the tests' libraries and files, on one of Godwit's libraries.
+function(godwit_test_program name library)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE godwit_apps nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
+  target_link_libraries(${name} PRIVATE godwit_${library} nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
   target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
                              GODWIT_SANITIZE="${GODWIT_SANITIZE}")
   # Most of the build is the tests: little optimisation of their own code, and the largest headers read once for all.
@@ -51,9 +51,9 @@ function(godwit_test_program name)
 endfunction()
 
 # tests/<folder>/*_test.cpp become the program <folder>_tests, one ctest entry per folder.
-function(godwit_tests folder)
+function(godwit_tests folder library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
-  godwit_test_program(${folder}_tests ${sources})
+  godwit_test_program(${folder}_tests ${library} ${sources})
   target_link_libraries(${folder}_tests PRIVATE GTest::gtest_main)
   add_test(NAME ${folder} COMMAND ${folder}_tests)
   set_tests_properties(${folder} PROPERTIES TIMEOUT 1200)
