@@ -109,6 +109,8 @@ bool is_terminal(std::FILE* out) {
 
 std::string human_bytes(double bytes) { return bytes_text(bytes, 3); }
 
+std::string percent(double fraction) { return print("%.2f %%", 100 * fraction); }
+
 std::string human_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
   if (seconds < 9.95) return print("%.1f s", seconds);

@@ -19,6 +19,7 @@ struct ProgressState {
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
+std::string percent(double fraction);                           // "81.25 %"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
 std::string render_bar(const ProgressState& state, int width);  // at most `width` columns; what does not fit is left
                                                                 // out: the bar, epoch, step, … loss and time last

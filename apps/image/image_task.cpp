@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iomanip>
-#include <sstream>
 
+#include "apps/common/progress.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/agree.h"
 #include "engine/context.h"
@@ -42,12 +41,6 @@ std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::Image
   model.seed = config.seed;
   if (config.dtype == "bf16") model.dtype = DType::bf16;
   return make_resnet(model);
-}
-
-std::string percent(double fraction) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(2) << 100 * fraction << " %";
-  return text.str();
 }
 
 // What to do when the model does not take images of `side` pixels. Only JPEGs have a data.crop, 224 where it is not said.

@@ -115,6 +115,8 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
   auto test = std::make_unique<data::Squad>(data::read_squad(test_file));
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test->questions.size()) test->questions.resize(limit);
+  for (const data::SquadQuestion& question : test->questions)
+    check(!question.answers.empty(), test_file, ": question ", question.id, " has no answer to be scored with");
   TextData data = with_tokenizer(config, texts_of(train->contexts));
   const auto features = [&](const data::Squad& squad, const std::string& file, bool training) {
     data::SquadOptions squad_options{.length = options.length, .stride = options.doc_stride};

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iomanip>
-#include <sstream>
 #include <utility>
 
 #include "comm/agree.h"
@@ -77,12 +75,6 @@ void TextTask::save(const std::string& run_dir, const std::string& which) {
 }
 
 TextInput input_of(const data::TextBatch& batch) { return {batch.ids, batch.types, batch.mask}; }
-
-std::string percent(double fraction) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(2) << 100 * fraction << " %";
-  return text.str();
-}
 
 std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm) {
   if (config.task == "squad") return make_squad_task(config, data, comm);

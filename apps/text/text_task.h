@@ -46,7 +46,6 @@ class TextTask : public Task {
 };
 
 TextInput input_of(const data::TextBatch& batch);
-std::string percent(double fraction);  // "81.25 %"
 
 std::unique_ptr<Task> make_pretrain_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm);

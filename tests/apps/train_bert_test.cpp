@@ -203,6 +203,10 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   bad["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["answer_start"] = "nine";
   write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
   expect_refused(kSquad, {"dev-v1.1.json", "data[0].paragraphs[1].qas[0].answers[0].answer_start"});
+  bad = squad(2);
+  bad["data"][0]["paragraphs"][1]["qas"][0]["answers"] = json::array();
+  write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
+  expect_refused(kSquad, {"dev-v1.1.json", "question q1 has no answer"});
   write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nanna\nanna\n");
   expect_refused(kClassify + "--vocab vocab.txt", {"vocab.txt", "anna"});
   write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nwhat a day\t7\n");
