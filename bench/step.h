@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <string>
@@ -46,6 +47,9 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Time of all threads on their cores: with threads=1 it compares on a busy machine too (more of them spin as they wait).
+inline double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -71,10 +75,10 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
     optimizer->exchange(bucket, comm, info);
     optimizer->apply(bucket, info);
   });
-  std::vector<double> step_s, forward_s, backward_s, rest_s, losses;
+  std::vector<double> step_s, cpu_s, forward_s, backward_s, rest_s, losses;
   for (int i = 0; i < settings.number("steps") + 2; ++i) {
     ++info.step;
-    const double start = now();
+    const double start = now(), cpu_start = cpu_now();
     scheduler.begin_step();
     const Var loss = loss_of(i);
     const double forward = now();
@@ -84,6 +88,7 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
     losses.push_back(loss.value().item());
     if (i < 2) continue;
     step_s.push_back(now() - start);
+    cpu_s.push_back(cpu_now() - cpu_start);
     forward_s.push_back(forward - start);
     backward_s.push_back(back - forward);
     rest_s.push_back(now() - back);
@@ -94,9 +99,9 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
               what.c_str(), config.name.c_str(), context().threads, kernel_library().c_str());
   const double step = median(step_s);
   std::printf(
-      "  %.3f s/step  %.2f %s/s   forward %.3f  backward %.3f  rest %.3f   peak %.0f MB resident, %.0f MB tensors  "
-      " loss %.4f -> %.4f\n",
-      step, settings.number("batch") / step, unit, median(forward_s), median(backward_s), median(rest_s),
+      "  %.3f s/step (cores %.3f s)  %.2f %s/s   forward %.3f  backward %.3f  rest %.3f   peak %.0f MB resident, "
+      "%.0f MB tensors   loss %.4f -> %.4f\n",
+      step, median(cpu_s), settings.number("batch") / step, unit, median(forward_s), median(backward_s), median(rest_s),
       resident_mb(), static_cast<double>(context().pool->stats().peak_bytes_in_use) * 1e-6, losses.front(),
       losses.back());
 }

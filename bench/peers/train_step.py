@@ -44,16 +44,18 @@ def step():
 
 
 losses = [step(), step()]
-seconds = []
+seconds, cores = [], []
 for _ in range(steps):
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     losses.append(step())
     seconds.append(time.perf_counter() - start)
+    cores.append(time.process_time() - cpu_start)
 if not losses[-1] < losses[0]:
     sys.exit(f"train_step.py: the loss went from {losses[0]} to {losses[-1]}: this does not train")
 median = statistics.median(seconds)
 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
 print(f"pytorch {torch.__version__} {settings['model']} {settings['dtype']} batch {batch}, {image}x{image}, sgdm, "
       f"{threads} threads{', compiled' if settings['compile'] == '1' else ''}")
-print(f"  {median:.3f} s/step  {batch / median:.2f} images/s   peak {peak_mb:.0f} MB resident, {before_mb:.0f} MB of them "
-      f"the libraries'   loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+print(f"  {median:.3f} s/step (cores {statistics.median(cores):.3f} s)  {batch / median:.2f} images/s   "
+      f"peak {peak_mb:.0f} MB resident, {before_mb:.0f} MB of them the libraries'   "
+      f"loss {losses[0]:.4f} -> {losses[-1]:.4f}")
