@@ -42,6 +42,12 @@ const BertConfig& checked(const BertConfig& config) {
   return config;
 }
 
+// Of question answering: HuggingFace's makes as many outputs as there are labels.
+BertConfig two_labels(BertConfig config) {
+  config.labels = BertConfig().labels;
+  return config;
+}
+
 void check_input(const TextInput& input, const BertConfig& config) {
   const Tensor &ids = input.ids, &types = input.types, &mask = input.mask;
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
@@ -236,7 +242,7 @@ Var BertForMaskedLM::forward(const TextInput& input, const Tensor& masked_positi
 }
 
 BertForQuestionAnswering::BertForQuestionAnswering(const BertConfig& config)
-    : BertHead(config, "BertForQuestionAnswering", /*pooler=*/false),
+    : BertHead(two_labels(config), "BertForQuestionAnswering", /*pooler=*/false),
       outputs_(config.hidden_size, 2, compute_dtype(config.dtype)) {
   add("qa_outputs", outputs_);
 }

@@ -1,8 +1,10 @@
 #include "nn/init.h"
 
 #include <cmath>
+#include <numbers>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/parallel.h"
 #include "engine/philox.h"
@@ -16,7 +18,7 @@ uint32_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// Fills a parameter with draw(stream); every row of the first extent has a stream of its own.
+// Fills a parameter with draw(stream); every row of the first extent has a stream, and a copy of draw, of its own.
 template <class Draw>
 void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   const Tensor& value = parameter.var.value();
@@ -27,11 +29,26 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
     parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         RandomStream stream(seed, Purpose::initialise, name, static_cast<uint32_t>(r));
-        for (int64_t i = 0; i < row; ++i) to[r * row + i] = static_cast<T>(draw(stream));
+        Draw next = draw;
+        for (int64_t i = 0; i < row; ++i) to[r * row + i] = static_cast<T>(next(stream));
       }
     });
   });
 }
+
+// Both numbers of Box and Muller's pair, one at a time: half the time of RandomStream::normal(). Each row has its copy.
+struct PairOfNormals {
+  double deviation, spare = 0;
+  bool has_spare = false;
+
+  double operator()(RandomStream& stream) {
+    if (std::exchange(has_spare, !has_spare)) return spare;
+    const double u = (stream.next() + 1.0) * 0x1p-32, angle = 2 * std::numbers::pi * (stream.next() * 0x1p-32);
+    const double radius = deviation * std::sqrt(-2 * std::log(u));
+    spare = radius * std::sin(angle);
+    return radius * std::cos(angle);
+  }
+};
 
 }  // namespace
 
@@ -60,8 +77,7 @@ void initialise(const Module& module, uint64_t seed) {
 
 void initialise_normal(const Module& module, uint64_t seed, double deviation) {
   for (const Parameter& p : module.parameters())
-    if (p.var.shape().rank() > 1)
-      fill_rows(p, seed, [deviation](RandomStream& stream) { return deviation * stream.normal(); });
+    if (p.var.shape().rank() > 1) fill_rows(p, seed, PairOfNormals{deviation});
 }
 
 }  // namespace godwit::nn

@@ -122,10 +122,12 @@ TEST(BertModel, InitialValues) {
       for (int64_t i = 0; i < value.numel(); ++i) ASSERT_EQ(value.item(i), expected) << p.name;
       continue;
     }
-    double squares = 0;
+    double squares = 0, neighbours = 0;
     for (int64_t i = 0; i < value.numel(); ++i) squares += std::pow(value.item(i), 2);
+    for (int64_t i = 1; i < value.numel(); ++i) neighbours += value.item(i) * value.item(i - 1);
     const auto n = static_cast<double>(value.numel());  // the deviation's own deviation is 1/√(2n) of it
     EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.02 * 4.5 / std::sqrt(2 * n)) << p.name;
+    EXPECT_NEAR(neighbours / squares, 0, 4.5 / std::sqrt(n)) << p.name;
     if (p.name == "bert.embeddings.word_embeddings.weight") {
       for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(value.item(2 * 16 + i), 0);
       EXPECT_NE(value.item(16), 0);

@@ -146,6 +146,16 @@ TEST_F(Pretrained, SavesWhatTransformersWouldHaveSaved) {
   expect_formula(*loaded);
 }
 
+// HuggingFace's network for answers has as many outputs as its configuration has labels.
+TEST_F(Pretrained, AnswersAreSavedWithTwoLabels) {
+  BertConfig config = config_;
+  config.labels = {"a", "b", "c"};
+  save_pretrained(folder_.str(), BertForQuestionAnswering(config));
+  EXPECT_EQ(read_bert_config(folder_.str()).labels.size(), 2u);
+  save_pretrained(folder_.str(), BertForSequenceClassification(config));
+  EXPECT_EQ(read_bert_config(folder_.str()).labels, config.labels);
+}
+
 TEST_F(Pretrained, NamesTheFieldThatDoesNotFit) {
   file_["bert.embeddings.word_embeddings.weight"] = Tensor::zeros({13, 8});
   file_["bert.encoder.layer.0.intermediate.dense.bias"] = Tensor::zeros({16});
