@@ -141,5 +141,19 @@ TEST(Tensor, CheckLikeComparesShapeAndType) {
             "add: x is float32 [2, 3], expected float64 [2, 3]");
 }
 
+TEST(Tensor, OverForeignMemoryStaysWithinIt) {
+  alignas(8) static std::byte memory[24];
+  const Buffer buffer(std::shared_ptr<std::byte>(memory, [](std::byte*) {}), 24);
+  const Tensor x = Tensor::over(buffer, 4, {2, 2}, DType::f32);
+  x.fill(3);
+  EXPECT_EQ(x.raw(), memory + 4);
+  EXPECT_EQ(x.bytes(), 16);
+  EXPECT_EQ(Tensor::over(buffer, 8, {}, DType::f64).bytes(), 8);
+  EXPECT_EQ(Tensor::over(buffer, 24, {0}, DType::f32).numel(), 0);
+  EXPECT_THROW(Tensor::over(buffer, 12, {2, 2}, DType::f32), Error) << "beyond the end";
+  EXPECT_THROW(Tensor::over(buffer, -4, {1}, DType::f32), Error);
+  EXPECT_THROW(Tensor::over(buffer, 4, {1}, DType::f64), Error) << "not aligned";
+}
+
 }  // namespace
 }  // namespace godwit
