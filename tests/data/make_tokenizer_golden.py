@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer.json: what HuggingFace tokenizers makes of hostile text and of every code point.
-usage: make_tokenizer_golden.py      needs: tokenizers (0.23.3 wrote the committed file)"""
+"""Writes golden/tokenizer.json: what HuggingFace tokenizers makes of hostile text, of every code point and of SQuAD's dev set.
+usage: make_tokenizer_golden.py DATA      DATA has squad/dev-v1.1.json.gz and bert-vocab/vocab.txt
+needs: tokenizers (0.23.3 wrote the committed file)"""
+import codecs
+import gzip
 import json
 import os
 import random
+import sys
 import tempfile
 
 from tokenizers import BertWordPieceTokenizer, PreTokenizedString
@@ -27,7 +31,6 @@ def options(variant):
 
 def widths(raw):
     """The bytes of each code point of raw.decode("utf-8", "replace")."""
-    import codecs
     damage = {}
     codecs.register_error("note", lambda error: (damage.__setitem__(error.start, error.end), ("\ufffd", error.end))[1])
     raw.decode("utf-8", "note")
@@ -103,8 +106,23 @@ def code_points(variant):
         yield str(state)
 
 
+def squad(data):
+    """A hash of all tokens and their bytes: the contexts, then the questions."""
+    tokenizer = BertWordPieceTokenizer(data + "/bert-vocab/vocab.txt")
+    paragraphs = [p for article in json.load(gzip.open(data + "/squad/dev-v1.1.json.gz"))["data"] for p in article["paragraphs"]]
+    texts = [p["context"] for p in paragraphs] + [q["question"] for p in paragraphs for q in p["qas"]]
+    state, count = fnv([]), 0
+    for text in texts:
+        starts, encoding = widths(text.encode()), tokenizer.encode(text, add_special_tokens=False)
+        count += len(encoding.ids)
+        for i, (begin, end) in zip(encoding.ids, encoding.offsets):
+            state = fnv([i, starts[begin], starts[end]], state)
+    return {"tokens": count, "hash": str(state)}
+
+
 golden = {"vocabulary": vocabulary, "cases": list(cases()),
-          "code_points": [{"options": v, "hashes": list(code_points(v))} for v in variants[:5]]}
+          "code_points": [{"options": v, "hashes": list(code_points(v))} for v in variants[:5]],
+          "squad_dev": squad(sys.argv[1])}
 with open(f"{folder}/tokenizer.json", "w") as out:
     json.dump(golden, out, separators=(",", ":"), ensure_ascii=False)
     out.write("\n")

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "data/squad.h"
 #include "data/utf8.h"
 #include "engine/hash.h"
 #include "tests/data/golden.h"
@@ -105,6 +106,25 @@ TEST(WordPiece, EveryCodePointAsHuggingFace) {
     }
     EXPECT_EQ(first, 0x110000u);
   }
+}
+
+TEST(WordPiece, SquadAsHuggingFace) {
+  const std::string path = data_path("squad/dev-v1.1.json.gz"), vocabulary = data_path("bert-vocab/vocab.txt");
+  if (path.empty() || vocabulary.empty())
+    GTEST_SKIP() << "no squad or bert-vocab; GODWIT_DATA names the folder of data sets";
+  const WordPiece tokenizer(read_vocabulary(vocabulary));
+  const Squad squad = read_squad(path);
+  std::vector<Token> tokens;
+  for (const std::string& context : squad.contexts) tokenizer.encode(context, tokens);
+  for (const SquadQuestion& question : squad.questions) tokenizer.encode(question.text, tokens);
+  Hash hash;
+  for (const Token& token : tokens) {
+    hash.add(static_cast<uint64_t>(token.id));
+    hash.add(uint64_t{token.begin});
+    hash.add(uint64_t{token.end});
+  }
+  EXPECT_EQ(tokens.size(), expected()["squad_dev"]["tokens"].get<size_t>());
+  EXPECT_EQ(std::to_string(hash.value()), expected()["squad_dev"]["hash"].get<std::string>());
 }
 
 // A word as long as the text: time and memory stay in proportion to it.
