@@ -1,16 +1,13 @@
 #include "data/squad_answers.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <unordered_set>
 #include <utility>
 
+#include "data/file.h"
 #include "engine/check.h"
 
 namespace godwit::data {
@@ -42,15 +39,7 @@ void set_probabilities(std::vector<QuestionAnswers::Entry>& entries) {
 }
 
 void write_json(const std::string& path, const ordered_json& content) {
-  const std::string temporary = path + ".tmp";
-  errno = 0;
-  std::ofstream out(temporary, std::ios::binary);
-  out << content.dump(4, ' ', true, ordered_json::error_handler_t::replace) << '\n';
-  out.close();
-  const bool written = out.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  if (!written) std::remove(temporary.c_str());
-  check(written, path, ": cannot be written (", std::strerror(error), ")");
+  write_file(path, content.dump(4, ' ', true, ordered_json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace
