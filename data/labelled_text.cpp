@@ -108,7 +108,10 @@ class Table {
 
 LabelledText read_labelled_text(const std::string& path, const std::vector<std::string>& classes) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
-  Table table(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // some editors begin UTF-8 with it
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  Table table(path, text);
   const size_t sentence = table.column("sentence"), label = table.column("label");
   LabelledText result;
   std::vector<std::string> labels;

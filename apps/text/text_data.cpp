@@ -89,6 +89,10 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
         "text file, --data FILE");
   const data::Sentences rule = options.sentences == "split" ? data::Sentences::split : data::Sentences::lines;
   const data::Corpus all = data::read_corpus(path, rule);
+  check(!options.test.empty() || all.documents() >= options.hold_out, path, ": has ",
+        plural(all.documents(), "document"), " (blank lines part them), too few to evaluate on one of ",
+        options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or evaluate on another file, ",
+        "--set data.test=FILE");
   const auto [train, test] = options.test.empty() ? all.hold_out(options.hold_out)
                                                   : std::pair(all, data::read_corpus(options.test, rule));
   TextData data = with_tokenizer(config, sentences_of(train));
@@ -166,6 +170,8 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
 BertConfig model_config(const TextConfig& config, const TextData& data, std::string* name) {
   const std::string folder = weights_folder(config), file = (fs::path(folder) / "config.json").string();
   const bool of_weights = config.model.name == "auto" && !folder.empty() && exists(file);
+  check(of_weights || folder.empty() || config.model.name != "auto", file, ": is missing, which gives the sizes of ",
+        "the model; put it beside the weights or name them, as --model bert_base");
   *name = of_weights ? "bert" : config.model.name == "auto" ? "bert_mini" : config.model.name;
   BertConfig model = of_weights ? read_bert_config(file) : bert_config(*name);
   const int64_t tokens = data.tokenizer.pieces.vocabulary().size();
@@ -174,8 +180,9 @@ BertConfig model_config(const TextConfig& config, const TextData& data, std::str
     model.pad_token_id = data.tokenizer.pieces.vocabulary().pad();
     model.max_position_embeddings = std::max(model.max_position_embeddings, config.data.length);
   }
-  constexpr int64_t kPadding = 128;  // some round vocab_size up to a multiple of 64 or 128
-  check(tokens <= model.vocab_size && model.vocab_size - tokens < kPadding, data.tokenizer.vocabulary, ": has ", tokens,
+  const int64_t beyond = model.vocab_size - tokens;
+  const bool rounded_up = model.vocab_size % 8 == 0 && beyond > 0 && beyond < 128;  // as some models' are, for speed
+  check(beyond == 0 || rounded_up, data.tokenizer.vocabulary, ": has ", tokens,
         " tokens, but vocab_size of ", file, " is ", model.vocab_size);
   check(config.data.length <= model.max_position_embeddings, "data.length is ", config.data.length,
         ", but max_position_embeddings of ", file, " is ", model.max_position_embeddings);
@@ -185,6 +192,8 @@ BertConfig model_config(const TextConfig& config, const TextData& data, std::str
 }  // namespace
 
 std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progress* progress) {
+  check(config.init_weights.empty() || exists(config.init_weights), config.init_weights,
+        ": no such file or folder; --init-weights expects weights as HuggingFace keeps them");
   auto data = std::make_shared<TextData>(config.task == "squad"      ? load_squad(config, progress)
                                          : config.task == "classify" ? load_classification(config, progress)
                                                                      : load_pretraining(config, progress));

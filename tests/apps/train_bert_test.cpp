@@ -194,6 +194,8 @@ TEST_F(TrainBert, RefusesBadInput) {
   expect_refused("--task squad --data squad/train-v1.1.json", {"data.test"});
   write_file(folder_ / "blank.txt", " \n\n \n");
   expect_refused("--task pretrain --data blank.txt", {"blank.txt"});
+  expect_refused(kPretrain + "--set data.hold_out=50", {"text.txt: has 40 documents", "data.hold_out", "data.test"});
+  expect_refused(kPretrain + "--init-weights nowhere", {"nowhere: no such file or folder"});
   expect_refused(kPretrain + "--batch 100000", {"100000"});
   expect_refused(kPretrain + "--length 8 --set data.vocab_size=9", {"9"});
 }
@@ -218,12 +220,16 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   const std::string words = read_file(folder_ / "first/model/vocab.txt");
   write_file(folder_ / "first/model/vocab.txt", words + "[unused]\n");
   expect_refused(go_on, {"vocab.txt", "vocab_size of first/model/config.json"});
+  write_file(folder_ / "first/model/vocab.txt", words.substr(0, words.rfind('\n', words.size() - 2) + 1));
+  expect_refused(go_on, {"vocab.txt", "vocab_size of first/model/config.json"});
   write_file(folder_ / "first/model/vocab.txt", words);
   expect_refused(go_on + "--length 600", {"data.length is 600", "max_position_embeddings", "512"});
   expect_refused(go_on + "--model bert_mini", {"hidden_size"});
   const std::string weights = read_file(folder_ / "first/model/model.safetensors");
   write_file(folder_ / "first/model/model.safetensors", weights.substr(0, weights.size() / 2));
   expect_refused(go_on, {"model.safetensors"});
+  fs::remove(folder_ / "first/model/config.json");
+  expect_refused(go_on, {"first/model/config.json: is missing", "--model"});
   write_file(folder_ / "first/model/tokenizer_config.json", "{\"do_lower_case\": 3}");
   expect_refused(go_on, {"tokenizer_config.json", "do_lower_case"});
   fs::remove(folder_ / "first/model/vocab.txt");

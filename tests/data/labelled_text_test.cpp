@@ -31,6 +31,7 @@ TEST(LabelledText, ReadsSentencesAndLabels) {
   EXPECT_THAT(other.sentences, ElementsAre("x", "y", "z"));
   EXPECT_THAT(other.classes, ElementsAre("down", "up"));
   EXPECT_THAT(other.labels, ElementsAre(1, 0, 1));
+  EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\n").sentences, ElementsAre("a"));  // marked as UTF-8
 }
 
 TEST(LabelledText, WholeNumbersAreTheirOwnIndices) {
