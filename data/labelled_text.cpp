@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "data/file.h"
+#include "data/utf8.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
 
@@ -118,6 +119,7 @@ LabelledText read_labelled_text(const std::string& path, const std::vector<std::
   while (table.next()) {
     result.sentences.emplace_back(table.field(sentence));
     labels.emplace_back(table.field(label));
+    check(is_utf8(labels.back()), table.where(), "the label is not UTF-8");  // it goes into config.json
     if (!classes.empty())
       check(std::ranges::find(classes, labels.back()) != classes.end(), table.where(), "label \"", labels.back(),
             "\" is none of the classes", suggestion(labels.back(), classes));

@@ -34,6 +34,15 @@ inline CodePoint decode_utf8(std::string_view text, size_t at) {
   return {value, length, true};
 }
 
+inline bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint code = decode_utf8(text, at);
+    if (!code.valid) return false;
+    at += code.bytes;
+  }
+  return true;
+}
+
 // Appends a code point below 0x110000 and returns the number of bytes.
 inline uint32_t append_utf8(std::string& to, char32_t value) {
   const auto add = [&](char32_t bits) { to.push_back(static_cast<char>(bits)); };

@@ -8,18 +8,6 @@
 #include "engine/hash.h"
 
 namespace godwit::data {
-namespace {
-
-bool is_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint code = decode_utf8(text, at);
-    if (!code.valid) return false;
-    at += code.bytes;
-  }
-  return true;
-}
-
-}  // namespace
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   check(tokens_.size() < size_t{1} << 31, "vocabulary: ", tokens_.size(),

@@ -60,6 +60,7 @@ TEST(LabelledText, NamesTheLine) {
   EXPECT_THAT(error_for("sentence\tlabel\n\na\t1\n"), HasSubstr("x.tsv:2: 1 field"));
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\n \t1\n"), HasSubstr("x.tsv:3: sentence is blank"));
   EXPECT_THAT(error_for("sentence\tlabel\na\t \n"), HasSubstr("x.tsv:2: label is blank"));
+  EXPECT_THAT(error_for("sentence\tlabel\na\tcaf\u00e9\nb\tcaf\xe9\n"), HasSubstr("x.tsv:3: the label is not UTF-8"));
 }
 
 TEST(LabelledText, ReadsSst2) {
