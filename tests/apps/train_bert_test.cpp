@@ -1,5 +1,6 @@
 // train_bert as a user starts it: its three tasks, that they repeat themselves, and how it refuses bad input.
 #include <cmath>
+#include <set>
 
 #include "data/squad_metrics.h"
 #include "tests/apps/program_test.h"
@@ -168,7 +169,7 @@ TEST_F(TrainBert, TrainsInBfloat16AndSavesAveragedWeights) {
   EXPECT_TRUE(fs::exists(run_dir() / "ema/vocab.txt"));
 }
 
-// Dropout draws other elements in every micro-batch and on every rank, the same ones in every run.
+// Dropout draws the same numbers in every run.
 TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
   std::vector<double> losses;
   for (const std::string dropout : {"0.5", "0.5", "0", "0,0.5"}) {
@@ -179,6 +180,29 @@ TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
   EXPECT_NE(losses[2], losses[0]);
   EXPECT_NE(losses[3], losses[2]);
   EXPECT_NE(losses[3], losses[0]);
+}
+
+// Sixteen times one sentence and no learning rate: losses differ by what is dropped alone.
+TEST_F(TrainBert, DropoutDrawsAnewInEveryMicroBatchAndOnEveryRank) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < 16; ++i) text += "anna in oslo was good and fine\t1\n";
+  write_file(folder_ / "tsv" / "train.tsv", text);
+  write_file(folder_ / "tsv" / "dev.tsv", text);
+  const auto losses = [&](const std::string& flags) {
+    done(kClassify + "--lr 0 --epochs 2 --set log_every=1 --set model.dropout=0.3 " + flags);
+    std::vector<double> found;
+    for (const json& line : metrics())
+      if (line.contains("loss")) found.push_back(line["loss"]);
+    return found;
+  };
+  const std::vector<double> one = losses(""), summed = losses("--accumulation 2"), ranks = losses("--nodes 2");
+  ASSERT_EQ(one.size(), 4u);
+  EXPECT_EQ(std::set<double>(one.begin(), one.end()).size(), 4u) << "over epochs too";
+  ASSERT_EQ(summed.size(), 2u);
+  for (size_t step = 0; step < 2; ++step) {  // micro-batches are numbered through
+    EXPECT_NEAR(summed[step], (one[2 * step] + one[2 * step + 1]) / 2, 1e-6);
+    EXPECT_GT(std::abs(ranks[step] - one[step]), 1e-5) << "the second rank draws its own";
+  }
 }
 
 TEST_F(TrainBert, RefusesBadInput) {

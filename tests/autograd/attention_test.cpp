@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "engine/context.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/support.h"
 
@@ -244,6 +245,21 @@ TEST(Attention, KeepsWhatDropoutSays) {
   AttentionOptions other = options;
   other.key.step += 1;
   EXPECT_NE(values(ops::attention(Var(zero), Var(zero), Var(one), {}, other).value()), out);
+}
+
+// 4 MiB are a quarter of the float32 probabilities of 2048 queries and keys.
+TEST(Attention, MemoryIsLinearInTheLength) {
+  const auto peak = [](int64_t length) {
+    const auto t = tensors({1, length, length, 1, 4}, DType::f32);
+    Pool& pool = *context().pool;
+    pool.reset_peak();
+    const int64_t before = pool.stats().bytes_in_use;
+    with_threads(1, [&] { return run(t, {}, {.dropout = 0.1, .key = kDraws}); });
+    return pool.stats().peak_bytes_in_use - before;
+  };
+  const int64_t half = peak(1024), whole = peak(2048);
+  EXPECT_LE(whole, 4 << 20);
+  EXPECT_LE(whole, 2.1 * static_cast<double>(half));
 }
 
 TEST(Attention, SaysWhatDoesNotFit) {
