@@ -25,8 +25,8 @@ struct PretrainingOptions {
 // (longer sentences are first cut into halves of one); sample i stands on run i. Everything else is drawn by (seed,
 // epoch, sample), as in BERT's own preparation: where A ends; whether B is what follows (label 0) or, in half of the
 // samples, text from a random sentence on of another document (label 1; of any place, when there is one document only;
-// always, when the sample takes but one sentence of it); which ends lose tokens when A and B are too long; the masked tokens,
-// never special ones: 80 % become [MASK], 10 % any token of the vocabulary, 10 % stay as they are.
+// always, when the sample takes but one sentence of it); which ends lose tokens when A and B are too long; the masked
+// tokens, never special ones: 80 % become [MASK], 10 % any token of the vocabulary, 10 % stay as they are.
 class PretrainingSource : public TextSource {
  public:
   // Throws when the options make no sense and when the corpus has no tokens.
