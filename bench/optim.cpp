@@ -121,8 +121,8 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
   };
   const OptimizerConfig config = optimizer_defaults(name);
   Buckets buckets = make_buckets(values), single = make_buckets(1);
-  auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange("dense"));
-  auto one = make_optimizer(config, single, comm, 1, make_exchange("dense"));
+  auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange({"dense"}, buckets, comm, 1));
+  auto one = make_optimizer(config, single, comm, 1, make_exchange({"dense"}, buckets, comm, 1));
   int64_t t = 0;
   const auto step = [&] { optimizer->apply(buckets[0], {++t, 1e-3}); };
   for (int i = 0; i < 3; ++i) {

@@ -69,7 +69,7 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
   OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
   config.weight_decay = 1e-4;
   const auto optimizer =
-      make_optimizer(config, buckets, comm, 1, communicates_itself(config.name) ? nullptr : make_exchange("dense"));
+      make_optimizer(config, buckets, comm, 1, communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets, comm, 1));
   StepInfo info{0, lr};
   Scheduler scheduler(buckets, [&](Bucket& bucket) {
     optimizer->exchange(bucket, comm, info);

@@ -37,6 +37,7 @@ void bind(Bucket& bucket, DType dtype, int64_t alignment) {
   const int64_t padded = (bucket.numel + alignment - 1) / alignment * alignment;
   bucket.param = Tensor::zeros({padded}, dtype);
   bucket.grad = Tensor::zeros({padded}, dtype);
+  bucket.owned = {0, bucket.numel};
   for (Slot& slot : bucket.slots) {
     const Shape shape = slot.var.shape();
     slot.var.rebind(bucket.param.range(slot.offset, slot.numel).view(shape),
@@ -57,7 +58,7 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
     const int64_t numel = parameter.var.value().numel();
     const int64_t cap = (buckets_.size() <= 1 ? options.first_bytes : options.bytes) / size_of(dtype);
     if (buckets_.empty() || buckets_.back().numel + numel > cap)
-      buckets_.push_back({static_cast<int>(buckets_.size()), numel_, 0, {}, {}, {}});
+      buckets_.push_back({static_cast<int>(buckets_.size()), numel_, 0, {}, {}, {}, {}});
     Bucket& bucket = buckets_.back();
     bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel});
     bucket.numel += numel;

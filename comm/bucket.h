@@ -24,12 +24,19 @@ struct Slot {
   int64_t numel;
 };
 
+// Elements [begin, end) of a bucket.
+struct Segment {
+  int64_t begin = 0, end = 0;
+  int64_t numel() const { return end - begin; }
+};
+
 struct Bucket {
   int index;
   int64_t begin;       // global offset (in the whole parameter vector, padding not counted) of element 0
   int64_t numel;       // real elements; the rest of [numel, param.numel()) is padding and stays zero
   Tensor param, grad;  // [padded], float32 or float64
   std::vector<Slot> slots;
+  Segment owned;  // what this rank's optimizer keeps state of and updates: all real elements, unless state is sharded
 
   int64_t padded() const { return param.numel(); }
 };

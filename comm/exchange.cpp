@@ -1,6 +1,9 @@
 #include "comm/exchange.h"
 
+#include <algorithm>
+
 #include "comm/wire/half.h"
+#include "engine/nearest.h"
 #include "engine/parallel.h"
 
 namespace godwit {
@@ -25,7 +28,7 @@ void half_mean(Group& group, const Tensor& x, DType wire, int divisor, const cha
 class Dense : public Exchange {
  public:
   explicit Dense(DType wire) : wire_(wire) {}
-  void mean(Bucket& bucket, Communicator& comm) override {
+  void mean(Bucket& bucket, Communicator& comm, int64_t) override {
     if (wire_ == DType::f32 || comm.world->size() == 1) return comm.world->all_reduce(bucket.grad, Reduce::mean, "dense/all_reduce");
     check_divides(bucket, comm.world->size(), "dense");
     half_mean(*comm.world, bucket.grad, wire_, comm.world->size(), "dense", "dense/all_to_all", "dense/all_gather");
@@ -40,7 +43,7 @@ class Dense : public Exchange {
 class Hierarchical : public Exchange {
  public:
   explicit Hierarchical(DType wire) : wire_(wire) {}
-  void mean(Bucket& bucket, Communicator& comm) override {
+  void mean(Bucket& bucket, Communicator& comm, int64_t) override {
     const int world = comm.topology.world();
     check_divides(bucket, world, "hierarchical");
     const Tensor shard({bucket.padded() / comm.topology.workers_per_node}, bucket.grad.dtype());
@@ -70,16 +73,24 @@ class Hierarchical : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_exchange(const std::string& name, const std::string& wire) {
-  const DType dtype = wire == "f32" ? DType::f32 : wire == "bf16" ? DType::bf16 : DType::f16;
-  check(dtype != DType::f16 || wire == "f16", "exchange: wire '", wire, "' is unknown; there are f32, bf16 and f16");
-  if (name == "dense") return std::make_unique<Dense>(dtype);
-  if (name == "hierarchical") return std::make_unique<Hierarchical>(dtype);
-  fail("exchange: '", name, "' is unknown; there are dense and hierarchical");
-}
-
 std::vector<std::string> exchange_names() { return {"dense", "hierarchical"}; }
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16"}; }
+
+std::vector<std::string> exchange_keys(const std::string& name) {
+  const std::vector<std::string> names = exchange_names();
+  check(std::find(names.begin(), names.end(), name) != names.end(), "exchange '", name, "' is unknown",
+        suggestion(name, names));
+  return {"name", "wire"};
+}
+
+std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets&, const Communicator&, uint64_t) {
+  exchange_keys(config.name);  // throws for an unknown name
+  const std::string& wire = config.wire;
+  const DType dtype = wire == "f32" ? DType::f32 : wire == "bf16" ? DType::bf16 : DType::f16;
+  check(dtype != DType::f16 || wire == "f16", "exchange: wire '", wire, "' is unknown; there are f32, bf16 and f16");
+  if (config.name == "hierarchical") return std::make_unique<Hierarchical>(dtype);
+  return std::make_unique<Dense>(dtype);
+}
 
 }  // namespace godwit

@@ -1,4 +1,5 @@
-// Exchange: replaces the gradient of a bucket by its mean over all ranks; gradient optimizers work behind any of them.
+// Exchange: replaces the gradient of a bucket by its mean over all ranks, exact or compressed; gradient optimizers work
+// behind any of them.
 #pragma once
 #include <memory>
 #include <string>
@@ -6,22 +7,35 @@
 
 #include "comm/bucket.h"
 #include "comm/group.h"
+#include "comm/state_part.h"
 
 namespace godwit {
+
+// One struct for all; exchange_keys() says which fields a method reads. Field names are the configuration keys.
+struct ExchangeConfig {
+  std::string name = "dense";
+  std::string wire = "f32";  // dense, hierarchical: f32, bf16 or f16
+};
 
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  virtual void mean(Bucket& bucket, Communicator& comm) = 0;  // bucket.grad, in place
+  // bucket.grad, in place: on all ranks the same bits. `step` counts from 1.
+  virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
+  virtual std::vector<StatePart> state() const { return {}; }
 };
 
 // "dense": one all-reduce over the world. "hierarchical": reduce-scatter in the node, all-reduce of the shards between
 // nodes, all-gather in the node. `wire` is the type of what crosses the network (hierarchical: between nodes; within a
 // node it is the gradients' type): f32, bf16 or f16. In 16 bits a step sends an all-to-all of rounded parts, which
 // their owners add in float32, and an all-gather of the means, rounded once: half of float32's bytes, the same bits on
-// all ranks. A gradient that overflows float16 throws. Throws for another name or wire.
-std::unique_ptr<Exchange> make_exchange(const std::string& name, const std::string& wire = "f32");
+// all ranks. A gradient that overflows float16 throws.
+// Throws for an unknown name or a value the method cannot use. `seed` drives stochastic quantisers. References are read
+// only during the call.
+std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
+                                        uint64_t seed);
 std::vector<std::string> exchange_names();
+std::vector<std::string> exchange_keys(const std::string& name);
 std::vector<std::string> wire_names();
 
 }  // namespace godwit

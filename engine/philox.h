@@ -16,6 +16,10 @@ enum class Purpose : uint32_t {
   dropout = 6,
   text = 7,
   mask = 8,
+  gradient_code = 9,   // rounding of what workers send
+  mean_code = 10,      // of what owners send back
+  error_code = 11,     // of errors kept in few bits
+  coordinates = 12,    // that all ranks choose alike
   test = 255
 };
 

@@ -76,7 +76,7 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
     const auto r = [](double value) { return static_cast<T>(value); };
     AdamArgs<T> a{};
     a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
-    a.m = of_bucket(m_, bucket).template data<T>(), a.v = of_bucket(v_, bucket).template data<T>();
+    a.m = by_offset<T>(m_, bucket), a.v = by_offset<T>(v_, bucket);
     a.beta1 = r(beta1), a.o1 = r(1 - beta1), a.beta2 = r(beta2), a.o2 = r(1 - beta2);
     a.step_size = r(step_size), a.root_correction = r(root_correction), a.eps = r(config_.eps);
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
@@ -89,7 +89,7 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<OptimizerState> Adam::state() const { return joined(m_, v_); }
+std::vector<StatePart> Adam::state() const { return joined(m_, v_); }
 
 }  // namespace godwit
 #endif

@@ -11,11 +11,11 @@ class Adam : public Optimizer {
  public:
   Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<OptimizerState> state() const override;  // "m", "v"
+  std::vector<StatePart> state() const override;  // "m", "v"
 
  private:
   OptimizerConfig config_;
-  std::vector<OptimizerState> m_, v_;
+  std::vector<StatePart> m_, v_;
 };
 
 }  // namespace godwit

@@ -139,8 +139,8 @@ void Birder::apply(Bucket& bucket, const StepInfo& step) {
       });
 }
 
-std::vector<OptimizerState> Birder::state() const {
-  std::vector<OptimizerState> all;
+std::vector<StatePart> Birder::state() const {
+  std::vector<StatePart> all;
   const auto add = [&](const char* name, const Part& part, const Range& range, const Tensor& values, bool replicated) {
     if (!values.defined() || range.count == 0) return;
     all.push_back({name, part.bucket_begin + range.begin, values.range(0, range.count), replicated});

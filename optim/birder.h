@@ -18,7 +18,7 @@ class Birder : public Optimizer {
 
   // "m", "b", "b_hat" (with t0), "e" of the values this rank works on, "server_e" of those it is the server of; without
   // padding, so a rank may have none of a bucket.
-  std::vector<OptimizerState> state() const override;
+  std::vector<StatePart> state() const override;
 
  private:
   // A bucket's values [begin, begin + length), of which `count` are not padding.

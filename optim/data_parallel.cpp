@@ -11,8 +11,10 @@ BucketOptions aligned(BucketOptions options, const Communicator& comm) {
   return options;
 }
 
-std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options) {
-  return communicates_itself(options.optimizer.name) ? nullptr : make_exchange(options.exchange, options.wire);
+std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const Buckets& buckets,
+                                      const Communicator& comm) {
+  if (communicates_itself(options.optimizer.name)) return nullptr;
+  return make_exchange(options.exchange, buckets, comm, options.seed);
 }
 
 }  // namespace
@@ -22,7 +24,8 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
     : comm_(comm),
       options_(options),
       buckets_(parameters, aligned(options.buckets, comm)),
-      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed, exchange_of(options))),
+      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed,
+                                exchange_of(options, buckets_, comm))),
       communicates_itself_(communicates_itself(options.optimizer.name)),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       scheduler_(buckets_, [this](Bucket& bucket) { work(bucket); }) {

@@ -13,8 +13,7 @@ namespace godwit {
 
 struct DataParallelOptions {
   OptimizerConfig optimizer = optimizer_defaults("birder");
-  std::string exchange = "dense";  // of the gradients; not read when the optimizer communicates itself
-  std::string wire = "f32";        // type the exchange sends: f32, bf16 or f16
+  ExchangeConfig exchange = {};  // of the gradients; not read when the optimizer communicates itself
   BucketOptions buckets = {};      // its alignment is replaced by what the optimizer needs
   uint64_t seed = 1;               // of stochastic quantisers
   // Largest norm of all gradients together; 0: not limited. Then no parameter is updated before all gradients are there.

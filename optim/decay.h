@@ -1,11 +1,13 @@
 // Cuts a bucket's update into ranges of one weight decay and spreads them over threads; for the optimizers' sources.
 #pragma once
+#include <algorithm>
+
 #include "comm/bucket.h"
 #include "engine/parallel.h"
 
 namespace godwit {
 
-// Calls update(begin, end, decay) on disjoint ranges that cover the bucket's real elements; `decay` is weight_decay, or
+// Calls update(begin, end, decay) on disjoint ranges that cover what the rank owns of the bucket; `decay` is weight_decay, or
 // 0 where the range belongs to parameters without decay and `decay_norm_and_bias` is off.
 template <class F>
 void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, F&& update) {
@@ -14,8 +16,11 @@ void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm
     parallel_for(
         last - first, kGrain, [&](int64_t b, int64_t e) { update(first + b, first + e, decay); }, 32);
   };
-  if (decay_norm_and_bias || weight_decay == 0) return spread(0, bucket.numel, weight_decay);
-  for (const DecayRange& range : decay_ranges(bucket)) spread(range.begin, range.end, range.decay ? weight_decay : 0);
+  if (decay_norm_and_bias || weight_decay == 0) return spread(bucket.owned.begin, bucket.owned.end, weight_decay);
+  for (const DecayRange& range : decay_ranges(bucket)) {
+    const int64_t begin = std::max(range.begin, bucket.owned.begin), end = std::min(range.end, bucket.owned.end);
+    if (begin < end) spread(begin, end, range.decay ? weight_decay : 0);
+  }
 }
 
 }  // namespace godwit

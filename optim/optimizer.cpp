@@ -4,15 +4,20 @@
 
 namespace godwit {
 
-void Optimizer::exchange(Bucket& bucket, Communicator& comm, const StepInfo&) {
+void Optimizer::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   check(exchange_ != nullptr, "optimizer: no exchange was given");
-  exchange_->mean(bucket, comm);
+  exchange_->mean(bucket, comm, step.step);
+}
+
+std::vector<StatePart> Optimizer::exchange_state() const {
+  return exchange_ ? exchange_->state() : std::vector<StatePart>();
 }
 
 uint64_t Optimizer::shared_state_hash() const {
   Hash hash;
-  for (const OptimizerState& part : state())
-    if (part.replicated) hash.add(part.values, part.values.numel());
+  for (const std::vector<StatePart>& parts : {state(), exchange_state()})
+    for (const StatePart& part : parts)
+      if (part.replicated) hash.add(part.values, part.values.numel());
   return hash.value();
 }
 

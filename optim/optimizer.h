@@ -8,21 +8,13 @@
 #include "comm/bucket.h"
 #include "comm/exchange.h"
 #include "comm/group.h"
+#include "comm/state_part.h"
 
 namespace godwit {
 
 struct StepInfo {
   int64_t step;  // 1, 2, …
   double lr;
-};
-
-// State of one bucket that belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets),
-// without padding.
-struct OptimizerState {
-  std::string name;  // "m", "b", "e", "server_e"
-  int64_t begin;
-  Tensor values;
-  bool replicated;  // the same bits on all ranks
 };
 
 class Optimizer {
@@ -34,7 +26,8 @@ class Optimizer {
   // Updates bucket.param; the padding stays zero.
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
-  virtual std::vector<OptimizerState> state() const { return {}; }
+  virtual std::vector<StatePart> state() const { return {}; }  // its own, without that of its exchange
+  std::vector<StatePart> exchange_state() const;               // errors that an exchange feeds back, …
   uint64_t shared_state_hash() const;  // of the bits of all replicated state: equal on replicas
 
  protected:

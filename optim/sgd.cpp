@@ -68,7 +68,7 @@ Sgd::Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<
 
 void Sgd::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "sgd", [&]<class T>() {
-    T* v = momentum_.empty() ? nullptr : of_bucket(momentum_, bucket).template data<T>();
+    T* v = momentum_.empty() ? nullptr : by_offset<T>(momentum_, bucket);
     T *x = bucket.param.data<T>(), *g = bucket.grad.data<T>();
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
@@ -79,7 +79,7 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<OptimizerState> Sgd::state() const { return momentum_; }
+std::vector<StatePart> Sgd::state() const { return momentum_; }
 
 }  // namespace godwit
 #endif

@@ -10,11 +10,11 @@ class Sgd : public Optimizer {
  public:
   Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<OptimizerState> state() const override;  // "momentum"
+  std::vector<StatePart> state() const override;  // "momentum"
 
  private:
   OptimizerConfig config_;
-  std::vector<OptimizerState> momentum_;  // one per bucket; none for plain SGD
+  std::vector<StatePart> momentum_;  // one per bucket; none for plain SGD
 };
 
 }  // namespace godwit

@@ -71,7 +71,7 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
     const auto r = [](double value) { return static_cast<T>(value); };
     SoftSignArgs<T> a{};
     a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
-    a.m = of_bucket(m_, bucket).template data<T>(), a.b = of_bucket(b_, bucket).template data<T>();
+    a.m = by_offset<T>(m_, bucket), a.b = by_offset<T>(b_, bucket);
     a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
@@ -82,7 +82,7 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<OptimizerState> SoftSignSgd::state() const { return joined(m_, b_); }
+std::vector<StatePart> SoftSignSgd::state() const { return joined(m_, b_); }
 
 }  // namespace godwit
 #endif

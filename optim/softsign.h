@@ -9,11 +9,11 @@ class SoftSignSgd : public Optimizer {
  public:
   SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<OptimizerState> state() const override;  // "m", "b"
+  std::vector<StatePart> state() const override;  // "m", "b"
 
  private:
   OptimizerConfig config_;
-  std::vector<OptimizerState> m_, b_;
+  std::vector<StatePart> m_, b_;
 };
 
 }  // namespace godwit

@@ -2,22 +2,25 @@
 
 namespace godwit {
 
-std::vector<OptimizerState> state_like(const Buckets& buckets, const std::string& name) {
-  std::vector<OptimizerState> state;
+std::vector<StatePart> state_like(const Buckets& buckets, const std::string& name) {
+  std::vector<StatePart> state;
   for (const Bucket& bucket : buckets) {
-    state.push_back({name, bucket.begin, Tensor::zeros({bucket.numel}, bucket.param.dtype()), true});
+    const bool replicated = bucket.owned.numel() == bucket.numel;
+    state.push_back({name, bucket.begin + bucket.owned.begin,
+                     Tensor::zeros({bucket.owned.numel()}, bucket.param.dtype()), replicated});
   }
   return state;
 }
 
-const Tensor& of_bucket(const std::vector<OptimizerState>& state, const Bucket& bucket) {
+const Tensor& of_bucket(const std::vector<StatePart>& state, const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
-  check(i < state.size() && state[i].begin == bucket.begin && state[i].values.numel() == bucket.numel,
+  check(i < state.size() && state[i].begin == bucket.begin + bucket.owned.begin &&
+            state[i].values.numel() == bucket.owned.numel(),
         "optimizer: bucket ", bucket.index, " is not one it was made for");
   return state[i].values;
 }
 
-std::vector<OptimizerState> joined(std::vector<OptimizerState> a, const std::vector<OptimizerState>& b) {
+std::vector<StatePart> joined(std::vector<StatePart> a, const std::vector<StatePart>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }

@@ -1,13 +1,18 @@
-// Optimizer state that every rank keeps in full; for the optimizers' sources.
+// Optimizer state of one value per parameter that a rank owns; for the optimizers' sources.
 #pragma once
 #include "optim/optimizer.h"
 
 namespace godwit {
 
-// Zeros over the real elements of each bucket, the same on all ranks.
-std::vector<OptimizerState> state_like(const Buckets& buckets, const std::string& name);
-// The tensor of one bucket.
-const Tensor& of_bucket(const std::vector<OptimizerState>& state, const Bucket& bucket);
-std::vector<OptimizerState> joined(std::vector<OptimizerState> a, const std::vector<OptimizerState>& b);
+// Zeros over what the rank owns of each bucket; the same on all ranks where that is everything.
+std::vector<StatePart> state_like(const Buckets& buckets, const std::string& name);
+// The tensor of one bucket: of its elements [owned.begin, owned.end).
+const Tensor& of_bucket(const std::vector<StatePart>& state, const Bucket& bucket);
+// The same, to be indexed by the bucket's offsets in [owned.begin, owned.end).
+template <class T>
+T* by_offset(const std::vector<StatePart>& state, const Bucket& bucket) {
+  return of_bucket(state, bucket).data<T>() - bucket.owned.begin;
+}
+std::vector<StatePart> joined(std::vector<StatePart> a, const std::vector<StatePart>& b);
 
 }  // namespace godwit

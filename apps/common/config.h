@@ -9,11 +9,6 @@
 
 namespace godwit::apps {
 
-struct ExchangeConfig {
-  std::string name = "dense";  // of gradients; empty when the optimizer communicates itself
-  std::string wire = "f32";    // or bf16, f16
-};
-
 struct BucketConfig {
   double first_mib = 1, mib = 25;
 };
@@ -29,7 +24,7 @@ struct EmaConfig {
 struct CommonConfig {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
-  ExchangeConfig exchange;
+  ExchangeConfig exchange;  // its name is empty when the optimizer communicates itself
   BucketConfig bucket;
   ClipConfig clip;
   EmaConfig ema;

@@ -35,8 +35,12 @@ std::string listed(const std::vector<std::string>& words) {
 void check_applies(const Program& program, const CommonConfig& config, const Assignment& a) {
   if (applies(program, config, *a.setting)) return;
   if (const std::string reason = program.unread(config, *a.setting); !reason.empty()) fail(a.subject, ": ", reason);
-  if (a.setting->path.starts_with("exchange."))
-    fail(a.subject, ": ", config.optimizer.name, " communicates itself and takes no exchange; leave it out");
+  if (a.setting->path.starts_with("exchange.")) {
+    check(!communicates_itself(config.optimizer.name), a.subject, ": ", config.optimizer.name,
+          " communicates itself and takes no exchange; leave it out");
+    fail(a.subject, ": the exchange ", config.exchange.name, " does not read ", a.setting->path, "; its keys are ",
+         listed(exchange_keys(config.exchange.name)));
+  }
   const bool optimizer = a.setting->section == "optimizer";
   const std::string& name = optimizer ? config.optimizer.name : config.schedule.name;
   fail(a.subject, ": ", name, " does not read ", a.setting->path, "; its keys are ",
@@ -110,6 +114,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   CommonConfig& config = *made;
   const std::string optimizer = chosen(layers, "optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
+  if (last(layers, "exchange.name")) config.exchange.name = chosen(layers, "exchange.name");
   if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
   for (const Assignment& a : layers) {
     check_applies(program, config, a);

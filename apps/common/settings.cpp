@@ -138,8 +138,9 @@ std::vector<std::string> schedule_keys(const std::string& name) {
 }
 
 bool applies(const Program& program, const CommonConfig& config, const Setting& setting) {
-  if (setting.path.starts_with("exchange.")) return !communicates_itself(config.optimizer.name);
   const std::string key = last_part(setting.path);
+  if (setting.path.starts_with("exchange."))
+    return !communicates_itself(config.optimizer.name) && contains(exchange_keys(config.exchange.name), key);
   if (key == "name") return true;
   if (setting.section == "optimizer") return contains(optimizer_keys(config.optimizer.name), key);
   if (setting.section == "schedule") return contains(schedule_keys(config.schedule.name), key);

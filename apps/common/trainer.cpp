@@ -50,8 +50,7 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
       steps_per_epoch_(steps_of_epoch(config, task.batches())),
       total_steps_(planned_steps(config, steps_per_epoch_)),
       schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
-  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange.name, .seed = config.seed};
-  options.wire = config.exchange.wire;
+  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
   options.buckets = bucket_options(config);
   options.clip_norm = config.clip.norm;
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
@@ -81,7 +80,7 @@ void Trainer::open_run(Progress& progress) {
 
 Rows Trainer::rows() const {
   int64_t state_values = 0;
-  for (const OptimizerState& state : replica_->optimizer().state()) state_values += state.values.numel();
+  for (const StatePart& state : replica_->optimizer().state()) state_values += state.values.numel();
   std::ostringstream model, run;
   const Buckets& buckets = replica_->buckets();
   model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")

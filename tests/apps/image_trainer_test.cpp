@@ -113,7 +113,7 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
 }
 
 // With a learning rate of 0 the parameters stay equal and only the momentum drifts.
-TEST(ImageTrainer, CheckReplicasFindsDriftedOptimizerState) {
+TEST(ImageTrainer, CheckReplicasFindsDriftedStatePart) {
   EXPECT_THAT(error_of([] {
                 train([](ImageConfig& config, int rank) {
                   config.optimizer.lr = 0;

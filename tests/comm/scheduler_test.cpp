@@ -261,8 +261,8 @@ TEST(Scheduler, RefusesAWrongNumberOfMicroBatches) {
 TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
   run_local({2, 2}, [](Communicator& comm) {
     Model model;
-    auto exchange = make_exchange("dense");
-    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm); });
+    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); });
     CommCount one;
     for (const int k : {1, 2, 5}) {
       comm.stats->reset();
@@ -283,10 +283,10 @@ TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
 TEST(Scheduler, TrainsReplicasInStep) {
   run_local({2, 2}, [](Communicator& comm) {
     Model model;
-    auto exchange = make_exchange("dense");
+    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
     Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
       EXPECT_EQ(context().rank, comm.rank) << "the stream has its rank's context";
-      exchange->mean(bucket, comm);
+      exchange->mean(bucket, comm, 1);
       for (int64_t i = 0; i < bucket.numel; ++i) bucket.param.data<float>()[i] -= 0.125f * bucket.grad.data<float>()[i];
     });
     for (int step = 0; step < 50; ++step) {
@@ -308,8 +308,8 @@ TEST(Scheduler, FailingRankEndsTheOthersSteps) {
         run_local({3, 1},
                   [&](Communicator& comm) {
                     Model model;
-                    auto exchange = make_exchange("dense");
-                    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm); });
+                    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+                    Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); });
                     for (int step = 0; step < 10; ++step) {
                       const bool fails = comm.rank == failing && step == 5;
                       scheduler.begin_step();

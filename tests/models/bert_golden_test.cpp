@@ -131,7 +131,7 @@ std::vector<double> train(const Model& model, const Golden& golden, const std::f
     config.beta2 = adamw["betas"][1];
     config.eps = adamw["eps"];
     Buckets buckets(model.parameters(), {});
-    const auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange("dense"));
+    const auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange({"dense"}, buckets, comm, 1));
     StepInfo info{0, adamw["lr"]};
     for (size_t step = 0; step < 10; ++step) {
       ++info.step;

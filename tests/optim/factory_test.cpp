@@ -15,7 +15,7 @@ std::string refusal(const OptimizerConfig& config, bool with_exchange) {
   try {
     run_local({1, 1}, [&](Communicator& comm) {
       Buckets buckets({{"x", Var(Tensor::zeros({5}), true)}}, {});
-      make_optimizer(config, buckets, comm, 1, with_exchange ? make_exchange("dense") : nullptr);
+      make_optimizer(config, buckets, comm, 1, with_exchange ? make_exchange({"dense"}, buckets, comm, 1) : nullptr);
     });
   } catch (const Error& error) {
     return error.what();

@@ -205,7 +205,7 @@ TEST(GradientOptimizers, AgreeWithPyTorch) {
       Buckets buckets({{"x", Var(Tensor::zeros({37}, DType::f64), true)}}, {});
       const auto x = buckets[0].param.span<double>(), g = buckets[0].grad.span<double>();
       for (size_t j = 0; j < 37; ++j) x[j] = 0.05 * static_cast<double>(j % 5) - 0.1;
-      const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange("dense"));
+      const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange({"dense"}, buckets, comm, 1));
       for (int64_t t = 1; t <= 100; ++t) {
         for (size_t j = 0; j < 37; ++j) {
           g[j] = 0.1 * static_cast<double>(1 + j % 3) * (x[j] - (0.5 - 0.1 * static_cast<double>(j % 7))) +
@@ -228,7 +228,7 @@ std::vector<double> descend(const OptimizerConfig& config, double x0, int64_t st
   std::vector<double> path;
   run_local({1, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::full({1}, x0, DType::f64), true)}}, {});
-    const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange("dense"));
+    const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange({"dense"}, buckets, comm, 1));
     for (int64_t t = 1; t <= steps; ++t) {
       buckets[0].grad.data<double>()[0] = gradient(t, buckets[0].param.item());
       optimizer->apply(buckets[0], {t, config.lr});

@@ -84,7 +84,7 @@ inline Trained train(const Plan& plan) {
       each(b.param, b.begin, b.numel, [](auto& x, int64_t e) { x = static_cast<float>(start_value(e)); });
     const bool own = communicates_itself(plan.config.name);
     auto optimizer =
-        make_optimizer(plan.config, buckets, comm, plan.seed, own ? nullptr : make_exchange(plan.exchange));
+        make_optimizer(plan.config, buckets, comm, plan.seed, own ? nullptr : make_exchange({plan.exchange}, buckets, comm, 1));
     comm.stats->reset();
     for (int64_t step = 1; step <= plan.steps; ++step) {
       const StepInfo info{step, plan.config.lr};
@@ -109,7 +109,7 @@ inline Trained train(const Plan& plan) {
     run.stats[static_cast<size_t>(comm.rank)] = comm.stats->phases();
     run.padded = 0, run.buckets = buckets.size();
     for (const Bucket& b : buckets) run.padded += b.padded();
-    for (const OptimizerState& s : optimizer->state()) {
+    for (const StatePart& s : optimizer->state()) {
       const int sender = !own || s.name == "server_e" ? 0 : plan.config.collective == "h1ar" ? comm.node() : comm.rank;
       auto& values = run.state[{s.name, sender}];
       values.resize(static_cast<size_t>(plan.d()), NAN);

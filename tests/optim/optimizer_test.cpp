@@ -13,7 +13,7 @@ void after_a_step(const std::string& name, const std::function<void(Optimizer&)>
   run_local({2, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::full({70}, 0.5), true)}}, {.alignment = 64});
     auto optimizer = make_optimizer(optimizer_defaults(name), buckets, comm, 1,
-                                    communicates_itself(name) ? nullptr : make_exchange("dense"));
+                                    communicates_itself(name) ? nullptr : make_exchange({"dense"}, buckets, comm, 1));
     buckets[0].grad.range(0, 70).fill(0.25 + comm.rank);
     optimizer->exchange(buckets[0], comm, {1, 0.1});
     optimizer->apply(buckets[0], {1, 0.1});
@@ -25,7 +25,7 @@ TEST(Optimizer, SharedStateHashSeesOneBitOfReplicatedState) {
   for (const std::string name : {"sgdm", "adam", "adamw", "softsignsgd"})
     after_a_step(name, [&](Optimizer& optimizer) {
       const uint64_t before = optimizer.shared_state_hash();
-      for (const OptimizerState& part : optimizer.state()) {
+      for (const StatePart& part : optimizer.state()) {
         ASSERT_TRUE(part.replicated) << name;
         Tensor last = part.values.range(part.values.numel() - 1, 1);
         uint32_t* bits = static_cast<uint32_t*>(last.raw());
@@ -41,7 +41,7 @@ TEST(Optimizer, SharedStateHashLeavesOutWhatIsEachRanksOwn) {
   after_a_step("birder", [](Optimizer& optimizer) {
     const uint64_t before = optimizer.shared_state_hash();
     ASSERT_FALSE(optimizer.state().empty());
-    for (const OptimizerState& part : optimizer.state()) part.values.fill(7);
+    for (const StatePart& part : optimizer.state()) part.values.fill(7);
     EXPECT_EQ(optimizer.shared_state_hash(), before);
   });
 }

@@ -1,0 +1,18 @@
+// State that an optimizer or an exchange keeps from step to step, named by global parameter offset.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+// Belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets), without padding.
+struct StatePart {
+  std::string name;  // "m", "b", "e", "server_e"
+  int64_t begin;
+  Tensor values;
+  bool replicated;  // the same bits on all ranks
+};
+
+}  // namespace godwit
