@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/hash.h"
 #include "engine/nearest.h"
 
 namespace godwit {
@@ -213,8 +214,10 @@ BertConfig read_bert_config(const std::string& path) {
   return config;
 }
 
-void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
-  json object{{"architectures", {architecture}}, {"model_type", "bert"}, {"position_embedding_type", "absolute"}};
+namespace {
+
+json to_json(const BertConfig& config) {
+  json object{{"model_type", "bert"}, {"position_embedding_type", "absolute"}};
   for (const Size& size : kSizes) object[size.name] = config.*size.member;
   object["hidden_act"] = config.hidden_act;
   object["hidden_dropout_prob"] = config.hidden_dropout_prob;
@@ -227,6 +230,21 @@ void write_bert_config(const std::string& path, const BertConfig& config, const 
     object["id2label"][std::to_string(i)] = config.labels[i];
     object["label2id"][config.labels[i]] = i;
   }
+  return object;
+}
+
+}  // namespace
+
+uint64_t hash(const BertConfig& config) {
+  Hash hash;
+  hash.add(to_json(config).dump(-1, ' ', false, json::error_handler_t::replace));
+  hash.add(static_cast<uint64_t>(config.dtype));
+  return hash.value();
+}
+
+void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
+  json object = to_json(config);
+  object["architectures"] = {architecture};
   std::string text;
   try {
     text = object.dump(2) + "\n";

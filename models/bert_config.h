@@ -30,6 +30,8 @@ BertConfig bert_config(const std::string& name);  // throws for an unknown name,
 // Throws for settings that describe no network, naming the field and its value.
 void check_bert_config(const BertConfig& config);
 
+uint64_t hash(const BertConfig& config);  // of everything but the seed
+
 // From a config.json, or the folder it lies in; what it leaves out is as HuggingFace has it. Throws Error naming file,
 // field and value for anything malformed, out of range, or asking for another network than this BERT.
 BertConfig read_bert_config(const std::string& path);

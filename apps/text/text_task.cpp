@@ -36,6 +36,7 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
       test_(*data.test, loader_options(config, comm, false), config.data.window),
       model_(std::move(model)),
       notes_(data.notes) {
+  check_same(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
   check_same(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
   check_same(*comm.world, data.train->hash(), "the training data");
   check_same(*comm.world, data.test->hash(), "the test data");

@@ -233,6 +233,13 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   bad["data"][0]["paragraphs"][1]["qas"][0]["answers"] = json::array();
   write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
   expect_refused(kSquad, {"dev-v1.1.json", "question q1 has no answer"});
+  bad = squad(2);
+  for (json& paragraph : bad["data"][0]["paragraphs"]) paragraph["qas"][0]["answers"][0]["answer_start"] = 1;
+  const std::string train = read_file(folder_ / "squad" / "train-v1.1.json");
+  write_file(folder_ / "squad" / "dev-v1.1.json", squad(2).dump());
+  write_file(folder_ / "squad" / "train-v1.1.json", bad.dump());
+  expect_refused(kSquad, {"train-v1.1.json", "none of 2 questions can be used"});
+  write_file(folder_ / "squad" / "train-v1.1.json", train);
   write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nanna\nanna\n");
   expect_refused(kClassify + "--vocab vocab.txt", {"vocab.txt", "anna"});
   write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nwhat a day\t7\n");

@@ -84,12 +84,30 @@ TEST(BertConfig, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.initializer_range, 0.03);
   EXPECT_EQ(read.layer_norm_eps, 1e-6);
   EXPECT_EQ(read.labels, c.labels);
+  EXPECT_EQ(hash(read), hash(c));
   std::ifstream file(folder / "config.json");
   const json object = json::parse(file);
   EXPECT_EQ(object["architectures"], json({"BertForSequenceClassification"}));
   EXPECT_EQ(object["label2id"]["yes"], 1);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.str()), {}), 1) << "no temporary file stays";
   EXPECT_THAT(error_of([&] { write_bert_config(folder / "none/config.json", c, "x"); }), HasSubstr("none/config.json"));
+}
+
+// What the shapes of the parameters do not show, too.
+TEST(BertConfig, HashSeesEveryFieldButTheSeed) {
+  const BertConfig config = bert_config("bert_tiny");
+  BertConfig seed = config;
+  seed.seed = 77;
+  EXPECT_EQ(hash(seed), hash(config));
+  for (const std::function<void(BertConfig&)>& change : std::vector<std::function<void(BertConfig&)>>{
+           [](BertConfig& c) { c.num_attention_heads = 1; }, [](BertConfig& c) { c.hidden_act = "relu"; },
+           [](BertConfig& c) { c.layer_norm_eps = 1e-5; }, [](BertConfig& c) { c.hidden_dropout_prob = 0; },
+           [](BertConfig& c) { c.attention_probs_dropout_prob = 0; }, [](BertConfig& c) { c.pad_token_id = 1; },
+           [](BertConfig& c) { c.labels = {"a", "b"}; }, [](BertConfig& c) { c.dtype = DType::bf16; }}) {
+    BertConfig other = config;
+    change(other);
+    EXPECT_NE(hash(other), hash(config));
+  }
 }
 
 TEST(BertConfig, NamesTheFieldThatIsWrong) {
