@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains every configuration with every seed, then prints a table of the test accuracy and draws the curves.
+"""Trains every configuration with every seed, then prints a table of the last evaluations and draws the curves.
 
-  python3 bench/convergence.py --data FOLDER [--seeds 1,2,3] [--out runs/cifar10] [--plot FILE] CONFIG.json …
-      [-- flags of train_resnet, such as --epochs 4 --lr 0.01]
+  python3 bench/convergence.py --data FOLDER [--program train_bert] [--seeds 1,2,3] [--out runs/cifar10] [--plot FILE]
+      CONFIG.json … [-- flags of the program, such as --epochs 4 --lr 0.01]
 
 A run whose folder already holds a finished run is not repeated, so an interrupted series goes on. --plot needs matplotlib.
 """
@@ -14,18 +14,26 @@ import statistics
 import subprocess
 import sys
 
+# Metrics of an evaluation, the first that a run has: name, what it is, factor for the table.
+METRICS = (("test_top1", "test top-1, %", 100), ("test_accuracy", "accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1))
+
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
-def run(config, seed, data, folder, flags):
+def run(program, config, seed, data, folder, flags):
     """Trains once, unless that is done; returns the lines of metrics.jsonl."""
-    if not (folder / "weights.safetensors").exists():
+    if not (folder / "weights.safetensors").exists() and not (folder / "model").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        command = [root / "train_resnet", "--config", config, "--data", data, "--seed", str(seed), "--run-dir", folder, *flags]
+        command = [root / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
         print("==", " ".join(map(str, command)), file=sys.stderr, flush=True)
         if subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, cwd=root).returncode:
             return None
     return [json.loads(line) for line in open(folder / "metrics.jsonl")]
+
+
+def metric_of(metrics):
+    """What the runs are compared by: its row of METRICS."""
+    return next(row for row in METRICS if any(row[0] in m for m in metrics))
 
 
 def plot(results, path):
@@ -41,10 +49,11 @@ def plot(results, path):
             value = m["loss"] if value is None else 0.95 * value + 0.05 * m["loss"]
             smooth.append(value)
         loss.plot([m["step"] for m in train], smooth, label=name, linewidth=1)
-        tests = [m for m in metrics if "test_top1" in m]
-        accuracy.plot([m["epoch"] for m in tests], [100 * m["test_top1"] for m in tests], label=name, linewidth=1, marker=".")
+        key, label, factor = metric_of(metrics)
+        tests = [m for m in metrics if key in m]
+        accuracy.plot([m["step"] for m in tests], [factor * m[key] for m in tests], label=name, linewidth=1, marker=".")
     loss.set(xlabel="step", ylabel="training loss", yscale="log")
-    accuracy.set(xlabel="epoch", ylabel="test top-1, %")
+    accuracy.set(xlabel="step", ylabel=label)
     accuracy.legend()
     for axes in (loss, accuracy):
         axes.grid(alpha=0.3)
@@ -58,7 +67,8 @@ def main():
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", nargs="+", type=pathlib.Path)
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), help="of all runs, unless their configurations name it")
+    parser.add_argument("--program", default="train_resnet")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence")
     parser.add_argument("--plot")
@@ -68,21 +78,25 @@ def main():
     for seed in seeds:
         for config in arguments.configs:
             folder = arguments.out.resolve() / f"{config.stem}-{seed}"
-            metrics = run(config.resolve(), seed, pathlib.Path(arguments.data).resolve(), folder, flags)
+            metrics = run(arguments.program, config.resolve(), seed, arguments.data, folder, flags)
             if metrics is None:
                 print(f"{config.stem}, seed {seed}: failed", file=sys.stderr)
             else:
                 results.setdefault(config.stem, {})[seed] = metrics
-    print("| configuration | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | bytes between nodes a step |")
+    if not results:
+        return 1
+    key, label, factor = metric_of(next(iter(next(iter(results.values())).values())))
+    print(f"| {label} | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | bytes between nodes a step |")
     print("| --- |" + " --- |" * (len(seeds) + 2))
     for name, runs in results.items():
-        top1 = {seed: [m["test_top1"] for m in metrics if "test_top1" in m][-1] for seed, metrics in runs.items()}
-        cells = [f"{100 * top1[seed]:.2f} %" if seed in top1 else "–" for seed in seeds]
+        last = {seed: factor * [m[key] for m in metrics if key in m][-1] for seed, metrics in runs.items()}
+        cells = [f"{last[seed]:.2f}" if seed in last else "–" for seed in seeds]
         bytes_inter = [m["bytes_inter"] for m in next(iter(runs.values())) if "bytes_inter" in m][-1]
-        print(f"| {name} | " + " | ".join(cells) + f" | {100 * statistics.mean(top1.values()):.2f} % | {bytes_inter:,.0f} |")
+        print(f"| {name} | " + " | ".join(cells) + f" | {statistics.mean(last.values()):.2f} | {bytes_inter:,.0f} |")
     if arguments.plot:
         plot(results, arguments.plot)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
