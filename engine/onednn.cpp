@@ -51,6 +51,8 @@ Desc matrix(int64_t rows, int64_t columns, DType dtype) {
   return Desc({rows, columns}, type_of(dtype), dnnl::memory::format_tag::ab);
 }
 
+Desc transposed(const Desc& matrix) { return matrix.permute_axes({1, 0}); }
+
 Desc vector(int64_t n, DType dtype) { return Desc({n}, type_of(dtype), dnnl::memory::format_tag::a); }
 
 Desc any_layout(const Desc& desc) {

@@ -26,6 +26,7 @@ const dnnl::stream& stream();
 Desc activations(const Shape& nhwc, DType dtype = DType::f32);                  // [n, h, w, c]
 Desc filters(const Shape& ohwi, int64_t groups = 1, DType dtype = DType::f32);  // [o, kh, kw, i per group]
 Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           // [rows, columns]
+Desc transposed(const Desc& matrix);                                            // of [rows, columns] in memory
 Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
 Desc any_layout(const Desc& desc);  // the same extents and type, in the layout the primitive likes best
 inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
@@ -124,16 +125,17 @@ struct Weighted {
   void restore(const Tensor& from, const Tensor& w) const;
 };
 
-// The cached primitive with weights that make() plans; empty where the library has none for bfloat16 but its reference
-// loops, which are far slower than float32.
+// The cached primitive with weights that make() plans; empty where make()'s is, and where the library has none for
+// bfloat16 but its reference loops, which are far slower than float32.
 template <class P, class Make>
 const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Make make) {
   using Entry = std::optional<Weighted<P>>;
   return cached<Entry>(key, [&]() -> Entry {
     try {
       Entry entry = make();
+      if (!entry || dtype != DType::bf16) return entry;
       const bool reference = std::string_view(entry->plan.desc.impl_info_str()).find("ref") != std::string_view::npos;
-      return dtype == DType::bf16 && reference ? Entry() : entry;
+      return reference ? Entry() : entry;
     } catch (const NoKernel&) {
       if (dtype != DType::bf16) throw;
       return Entry();

@@ -6,10 +6,10 @@
 
 namespace godwit {
 
-// Where the library has no bfloat16 kernel the way is through float32.
+// Where the library has no kernel the way is gemm(), for bfloat16 through float32.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  if (x.dtype() != DType::f64 && detail::library_linear_forward(x, w, bias, y)) return;
   if (x.dtype() == DType::bf16) {
-    if (detail::linear_forward_bf16(x, w, bias, y)) return;
     const Tensor wide(y.shape());
     linear_forward(Cpu{}, x.to(DType::f32), w, bias, wide);
     return y.copy_from(wide.to(DType::bf16));
@@ -23,8 +23,8 @@ void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, c
 }
 
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  if (dy.dtype() != DType::f64 && detail::library_linear_backward_data(dy, w, dx)) return;
   if (dy.dtype() == DType::bf16) {
-    if (detail::linear_backward_data_bf16(dy, w, dx)) return;
     const Tensor wide(dx.shape());
     linear_backward_data(Cpu{}, dy.to(DType::f32), w, wide);
     return dx.copy_from(wide.to(DType::bf16));
@@ -36,10 +36,8 @@ void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& 
 }
 
 void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw) {
-  if (x.dtype() == DType::bf16) {
-    if (detail::linear_backward_weights_bf16(x, dy, dw)) return;
-    return linear_backward_weights(Cpu{}, x.to(DType::f32), dy.to(DType::f32), dw);
-  }
+  if (x.dtype() != DType::f64 && detail::library_linear_backward_weights(x, dy, dw)) return;
+  if (x.dtype() == DType::bf16) return linear_backward_weights(Cpu{}, x.to(DType::f32), dy.to(DType::f32), dw);
   dispatch_real(x.dtype(), "linear", [&]<class T>() {
     const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
     gemm(Cpu{}, true, false, out, in, n, T{1}, dy.data<T>(), out, x.data<T>(), in, T{0}, dw.data<T>(), in);

@@ -7,40 +7,25 @@ namespace {
 using onednn::Desc;
 using onednn::Plan;
 using onednn::Weighted;
+using Product = std::optional<Weighted<dnnl::matmul>>;
+using WeightGradient = dnnl::inner_product_backward_weights;
 
-// What the plans of one product are made of: w as it lies in memory and dw are float32.
-struct Parts {
-  Parts(int64_t n, int64_t in, int64_t out)
-      : x(onednn::matrix(n, in, DType::bf16)),
-        w(onednn::matrix(out, in)),
-        w_any(onednn::any_layout(onednn::matrix(out, in, DType::bf16))),
-        dw_any(onednn::any_layout(w)),
-        bias(onednn::vector(out)),
-        y(onednn::matrix(n, out, DType::bf16)) {}
-  Desc x, w, w_any, dw_any, bias, y;
-};
-
-Plan<dnnl::inner_product_forward> plan_forward(const Parts& p, bool bias) {
-  using P = dnnl::inner_product_forward;
-  constexpr auto kKind = dnnl::prop_kind::forward_training;
-  return bias ? onednn::plan<P>("linear", kKind, p.x, p.w_any, p.bias, p.y)
-              : onednn::plan<P>("linear", kKind, p.x, p.w_any, p.y);
-}
-
-// make(parts)'s plan for x [n, in] and y [n, out].
-template <class P, class Make>
-const std::optional<Weighted<P>>& entry(int64_t n, int64_t in, int64_t out, bool bias, Make make) {
-  return onednn::cached_if_any<P>(onednn::Key(n, in, out, bias), DType::bf16, [&] { return make(Parts(n, in, out)); });
-}
-
-}  // namespace
-
-bool linear_forward_bf16(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  using P = dnnl::inner_product_forward;
-  const auto& product = entry<P>(x.dim(0), w.dim(1), w.dim(0), bias.defined(), [&](const Parts& p) {
-    auto plan = plan_forward(p, bias.defined());
-    return Weighted<P>(plan, p.w, plan.desc.weights_desc(), Weighted<P>::Use::read);
+// Of x [n, in] · op(w) [in, out] + bias; w float32 in memory, [out, in] when transposed. Weights in blocks make float32
+// faster too; without them gemm() does as well.
+const Product& product(int64_t n, int64_t in, int64_t out, bool transposed, bool bias, DType type) {
+  return onednn::cached_if_any<dnnl::matmul>(onednn::Key(n, in, out, transposed, bias, type == DType::f32), type, [&] {
+    const Desc x = onednn::matrix(n, in, type), y = onednn::matrix(n, out, type);
+    const Desc w = onednn::any_layout(onednn::matrix(in, out, type));
+    const Desc plain = transposed ? onednn::transposed(onednn::matrix(out, in)) : onednn::matrix(in, out);
+    const auto plan = bias ? onednn::plan<dnnl::matmul>("linear", x, w, onednn::matrix(1, out), y)
+                           : onednn::plan<dnnl::matmul>("linear", x, w, y);
+    const bool blocks = std::string_view(plan.desc.impl_info_str()).starts_with("brg");
+    if (type == DType::f32 && !blocks) return Product();
+    return Product(std::in_place, plan, plain, plan.desc.weights_desc(), Weighted<dnnl::matmul>::Use::read);
   });
+}
+
+bool multiply(const Product& product, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   if (!product) return false;
   const auto& desc = product->plan.desc;
   const Tensor weights = product->arranged(w);
@@ -52,34 +37,37 @@ bool linear_forward_bf16(const Tensor& x, const Tensor& w, const Tensor& bias, c
   return true;
 }
 
-bool linear_backward_data_bf16(const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  using P = dnnl::inner_product_backward_data;
-  const auto& product = entry<P>(dy.dim(0), w.dim(1), w.dim(0), false, [&](const Parts& p) {
-    auto plan = onednn::plan_backward<P>("linear", plan_forward(p, false), p.x, p.w_any, p.y);
-    return Weighted<P>(plan, p.w, plan.desc.weights_desc(), Weighted<P>::Use::read);
-  });
-  if (!product) return false;
-  const auto& desc = product->plan.desc;
-  const Tensor weights = product->arranged(w);
-  run(product->plan, {{DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
-                      {DNNL_ARG_WEIGHTS, onednn::memory(product->wanted, weights)},
-                      {DNNL_ARG_DIFF_SRC, onednn::memory(desc.diff_src_desc(), dx)}});
-  return true;
+}  // namespace
+
+bool library_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  return multiply(product(x.dim(0), w.dim(1), w.dim(0), true, bias.defined(), x.dtype()), x, w, bias, y);
 }
 
-bool linear_backward_weights_bf16(const Tensor& x, const Tensor& dy, const Tensor& dw) {
-  using P = dnnl::inner_product_backward_weights;
-  const auto& product = entry<P>(x.dim(0), dw.dim(1), dw.dim(0), false, [&](const Parts& p) {
-    auto plan = onednn::plan_backward<P>("linear", plan_forward(p, false), p.x, p.dw_any, p.y);
-    return Weighted<P>(plan, p.w, plan.desc.diff_weights_desc(), Weighted<P>::Use::written);
+bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  return multiply(product(dy.dim(0), w.dim(0), w.dim(1), false, false, dy.dtype()), dy, w, Tensor(), dx);
+}
+
+// With AVX512_BF16 alone the library's kernel for its own layout of dw is the slower one.
+bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw) {
+  if (x.dtype() == DType::f32) return false;
+  const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
+  const auto& gradient = onednn::cached_if_any<WeightGradient>(onednn::Key(n, in, out), DType::bf16, [&] {
+    using P = dnnl::inner_product_forward;
+    const Desc from = onednn::matrix(n, in, DType::bf16), to = onednn::matrix(n, out, DType::bf16);
+    const Desc w = onednn::any_layout(onednn::matrix(out, in, DType::bf16)), plain = onednn::matrix(out, in);
+    const auto forward = onednn::plan<P>("linear", dnnl::prop_kind::forward_training, from, w, to);
+    const auto plan = onednn::plan_backward<WeightGradient>(
+        "linear", forward, from, onednn::avx512_bf16() ? plain : onednn::any_layout(plain), to);
+    return std::optional<Weighted<WeightGradient>>(std::in_place, plan, plain, plan.desc.diff_weights_desc(),
+                                                   Weighted<WeightGradient>::Use::written);
   });
-  if (!product) return false;
-  const auto& desc = product->plan.desc;
-  const Tensor weights = product->fresh(dw);
-  run(product->plan, {{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
-                      {DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
-                      {DNNL_ARG_DIFF_WEIGHTS, onednn::memory(product->wanted, weights)}});
-  product->restore(weights, dw);
+  if (!gradient) return false;
+  const auto& desc = gradient->plan.desc;
+  const Tensor weights = gradient->fresh(dw);
+  run(gradient->plan, {{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
+                       {DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
+                       {DNNL_ARG_DIFF_WEIGHTS, onednn::memory(gradient->wanted, weights)}});
+  gradient->restore(weights, dw);
   return true;
 }
 

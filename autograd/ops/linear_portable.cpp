@@ -2,8 +2,8 @@
 
 namespace godwit::detail {
 
-bool linear_forward_bf16(const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
-bool linear_backward_data_bf16(const Tensor&, const Tensor&, const Tensor&) { return false; }
-bool linear_backward_weights_bf16(const Tensor&, const Tensor&, const Tensor&) { return false; }
+bool library_linear_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+bool library_linear_backward_data(const Tensor&, const Tensor&, const Tensor&) { return false; }
+bool library_linear_backward_weights(const Tensor&, const Tensor&, const Tensor&) { return false; }
 
 }  // namespace godwit::detail
