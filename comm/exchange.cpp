@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "comm/block_exchange.h"
+#include "comm/exchanges/codecs.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
 #include "engine/parallel.h"
@@ -71,26 +73,82 @@ class Hierarchical : public Exchange {
   DType wire_;
 };
 
-}  // namespace
-
-std::vector<std::string> exchange_names() { return {"dense", "hierarchical"}; }
-
-std::vector<std::string> wire_names() { return {"f32", "bf16", "f16"}; }
-
-std::vector<std::string> exchange_keys(const std::string& name) {
-  const std::vector<std::string> names = exchange_names();
-  check(std::find(names.begin(), names.end(), name) != names.end(), "exchange '", name, "' is unknown",
-        suggestion(name, names));
-  return {"name", "wire"};
+void check_choice(const char* what, const std::string& value, const std::vector<std::string>& choices) {
+  check(std::find(choices.begin(), choices.end(), value) != choices.end(), what, " '", value, "' is unknown",
+        suggestion(value, choices));
 }
 
-std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets&, const Communicator&, uint64_t) {
+BlockExchangeOptions block_options(const ExchangeConfig& config) {
+  check_choice("exchange: reply", config.reply, reply_names());
+  check_choice("exchange: error_feedback", config.error_feedback, feedback_names());
+  check(config.block_size >= 0, config.name, ": block_size is ", config.block_size,
+        "; it must be positive, or 0 for one block per parameter");
+  const std::string& feedback = config.error_feedback;
+  BlockExchangeOptions options{.name = config.name, .block_size = config.block_size};
+  options.reply = config.reply == "f32" ? Reply::f32 : config.reply == "coded" ? Reply::coded : Reply::none;
+  options.worker = feedback == "both" || feedback == "worker" ? Memory::error : Memory::none;
+  options.server_error = feedback == "both" || feedback == "server";
+  return options;
+}
+
+// Feeding an error back converges where coding loses less than it is given: QSGD's expected loss is up to
+// n/(4·levels²) of a block of n values.
+void check_contracts(const ExchangeConfig& config, const Buckets& buckets) {
+  if (config.name != "qsgd" || config.error_feedback == "none") return;
+  int64_t n = 0;
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots)
+      n = std::max(n, config.block_size > 0 ? std::min(config.block_size, slot.numel) : slot.numel);
+  check(n <= 4 * config.levels * config.levels, "qsgd: ", config.levels, " levels for blocks of ", n,
+        " values lose more than error feedback can repair (block_size must be at most 4·levels²); raise "
+        "exchange.levels, lower exchange.block_size, or set exchange.error_feedback=none");
+}
+
+std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
+  if (config.name == "qsgd") return qsgd_codec(config.levels);
+  return terngrad_codec(config.clip_sigma);
+}
+
+}  // namespace
+
+std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad"}; }
+
+std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
+std::vector<std::string> reply_names() { return {"f32", "coded", "none"}; }
+std::vector<std::string> feedback_names() { return {"both", "worker", "server", "none"}; }
+
+std::vector<std::string> exchange_keys(const std::string& name) {
+  check_choice("exchange", name, exchange_names());
+  if (name == "dense" || name == "hierarchical") return {"name", "wire"};
+  std::vector<std::string> keys{"name", "block_size", "reply"};
+  const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
+  if (name == "qsgd") add({"levels", "error_feedback"});
+  if (name == "terngrad") add({"clip_sigma"});
+  return keys;
+}
+
+ExchangeConfig exchange_defaults(const std::string& name) {
+  exchange_keys(name);  // throws for an unknown name
+  ExchangeConfig config;
+  config.name = name;
+  return config;
+}
+
+std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
+                                        uint64_t seed) {
   exchange_keys(config.name);  // throws for an unknown name
-  const std::string& wire = config.wire;
-  const DType dtype = wire == "f32" ? DType::f32 : wire == "bf16" ? DType::bf16 : DType::f16;
-  check(dtype != DType::f16 || wire == "f16", "exchange: wire '", wire, "' is unknown; there are f32, bf16 and f16");
-  if (config.name == "hierarchical") return std::make_unique<Hierarchical>(dtype);
-  return std::make_unique<Dense>(dtype);
+  check_choice("exchange: wire", config.wire, wire_names());
+  if (config.name == "dense" && config.wire == "int8")
+    return block_exchange(int8_codec(), {.name = "dense", .reply = Reply::coded}, buckets, comm, seed);
+  if (config.name == "dense" || config.name == "hierarchical") {
+    check(config.wire != "int8", config.name, ": has no wire int8; dense has, hierarchical can send bf16 or f16");
+    const DType wire = config.wire == "f32" ? DType::f32 : config.wire == "bf16" ? DType::bf16 : DType::f16;
+    if (config.name == "hierarchical") return std::make_unique<Hierarchical>(wire);
+    return std::make_unique<Dense>(wire);
+  }
+  std::unique_ptr<BlockCodec> codec = codec_of(config);
+  check_contracts(config, buckets);
+  return block_exchange(std::move(codec), block_options(config), buckets, comm, seed);
 }
 
 }  // namespace godwit

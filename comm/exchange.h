@@ -14,7 +14,12 @@ namespace godwit {
 // One struct for all; exchange_keys() says which fields a method reads. Field names are the configuration keys.
 struct ExchangeConfig {
   std::string name = "dense";
-  std::string wire = "f32";  // dense, hierarchical: f32, bf16 or f16
+  std::string wire = "f32";             // dense, hierarchical: f32, bf16 or f16; dense also int8
+  int64_t block_size = 1024;            // values that share a scale, within a parameter; 0: each parameter is a block
+  std::string reply = "f32";            // how means come back: f32, coded, or none: messages go to everybody
+  std::string error_feedback = "none";  // of what coding loses: both, worker, server, none
+  int64_t levels = 7;                   // qsgd: of each sign
+  double clip_sigma = 2.5;              // terngrad: in root mean squares of a block; 0: not clipped
 };
 
 class Exchange {
@@ -29,13 +34,18 @@ class Exchange {
 // nodes, all-gather in the node. `wire` is the type of what crosses the network (hierarchical: between nodes; within a
 // node it is the gradients' type): f32, bf16 or f16. In 16 bits a step sends an all-to-all of rounded parts, which
 // their owners add in float32, and an all-gather of the means, rounded once: half of float32's bytes, the same bits on
-// all ranks. A gradient that overflows float16 throws.
+// all ranks. A gradient that overflows float16 throws. "dense" in int8: blocks of 1024 values with a float32 scale.
+// The others send compressed gradients: docs/methods.md.
 // Throws for an unknown name or a value the method cannot use. `seed` drives stochastic quantisers. References are read
 // only during the call.
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed);
 std::vector<std::string> exchange_names();
 std::vector<std::string> exchange_keys(const std::string& name);
+// The settings of the method's paper where it has them; throws for an unknown name.
+ExchangeConfig exchange_defaults(const std::string& name);
 std::vector<std::string> wire_names();
+std::vector<std::string> reply_names();
+std::vector<std::string> feedback_names();
 
 }  // namespace godwit

@@ -1,26 +1,11 @@
 #include "optim/birder.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "comm/finite.h"
 #include "optim/decay.h"
 
 namespace godwit {
-namespace {
-
-[[noreturn]] void fail_not_finite(const Bucket& bucket, const Tensor& gradient, int64_t begin, int64_t count,
-                                  const StepInfo& step) {
-  const float* g = gradient.data<float>();
-  const int64_t i = std::find_if(g, g + count, [](float value) { return !std::isfinite(value); }) - g;
-  for (const Slot& slot : bucket.slots) {
-    if (begin + i < slot.offset || begin + i >= slot.offset + slot.numel) continue;
-    fail("birder: step ", step.step, ": the gradient of '", slot.name, "' is ", g[i], " at element ",
-         begin + i - slot.offset, "; lower the learning rate or look for a division by zero in the loss");
-  }
-  fail("birder: step ", step.step, ": a gradient of bucket ", bucket.index, " is not finite");
-}
-
-}  // namespace
 
 Birder::Range Birder::share(const Range& whole, int parts, int index) {
   const int64_t length = whole.length / parts, begin = index * length;
@@ -114,7 +99,7 @@ void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradien
   if (!birder::worker_step(gradient.data<float>(), {data(part.m), data(part.b), data(part.b_hat), data(part.e)},
                            words.data<uint32_t>(), range.count, range.length, settings,
                            draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin))) {
-    fail_not_finite(bucket, gradient, range.begin, range.count, step);
+    fail_not_finite("birder", step.step, bucket, gradient.data<float>(), range.begin, range.count);
   }
 }
 

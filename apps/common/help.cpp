@@ -8,10 +8,10 @@
 namespace godwit::apps {
 namespace {
 
-struct OptimizerLine {
+struct MethodLine {
   const char *name, *text;
 };
-constexpr OptimizerLine kOptimizers[] = {
+constexpr MethodLine kOptimizers[] = {
     {"sgd", "stochastic gradient descent"},
     {"sgdm", "with momentum, Nesterov's too"},
     {"adam", "Adam; weight_decay is L2"},
@@ -21,6 +21,19 @@ constexpr OptimizerLine kOptimizers[] = {
     {"birder", "one bit per parameter each way between nodes, with error feedback"},
     {"binsgdm", "another name of birder"},
 };
+constexpr MethodLine kExchanges[] = {
+    {"dense", "all-reduce over all workers; wire f32, bf16, f16 or int8"},
+    {"hierarchical", "within nodes, between nodes, within nodes"},
+    {"qsgd", "stochastic levels of each block's norm"},
+    {"terngrad", "-1, 0 or 1 times each block's largest magnitude, stochastic"},
+};
+
+template <size_t N>
+const char* text_of(const MethodLine (&lines)[N], const char* what, const std::string& name) {
+  const auto* found = std::find_if(std::begin(lines), std::end(lines), [&](const auto& o) { return name == o.name; });
+  check(found != std::end(lines), "help: ", what, " '", name, "' has no description");
+  return found->text;
+}
 
 std::string upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -40,13 +53,15 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// Help, choices and default: "of the learning rate: [constant], multi_step, linear". Defaults of optimizer keys differ
-// by optimizer and are left out.
+// Help, choices and default: "of the learning rate: [constant], multi_step, linear". Defaults of optimizer and exchange
+// keys differ by method and are left out.
 std::string meaning(const Program& program, const Setting& setting, const CommonConfig& config) {
-  std::string value = setting.section == "optimizer" ? "" : value_text(config, setting);
+  const bool of_method = setting.section == "optimizer" || setting.path.starts_with("exchange.");
+  std::string value = of_method ? "" : value_text(config, setting);
   if (setting.path == "optimizer.name") value = program.default_optimizer;
+  const bool listed = setting.path == "optimizer.name" || setting.path == "exchange.name";  // below
   std::string text = setting.help;
-  if (!setting.choices || setting.path == "optimizer.name") return value.empty() ? text : text + " [" + value + "]";
+  if (!setting.choices || listed) return value.empty() ? text : text + " [" + value + "]";
   const std::vector<std::string> names = setting.choices();
   for (size_t i = 0; i < names.size(); ++i) {
     text.append(i > 0 ? ", " : text.empty() ? "" : ": ");
@@ -79,14 +94,14 @@ std::string help_text(const Program& program) {
   text += line("--help", 22, "print this and end");
   text += "\nOptimizers\n";
   for (const std::string& name : optimizer_names()) {
-    const auto* found = std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
-                                     [&](const OptimizerLine& o) { return name == o.name; });
-    check(found != std::end(kOptimizers), "help: optimizer '", name, "' has no description");
-    text += line(name, 13, detail::concat(found->text, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
+    const char* meaning = text_of(kOptimizers, "optimizer", name);
+    text += line(name, 13, detail::concat(meaning, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
   }
+  text += "\nExchanges of gradients, behind optimizers that do not communicate themselves; docs/methods.md\n";
+  for (const std::string& name : exchange_names()) text += line(name, 14, text_of(kExchanges, "exchange", name));
   text +=
-      "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer keys differ by\n"
-      "optimizer: see --print-config\n";
+      "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer and exchange\n"
+      "keys differ by method: see --print-config\n";
   for (const Setting& setting : program.settings)
     if (setting.flag.empty()) text += line(setting.path, 32, meaning(program, setting, *config));
   return text + program.results;

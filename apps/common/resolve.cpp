@@ -103,10 +103,16 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
       !in_file.empty() && !on_command.empty() && without_alias(in_file) != without_alias(on_command);
   const bool other_schedule = !schedule_in_file.empty() && !schedule.empty() && schedule_in_file != schedule;
 
+  const std::string exchange_in_file = chosen(file, "exchange.name"), exchange = chosen(command, "exchange.name");
+  const bool other_exchange =
+      other_optimizer || (!exchange_in_file.empty() && !exchange.empty() && exchange_in_file != exchange);
+
   std::vector<Assignment> layers;
   for (const Assignment& a : file) {
-    const bool of_optimizer = a.setting->section == "optimizer" || a.setting->path.starts_with("exchange.");
-    if (of_optimizer ? !other_optimizer : !(a.setting->section == "schedule" && other_schedule)) layers.push_back(a);
+    const std::string& section = a.setting->section;
+    const bool replaced = (section == "optimizer" && other_optimizer) || (section == "schedule" && other_schedule) ||
+                          (a.setting->path.starts_with("exchange.") && other_exchange);
+    if (!replaced) layers.push_back(a);
   }
   layers.insert(layers.end(), command.begin(), command.end());
 
@@ -114,7 +120,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   CommonConfig& config = *made;
   const std::string optimizer = chosen(layers, "optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
-  if (last(layers, "exchange.name")) config.exchange.name = chosen(layers, "exchange.name");
+  if (last(layers, "exchange.name")) config.exchange = exchange_defaults(chosen(layers, "exchange.name"));
   if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
   for (const Assignment& a : layers) {
     check_applies(program, config, a);

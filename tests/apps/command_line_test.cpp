@@ -370,8 +370,8 @@ TEST(CommandLine, HelpTeaches) {
     std::istringstream lines(text);
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
-    EXPECT_LE(count, 110);
-    EXPECT_NE(text.find("defaults of optimizer keys differ"), std::string::npos);
+    EXPECT_LE(count, 160);
+    EXPECT_NE(text.find("defaults of optimizer and exchange"), std::string::npos);
   }
 }
 

@@ -1,0 +1,34 @@
+// BlockCodec: a compressor, from blocks of float32 values to 32-bit words and back. To write one, derive from it in a
+// file of your own and hand it to block_exchange() (comm/block_exchange.h), which does the rest: sending, averaging,
+// error feedback, state. docs/compressors.md shows a whole one.
+#pragma once
+#include <cstdint>
+
+#include "engine/random_words.h"
+
+namespace godwit {
+
+// The random numbers of a block's values. They are named by the values' place in the whole parameter vector, the step
+// and the sender: the same ones for any bucket size and number of threads.
+struct BlockDraw {
+  Draws draws;
+  int64_t element;  // of the block's first value
+
+  // Of the values [i, i + count): `buffer` has room for count + kRandomSlack; to_unit() of engine/philox.h makes them
+  // uniform in [0, 1). Draw for pieces of about a thousand values, which stay in the cache.
+  const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer) const {
+    return random_words(draws, element + i, count, buffer);
+  }
+};
+
+// Const and without state of its own: blocks are coded on several threads, in any order.
+class BlockCodec {
+ public:
+  virtual ~BlockCodec() = default;
+  virtual int64_t words(int64_t n) const = 0;  // of the code of n >= 1 values
+  // x[n], finite, to code[words(n)], every word of it.
+  virtual void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const = 0;
+  virtual void decode(const uint32_t* code, int64_t n, float* x) const = 0;
+};
+
+}  // namespace godwit

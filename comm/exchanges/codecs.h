@@ -1,0 +1,18 @@
+// The compressors that block_exchange() works with, one source each.
+#pragma once
+#include <memory>
+
+#include "comm/block_codec.h"
+
+namespace godwit {
+
+// QSGD (Alistarh et al. 2017): the block's L2 norm and, for each value, one of the levels −levels … levels of it, drawn
+// so that the expectation is the value.
+std::unique_ptr<BlockCodec> qsgd_codec(int64_t levels);
+// TernGrad (Wen et al. 2017): the block's largest magnitude times −1, 0 or 1, drawn so that the expectation is the
+// value clipped to ±clip_sigma times the block's root mean square (0: not clipped).
+std::unique_ptr<BlockCodec> terngrad_codec(double clip_sigma);
+// The block's largest magnitude and, for each value, the nearest of 255 levels.
+std::unique_ptr<BlockCodec> int8_codec();
+
+}  // namespace godwit

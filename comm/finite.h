@@ -1,0 +1,12 @@
+// Gradients that are not finite, which low-bit codes would hide.
+#pragma once
+#include "comm/bucket.h"
+
+namespace godwit {
+
+// Throws "<who>: step <step>: the gradient of '<parameter>' is <value> at element <i>; …" for the first value that is
+// not finite among gradient[0, count), which are the bucket's elements from `begin` on.
+[[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const float* gradient,
+                                  int64_t begin, int64_t count);
+
+}  // namespace godwit

@@ -1,0 +1,84 @@
+#include "comm/wire/block_math.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/vector_loop.h"
+
+namespace godwit::block {
+namespace {
+
+constexpr int64_t kLanes = 16;
+
+template <class F>
+void on_this_thread(int64_t n, const F& f) {
+  detail::run_wide(detail::vector_bits(), f, 0, n);
+}
+
+// Σ term(x), in lanes.
+template <class Term>
+double sum(const float* x, int64_t n, const Term& term) {
+  double result = 0;
+  on_this_thread(n, [&](int64_t begin, int64_t end) GODWIT_INLINE {
+    double own[kLanes] = {};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int64_t j = 0; j < kLanes; ++j) own[j] += term(x[i + j]);
+    for (int64_t j = 0; i + j < end; ++j) own[j] += term(x[i + j]);
+    for (int64_t half = kLanes / 2; half > 0; half /= 2)
+      for (int64_t j = 0; j < half; ++j) own[j] += own[j + half];
+    result = own[0];
+  });
+  return result;
+}
+
+// Without its sign, the bits of infinity and of every NaN are at least 0x7F800000, those of a larger number are larger.
+int32_t largest_bits(const float* x, int64_t n) {
+  int32_t largest = 0;
+  on_this_thread(n, [=, &largest](int64_t begin, int64_t end) GODWIT_INLINE {
+    int32_t own = 0;
+    for (int64_t i = begin; i < end; ++i) own = std::max(own, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
+    largest = own;
+  });
+  return largest;
+}
+
+}  // namespace
+
+void add(const float* a, const float* b, float* sum, int64_t n) {
+  on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    GODWIT_IN_PLACE
+    for (int64_t i = begin; i < end; ++i) sum[i] = a[i] + b[i];
+  });
+}
+
+void subtract(const float* a, const float* b, float* difference, int64_t n) {
+  on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    GODWIT_IN_PLACE
+    for (int64_t i = begin; i < end; ++i) difference[i] = a[i] - b[i];
+  });
+}
+
+void divide(float* x, float by, int64_t n) {
+  on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin; i < end; ++i) x[i] /= by;
+  });
+}
+
+bool all_finite(const float* x, int64_t n) { return largest_bits(x, n) < 0x7F800000; }
+
+float largest_magnitude(const float* x, int64_t n) { return std::bit_cast<float>(largest_bits(x, n)); }
+
+double sum_of(const float* x, int64_t n) {
+  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v); });
+}
+
+double sum_of_magnitudes(const float* x, int64_t n) {
+  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v < 0 ? -v : v); });
+}
+
+double sum_of_squares(const float* x, int64_t n) {
+  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v) * static_cast<double>(v); });
+}
+
+}  // namespace godwit::block

@@ -1,0 +1,19 @@
+// Arithmetic on the values of one block, on one thread. Sums have one order whatever the vectors: value i belongs to
+// lane i mod 16 of 16 sums in float64, and the upper half of the lanes is added to the lower until one is left.
+#pragma once
+#include <cstdint>
+
+namespace godwit::block {
+
+// An output may be one of the inputs.
+void add(const float* a, const float* b, float* sum, int64_t n);
+void subtract(const float* a, const float* b, float* difference, int64_t n);
+void divide(float* x, float by, int64_t n);
+
+bool all_finite(const float* x, int64_t n);
+float largest_magnitude(const float* x, int64_t n);
+double sum_of(const float* x, int64_t n);
+double sum_of_magnitudes(const float* x, int64_t n);
+double sum_of_squares(const float* x, int64_t n);
+
+}  // namespace godwit::block

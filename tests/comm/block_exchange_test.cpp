@@ -1,0 +1,420 @@
+#include "comm/block_exchange.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "comm/blocks.h"
+#include "comm/exchanges/codecs.h"
+#include "comm/wire/block_math.h"
+#include "comm/wire/levels.h"
+#include "engine/context.h"
+#include "exchange_harness.h"
+#include "table.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::ExchangePlan;
+using testing::ExchangeRun;
+using testing::kRanks;
+using testing::Values;
+
+ExchangePlan plan_of(const std::string& name) {
+  ExchangePlan plan;
+  plan.config = exchange_defaults(name);
+  plan.config.block_size = 64;
+  return plan;
+}
+
+// A compressor that loses nothing.
+class Identity : public BlockCodec {
+ public:
+  int64_t words(int64_t n) const override { return n; }
+  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+    std::memcpy(code, x, static_cast<size_t>(4 * n));
+  }
+  void decode(const uint32_t* code, int64_t n, float* x) const override {
+    std::memcpy(x, code, static_cast<size_t>(4 * n));
+  }
+};
+
+TEST(BlockExchange, IdentityIsTheDenseAllReduceBitForBit) {
+  for (const Topology& topology : kRanks) {
+    ExchangePlan dense{.topology = topology, .steps = 5};
+    const ExchangeRun expected = testing::run_exchange(dense);
+    for (const Reply reply : {Reply::f32, Reply::coded, Reply::none})
+      for (const Memory memory : {Memory::none, Memory::error}) {
+        ExchangePlan plan = dense;
+        plan.make = [&](const Buckets& buckets, const Communicator& comm) {
+          const BlockExchangeOptions options{"identity", 64, reply, memory, reply == Reply::coded};
+          return block_exchange(std::make_unique<Identity>(), options, buckets, comm, 1);
+        };
+        const ExchangeRun run = testing::run_exchange(plan);
+        EXPECT_EQ(run.means, expected.means);
+        for (const auto& state : run.state)
+          for (const auto& [name, values] : state)
+            for (const float e : values) EXPECT_TRUE(e == 0 || std::isnan(e)) << name;
+      }
+  }
+}
+
+// EF21 with a compressor that loses nothing is exact up to the rounding of h + (g − h).
+TEST(BlockExchange, EstimatesOfAnIdentityAreTheDenseMeanWithinRounding) {
+  ExchangePlan dense{.topology = {2, 2}, .steps = 5};
+  const ExchangeRun expected = testing::run_exchange(dense);
+  ExchangePlan plan = dense;
+  plan.make = [&](const Buckets& buckets, const Communicator& comm) {
+    return block_exchange(std::make_unique<Identity>(), {.name = "identity", .worker = Memory::estimate}, buckets, comm,
+                          1);
+  };
+  const ExchangeRun run = testing::run_exchange(plan);
+  for (size_t step = 0; step < 5; ++step)
+    for (size_t i = 0; i < expected.means[step].size(); ++i)
+      EXPECT_NEAR(run.means[step][i], expected.means[step][i], 3e-7 * static_cast<double>(step + 1));
+}
+
+float level(float x, float factor, int levels, float random) {
+  return std::clamp(std::floor(x * factor + random), -static_cast<float>(levels), static_cast<float>(levels));
+}
+
+float draw(int64_t element, int64_t step, Purpose purpose, int sender) {
+  return to_unit(random_word(42, element, static_cast<uint32_t>(step), purpose, static_cast<uint32_t>(sender)));
+}
+
+// The formulas, value by value.
+testing::Quantize scaled(int levels, const std::function<float(const Values&)>& scale_of) {
+  return [=](const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender) {
+    const float scale = scale_of(z), most = static_cast<float>(levels);
+    Values u;
+    for (size_t i = 0; i < z.size(); ++i)
+      u.push_back(
+          scale == 0 ? 0
+                     : level(z[i], most / scale, levels, draw(begin + static_cast<int64_t>(i), step, purpose, sender)) *
+                           (scale / most));
+    return u;
+  };
+}
+
+std::vector<double> squares(const Values& z) {
+  std::vector<double> all;
+  for (const float x : z) all.push_back(static_cast<double>(x) * x);
+  return all;
+}
+
+float largest(const Values& z) {
+  float most = 0;
+  for (const float x : z) most = std::max(most, std::abs(x));
+  return most;
+}
+
+testing::Quantize qsgd(int levels) {
+  return scaled(levels, [](const Values& z) { return static_cast<float>(std::sqrt(testing::lane_sum(squares(z)))); });
+}
+
+testing::Quantize terngrad(double clip) {
+  return scaled(1, [=](const Values& z) {
+    if (clip == 0) return largest(z);
+    const double sigma = std::sqrt(testing::lane_sum(squares(z)) / static_cast<double>(z.size()));
+    return std::min(largest(z), static_cast<float>(clip * sigma));
+  });
+}
+
+Values int8(const Values& z, int64_t, int64_t, Purpose, int) {
+  const float scale = largest(z);
+  Values u;
+  for (const float x : z) u.push_back(scale == 0 ? 0 : std::nearbyint(x * (127 / scale)) * (scale / 127));
+  return u;
+}
+
+TEST(BlockExchange, QsgdIsTheParameterServer) {
+  for (const Topology& topology : kRanks) {
+    ExchangePlan plan = plan_of("qsgd");
+    plan.topology = topology;
+    testing::expect_parameter_server(plan, qsgd(7));
+  }
+  for (const char* reply : {"f32", "coded", "none"})
+    for (const char* feedback : {"none", "worker"})
+      for (const int levels : {1, 5, 127}) {
+        if (levels == 1 && std::string(feedback) != "none") continue;
+        ExchangePlan plan = plan_of("qsgd");
+        plan.topology = {3, 1};
+        plan.steps = 40;
+        plan.config.reply = reply, plan.config.error_feedback = feedback, plan.config.levels = levels;
+        testing::expect_parameter_server(plan, qsgd(levels));
+      }
+}
+
+TEST(BlockExchange, TernGradIsTheParameterServer) {
+  for (const Topology& topology : kRanks)
+    for (const double clip : {0.0, 2.5}) {
+      ExchangePlan plan = plan_of("terngrad");
+      plan.topology = topology;
+      plan.config.clip_sigma = clip;
+      plan.config.reply = clip > 0 ? "f32" : "coded";
+      testing::expect_parameter_server(plan, terngrad(clip));
+    }
+}
+
+TEST(BlockExchange, Int8WireIsTheParameterServer) {
+  for (const Topology& topology : kRanks) {
+    ExchangePlan plan{.config = {.name = "dense", .wire = "int8", .reply = "coded"}, .topology = topology};
+    testing::expect_parameter_server(plan, int8);
+  }
+}
+
+TEST(BlockExchange, FeedbackOfBothSidesIsTheParameterServer) {
+  for (const char* feedback : {"both", "server", "worker", "none"})
+    for (const int64_t block_size : {0, 1, 17, 1024}) {
+      ExchangePlan plan = plan_of("qsgd");
+      plan.topology = {2, 2};
+      plan.steps = 60;
+      plan.config.reply = "coded", plan.config.error_feedback = feedback, plan.config.block_size = block_size;
+      plan.config.levels = 16;
+      testing::expect_parameter_server(plan, qsgd(16));
+    }
+}
+
+TEST(BlockExchange, ResultsDoNotDependOnBucketsOrThreads) {
+  for (const char* name : {"qsgd", "terngrad"}) {
+    ExchangePlan plan = plan_of(name);
+    plan.topology = {2, 2};
+    plan.steps = 10;
+    plan.shapes = {{90000}, {64, 3}, {1}, {20000}};
+    plan.config.reply = "coded", plan.config.error_feedback = plan.config.name == "qsgd" ? "both" : "none";
+    const ExchangeRun expected = testing::run_exchange(plan);
+    for (const int64_t bytes : {int64_t{4}, int64_t{100000}, int64_t{1} << 30}) {
+      plan.bucket_bytes = bytes;
+      plan.threads = bytes == 4 ? 3 : 5;
+      EXPECT_EQ(testing::run_exchange(plan).means, expected.means) << bytes;
+    }
+  }
+}
+
+TEST(BlockExchange, FewerValuesThanRanks) {
+  for (const char* reply : {"f32", "coded", "none"}) {
+    ExchangePlan plan = plan_of("qsgd");
+    plan.topology = {4, 2};
+    plan.shapes = {{2}, {1}};
+    plan.config.reply = reply;
+    plan.config.error_feedback = std::string(reply) == "coded" ? "both" : "worker";
+    testing::expect_parameter_server(plan, qsgd(7));
+  }
+}
+
+// QSGD's paper: every message to everyone. The owners' means are the same.
+TEST(BlockExchange, MessagesToEverybodyGiveTheBitsOfFloat32Replies) {
+  ExchangePlan plan = plan_of("qsgd");
+  plan.topology = {3, 2};
+  const ExchangeRun owners = testing::run_exchange(plan);
+  plan.config.reply = "none";
+  EXPECT_EQ(testing::run_exchange(plan).means, owners.means);
+}
+
+// Blocks of 64 values with 7 levels are 1 + 8 words, of 2 bits 1 + 4.
+TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
+  for (const Topology& topology : kRanks)
+    for (const char* name : {"qsgd", "terngrad"}) {
+      const int64_t n = topology.nodes, m = topology.workers_per_node, world = n * m;
+      const int64_t block = std::string(name) == "qsgd" ? 9 : 5;
+      for (const char* reply : {"f32", "coded", "none"}) {
+        ExchangePlan plan = plan_of(name);
+        plan.topology = topology;
+        plan.steps = 3;
+        plan.shapes = {{64 * 3 * world}};
+        plan.config.reply = reply;
+        const bool owners = plan.config.reply != "none";
+        const int64_t sent = 4 * 3 * block * (owners ? 1 : world);  // to each peer: three blocks, or all
+        const int64_t back = plan.config.reply == "f32" ? 4 * 3 * 64 : owners ? sent : 0;
+        for (const CommCount& count : testing::run_exchange(plan).sent) {
+          EXPECT_EQ(count.bytes_intra, 3 * (m - 1) * (sent + back)) << name << " " << reply;
+          EXPECT_EQ(count.bytes_inter, 3 * (n - 1) * m * (sent + back)) << name << " " << reply;
+          EXPECT_EQ(count.calls, world == 1 ? 0 : owners ? 6 : 3);
+        }
+      }
+    }
+}
+
+// Uneven: every message has the size of the longest segment's.
+TEST(BlockExchange, BytesOfUnevenBlocksAreThoseOfTheLongestSegment) {
+  ExchangePlan plan = plan_of("qsgd");
+  plan.topology = {5, 1};
+  plan.steps = 1;
+  plan.config.reply = "coded";
+  plan.bucket_bytes = 1 << 20;
+  const ExchangeRun run = testing::run_exchange(plan);
+  Buckets buckets({{"a", Var(Tensor::zeros({100}), true), true},
+                   {"b", Var(Tensor::zeros({1}), true), true},
+                   {"c", Var(Tensor::zeros({72}), true), true},
+                   {"d", Var(Tensor::zeros({152}), true), true},
+                   {"e", Var(Tensor::zeros({700}), true), true},
+                   {"f", Var(Tensor::zeros({3}), true), true}},
+                  {1 << 20, 1 << 20, 160});
+  const BlockLayout layout(buckets[0], 64, 5);
+  int64_t longest = 0;
+  for (int s = 0; s < 5; ++s) {
+    int64_t words = 0;
+    for (const Segment& block : layout.parts(s)) words += 1 + (block.numel() * 4 + 31) / 32;
+    longest = std::max(longest, words);
+  }
+  for (const CommCount& count : run.sent) EXPECT_EQ(count.bytes_inter, 2 * 4 * 4 * longest);
+}
+
+// Over 4000 steps the mean of the messages comes within five standard errors of the value, which lies the fraction f
+// between two levels; the draws of ranks are independent, so four of them have a quarter of the variance.
+TEST(BlockExchange, StochasticCodesAreUnbiasedAndIndependentAcrossRanks) {
+  const std::vector<float> x = testing::random_row<float>(3, 0, 64);
+  for (const char* name : {"qsgd", "terngrad"}) {
+    const double step_size = std::string(name) == "qsgd" ? std::sqrt(testing::lane_sum(squares(x))) / 7 : largest(x);
+    std::vector<double> variance;
+    for (const int ranks : {1, 4}) {
+      std::vector<double> sum(64), square(64);
+      constexpr int kSteps = 4000;
+      run_local({ranks, 1}, [&](Communicator& comm) {
+        Buckets buckets({{"w", Var(Tensor::zeros({64}), true), true}}, {.alignment = 32 * ranks});
+        ExchangeConfig config = exchange_defaults(name);
+        config.clip_sigma = 0;
+        const auto exchange = make_exchange(config, buckets, comm, 5);
+        for (int step = 1; step <= kSteps; ++step) {
+          std::copy(x.begin(), x.end(), buckets[0].grad.data<float>());
+          exchange->mean(buckets[0], comm, step);
+          if (comm.rank > 0) continue;
+          for (size_t i = 0; i < 64; ++i) {
+            const double error = buckets[0].grad.data<float>()[i] - x[i];
+            sum[i] += error;
+            square[i] += error * error;
+          }
+        }
+      });
+      double total = 0;
+      for (size_t i = 0; i < 64; ++i) {
+        total += square[i] / kSteps;
+        const double f = std::abs(x[i]) / step_size - std::floor(std::abs(x[i]) / step_size);
+        const double standard_error = step_size * std::sqrt(f * (1 - f) / kSteps / ranks);
+        EXPECT_LE(std::abs(sum[i] / kSteps), 5 * standard_error + 1e-6) << name << " value " << i;
+      }
+      variance.push_back(total);
+    }
+    EXPECT_NEAR(variance[0] / variance[1], 4, 0.4) << name;
+  }
+}
+
+TEST(BlockExchange, GradientsThatAreNotFiniteNameStepAndParameter) {
+  for (const char* name : {"qsgd", "terngrad", "dense"})
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      const std::string error = error_of([&] {
+        run_local({2, 1}, [&](Communicator& comm) {
+          Buckets buckets(
+              {{"first", Var(Tensor::zeros({70}), true), true}, {"last", Var(Tensor::zeros({5}), true), true}},
+              {.alignment = 64});
+          ExchangeConfig config = exchange_defaults(name);
+          config.wire = "int8";
+          const auto exchange = make_exchange(config, buckets, comm, 1);
+          exchange->mean(buckets[0], comm, 1);
+          if (comm.rank == 1) buckets[0].grad.data<float>()[5 + 66] = bad;
+          exchange->mean(buckets[0], comm, 2);
+        });
+      });
+      EXPECT_NE(error.find(std::string(name) + ": step 2: the gradient of 'first' is "), std::string::npos) << error;
+      EXPECT_NE(error.find("at element 66"), std::string::npos) << error;
+    }
+}
+
+TEST(BlockExchange, RefusesWhatItCannotServe) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {});
+    const Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {});
+    const auto refusal = [&](const std::function<void(ExchangeConfig&)>& change, const char* name = "qsgd") {
+      ExchangeConfig config = exchange_defaults(name);
+      change(config);
+      return error_of([&] { make_exchange(config, buckets, comm, 1); });
+    };
+    const auto expect = [](const std::string& error, const char* part) {
+      EXPECT_NE(error.find(part), std::string::npos) << error;
+    };
+    for (const int64_t levels : {0, -1, 128}) expect(refusal([=](ExchangeConfig& c) { c.levels = levels; }), "fit");
+    expect(refusal([](ExchangeConfig& c) { c.block_size = -1; }), "block_size is -1");
+    expect(refusal([](ExchangeConfig& c) { c.reply = "codded"; }), "coded");
+    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "all"; }), "error_feedback 'all'");
+    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "both"; }), "exchange.reply=coded");
+    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "worker", c.levels = 1; }), "at most 4·levels²");
+    expect(refusal([](ExchangeConfig& c) { c.clip_sigma = NAN; }, "terngrad"), "clip_sigma");
+    expect(refusal([](ExchangeConfig& c) { c.wire = "int8"; }, "hierarchical"), "dense has");
+    expect(error_of([&] { make_exchange(exchange_defaults("qsgd"), wide, comm, 1); }), "float64");
+  });
+}
+
+TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
+  const Values x = testing::random_row<float>(9, 0, 5000);
+  for (const int bits : {128, 256, 512}) {
+    Context narrow = context();
+    narrow.vector_bits = bits;
+    ContextGuard guard(narrow);
+    for (const int levels : {1, 3, 7, 20, 127})
+      for (const int64_t n : {1, 2, 7, 8, 31, 33, 1023, 1024, 1025, 4999}) {
+        const int width = level_bits(levels);
+        const BlockDraw draws{{6, 2, static_cast<uint32_t>(Purpose::gradient_code), 3}, 10007};
+        const float factor = 0.4f * static_cast<float>(levels);
+        for (const bool random : {true, false}) {
+          std::vector<uint32_t> words(static_cast<size_t>(level_words(n, width)) + 1, 0xDEADBEEF);
+          encode_levels(x.data(), n, factor, levels, random ? &draws : nullptr, words.data());
+          EXPECT_EQ(words.back(), 0xDEADBEEF);
+          Values back(static_cast<size_t>(n));
+          decode_levels(words.data(), n, 0.5f, levels, back.data());
+          for (size_t i = 0; i < back.size(); ++i) {
+            const float u = to_unit(random_word(6, 10007 + static_cast<int64_t>(i), 2, Purpose::gradient_code, 3));
+            const float expected = random ? level(x[i], factor, levels, u)
+                                          : std::clamp(std::nearbyint(x[i] * factor), -static_cast<float>(levels),
+                                                       static_cast<float>(levels));
+            ASSERT_EQ(back[i], expected * 0.5f) << i << " of " << n << ", " << levels << " levels, " << bits;
+            const size_t at = i * static_cast<size_t>(width);
+            const uint32_t mask = width == 32 ? ~0u : (1u << width) - 1;
+            ASSERT_EQ(words[at / 32] >> (at % 32) & mask, static_cast<uint32_t>(static_cast<int>(expected)) & mask);
+          }
+        }
+      }
+  }
+}
+
+TEST(Levels, ScalesTooSmallSendZerosAndLargeValuesAreClamped) {
+  const Values tiny{1e-40f, -3e-45f, 0};
+  uint32_t code[3] = {9, 9, 9};
+  encode_scaled(tiny.data(), 3, 1e-40f, 127, nullptr, code);
+  Values back(3, 5);
+  decode_scaled(code, 3, 127, back.data());
+  EXPECT_EQ(back, Values(3, 0));
+  const Values huge{3e38f, -3e38f, 1};
+  encode_scaled(huge.data(), 3, 1, 7, nullptr, code);
+  decode_scaled(code, 3, 7, back.data());
+  EXPECT_EQ(back, (Values{1, -1, 1}));
+}
+
+// The order of the sums is the documented one on every vector width.
+TEST(BlockMath, SumsHaveOneOrder) {
+  const Values x = testing::random_row<float>(11, 0, 3001);
+  for (const int bits : {128, 256, 512}) {
+    Context narrow = context();
+    narrow.vector_bits = bits;
+    ContextGuard guard(narrow);
+    for (const int64_t n : {0, 1, 15, 16, 17, 100, 3001}) {
+      std::vector<double> plain, magnitudes;
+      for (int64_t i = 0; i < n; ++i) {
+        plain.push_back(x[static_cast<size_t>(i)]);
+        magnitudes.push_back(std::abs(x[static_cast<size_t>(i)]));
+      }
+      EXPECT_EQ(block::sum_of(x.data(), n), testing::lane_sum(plain));
+      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), testing::lane_sum(magnitudes));
+      EXPECT_EQ(block::sum_of_squares(x.data(), n), testing::lane_sum(squares({x.begin(), x.begin() + n})));
+    }
+    for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
+      for (const int64_t at : {0, 5, 32}) {
+        Values y(x.begin(), x.begin() + 33);
+        EXPECT_TRUE(block::all_finite(y.data(), 33));
+        y[static_cast<size_t>(at)] = bad;
+        EXPECT_FALSE(block::all_finite(y.data(), 33));
+      }
+  }
+}
+
+}  // namespace
+}  // namespace godwit

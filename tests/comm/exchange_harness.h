@@ -1,0 +1,207 @@
+// Trains flat parameters through an exchange by plain gradient descent, on ranks that are threads, and collects every
+// mean; and the same in a few plain lines, as a parameter server would do it.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/agree.h"
+#include "comm/exchange.h"
+#include "comm/local.h"
+#include "engine/philox.h"
+
+namespace godwit::testing {
+
+using Values = std::vector<float>;
+
+struct ExchangePlan {
+  ExchangeConfig config = {};
+  Topology topology = {};
+  std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {700}, {3}};  // in order of registration
+  int64_t steps = 200;
+  int64_t bucket_bytes = 1200;
+  int threads = 1;
+  uint64_t seed = 42;
+  // Instead of the configured one.
+  std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&)> make = nullptr;
+
+  int64_t d() const {
+    int64_t sum = 0;
+    for (const Shape& shape : shapes) sum += shape.numel();
+    return sum;
+  }
+  // Parameters as ranges of the global offset, which runs from the last one to the first.
+  std::vector<Segment> parameters() const {
+    std::vector<Segment> all;
+    for (size_t i = shapes.size(); i-- > 0;) {
+      const int64_t begin = all.empty() ? 0 : all.back().end;
+      all.push_back({begin, begin + shapes[i].numel()});
+    }
+    return all;
+  }
+  // Their blocks.
+  std::vector<Segment> blocks() const {
+    std::vector<Segment> all;
+    for (const Segment& p : parameters()) {
+      const int64_t size = config.block_size > 0 ? config.block_size : p.numel();
+      for (int64_t at = p.begin; at < p.end; at += size) all.push_back({at, std::min(at + size, p.end)});
+    }
+    return all;
+  }
+};
+
+// A quadratic with a minimum and noise of its own per rank and element; some elements never have a gradient, some a
+// tiny one.
+inline float gradient(int rank, int64_t step, int64_t element, float x) {
+  if (element % 11 == 3) return 0;
+  const auto draw = [&](uint32_t s, int r) {
+    return to_unit(random_word(77, element, s, Purpose::test, static_cast<uint32_t>(r)));
+  };
+  const float scale = element % 5 == 0 ? 1e-5f : 1.0f;
+  return scale * (0.1f * (x - draw(0, rank)) + (draw(static_cast<uint32_t>(step), rank) - 0.5f));
+}
+
+constexpr float kLr = 0.05f;
+
+struct ExchangeRun {
+  std::vector<Values> means;  // after each step, by global element
+  // Of each rank; elements it does not hold are NaN.
+  std::vector<std::map<std::string, Values>> state;
+  std::vector<CommCount> sent;  // by each rank, in all steps
+};
+
+inline ExchangeRun run_exchange(const ExchangePlan& plan) {
+  ExchangeRun run;
+  const size_t world = static_cast<size_t>(plan.topology.world()), d = static_cast<size_t>(plan.d());
+  run.state.resize(world);
+  run.sent.resize(world);
+  const auto body = [&](Communicator& comm) {
+    std::vector<Parameter> parameters;
+    for (size_t i = 0; i < plan.shapes.size(); ++i)
+      parameters.push_back({"p" + std::to_string(i), Var(Tensor::zeros(plan.shapes[i]), true), true});
+    Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, int64_t{32} * plan.topology.world()});
+    const std::unique_ptr<Exchange> exchange =
+        plan.make ? plan.make(buckets, comm) : make_exchange(plan.config, buckets, comm, plan.seed);
+    for (int64_t step = 1; step <= plan.steps; ++step) {
+      Values mean(d);
+      for (Bucket& bucket : buckets) {
+        float *x = bucket.param.data<float>(), *g = bucket.grad.data<float>();
+        for (int64_t i = 0; i < bucket.numel; ++i) g[i] = gradient(comm.rank, step, bucket.begin + i, x[i]);
+      }
+      for (Bucket& bucket : buckets) exchange->mean(bucket, comm, step);
+      for (Bucket& bucket : buckets) {
+        float *x = bucket.param.data<float>(), *g = bucket.grad.data<float>();
+        for (int64_t i = 0; i < bucket.numel; ++i) {
+          mean[static_cast<size_t>(bucket.begin + i)] = g[i];
+          x[i] = x[i] - kLr * g[i];
+        }
+        for (int64_t i = bucket.numel; i < bucket.padded(); ++i) EXPECT_EQ(g[i], 0) << "padding";
+      }
+      if (comm.rank == 0) run.means.push_back(mean);
+    }
+    const size_t rank = static_cast<size_t>(comm.rank);
+    run.sent[rank] = comm.stats->total();
+    for (const StatePart& part : exchange->state()) {
+      Values& values = run.state[rank][part.name];
+      values.resize(d, NAN);
+      for (int64_t i = 0; i < part.values.numel(); ++i)
+        values.at(static_cast<size_t>(part.begin + i)) = part.values.data<float>()[i];
+    }
+    check_same(*comm.compute, buckets.value_hash(), "the parameters");
+  };
+  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
+  return run;
+}
+
+// What a sender's message of the values z from global element `begin` on says.
+using Quantize = std::function<Values(const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender)>;
+
+struct ServerRun {
+  std::vector<Values> means;
+  std::vector<Values> errors;  // of each worker
+  Values server_error;
+};
+
+inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quantize) {
+  const size_t d = static_cast<size_t>(plan.d());
+  const int world = plan.topology.world();
+  const std::string& feedback = plan.config.error_feedback;
+  ServerRun run{{}, std::vector<Values>(static_cast<size_t>(world), Values(d)), Values(d)};
+  Values x(d);
+  // z = g + e;  u = Q(z);  e = z − u
+  const auto send = [&](Values z, Values& e, bool keeps, int64_t step, Purpose purpose, int sender) {
+    for (const Segment& b : plan.blocks()) {
+      const auto begin = static_cast<size_t>(b.begin), end = static_cast<size_t>(b.end);
+      for (size_t i = begin; keeps && i < end; ++i) z[i] = z[i] + e[i];
+      const Values u = quantize({z.begin() + b.begin, z.begin() + b.end}, b.begin, step, purpose, sender);
+      for (size_t i = begin; i < end; ++i) {
+        e[i] = keeps ? z[i] - u[i - begin] : 0;
+        z[i] = u[i - begin];
+      }
+    }
+    return z;
+  };
+  for (int64_t step = 1; step <= plan.steps; ++step) {
+    Values mean(d);
+    for (int rank = 0; rank < world; ++rank) {
+      Values g(d);
+      for (size_t i = 0; i < d; ++i) g[i] = gradient(rank, step, static_cast<int64_t>(i), x[i]);
+      const Values u = send(g, run.errors[static_cast<size_t>(rank)], feedback == "both" || feedback == "worker", step,
+                            Purpose::gradient_code, rank);
+      for (size_t i = 0; i < d; ++i) mean[i] = rank == 0 ? u[i] : mean[i] + u[i];
+    }
+    for (float& m : mean) m /= static_cast<float>(world);
+    if (plan.config.reply == "coded" && world > 1)
+      mean = send(mean, run.server_error, feedback == "both" || feedback == "server", step, Purpose::mean_code, 0);
+    for (size_t i = 0; i < d; ++i) x[i] = x[i] - kLr * mean[i];
+    run.means.push_back(mean);
+  }
+  return run;
+}
+
+// The order in which a block's values are added: 16 sums, of every 16th value, the upper half of them to the lower.
+inline double lane_sum(const std::vector<double>& terms) {
+  std::vector<double> lanes(16);
+  for (size_t i = 0; i < terms.size(); ++i) lanes[i % 16] += terms[i];
+  for (size_t half = 8; half > 0; half /= 2)
+    for (size_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
+}
+
+// Means, errors and replicas are the parameter server's, bit for bit.
+inline void expect_parameter_server(const ExchangePlan& plan, const Quantize& quantize) {
+  SCOPED_TRACE(plan.config.name + ", " + std::to_string(plan.topology.nodes) + " × " +
+               std::to_string(plan.topology.workers_per_node) + ", reply " + plan.config.reply + ", feedback " +
+               plan.config.error_feedback + ", blocks of " + std::to_string(plan.config.block_size));
+  const ExchangeRun run = run_exchange(plan);
+  const ServerRun expected = parameter_server(plan, quantize);
+  for (size_t step = 0; step < run.means.size(); ++step)
+    ASSERT_EQ(run.means[step], expected.means[step]) << "step " << step + 1;
+  const bool worker = plan.config.error_feedback == "both" || plan.config.error_feedback == "worker";
+  const bool server = (plan.config.error_feedback == "both" || plan.config.error_feedback == "server") &&
+                      plan.config.reply == "coded" && plan.topology.world() > 1;
+  std::vector<int> owners(static_cast<size_t>(plan.d()));
+  for (size_t rank = 0; rank < run.state.size(); ++rank) {
+    const auto& state = run.state[rank];
+    ASSERT_EQ(state.contains("e"), worker);
+    if (worker) {
+      EXPECT_EQ(state.at("e"), expected.errors[rank]) << "rank " << rank;
+    }
+    if (!state.contains("server_e")) continue;
+    EXPECT_TRUE(server);
+    for (size_t i = 0; i < owners.size(); ++i) {
+      if (std::isnan(state.at("server_e")[i])) continue;
+      ++owners[i];
+      EXPECT_EQ(state.at("server_e")[i], expected.server_error[i]) << "element " << i;
+    }
+  }
+  EXPECT_EQ(owners, std::vector<int>(owners.size(), server ? 1 : 0)) << "every element has one server error";
+}
+
+inline const Topology kRanks[] = {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {4, 2}};
+
+}  // namespace godwit::testing
