@@ -56,11 +56,12 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
     ratio.push_back(kernel_s.back() / copy_s.back());
   }
   const double s = median(kernel_s);
-  std::printf("%-24s %9lld values  %d thread%s  %8.3f ms  %6.2f Gvalue/s  %5.1f GB/s  %5.2f x copy\n", name.c_str(),
+  std::printf("%-32s %9lld values  %d thread%s  %8.3f ms  %6.2f Gvalue/s  %5.1f GB/s  %5.2f x copy\n", name.c_str(),
               static_cast<long long>(values), context().threads, context().threads == 1 ? " " : "s", 1e3 * s,
               1e-9 * static_cast<double>(values) / s, 1e-9 * bytes * static_cast<double>(values) / s, median(ratio));
 }
 
+template <class Moment, class Error>
 struct BirderArrays {
   explicit BirderArrays(int64_t values)
       : g(static_cast<size_t>(values)), m(g.size()), b(g.size()), e(g.size()), words(g.size() / 32) {
@@ -70,45 +71,62 @@ struct BirderArrays {
   void step(uint32_t t) {
     const birder::Draw draw{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     const int64_t n = static_cast<int64_t>(g.size());
-    check(birder::worker_step(g.data(), {m.data(), b.data(), nullptr, e.data()}, words.data(), n, n,
-                              {0.95f, 0.05f, 1e-8f, true}, draw),
+    check(birder::worker_step(g.data(), birder::WorkerState<Moment, Error>{m.data(), b.data(), nullptr, e.data()},
+                              words.data(), n, n, {0.95f, 0.05f, 1e-8f, true}, draw),
           "bench: gradients are finite");
   }
-  std::vector<float> g, m, b, e;
+  std::vector<float> g;
+  std::vector<Moment> m, b;
+  std::vector<Error> e;
   std::vector<uint32_t> words;
 };
 
+template <class Moment, class Error>
 void check_birder() {
-  BirderArrays arrays(32 * 1000);
+  BirderArrays<Moment, Error> arrays(32 * 1000);
   std::vector<reference::WorkerValue<float>> values(arrays.g.size());
-  const reference::Options options{.beta = 0.95f, .o = 0.05f, .eps = 1e-8f};
+  reference::Options options{.beta = 0.95f, .o = 0.05f, .eps = 1e-8f};
+  options.bf16_moments = sizeof(Moment) == 2, options.int8_errors = sizeof(Error) == 1;
   for (uint32_t t = 1; t <= 3; ++t) {
     arrays.step(t);
     const birder::Draw draw{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t element = static_cast<int64_t>(i);
-      const float z = reference::worker_ratio(values[i], arrays.g[i], options, t);
-      const bool plus = reference::quantize(z, draw, element);
-      values[i].e = z - (plus ? 1.0f : -1.0f);
-      check(reference::bit(arrays.words, element) == plus && values[i].e == arrays.e[i] && values[i].m == arrays.m[i],
+      const bool plus = reference::worker_value(values[i], arrays.g[i], options, draw, element, true).second;
+      const float e = sizeof(Error) == 1 ? static_cast<float>(arrays.e[i]) / 64 : static_cast<float>(arrays.e[i]);
+      check(reference::bit(arrays.words, element) == plus && values[i].e == e &&
+                values[i].m == static_cast<float>(arrays.m[i]),
             "bench: the kernel differs from scalar code at value ", i, ", step ", t);
     }
   }
 }
 
-void time_birder(int64_t values) {
-  BirderArrays arrays(values);
+template <class Moment, class Error>
+void time_birder(const std::string& name, int64_t values) {
+  BirderArrays<Moment, Error> arrays(values);
   uint32_t t = 0;
-  report("birder worker", values, 28.125, [&] { arrays.step(++t); });
-  report("birder update", values, 8.125,
-         [&] { birder::update(arrays.m.data(), arrays.words.data(), 0, values, 0.9999f, 1e-3f); });
+  report("birder worker" + name, values, 4.125 + 4 * sizeof(Moment) + 2 * sizeof(Error), [&] { arrays.step(++t); });
   std::vector<uint32_t> words(static_cast<size_t>(values / 32 * kSenders));
   RandomStream random(2, Purpose::test);
   for (uint32_t& word : words) word = random.next();
-  report("birder server, 8 senders", values, 8 + (kSenders + 1) / 8.0, [&] {
-    birder::server_step(words.data(), kSenders, arrays.e.data(), arrays.words.data(), values, values,
-                        {birder::Quantizer::random, 3, ++t, Purpose::server_sign, 0, 0});
-  });
+  if (sizeof(Moment) == 4)
+    report("birder server, 8 senders" + name, values, 2 * sizeof(Error) + (kSenders + 1) / 8.0, [&] {
+      birder::server_step(words.data(), kSenders, arrays.e.data(), nullptr, arrays.words.data(), values, values,
+                          {birder::Quantizer::random, 3, ++t, Purpose::server_sign, 0, 0});
+    });
+}
+
+void time_birder(int64_t values) {
+  time_birder<float, float>("", values);
+  time_birder<float, int8_t>(", int8 e", values);
+  time_birder<bf16, float>(", bf16 m b", values);
+  time_birder<bf16, int8_t>(", bf16 m b, int8 e", values);
+  std::vector<float> x(static_cast<size_t>(values));
+  const std::vector<uint32_t> words(static_cast<size_t>(values / 32), 0x55555555u);
+  report("birder update", values, 8.125,
+         [&] { birder::update(x.data(), words.data(), nullptr, 0, values, 0.9999f, 1e-3f); });
+  report("birder update, mask", values, 8.25,
+         [&] { birder::update(x.data(), words.data(), words.data(), 0, values, 0.9999f, 1e-3f); });
 }
 
 // apply() of one bucket; the reference is the same update of its first values in a bucket of their own, one by one.
@@ -151,7 +169,10 @@ void time_all(int threads) {
 
 int main() {
   try {
-    check_birder();
+    check_birder<float, float>();
+    check_birder<float, int8_t>();
+    check_birder<bf16, float>();
+    check_birder<bf16, int8_t>();
     time_all(1);
     if (hardware_threads() > 1) time_all(hardware_threads());
     return 0;

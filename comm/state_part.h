@@ -7,7 +7,8 @@
 
 namespace godwit {
 
-// Belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets), without padding.
+// Belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets), without padding; u32: its
+// bits to 32 elements a word, from the lowest bit on, and 0 behind the last.
 struct StatePart {
   std::string name;  // "m", "b", "e", "server_e"
   int64_t begin;

@@ -20,7 +20,8 @@ class Hash {
   void add(const Tensor& values, int64_t count) {
     if (size_of(values.dtype()) == 8) add_words<uint64_t>(values.raw(), count);
     else if (size_of(values.dtype()) == 4) add_words<uint32_t>(values.raw(), count);
-    else fail("hash: takes elements of 4 or 8 bytes, not ", values.dtype());
+    else if (size_of(values.dtype()) == 2) add_words<uint16_t>(values.raw(), count);
+    else add_words<uint8_t>(values.raw(), count);
   }
   uint64_t value() const { return state_; }
 

@@ -3,9 +3,41 @@
 #include <algorithm>
 
 #include "comm/finite.h"
+#include "engine/nearest.h"
 #include "optim/decay.h"
 
 namespace godwit {
+namespace {
+
+// "a, b" is {"a", "b"}; each must be a parameter.
+std::vector<std::string> frozen_names(const std::string& list, const Buckets& buckets) {
+  std::vector<std::string> names, known;
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots) known.push_back(slot.name);
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const size_t first = list.find_first_not_of(' ', begin);
+    const std::string name =
+        first < end ? list.substr(first, list.find_last_not_of(' ', end - 1) + 1 - first) : std::string();
+    check(std::find(known.begin(), known.end(), name) != known.end(), "birder: frozen: the model has no parameter '",
+          name, "'", suggestion(name, known));
+    names.push_back(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+// From the word on that begins with the bit of a bucket's value `offset`, a multiple of 32.
+const uint32_t* bits_at(const Tensor& words, int64_t offset) {
+  return words.defined() ? words.data<uint32_t>() + offset / 32 : nullptr;
+}
+
+template <class T>
+T* values_of(const Tensor& x) {
+  return x.defined() ? static_cast<T*>(x.raw()) : nullptr;
+}
+
+}  // namespace
 
 Birder::Range Birder::share(const Range& whole, int parts, int index) {
   const int64_t length = whole.length / parts, begin = index * length;
@@ -18,6 +50,9 @@ Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Comm
   const bool worker_feedback = config.error_feedback == "both" || config.error_feedback == "worker";
   const bool server_feedback = config.error_feedback == "both" || config.error_feedback == "server";
   const int senders = all_gather_ ? comm.topology.world() : nodes;
+  const DType moments = config.moments == "bf16" ? DType::bf16 : DType::f32;
+  const DType errors = config.errors == "int8" ? DType::u8 : DType::f32;
+  const std::vector<std::string> frozen = frozen_names(config.frozen, buckets);
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
           "; softsignsgd is the same method without quantisation and trains either");
@@ -26,16 +61,30 @@ Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Comm
     Part part;
     const Range whole{0, bucket.padded(), bucket.numel};
     part.bucket_begin = bucket.begin;
+    part.numel = bucket.numel;
     part.worked = all_gather_ ? whole : share(whole, workers, comm.local_rank());
     part.served = all_gather_ ? whole : share(part.worked, nodes, comm.node());
     const Shape worked{part.worked.length};
-    part.m = Tensor::zeros(worked);
-    part.b = Tensor::zeros(worked);
-    if (config.t0 > 0) part.b_hat = Tensor::zeros(worked);
-    if (worker_feedback) part.e = Tensor::zeros(worked);
-    if (server_feedback && senders > 1) part.server_e = Tensor::zeros({part.served.length});
+    part.m = Tensor::zeros(worked, moments);
+    part.b = Tensor::zeros(worked, moments);
+    if (config.t0 > 0) part.b_hat = Tensor::zeros(worked, moments);
+    if (worker_feedback) part.e = Tensor::zeros(worked, errors);
+    if (server_feedback && senders > 1) part.server_e = Tensor::zeros({part.served.length}, errors);
     part.words = Tensor::zeros({bucket.padded() / 32}, DType::u32);
+    if (config.mask == "automatic" || !frozen.empty()) make_masks(bucket, frozen, part);
     parts_.push_back(std::move(part));
+  }
+}
+
+void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, Part& part) const {
+  const Shape words{bucket.padded() / 32};
+  part.frozen = Tensor::zeros(words, DType::u32);
+  part.awake = Tensor::zeros(words, DType::u32);
+  for (const Slot& slot : bucket.slots) {
+    const bool stays = std::find(frozen.begin(), frozen.end(), slot.name) != frozen.end();
+    if (!stays && config_.mask == "automatic") continue;
+    uint32_t* bits = (stays ? part.frozen : part.awake).data<uint32_t>();
+    for (int64_t i = slot.offset; i < slot.offset + slot.numel; ++i) bits[i / 32] |= uint32_t{1} << (i % 32);
   }
 }
 
@@ -92,22 +141,36 @@ void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepI
 
 void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradient, const Tensor& words, uint32_t sender,
                          const StepInfo& step) {
-  const auto data = [](const Tensor& x) { return x.defined() ? x.data<float>() : nullptr; };
+  const Range& range = part.worked;
+  const birder::Draw draws = draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
+  const bool short_moments = config_.moments == "bf16", short_errors = config_.errors == "int8";
+  const bool finite = short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
+                                                    : worker_step<bf16, float>(part, gradient, words, step, draws)
+                      : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
+                                     : worker_step<float, float>(part, gradient, words, step, draws);
+  if (!finite) fail_not_finite("birder", step.step, bucket, gradient.data<float>(), range.begin, range.count);
+}
+
+template <class Moment, class Error>
+bool Birder::worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+                         const birder::Draw& draw) const {
   const birder::WorkerSettings settings{static_cast<float>(config_.beta), static_cast<float>(1 - config_.beta),
                                         static_cast<float>(config_.eps), step.step > config_.t0};
-  const Range& range = part.worked;
-  if (!birder::worker_step(gradient.data<float>(), {data(part.m), data(part.b), data(part.b_hat), data(part.e)},
-                           words.data<uint32_t>(), range.count, range.length, settings,
-                           draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin))) {
-    fail_not_finite("birder", step.step, bucket, gradient.data<float>(), range.begin, range.count);
-  }
+  const birder::WorkerState<Moment, Error> state{values_of<Moment>(part.m), values_of<Moment>(part.b),
+                                                 values_of<Moment>(part.b_hat), values_of<Error>(part.e),
+                                                 bits_at(part.awake, part.worked.begin)};
+  return birder::worker_step(gradient.data<float>(), state, words.data<uint32_t>(), part.worked.count,
+                             part.worked.length, settings, draw);
 }
 
 void Birder::server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
   const Range& range = part.served;
-  birder::server_step(words.data<uint32_t>(), senders, part.server_e.defined() ? part.server_e.data<float>() : nullptr,
-                      agreed.data<uint32_t>(), range.count, range.length,
-                      draw(step, Purpose::server_sign, 0, part.bucket_begin + range.begin));
+  const birder::Draw draws = draw(step, Purpose::server_sign, 0, part.bucket_begin + range.begin);
+  const auto run = [&](auto* e) {
+    birder::server_step(words.data<uint32_t>(), senders, e, bits_at(part.awake, range.begin), agreed.data<uint32_t>(),
+                        range.count, range.length, draws);
+  };
+  config_.errors == "int8" ? run(values_of<int8_t>(part.server_e)) : run(values_of<float>(part.server_e));
 }
 
 birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const {
@@ -116,12 +179,17 @@ birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender
 }
 
 void Birder::apply(Bucket& bucket, const StepInfo& step) {
-  const uint32_t* words = part_of(bucket).words.data<uint32_t>();
+  const Part& part = part_of(bucket);
+  const uint32_t *words = part.words.data<uint32_t>(), *awake = bits_at(part.awake, 0);
   float* x = bucket.param.data<float>();
   for_decay_ranges(
       bucket, config_.weight_decay, config_.decay_norm_and_bias, [&](int64_t begin, int64_t end, double decay) {
-        birder::update(x, words, begin, end, static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr));
+        birder::update(x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
+                       static_cast<float>(step.lr));
       });
+  if (!awake) return;
+  for (int64_t i = 0; i < part.words.numel(); ++i)
+    part.awake.data<uint32_t>()[i] |= words[i] & ~part.frozen.data<uint32_t>()[i];
 }
 
 std::vector<StatePart> Birder::state() const {
@@ -136,6 +204,8 @@ std::vector<StatePart> Birder::state() const {
     add("b_hat", part, part.worked, part.b_hat, false);
     add("e", part, part.worked, part.e, false);
     add("server_e", part, part.served, part.server_e, all_gather_);
+    if (part.awake.defined() && part.numel > 0)
+      all.push_back({"awake", part.bucket_begin, part.awake.range(0, (part.numel + 31) / 32), true});
   }
   return all;
 }

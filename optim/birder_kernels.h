@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 
+#include "engine/half.h"
 #include "engine/philox.h"
 
 namespace godwit::birder {
@@ -23,13 +24,21 @@ struct Draw {
   int64_t begin;
 };
 
+// How state is kept; arithmetic is float32. k: the low 8 bits of the value's random word, of which U does not take any.
+//   moments   float, or bf16: the bits of |x| plus (256k + 128), cut to their upper half, at most the largest finite
+//             value. m and b share k, so |m| ≤ b stays true, and what is below half a unit is not lost: rounding is
+//             unbiased but for 2⁻⁹ units.
+//   errors    float, or int8: ⌊64e + (k + 0.5)/256⌋ within [−128, 127], in units of 1/64.
 // What one worker keeps per value. Optional parts are null.
-struct Worker {
-  float* m;
-  float* b;
-  float* b_hat;  // T0: b_hat is the moving average, b follows it and, once `b_grows`, is max(b, b_hat)
-  float* e;      // error feedback
+template <class Moment, class Error>
+struct WorkerState {
+  Moment* m;
+  Moment* b;
+  Moment* b_hat;  // T0: b_hat is the moving average, b follows it and, once `b_grows`, is max(b, b_hat)
+  Error* e;       // error feedback
+  const uint32_t* awake = nullptr;  // value i is asleep where bit i mod 32 of word i/32 is 0; null: none is
 };
+using Worker = WorkerState<float, float>;
 
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
@@ -37,17 +46,20 @@ struct WorkerSettings {
 };
 
 // m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32).
-// Values [count, padded) are padding: their bits are 0, nothing else is touched. False when some g was not finite: then
-// neither the words nor the state may be used.
-[[nodiscard]] bool worker_step(const float* g, const Worker& state, uint32_t* words, int64_t count, int64_t padded,
-                               const WorkerSettings& settings, const Draw& draw);
+// Of a value asleep the bit says b > 0, and e ← r. Values [count, padded) are padding: their bits are 0, nothing else is
+// touched. False when some g was not finite: then neither the words nor the state may be used.
+template <class Moment, class Error>
+[[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
+                               int64_t padded, const WorkerSettings& settings, const Draw& draw);
 
 // Sender s's bits are words[s·padded/32, (s+1)·padded/32).  mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū
-// (e null: z = mean, nothing kept); bits of ū to out[0, padded/32), those of padding 0.
-void server_step(const uint32_t* words, int senders, float* e, uint32_t* out, int64_t count, int64_t padded,
-                 const Draw& draw);
+// (e null: z = mean, nothing kept); bits of ū to out[0, padded/32), those of padding 0. Of a value asleep the bit is 1
+// where any sender's is, and e stays.
+template <class Error>
+void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out, int64_t count,
+                 int64_t padded, const Draw& draw);
 
-// x ← keep·x − lr·(±1) on [begin, end), signs by the same indices; keep = 1 − αλ.
-void update(float* x, const uint32_t* words, int64_t begin, int64_t end, float keep, float lr);
+// x ← keep·x − lr·(±1) on [begin, end), signs by the same indices; keep = 1 − αλ. Values asleep stay.
+void update(float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep, float lr);
 
 }  // namespace godwit::birder

@@ -15,6 +15,9 @@ namespace {
 const std::vector<std::string> kFeedback{"both", "worker", "server", "none"};
 const std::vector<std::string> kQuantizers{"random", "sign"};
 const std::vector<std::string> kCollectives{"h1ar", "all_gather"};
+const std::vector<std::string> kMoments{"f32", "bf16"};
+const std::vector<std::string> kErrors{"f32", "int8"};
+const std::vector<std::string> kMasks{"none", "automatic"};
 
 bool is_adam(const std::string& name) { return name == "adam" || name == "adamw" || name == "bert_adam"; }
 
@@ -52,6 +55,9 @@ void check_values(const OptimizerConfig& config) {
   check_choice(config, "error_feedback", config.error_feedback, kFeedback);
   check_choice(config, "quantizer", config.quantizer, kQuantizers);
   check_choice(config, "collective", config.collective, kCollectives);
+  check_choice(config, "moments", config.moments, kMoments);
+  check_choice(config, "errors", config.errors, kErrors);
+  check_choice(config, "mask", config.mask, kMasks);
   check(!reads(config, "t0") || config.t0 >= 0, config.name, ": t0 must not be negative, it is ", config.t0);
   check(!reads(config, "quantizer") || config.quantizer != "sign" || config.error_feedback == "both" ||
             config.error_feedback == "worker",
@@ -74,7 +80,8 @@ std::vector<std::string> optimizer_keys(const std::string& name) {
   if (name == "sgdm") add({"momentum", "nesterov"});
   if (is_adam(name)) add({"beta1", "beta2", "eps"});
   if (name == "softsignsgd") add({"beta", "eps"});
-  if (communicates_itself(name)) add({"beta", "eps", "error_feedback", "quantizer", "collective", "t0"});
+  if (communicates_itself(name)) 
+    add({"beta", "eps", "error_feedback", "quantizer", "collective", "t0", "moments", "errors", "mask", "frozen"});
   return keys;
 }
 

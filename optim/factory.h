@@ -23,6 +23,10 @@ struct OptimizerConfig {
   std::string quantizer = "random";     // birder: random, sign
   std::string collective = "h1ar";      // birder: h1ar, all_gather (the naive one, to compare with)
   long long t0 = 0;                     // birder: b becomes max(b, b̂) after step t0; 0 = never
+  std::string moments = "f32";          // birder: f32, bf16: how m and b are kept
+  std::string errors = "f32";           // birder: f32, int8: how e and ē are kept
+  std::string mask = "none";            // birder: none, automatic: what never had a gradient does not move
+  std::string frozen = "";              // birder: names of parameters that do not move, separated by commas
 };
 
 std::vector<std::string> optimizer_names();  // sgd sgdm adam adamw bert_adam softsignsgd birder …

@@ -17,6 +17,9 @@ std::vector<std::string> transports() { return {"auto", "local", "mpi"}; }
 std::vector<std::string> error_feedbacks() { return {"both", "worker", "server", "none"}; }
 std::vector<std::string> quantizers() { return {"random", "sign"}; }
 std::vector<std::string> collectives() { return {"h1ar", "all_gather"}; }
+std::vector<std::string> moments() { return {"f32", "bf16"}; }
+std::vector<std::string> errors() { return {"f32", "int8"}; }
+std::vector<std::string> masks() { return {"none", "automatic"}; }
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -47,6 +50,11 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"optimizer", "optimizer.collective", "", GODWIT_AT(optimizer.collective), "birder", kAny, collectives},
       {"optimizer", "optimizer.t0", "", GODWIT_AT(optimizer.t0), "birder: step after which b cannot shrink; 0: never",
        kNotNegative},
+      {"optimizer", "optimizer.moments", "", GODWIT_AT(optimizer.moments), "birder: how m and b are kept", kAny, moments},
+      {"optimizer", "optimizer.errors", "", GODWIT_AT(optimizer.errors), "birder: how errors are kept", kAny, errors},
+      {"optimizer", "optimizer.mask", "", GODWIT_AT(optimizer.mask), "birder: what never had a gradient stays", kAny,
+       masks},
+      {"optimizer", "optimizer.frozen", "", GODWIT_AT(optimizer.frozen), "birder: parameters that stay, as a,b", kAny},
       {"schedule", "schedule.name", "", GODWIT_AT(schedule.name), "", kAny, schedule_names},
       {"schedule", "schedule.warmup_epochs", "", GODWIT_AT(schedule.warmup_epochs), "linear from 0", kNotNegative},
       {"schedule", "schedule.warmup_fraction", "", GODWIT_AT(schedule.warmup_fraction), "the same, of all steps",

@@ -67,79 +67,125 @@ const std::vector<Case> kCases{{Quantizer::random, true, 0},
                                {Quantizer::sign, true, 0},
                                {Quantizer::random, true, 2}};
 
+// Every third value sleeps at first.
+std::vector<uint32_t> sleepers(size_t words) {
+  std::vector<uint32_t> awake(words);
+  for (size_t i = 0; i < 32 * words; ++i)
+    if (i % 3 != 1) reference::set_bit(awake, static_cast<int64_t>(i), true);
+  return awake;
+}
+
+template <class Moment>
+uint32_t bits(Moment x) {
+  return std::bit_cast<uint32_t>(static_cast<float>(x));
+}
+
 // Four steps of one worker, kernel and reference side by side; every bit of state and words is compared.
-void compare_worker(const Case& c, int64_t count, int64_t begin) {
-  SCOPED_TRACE(testing::Message() << count << " values from element " << begin);
+template <class Moment, class Error>
+void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
+  SCOPED_TRACE(testing::Message() << count << " values from element " << begin << ", " << sizeof(Moment)
+                                  << " bytes a moment, " << sizeof(Error) << " an error" << (masked ? ", mask" : ""));
   const size_t n = static_cast<size_t>(padded(count));
-  std::vector<float> m(n), b(n), b_hat(n), e(n);
+  std::vector<Moment> m(n), b(n), b_hat(n);
+  std::vector<Error> e(n);
+  auto awake = sleepers(n / 32);
   std::vector<reference::WorkerValue<float>> expected(static_cast<size_t>(count));
   reference::Options options{.feedback = c.feedback, .t0 = c.t0};
+  options.bf16_moments = sizeof(Moment) == 2, options.int8_errors = sizeof(Error) == 1;
   for (uint32_t step = 1; step <= 4; ++step) {
-    const auto g = gradients(count, step);
+    auto g = gradients(count, step);
+    for (size_t i = 0; i < g.size(); ++i)
+      if (i % 6 == 1) g[i] = 0;  // half of those asleep
     const Draw draw{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, begin};
     std::vector<uint32_t> words(n / 32, 0xDEADBEEF), expected_words(n / 32);
-    ASSERT_TRUE(birder::worker_step(
-        g.data(), {m.data(), b.data(), c.t0 ? b_hat.data() : nullptr, c.feedback ? e.data() : nullptr}, words.data(),
-        count, padded(count), {options.beta, options.o, options.eps, step > c.t0}, draw));
+    const birder::WorkerState<Moment, Error> state{m.data(), b.data(), c.t0 ? b_hat.data() : nullptr,
+                                                   c.feedback ? e.data() : nullptr, masked ? awake.data() : nullptr};
+    ASSERT_TRUE(birder::worker_step(g.data(), state, words.data(), count, padded(count),
+                                    {options.beta, options.o, options.eps, step > c.t0}, draw));
     for (int64_t i = 0; i < count; ++i) {
-      auto& value = expected[static_cast<size_t>(i)];
-      const float z = reference::worker_ratio(value, g[static_cast<size_t>(i)], options, step);
-      const bool plus = reference::quantize(z, draw, begin + i);
-      if (c.feedback) value.e = z - (plus ? 1.0f : -1.0f);
+      const bool up = !masked || reference::bit(awake, i);
+      const auto [z, plus] = reference::worker_value(expected[static_cast<size_t>(i)], g[static_cast<size_t>(i)],
+                                                     options, draw, begin + i, up);
       reference::set_bit(expected_words, i, plus);
     }
     ASSERT_EQ(words, expected_words);
     for (size_t i = 0; i < n; ++i) {
       const auto value = i < expected.size() ? expected[i] : reference::WorkerValue<float>{};
-      ASSERT_EQ(std::bit_cast<uint32_t>(m[i]), std::bit_cast<uint32_t>(value.m)) << i;
-      ASSERT_EQ(std::bit_cast<uint32_t>(b[i]), std::bit_cast<uint32_t>(value.b)) << i;
-      ASSERT_EQ(std::bit_cast<uint32_t>(e[i]), std::bit_cast<uint32_t>(value.e)) << i;
-      ASSERT_LE(std::abs(m[i]), b[i]);
-      ASSERT_LE(std::abs(e[i]), 2);
+      const float error = sizeof(Error) == 1 ? static_cast<float>(e[i]) / 64 : static_cast<float>(e[i]);
+      ASSERT_EQ(bits(m[i]), bits(value.m)) << i;
+      ASSERT_EQ(bits(b[i]), bits(value.b)) << i;
+      ASSERT_EQ(bits(error), bits(value.e)) << i;
+      ASSERT_LE(std::abs(static_cast<float>(m[i])), static_cast<float>(b[i]));
+      ASSERT_LE(std::abs(error), 2);
     }
+    for (size_t w = 0; masked && step > 1 && w < awake.size(); ++w) awake[w] |= words[w];
+  }
+}
+
+void compare_every_worker(const Case& c, int64_t count, int64_t begin) {
+  for (const bool masked : {false, true}) {
+    compare_worker<float, float>(c, masked, count, begin);
+    compare_worker<float, int8_t>(c, masked, count, begin);
+    compare_worker<bf16, float>(c, masked, count, begin);
+    compare_worker<bf16, int8_t>(c, masked, count, begin);
   }
 }
 
 TEST(BirderKernels, WorkerStepEqualsScalarCodeBitForBit) {
   for_each_target([] {
     for (const Case& c : kCases) {
-      for (const int64_t count : kLengths) compare_worker(c, count, 1021);
-      for (const int64_t begin : kBegins) compare_worker(c, 1000, begin);
+      for (const int64_t count : kLengths) compare_every_worker(c, count, 1021);
+      for (const int64_t begin : kBegins) compare_every_worker(c, 1000, begin);
     }
   });
 }
 
-void compare_server(Quantizer quantizer, bool feedback, int senders, int64_t count, int64_t begin) {
-  SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values from element " << begin);
+template <class Error>
+void compare_server(Quantizer quantizer, bool feedback, bool masked, int senders, int64_t count, int64_t begin) {
+  SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values from element " << begin << ", "
+                                  << sizeof(Error) << " bytes an error" << (masked ? ", mask" : ""));
   const int64_t length = padded(count);
   const size_t n = static_cast<size_t>(length);
-  std::vector<float> e(n), expected_e(n);
+  std::vector<Error> e(n);
+  std::vector<float> expected_e(n);
+  const auto awake = sleepers(n / 32);
   RandomStream random(8, Purpose::test);
   for (uint32_t step = 1; step <= 4; ++step) {
     const Draw draw{quantizer, 99, step, Purpose::server_sign, 0, begin};
     std::vector<uint32_t> words(n / 32 * static_cast<size_t>(senders)), out(n / 32, 0xDEADBEEF), expected(n / 32);
     for (uint32_t& word : words) word = random.next();
-    birder::server_step(words.data(), senders, feedback ? e.data() : nullptr, out.data(), count, length, draw);
+    birder::server_step(words.data(), senders, feedback ? e.data() : nullptr, masked ? awake.data() : nullptr,
+                        out.data(), count, length, draw);
     for (int64_t i = 0; i < count; ++i) {
       int sum = 0;
       for (int s = 0; s < senders; ++s) sum += reference::bit(words, s * length + i) ? 1 : -1;
-      const float z = static_cast<float>(sum) / static_cast<float>(senders) + expected_e[static_cast<size_t>(i)];
-      const bool plus = reference::quantize(z, draw, begin + i);
-      if (feedback) expected_e[static_cast<size_t>(i)] = z - (plus ? 1.0f : -1.0f);
+      float& error = expected_e[static_cast<size_t>(i)];
+      const float z = static_cast<float>(sum) / static_cast<float>(senders) + error;
+      const bool up = !masked || reference::bit(awake, i);
+      const bool plus = up ? reference::quantize(z, draw, begin + i) : sum > -senders;
+      if (feedback && up) error = z - (plus ? 1.0f : -1.0f);
+      const uint32_t word = random_word(99, begin + i, step, Purpose::server_sign, 0);
+      if (sizeof(Error) == 1) error = reference::kept_error(error, word);
       reference::set_bit(expected, i, plus);
     }
     ASSERT_EQ(out, expected);
-    ASSERT_EQ(e, expected_e);
+    for (size_t i = 0; i < n; ++i)
+      ASSERT_EQ(sizeof(Error) == 1 ? static_cast<float>(e[i]) / 64 : static_cast<float>(e[i]), expected_e[i]);
   }
 }
 
 TEST(BirderKernels, ServerStepEqualsScalarCodeBitForBit) {
   for_each_target([] {
-    for (const int senders : {1, 2, 3, 8, 65}) {
-      for (const int64_t count : kLengths) compare_server(Quantizer::random, true, senders, count, 5);
-      compare_server(Quantizer::sign, true, senders, 1000, 0);
-      compare_server(Quantizer::random, false, senders, 1000, 0);
-    }
+    for (const int senders : {1, 2, 3, 8, 65})
+      for (const bool masked : {false, true}) {
+        for (const int64_t count : kLengths) {
+          compare_server<float>(Quantizer::random, true, masked, senders, count, 5);
+          compare_server<int8_t>(Quantizer::random, true, masked, senders, count, 5);
+        }
+        compare_server<float>(Quantizer::sign, true, masked, senders, 1000, 0);
+        compare_server<int8_t>(Quantizer::sign, true, masked, senders, 1000, 0);
+        compare_server<float>(Quantizer::random, false, masked, senders, 1000, 0);
+      }
   });
 }
 
@@ -153,10 +199,13 @@ TEST(BirderKernels, UpdateEqualsScalarCodeBitForBit) {
         std::vector<float> x(words.size() * 32);
         for (float& value : x) value = static_cast<float>(random.normal());
         auto expected = x;
-        birder::update(x.data(), words.data(), begin, begin + count, 0.999f, 1e-3f);
+        const bool masked = count % 2 == 1;
+        const auto awake = sleepers(words.size());
+        birder::update(x.data(), words.data(), masked ? awake.data() : nullptr, begin, begin + count, 0.999f, 1e-3f);
         for (int64_t i = begin; i < begin + count; ++i) {
           float& value = expected[static_cast<size_t>(i)];
-          value = (0.999f * value) - (reference::bit(words, i) ? 1e-3f : -1e-3f);
+          if (!masked || reference::bit(awake, i))
+            value = (0.999f * value) - (reference::bit(words, i) ? 1e-3f : -1e-3f);
         }
         ASSERT_EQ(x, expected) << begin << " " << count;
       }
@@ -173,7 +222,7 @@ TEST(BirderKernels, Pitfall26SignOfZeroAndOfWhatIsNotFinite) {
       std::vector<uint32_t> words(n / 32);
       const Draw draw{Quantizer::sign, 1, 1, Purpose::worker_sign, 0, 0};
       const auto run = [&] {
-        return birder::worker_step(g.data(), {m.data(), b.data(), nullptr, e.data()}, words.data(), count,
+        return birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(), count,
                                    padded(count), {0.95f, 0.05f, 1e-8f, true}, draw);
       };
       std::fill(g.begin(), g.end(), -0.0f);
@@ -204,10 +253,10 @@ TEST(BirderKernels, ThreadsDoNotChangeABit) {
     ContextGuard guard(next);
     std::vector<float> m(n), b(n), e(n);
     std::vector<uint32_t> words(n / 32), agreed(n / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), {m.data(), b.data(), nullptr, e.data()}, words.data(), count,
+    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(), count,
                                     padded(count), {0.95f, 0.05f, 1e-8f, true},
                                     {Quantizer::random, 5, 1, Purpose::worker_sign, 0, 7}));
-    birder::server_step(words.data(), 1, e.data(), agreed.data(), count, padded(count),
+    birder::server_step(words.data(), 1, e.data(), nullptr, agreed.data(), count, padded(count),
                         {Quantizer::random, 5, 1, Purpose::server_sign, 0, 7});
     words.insert(words.end(), agreed.begin(), agreed.end());
     for (const float value : e) words.push_back(std::bit_cast<uint32_t>(value));

@@ -8,6 +8,7 @@ namespace {
 
 using birder::Quantizer;
 
+template <class Moment = float, class Error = float>
 class Parties {
  public:
   Parties(int senders, int64_t count, bool worker_feedback, bool server_feedback,
@@ -24,17 +25,21 @@ class Parties {
     ++t_;
     for (size_t s = 0; s < g.size(); ++s) {
       ASSERT_TRUE(birder::worker_step(g[s].data(),
-                                      {m[s].data(), b[s].data(), nullptr, e[s].empty() ? nullptr : e[s].data()},
+                                      birder::WorkerState<Moment, Error>{m[s].data(), b[s].data(), nullptr,
+                                                                         e[s].empty() ? nullptr : e[s].data()},
                                       words.data() + s * agreed.size(), count_, padded_, {0.95f, 0.05f, 1e-8f, true},
                                       {quantizer_, 11, t_, Purpose::worker_sign, static_cast<uint32_t>(s), 0}));
     }
     birder::server_step(words.data(), static_cast<int>(g.size()), server_feedback_ ? server_e.data() : nullptr,
-                        agreed.data(), count_, padded_, {quantizer_, 11, t_, Purpose::server_sign, 0, 0});
-    birder::update(x.data(), agreed.data(), 0, count_, 1, lr);
+                        nullptr, agreed.data(), count_, padded_, {quantizer_, 11, t_, Purpose::server_sign, 0, 0});
+    birder::update(x.data(), agreed.data(), nullptr, 0, count_, 1, lr);
   }
 
-  std::vector<std::vector<float>> g, m, b, e;
-  std::vector<float> server_e, x;
+  std::vector<std::vector<float>> g;
+  std::vector<std::vector<Moment>> m, b;
+  std::vector<std::vector<Error>> e;
+  std::vector<Error> server_e;
+  std::vector<float> x;
   std::vector<uint32_t> words, agreed;
 
  private:
@@ -55,7 +60,7 @@ float largest(const std::vector<float>& values) {
 TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
   for (const int senders : {2, 3, 8}) {
     const int64_t count = 512;
-    Parties parties(senders, count, true, true);
+    Parties<> parties(senders, count, true, true);
     RandomStream random(1, Purpose::test);
     std::vector<std::vector<double>> ratios(parties.g.size(), std::vector<double>(static_cast<size_t>(count)));
     auto signs = ratios;
@@ -100,25 +105,58 @@ TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
   }
 }
 
+// State kept in 5 bytes: |m| ≤ b after any rounding, |e| ≤ 2, and the signs still follow the ratios: rounding is unbiased,
+// also of ratios below half a step of e, which rounding to nearest would lose (a constant 0.004 in 1/64).
+TEST(BirderProperties, ShortStateStaysBoundedAndUnbiased) {
+  const int64_t count = 512, steps = 4000;
+  Parties<bf16, int8_t> parties(1, count, true, false);
+  RandomStream random(2, Purpose::test);
+  std::vector<double> ratios(static_cast<size_t>(count)), signs(ratios.size());
+  for (int64_t t = 1; t <= steps; ++t) {
+    for (size_t j = 0; j < ratios.size(); ++j)
+      parties.g[0][j] = j % 2 ? (random.uniform() < 0.502f ? 1.0f : -1.0f) : random.uniform() - 0.4f;
+    const auto m = parties.m[0], b = parties.b[0];
+    parties.step(1e-3f);
+    for (size_t j = 0; j < ratios.size(); ++j) {
+      ASSERT_LE(std::abs(static_cast<float>(parties.m[0][j])), static_cast<float>(parties.b[0][j]));
+      const float g = parties.g[0][j];
+      ratios[j] += ((0.95f * m[j]) + (0.05f * g)) / (((0.95f * b[j]) + (0.05f * std::abs(g))) + 1e-8f);
+      signs[j] += reference::bit(parties.words, static_cast<int64_t>(j)) ? 1 : -1;
+    }
+  }
+  // Each step rounds e by at most 1/64, with a mean of 0: 4000 steps stray by 1/64·√4000·½ = 0.5, over 512 values 4 times.
+  double mean = 0;
+  for (size_t j = 0; j < ratios.size(); ++j) {
+    EXPECT_NEAR(ratios[j], signs[j], 2 + 4 * 0.5);
+    mean += (ratios[j] - signs[j]) / static_cast<double>(count);
+  }
+  EXPECT_NEAR(mean, 0, 4 * 1.2 / std::sqrt(512.0)) << "no drift: e is about 1 in size, and independent";
+}
+
 // Pitfall 3: a parameter whose gradient is always 0 stays where it is with feedback on both sides, and walks without.
 TEST(BirderProperties, Pitfall3SilentParametersStay) {
   const float alpha = 1.0f / 1024;  // exact sums
   for (const int senders : {1, 2, 3, 8}) {
-    Parties both(senders, 64, true, true), none(senders, 64, false, false);
-    float farthest = 0;
+    Parties<> both(senders, 64, true, true), none(senders, 64, false, false);
+    Parties<bf16, int8_t> kept_short(senders, 64, true, true);
+    float farthest = 0, farthest_short = 0;
     for (int t = 1; t <= 20'000; ++t) {
       both.step(alpha);
       none.step(alpha);
+      kept_short.step(alpha);
       farthest = std::max(farthest, largest(both.x));
+      farthest_short = std::max(farthest_short, largest(kept_short.x));
     }
     EXPECT_LE(farthest, 4 * alpha) << senders;
+    // Means of three signs are no multiples of 1/64: the rounding of ē adds up to √20000·0.47/64 = 1.04 α of deviation.
+    EXPECT_LE(farthest_short, (senders == 3 ? 4 + 4 * 1.04f : 4) * alpha) << senders;
     EXPECT_GT(largest(none.x), 100 * alpha) << senders << ": 64 random walks of 20000 steps reach about 350";
   }
 }
 
 TEST(BirderProperties, SignQuantizerNeedsAndHasWorkerFeedback) {
   const float alpha = 1.0f / 1024;
-  Parties fed(2, 64, true, true, Quantizer::sign), unfed(2, 64, false, false, Quantizer::sign);
+  Parties<> fed(2, 64, true, true, Quantizer::sign), unfed(2, 64, false, false, Quantizer::sign);
   for (int t = 1; t <= 1000; ++t) {
     fed.step(alpha);
     unfed.step(alpha);
@@ -130,11 +168,11 @@ TEST(BirderProperties, SignQuantizerNeedsAndHasWorkerFeedback) {
 
 // Pitfall 4: 0/0 is 0, and the first gradient a parameter sees gives a full step whatever its size.
 TEST(BirderProperties, Pitfall4NoGradientYetAndFirstTouch) {
-  Parties parties(1, 64, true, true);
+  Parties<> parties(1, 64, true, true);
   parties.step(0.1f);
   EXPECT_EQ(largest(parties.m[0]), 0);
   EXPECT_EQ(largest(parties.e[0]), 1) << "e = 0 − u";
-  Parties touched(1, 64, true, true);
+  Parties<> touched(1, 64, true, true);
   for (size_t j = 0; j < 64; ++j) touched.g[0][j] = j % 2 ? 1e-3f : -1e3f;
   touched.step(0.125f);
   for (size_t j = 0; j < 64; ++j) {
@@ -155,8 +193,8 @@ TEST(BirderProperties, Pitfall27SendersInAnyOrder) {
       auto turned = words;
       std::rotate(turned.begin(), turned.begin() + length / 32, turned.end());
       const birder::Draw draw{Quantizer::random, 6, t, Purpose::server_sign, 0, 3};
-      birder::server_step(words.data(), senders, e.data(), out.data(), count, length, draw);
-      birder::server_step(turned.data(), senders, turned_e.data(), turned_out.data(), count, length, draw);
+      birder::server_step(words.data(), senders, e.data(), nullptr, out.data(), count, length, draw);
+      birder::server_step(turned.data(), senders, turned_e.data(), nullptr, turned_out.data(), count, length, draw);
       EXPECT_EQ(out, turned_out);
       EXPECT_EQ(e, turned_e);
     }
@@ -171,7 +209,7 @@ TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
     std::vector<float> g(count, ratio), m(count), b(count, 1.0f);  // β = 0: m = g; b = |g| would follow, so b grows
     std::vector<float> b_hat(count);
     std::vector<uint32_t> words(count / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), {m.data(), b.data(), b_hat.data(), nullptr}, words.data(), count, count,
+    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), b_hat.data(), nullptr}, words.data(), count, count,
                                     {0, 1, 1e-8f, true}, {Quantizer::random, 5, step, purpose, sender, 0}));
     return words;
   };

@@ -1,8 +1,10 @@
 // Birder in plain scalar code, as Algorithm 1 states it: a few lines per role, float32 or (for comparison) float64.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "optim/birder_kernels.h"
@@ -26,7 +28,20 @@ struct Options {
   float beta = 0.95f, o = static_cast<float>(1 - 0.95), eps = 1e-8f;
   bool feedback = true;
   int64_t t0 = 0;
+  bool bf16_moments = false, int8_errors = false;
 };
+
+// What is kept of x in 16 bits, and of an error in 8, rounded by the low 8 bits of the value's random word.
+inline float kept_moment(float x, uint32_t word) {
+  const uint32_t size = std::bit_cast<uint32_t>(std::abs(x)) + ((word & 255) * 256 + 128);
+  const float rounded = std::bit_cast<float>(std::min(size, 0x7F7FFFFFu) / 65536 * 65536);
+  return std::signbit(x) ? -rounded : rounded;
+}
+
+inline float kept_error(float e, uint32_t word) {
+  const float code = std::floor(e * 64 + (static_cast<float>(word & 255) + 0.5f) / 256);
+  return std::clamp(code, -128.0f, 127.0f) / 64;
+}
 
 // m, b and z = r + e of one value; the caller decides the bit and keeps e = z − u.
 template <class T>
@@ -37,6 +52,23 @@ T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step
   value.b = options.t0 > 0 && step > options.t0 ? std::max(value.b, value.b_hat) : value.b_hat;
   const T ratio = value.m / (value.b + T(options.eps));
   return options.feedback ? ratio + value.e : ratio;
+}
+
+// Once e = z − u is set: the state as it is kept.
+inline void keep_short(WorkerValue<float>& value, const Options& options, uint32_t word) {
+  if (options.bf16_moments)
+    for (float* x : {&value.m, &value.b, &value.b_hat}) *x = kept_moment(*x, word);
+  if (options.int8_errors) value.e = kept_error(value.e, word);
+}
+
+// All of a worker's step for one value: z, and its bit. A value asleep tells whether it has had a gradient.
+inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, const Options& options,
+                                           const birder::Draw& draw, int64_t element, bool awake) {
+  const float z = worker_ratio(value, g, options, draw.step);
+  const bool plus = awake ? quantize(z, draw, element) : value.b > 0;
+  if (options.feedback) value.e = awake ? z - (plus ? 1.0f : -1.0f) : value.m / (value.b + options.eps);
+  keep_short(value, options, random_word(draw.seed, element, draw.step, draw.purpose, draw.sender));
+  return {z, plus};
 }
 
 inline bool bit(const std::vector<uint32_t>& words, int64_t i) {

@@ -110,11 +110,18 @@ inline Trained train(const Plan& plan) {
     run.padded = 0, run.buckets = buckets.size();
     for (const Bucket& b : buckets) run.padded += b.padded();
     for (const StatePart& s : optimizer->state()) {
-      const int sender = !own || s.name == "server_e" ? 0 : plan.config.collective == "h1ar" ? comm.node() : comm.rank;
+      const int sender = !own || s.name == "server_e" || s.name == "awake" ? 0 : plan.config.collective == "h1ar" ? comm.node() : comm.rank;
       auto& values = run.state[{s.name, sender}];
       values.resize(static_cast<size_t>(plan.d()), NAN);
-      each(s.values, s.begin, s.values.numel(),
-           [&](auto& value, int64_t e) { values.at(static_cast<size_t>(e)) = value; });
+      const bool bits = s.values.dtype() == DType::u32;
+      const int64_t all = bits ? std::min(32 * s.values.numel(), plan.d() - s.begin) : s.values.numel();
+      for (int64_t i = 0; i < all; ++i) {
+        const auto word = static_cast<uint32_t>(bits ? s.values.item(i / 32) : 0);
+        values.at(static_cast<size_t>(s.begin + i)) =
+            bits                             ? (word >> (i % 32)) & 1
+            : s.values.dtype() == DType::u8 ? static_cast<int8_t>(s.values.item(i)) / 64.0
+                                             : s.values.item(i);
+      }
     }
   };
   run_local(plan.topology, body, {.threads_per_rank = plan.threads});
