@@ -29,6 +29,8 @@ class BlockCodec {
   // x[n], finite, to code[words(n)], every word of it.
   virtual void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const = 0;
   virtual void decode(const uint32_t* code, int64_t n, float* x) const = 0;
+  // x += factor·decoded, factor 1 or −1; `scratch` has room for n values. For codes of few values, a shorter way.
+  virtual void add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const;
 };
 
 }  // namespace godwit

@@ -147,8 +147,7 @@ class BlockExchange : public Exchange {
       if (!block::all_finite(from, n)) return finite.store(false);
       codec_->encode(from, n, draw, code);
       if (!kept) return;
-      codec_->decode(code, n, b);
-      options_.worker == Memory::error ? block::subtract(kept, b, kept, n) : block::add(kept, b, kept, n);
+      codec_->add(code, n, options_.worker == Memory::error ? -1.0f : 1.0f, kept, b);
     });
     if (!finite) fail_not_finite(options_.name, draws.step, bucket, g, 0, part.numel);
     for (size_t s = 0; s < part.segments.size(); ++s) {
@@ -171,10 +170,7 @@ class BlockExchange : public Exchange {
       float* sum = moves ? a : result + block.begin;
       const uint32_t* code = words + block.at % std::max<int64_t>(part.words, 1);
       codec_->decode(code, n, sum);
-      for (int sender = 1; sender < senders; ++sender) {
-        codec_->decode(code + sender * part.words, n, b);
-        block::add(sum, b, sum, n);
-      }
+      for (int sender = 1; sender < senders; ++sender) codec_->add(code + sender * part.words, n, 1, sum, b);
       if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
       if (moves) block::add(result + block.begin, sum, result + block.begin, n);
     });
@@ -210,9 +206,7 @@ class BlockExchange : public Exchange {
       float* kept = error ? error + block.begin - part.segments[rank_].begin : nullptr;
       if (kept) block::add(z, kept, kept, n), z = kept;
       codec_->encode(z, n, {drawn, part.bucket_begin + block.begin}, to);
-      if (!kept) return;
-      codec_->decode(to, n, a);
-      block::subtract(kept, a, kept, n);
+      if (kept) codec_->add(to, n, -1, kept, a);
     });
     group.all_gather(code, codes, phase("all_gather"));
     const uint32_t* words = codes.data<uint32_t>();
@@ -229,6 +223,11 @@ class BlockExchange : public Exchange {
 };
 
 }  // namespace
+
+void BlockCodec::add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const {
+  decode(code, n, scratch);
+  block::add_times(scratch, factor, x, n);
+}
 
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<BlockCodec> codec, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed) {

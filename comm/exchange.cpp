@@ -87,6 +87,7 @@ BlockExchangeOptions block_options(const ExchangeConfig& config) {
   BlockExchangeOptions options{.name = config.name, .block_size = config.block_size};
   options.reply = config.reply == "f32" ? Reply::f32 : config.reply == "coded" ? Reply::coded : Reply::none;
   options.worker = feedback == "both" || feedback == "worker" ? Memory::error : Memory::none;
+  if (config.name == "ef21") options.worker = Memory::estimate;
   options.server_error = feedback == "both" || feedback == "server";
   return options;
 }
@@ -105,17 +106,22 @@ void check_contracts(const ExchangeConfig& config, const Buckets& buckets) {
 }
 
 std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
-  if (config.name == "qsgd") return qsgd_codec(config.levels);
-  return terngrad_codec(config.clip_sigma);
+  const std::string& name = config.name;
+  if (name == "qsgd") return qsgd_codec(config.levels);
+  if (name == "terngrad") return terngrad_codec(config.clip_sigma);
+  if (name == "one_bit_sgd" || (name == "ef21" && config.compressor == "one_bit")) return one_bit_codec();
+  check_choice("ef21: compressor", config.compressor, compressor_names());
+  return topk_codec(config.density);
 }
 
 }  // namespace
 
-std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad"}; }
+std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "topk", "ef21"}; }
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
 std::vector<std::string> reply_names() { return {"f32", "coded", "none"}; }
 std::vector<std::string> feedback_names() { return {"both", "worker", "server", "none"}; }
+std::vector<std::string> compressor_names() { return {"topk", "one_bit"}; }
 
 std::vector<std::string> exchange_keys(const std::string& name) {
   check_choice("exchange", name, exchange_names());
@@ -124,6 +130,9 @@ std::vector<std::string> exchange_keys(const std::string& name) {
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "qsgd") add({"levels", "error_feedback"});
   if (name == "terngrad") add({"clip_sigma"});
+  if (name == "one_bit_sgd") add({"error_feedback"});
+  if (name == "topk") add({"density", "error_feedback"});
+  if (name == "ef21") add({"density", "compressor"});
   return keys;
 }
 
@@ -131,6 +140,9 @@ ExchangeConfig exchange_defaults(const std::string& name) {
   exchange_keys(name);  // throws for an unknown name
   ExchangeConfig config;
   config.name = name;
+  if (name == "one_bit_sgd") config.reply = "coded", config.error_feedback = "both";
+  if (name == "topk") config.error_feedback = "worker";
+  if (name == "topk" || name == "ef21") config.reply = "none", config.block_size = 0;
   return config;
 }
 

@@ -20,6 +20,8 @@ struct ExchangeConfig {
   std::string error_feedback = "none";  // of what coding loses: both, worker, server, none
   int64_t levels = 7;                   // qsgd: of each sign
   double clip_sigma = 2.5;              // terngrad: in root mean squares of a block; 0: not clipped
+  double density = 0.01;                // topk, randomk, ef21: part of a block's values that is sent
+  std::string compressor = "topk";      // ef21: topk or one_bit
 };
 
 class Exchange {
@@ -47,5 +49,6 @@ ExchangeConfig exchange_defaults(const std::string& name);
 std::vector<std::string> wire_names();
 std::vector<std::string> reply_names();
 std::vector<std::string> feedback_names();
+std::vector<std::string> compressor_names();
 
 }  // namespace godwit

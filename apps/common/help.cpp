@@ -26,6 +26,9 @@ constexpr MethodLine kExchanges[] = {
     {"hierarchical", "within nodes, between nodes, within nodes"},
     {"qsgd", "stochastic levels of each block's norm"},
     {"terngrad", "-1, 0 or 1 times each block's largest magnitude, stochastic"},
+    {"one_bit_sgd", "signs and one mean per sign and block, both ways, with error feedback"},
+    {"topk", "the largest values of each parameter, with error feedback"},
+    {"ef21", "estimates of the gradients that compressed differences move"},
 };
 
 template <size_t N>

@@ -65,12 +65,37 @@ void divide(float* x, float by, int64_t n) {
   });
 }
 
+void add_times(const float* a, float factor, float* x, int64_t n) {
+  on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    GODWIT_IN_PLACE
+    for (int64_t i = begin; i < end; ++i) x[i] += factor * a[i];
+  });
+}
+
+void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x) {
+  on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t at = begin; at < end; at += 32) {
+      const int32_t word = static_cast<int32_t>(bits[at / 32]);
+      const int32_t count = static_cast<int32_t>(std::min<int64_t>(32, end - at));
+      for (int32_t j = 0; j < count; ++j) x[at + j] = word & int32_t(1u << j) ? one : zero;
+    }
+  });
+}
+
 bool all_finite(const float* x, int64_t n) { return largest_bits(x, n) < 0x7F800000; }
 
 float largest_magnitude(const float* x, int64_t n) { return std::bit_cast<float>(largest_bits(x, n)); }
 
 double sum_of(const float* x, int64_t n) {
   return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v); });
+}
+
+double sum_of_positive(const float* x, int64_t n) {
+  return sum(x, n, [](float v) GODWIT_INLINE { return v > 0 ? static_cast<double>(v) : 0; });
+}
+
+double sum_of_negative(const float* x, int64_t n) {
+  return sum(x, n, [](float v) GODWIT_INLINE { return v < 0 ? static_cast<double>(v) : 0; });
 }
 
 double sum_of_magnitudes(const float* x, int64_t n) {

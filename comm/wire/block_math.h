@@ -9,10 +9,14 @@ namespace godwit::block {
 void add(const float* a, const float* b, float* sum, int64_t n);
 void subtract(const float* a, const float* b, float* difference, int64_t n);
 void divide(float* x, float by, int64_t n);
+void add_times(const float* a, float factor, float* x, int64_t n);              // x += factor·a
+void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x);  // by sign bits (comm/wire/sign_bits.h)
 
 bool all_finite(const float* x, int64_t n);
 float largest_magnitude(const float* x, int64_t n);
 double sum_of(const float* x, int64_t n);
+double sum_of_positive(const float* x, int64_t n);
+double sum_of_negative(const float* x, int64_t n);
 double sum_of_magnitudes(const float* x, int64_t n);
 double sum_of_squares(const float* x, int64_t n);
 

@@ -156,6 +156,165 @@ TEST(BlockExchange, TernGradIsTheParameterServer) {
     }
 }
 
+// The mean of the values of each sign.
+Values one_bit(const Values& z, int64_t, int64_t, Purpose, int) {
+  std::vector<double> plus, minus;
+  double count = 0;
+  for (const float x : z) {
+    plus.push_back(x >= 0 ? x : 0);
+    minus.push_back(x >= 0 ? 0 : x);
+    count += x >= 0;
+  }
+  const double others = static_cast<double>(z.size()) - count;
+  const float one = count > 0 ? static_cast<float>(testing::lane_sum(plus) / count) : 0;
+  const float zero = others > 0 ? static_cast<float>(testing::lane_sum(minus) / others) : 0;
+  Values u;
+  for (const float x : z) u.push_back(x >= 0 ? one : zero);
+  return u;
+}
+
+// The largest; of equal ones the first.
+testing::Quantize topk(double density) {
+  return [=](const Values& z, int64_t, int64_t, Purpose, int) {
+    std::vector<size_t> order(z.size());
+    for (size_t i = 0; i < z.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return std::abs(z[a]) > std::abs(z[b]); });
+    Values u(z.size());
+    for (double i = 0; i < density * static_cast<double>(z.size()); ++i)
+      u[order[static_cast<size_t>(i)]] = z[order[static_cast<size_t>(i)]];
+    return u;
+  };
+}
+
+TEST(BlockExchange, OneBitSgdIsTheParameterServer) {
+  for (const Topology& topology : kRanks) {
+    ExchangePlan plan = plan_of("one_bit_sgd");
+    plan.topology = topology;
+    testing::expect_parameter_server(plan, one_bit);
+  }
+  for (const char* feedback : {"both", "server", "worker", "none"}) {
+    ExchangePlan plan = plan_of("one_bit_sgd");
+    plan.topology = {3, 1};
+    plan.steps = 50;
+    plan.config.error_feedback = feedback, plan.config.block_size = 0;
+    testing::expect_parameter_server(plan, one_bit);
+  }
+}
+
+TEST(BlockExchange, TopKIsTheParameterServer) {
+  for (const Topology& topology : kRanks) {
+    ExchangePlan plan;
+    plan.config = exchange_defaults("topk");
+    plan.config.density = 0.05;
+    plan.topology = topology;
+    testing::expect_parameter_server(plan, topk(0.05));
+  }
+  for (const char* reply : {"f32", "coded", "none"})
+    for (const double density : {0.001, 0.3, 1.0}) {
+      ExchangePlan plan = plan_of("topk");
+      plan.topology = {2, 2};
+      plan.steps = 50;
+      plan.config.density = density, plan.config.reply = reply;
+      plan.config.error_feedback = plan.config.reply == "coded" ? "both" : density == 1 ? "none" : "worker";
+      testing::expect_parameter_server(plan, topk(density));
+    }
+}
+
+// h ← h + C(g − h) on every worker; the mean of all h moves by the mean of the messages.
+TEST(BlockExchange, Ef21IsTheParameterServer) {
+  for (const Topology& topology : kRanks)
+    for (const char* compressor : {"topk", "one_bit"}) {
+      ExchangePlan plan;
+      plan.config = exchange_defaults("ef21");
+      plan.config.density = 0.05, plan.config.compressor = compressor;
+      plan.config.reply = topology.nodes == 2 ? "f32" : "none";
+      plan.topology = topology;
+      const testing::Quantize quantize = plan.config.compressor == "topk" ? topk(0.05) : one_bit;
+      const ExchangeRun run = testing::run_exchange(plan);
+      const size_t d = static_cast<size_t>(plan.d());
+      const int world = topology.world();
+      std::vector<Values> h(static_cast<size_t>(world), Values(d));
+      Values x(d), mean_h(d);
+      for (int64_t step = 1; step <= plan.steps; ++step) {
+        Values change(d);
+        for (int rank = 0; rank < world; ++rank) {
+          Values& own = h[static_cast<size_t>(rank)];
+          for (const Segment& b : plan.blocks()) {
+            Values z;
+            for (int64_t i = b.begin; i < b.end; ++i)
+              z.push_back(testing::gradient(rank, step, i, x[static_cast<size_t>(i)]) - own[static_cast<size_t>(i)]);
+            const Values u = quantize(z, b.begin, step, Purpose::gradient_code, rank);
+            for (size_t i = 0; i < u.size(); ++i) {
+              const size_t at = static_cast<size_t>(b.begin) + i;
+              own[at] += u[i];
+              change[at] += u[i];
+            }
+          }
+        }
+        for (size_t i = 0; i < d; ++i) {
+          mean_h[i] += change[i] / static_cast<float>(world);
+          x[i] -= testing::kLr * mean_h[i];
+        }
+        ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean_h) << compressor << ", step " << step;
+      }
+      for (size_t rank = 0; rank < run.state.size(); ++rank) {
+        EXPECT_EQ(run.state[rank].at("h"), h[rank]);
+        EXPECT_EQ(run.state[rank].at("mean_h"), mean_h);
+      }
+    }
+}
+
+// Pitfall 13: error feedback converges where coding loses less than it is given, also on heavy tails, few active
+// values and scales that differ by layer.
+TEST(BlockExchange, CodesThatFeedErrorsBackContract) {
+  RandomStream random(8, Purpose::test);
+  std::vector<Values> hard(4, Values(1000));
+  for (size_t i = 0; i < 1000; ++i) {
+    hard[0][i] = static_cast<float>(random.normal());
+    hard[1][i] = static_cast<float>(std::tan(1.57 * (2 * random.uniform() - 1)));  // Cauchy
+    hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
+    hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
+  }
+  const std::pair<std::unique_ptr<BlockCodec>, const char*> codecs[] = {
+      {one_bit_codec(), "one_bit"}, {topk_codec(0.01), "topk"}, {qsgd_codec(16), "qsgd"}, {int8_codec(), "int8"}};
+  for (const auto& [codec, name] : codecs)
+    for (const Values& x : hard) {
+      std::vector<uint32_t> code(static_cast<size_t>(codec->words(1000)));
+      double lost = 0, given = 0;
+      for (uint32_t step = 1; step <= 20; ++step) {
+        codec->encode(x.data(), 1000, {{1, step, 1, 0}, 0}, code.data());
+        Values rest = x, scratch(1000);
+        codec->add(code.data(), 1000, -1, rest.data(), scratch.data());
+        lost += testing::lane_sum(squares(rest));
+        given += testing::lane_sum(squares(x));
+      }
+      EXPECT_LT(lost, given * 0.9999) << name;
+    }
+}
+
+TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
+  const Values x = testing::random_row<float>(4, 0, 70000);
+  for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
+    for (const double density : {0.0001, 0.37, 1.0}) {
+      const auto codec = topk_codec(density);
+      std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)) + 1, 0xDEADBEEF);
+      codec->encode(x.data(), n, {}, code.data());
+      EXPECT_EQ(code.back(), 0xDEADBEEF);
+      Values back(static_cast<size_t>(n));
+      codec->decode(code.data(), n, back.data());
+      EXPECT_EQ(back, topk(density)({x.begin(), x.begin() + n}, 0, 0, Purpose::test, 0)) << n << " " << density;
+    }
+  const Values equal{1, -1, 0, 1, 2, -0.0f, 1, -1};
+  const auto codec = topk_codec(0.5);
+  std::vector<uint32_t> code(static_cast<size_t>(codec->words(8)));
+  codec->encode(equal.data(), 8, {}, code.data());
+  Values back(8);
+  codec->decode(code.data(), 8, back.data());
+  EXPECT_EQ(back, (Values{1, -1, 0, 1, 2, 0, 0, 0}));
+  EXPECT_EQ(code[4], 0x00010000u) << "places 0 and 1";
+  EXPECT_EQ(code[5], 0x00040003u);
+}
+
 TEST(BlockExchange, Int8WireIsTheParameterServer) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan{.config = {.name = "dense", .wire = "int8", .reply = "coded"}, .topology = topology};
@@ -176,12 +335,14 @@ TEST(BlockExchange, FeedbackOfBothSidesIsTheParameterServer) {
 }
 
 TEST(BlockExchange, ResultsDoNotDependOnBucketsOrThreads) {
-  for (const char* name : {"qsgd", "terngrad"}) {
+  for (const char* name : {"qsgd", "terngrad", "one_bit_sgd", "topk", "ef21"}) {
     ExchangePlan plan = plan_of(name);
     plan.topology = {2, 2};
     plan.steps = 10;
     plan.shapes = {{90000}, {64, 3}, {1}, {20000}};
-    plan.config.reply = "coded", plan.config.error_feedback = plan.config.name == "qsgd" ? "both" : "none";
+    if (plan.config.name == "qsgd") {
+      plan.config.reply = "coded", plan.config.error_feedback = "both";
+    }
     const ExchangeRun expected = testing::run_exchange(plan);
     for (const int64_t bytes : {int64_t{4}, int64_t{100000}, int64_t{1} << 30}) {
       plan.bucket_bytes = bytes;
@@ -211,18 +372,17 @@ TEST(BlockExchange, MessagesToEverybodyGiveTheBitsOfFloat32Replies) {
   EXPECT_EQ(testing::run_exchange(plan).means, owners.means);
 }
 
-// Blocks of 64 values with 7 levels are 1 + 8 words, of 2 bits 1 + 4.
+// Blocks of 64 values with 7 levels are 1 + 8 words, of 2 bits 1 + 4, of signs 2 + 2; five values with places 5 + 3.
 TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
   for (const Topology& topology : kRanks)
-    for (const char* name : {"qsgd", "terngrad"}) {
+    for (const auto& [name, block] : {std::pair{"qsgd", 9}, {"terngrad", 5}, {"one_bit_sgd", 4}, {"topk", 8}}) {
       const int64_t n = topology.nodes, m = topology.workers_per_node, world = n * m;
-      const int64_t block = std::string(name) == "qsgd" ? 9 : 5;
       for (const char* reply : {"f32", "coded", "none"}) {
         ExchangePlan plan = plan_of(name);
         plan.topology = topology;
         plan.steps = 3;
         plan.shapes = {{64 * 3 * world}};
-        plan.config.reply = reply;
+        plan.config.reply = reply, plan.config.error_feedback = "none", plan.config.density = 0.07;
         const bool owners = plan.config.reply != "none";
         const int64_t sent = 4 * 3 * block * (owners ? 1 : world);  // to each peer: three blocks, or all
         const int64_t back = plan.config.reply == "f32" ? 4 * 3 * 64 : owners ? sent : 0;
@@ -300,7 +460,7 @@ TEST(BlockExchange, StochasticCodesAreUnbiasedAndIndependentAcrossRanks) {
 }
 
 TEST(BlockExchange, GradientsThatAreNotFiniteNameStepAndParameter) {
-  for (const char* name : {"qsgd", "terngrad", "dense"})
+  for (const char* name : {"qsgd", "terngrad", "one_bit_sgd", "topk", "ef21", "dense"})
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
       const std::string error = error_of([&] {
         run_local({2, 1}, [&](Communicator& comm) {
@@ -338,6 +498,10 @@ TEST(BlockExchange, RefusesWhatItCannotServe) {
     expect(refusal([](ExchangeConfig& c) { c.error_feedback = "all"; }), "error_feedback 'all'");
     expect(refusal([](ExchangeConfig& c) { c.error_feedback = "both"; }), "exchange.reply=coded");
     expect(refusal([](ExchangeConfig& c) { c.error_feedback = "worker", c.levels = 1; }), "at most 4·levels²");
+    for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
+      expect(refusal([=](ExchangeConfig& c) { c.density = density; }, "topk"), "at most 1");
+    expect(refusal([](ExchangeConfig& c) { c.compressor = "qsgd"; }, "ef21"), "compressor 'qsgd'");
+    expect(refusal([](ExchangeConfig& c) { c.reply = "coded"; }, "ef21"), "f32 or none");
     expect(refusal([](ExchangeConfig& c) { c.clip_sigma = NAN; }, "terngrad"), "clip_sigma");
     expect(refusal([](ExchangeConfig& c) { c.wire = "int8"; }, "hierarchical"), "dense has");
     expect(error_of([&] { make_exchange(exchange_defaults("qsgd"), wide, comm, 1); }), "float64");
