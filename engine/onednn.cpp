@@ -6,6 +6,7 @@
 #endif
 
 #include "engine/kernel_library.h"
+#include "engine/weight_blocks.h"
 
 namespace godwit::onednn {
 namespace {
@@ -63,6 +64,14 @@ Desc any_layout(const Desc& desc) {
 #endif
 }
 
+Dims dims_of(const Desc& desc) {
+#if DNNL_VERSION_MAJOR < 3
+  return desc.dims();
+#else
+  return desc.get_dims();
+#endif
+}
+
 bool avx512_bf16() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16; }
 
 dnnl::primitive_attr attributes() {
@@ -81,6 +90,25 @@ Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to) try {
   return Plan<dnnl::reorder>({engine(), from, engine(), to, attributes()});
 } catch (const dnnl::error& error) {
   refuse(error, "reorder");
+}
+
+Blocks blocks_of(const Desc& plain, const Desc& wanted) {
+  using Tag = dnnl::memory::format_tag;
+  const Dims extents = dims_of(wanted);
+  if (extents.size() != 2) return Blocks::none;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    if (extents[0] % block_rows(type) != 0 || extents[1] % kBlockColumns != 0) continue;
+    if (wanted != Desc(extents, type_of(type), type == DType::f32 ? Tag::BA16a64b : Tag::BA16a64b2a)) continue;
+    if (plain == matrix(extents[0], extents[1])) return Blocks::of_rows;
+    if (plain == transposed(matrix(extents[1], extents[0]))) return Blocks::of_columns;
+  }
+  return Blocks::none;
+}
+
+void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to) {
+  const Dims extents = dims_of(wanted);
+  arrange_in_blocks(Cpu{}, w, blocks == Blocks::of_columns, extents[0], extents[1],
+                    wanted.get_size() == static_cast<size_t>(w.bytes()) ? DType::f32 : DType::bf16, to.raw());
 }
 
 size_t KeyHash::operator()(const Key& key) const {

@@ -29,6 +29,7 @@ Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           
 Desc transposed(const Desc& matrix);                                            // of [rows, columns] in memory
 Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
 Desc any_layout(const Desc& desc);  // the same extents and type, in the layout the primitive likes best
+Dims dims_of(const Desc& desc);
 inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
 
 // A primitive P, such as dnnl::convolution_forward, with its descriptor.
@@ -101,18 +102,24 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
+// Whether `wanted` is arrange_in_blocks() of a float32 matrix that lies in memory as `plain` says.
+enum class Blocks { none, of_rows, of_columns };
+Blocks blocks_of(const Desc& plain, const Desc& wanted);
+
 // A primitive with weights: its plan and, where it asks for other weights than the plain float32 ones (another layout,
-// bfloat16), the one reorder to or from them.
+// bfloat16), the one way to or from them: a reorder, but for the blocks of matrices.
 template <class P>
 struct Weighted {
   Plan<P> plan;
   Desc plain, wanted;
   std::optional<Plan<dnnl::reorder>> reorder;
+  Blocks blocks = Blocks::none;
 
   enum class Use { read, written };
   Weighted(Plan<P> p, const Desc& plain_weights, const Desc& wanted_weights, Use use)
       : plan(std::move(p)), plain(plain_weights), wanted(wanted_weights) {
-    if (wanted == plain) return;
+    if (use == Use::read) blocks = blocks_of(plain, wanted);
+    if (wanted == plain || blocks != Blocks::none) return;
     reorder.emplace(use == Use::read ? plan_reorder(plain, wanted) : plan_reorder(wanted, plain));
   }
 
@@ -120,7 +127,8 @@ struct Weighted {
   // restore().
   Tensor arranged(const Tensor& w) const;
   Tensor fresh(const Tensor& w) const {
-    return reorder ? Tensor({static_cast<int64_t>(wanted.get_size())}, DType::u8) : w;
+    if (!reorder && blocks == Blocks::none) return w;
+    return Tensor({static_cast<int64_t>(wanted.get_size())}, DType::u8);
   }
   void restore(const Tensor& from, const Tensor& w) const;
 };
@@ -151,9 +159,12 @@ void run(const Plan<P>& plan, std::unordered_map<int, dnnl::memory> arguments) {
   run(plan.primitive, plan.desc.scratchpad_desc(), std::move(arguments));
 }
 
+void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to);
+
 template <class P>
 Tensor Weighted<P>::arranged(const Tensor& w) const {
   const Tensor result = fresh(w);
+  if (blocks != Blocks::none) arrange(w, blocks, wanted, result);
   if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(plain, w)}, {DNNL_ARG_TO, memory(wanted, result)}});
   return result;
 }

@@ -4,9 +4,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "autograd/ops/attention.h"
+#include "autograd/ops/attention_bf16_avx512.h"
+#include "autograd/ops/attention_heads.h"
 #include "engine/parallel.h"
-#include "engine/random_words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "autograd/ops/attention_kernels.cpp"
@@ -20,55 +20,16 @@
 #ifndef GODWIT_ATTENTION_ARGS
 #define GODWIT_ATTENTION_ARGS
 namespace godwit {
-
 constexpr int64_t kQueryBlock = 96, kKeyBlock = 128;
-
-// What all heads of a call share.
-struct AttentionCall {
-  int64_t batch, queries, keys, heads, width;
-  double scale;
-  const AttentionOptions& options;
-  Draws draws;
-  int32_t dropped;                             // U is below the dropout where its 24 bits are below this
-  std::vector<std::vector<int32_t>> attended;  // per batch entry: the keys that are not masked
-  std::shared_ptr<Pool> pool;
-  int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads
-
-  AttentionCall(const AttentionTensors& t, const AttentionOptions& o)
-      : batch(t.q.dim(0)),
-        queries(t.q.dim(1)),
-        keys(t.k.dim(1)),
-        heads(t.q.dim(2)),
-        width(t.q.dim(3)),
-        scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
-        options(o),
-        draws{o.key.seed, o.key.step, o.key.purpose(), o.key.sender},
-        dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
-        attended(static_cast<size_t>(batch)),
-        pool(context().pool) {
-    for (int64_t b = 0; b < batch; ++b)
-      for (int64_t j = 0; j < keys; ++j)
-        if (!t.mask.defined() || t.mask.data<uint8_t>()[b * keys + j] != 0)
-          attended[static_cast<size_t>(b)].push_back(static_cast<int32_t>(j));
-  }
-};
-
-}  // namespace godwit
+}
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
 namespace HWY_NAMESPACE {
 
-// One head of one batch entry.
-struct Head {
-  const AttentionCall& call;
-  int64_t b, h;
-  const std::vector<int32_t>& attended;
-
-  Head(const AttentionCall& c, int64_t entry, int64_t head)
-      : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
-  int64_t count() const { return static_cast<int64_t>(attended.size()); }
+struct Head : AttentionHead {
+  explicit Head(const AttentionHead& head) : AttentionHead(head) {}
   template <class T>
   Rows<T> queries(const Tensor& x, int64_t first = 0) const {
     return {of(x.data<T>(), call.queries) + first * step(), step()};
@@ -77,27 +38,11 @@ struct Head {
   Rows<T> keys(const Tensor& x, int64_t first) const {
     return {of(x.data<T>(), call.keys), step(), attended.data() + first};
   }
-  int64_t step() const { return call.heads * call.width; }
-  template <class T>
-  T* of(T* data, int64_t length) const {
-    return data + (b * length * call.heads + h) * call.width;
-  }
-  template <class C>
-  C* sums(const Tensor& log_sums) const {
-    return log_sums.data<C>() + (b * call.heads + h) * call.queries;
-  }
 
   // factors[j] of the probability of query i for key first + j: 0 where it is dropped, 1/(1 - p) else.
   template <class C>
   void dropout_factors(int64_t i, int64_t first, int64_t n, std::vector<uint32_t>& words, C* factors) const {
-    const int32_t* key = attended.data() + first;
-    const int64_t row = ((b * call.heads + h) * call.queries + i) * call.keys, span = key[n - 1] - key[0] + 1;
-    words.resize(static_cast<size_t>(span + kRandomSlack));
-    const uint32_t* word = random_words(call.draws, row + key[0], span, words.data());
-    if (span > n) {
-      for (int64_t j = 0; j < n; ++j) words[static_cast<size_t>(j)] = word[key[j] - key[0]];
-      word = words.data();
-    }
+    const uint32_t* word = dropout_words(i, first, n, words);
     const int32_t dropped = call.dropped;
     const auto kept = static_cast<C>(1 / (1 - call.options.dropout));
     for (int64_t j = 0; j < n; ++j) factors[j] = static_cast<int32_t>(word[j] >> 8) < dropped ? C(0) : kept;
@@ -257,21 +202,10 @@ class BackwardHeads {
   std::vector<uint32_t> words_;
 };
 
-// The heads [begin, end), counted through all batch entries before the next head, so that threads share long and short
-// entries alike; those of one entry, whose rows are neighbours, run after one another.
-template <class Heads>
-void for_heads(const AttentionCall& call, int64_t begin, int64_t end, Heads& heads) {
-  for (int64_t b = 0; b < call.batch; ++b)
-    for (int64_t h = 0; h < call.heads; ++h) {
-      const int64_t unit = h * call.batch + b;
-      if (begin <= unit && unit < end) heads.run(Head(call, b, h));
-    }
-}
-
 void forward(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     ForwardHeads<T> heads(call, t);
-    for_heads(call, begin, end, heads);
+    for_heads(call, begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
   });
 }
 
@@ -279,7 +213,7 @@ void backward(const AttentionCall& call, const AttentionTensors& t, const Attent
               int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     BackwardHeads<T> heads(call, t, d);
-    for_heads(call, begin, end, heads);
+    for_heads(call, begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
   });
 }
 
@@ -295,16 +229,20 @@ HWY_EXPORT(backward);
 
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionCall call(t, options);
+  const bool pairs = t.q.dtype() == DType::bf16 && detail::attention_bf16_avx512();
   parallel_for(call.batch * call.heads, call.grain(), [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(forward)(call, t, begin, end);
+    if (pairs) detail::attention_forward_avx512(call, t, begin, end);
+    else HWY_DYNAMIC_DISPATCH(forward)(call, t, begin, end);
   });
 }
 
 void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& gradients) {
   const AttentionCall call(t, options);
+  const bool pairs = t.q.dtype() == DType::bf16 && detail::attention_bf16_avx512();
   parallel_for(call.batch * call.heads, call.grain(), [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(backward)(call, t, gradients, begin, end);
+    if (pairs) detail::attention_backward_avx512(call, t, gradients, begin, end);
+    else HWY_DYNAMIC_DISPATCH(backward)(call, t, gradients, begin, end);
   });
 }
 

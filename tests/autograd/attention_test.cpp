@@ -163,62 +163,82 @@ TEST(Attention, Float32AgreesWithFloat64WithEveryInstructionSet) {
 }
 
 TEST(Attention, Bfloat16AgreesWithFloat64) {
-  for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}}) {
-    const AttentionOptions options{.dropout = 0.1, .key = kDraws};
-    const auto t = tensors(s, DType::bf16);
-    const auto half = run(t, {}, options), exact = run(widened(t), {}, options);
-    for (size_t r = 0; r < 4; ++r) {
-      double largest = 0;
-      for (const double value : exact.all[r]) largest = std::max(largest, std::abs(value));
-      // Results of order 1 round by 2⁻⁸; the rounded output enters the gradients of the scores through Σ d_out · out.
-      for (size_t i = 0; i < exact.all[r].size(); ++i)
-        ASSERT_NEAR(half.all[r][i], exact.all[r][i], 0x1p-7 * std::max(1.0, largest)) << r << " " << i;
-    }
-  }
+  // One value, cut tiles, whole blocks, several blocks of queries and keys that are cut; padding and gaps among keys.
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}, {1, 128, 128, 1, 64}, {2, 101, 263, 1, 17}})
+    for (const int bits : {128, 512})
+      for (const bool gaps : {false, true}) {
+        Context next = context();
+        next.vector_bits = bits;  // at 512, pairs of products where the processor has them
+        const ContextGuard guard(next);
+        const Tensor mask =
+            gaps ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 5 != 1 && j < s.keys - b; })
+                 : Tensor();
+        const AttentionOptions options{.scale = 0.2, .dropout = 0.1, .key = kDraws};
+        const auto t = tensors(s, DType::bf16);
+        const auto half = run(t, mask, options), exact = run(widened(t), mask, options);
+        for (size_t r = 0; r < 4; ++r) {
+          double largest = 0;
+          for (const double value : exact.all[r]) largest = std::max(largest, std::abs(value));
+          // Results of order 1 round by 2⁻⁸, as may probabilities and the gradients of the scores; the rounded output
+          // enters those through Σ d_out · out.
+          for (size_t i = 0; i < exact.all[r].size(); ++i)
+            ASSERT_NEAR(half.all[r][i], exact.all[r][i], 0x1p-7 * std::max(1.0, largest))
+                << s.q() << " " << bits << " " << r << " " << i;
+        }
+      }
 }
 
 TEST(Attention, MaskedKeysDoNotMatter) {
   const Sizes s{3, 5, 150, 2, 8};
   const Tensor mask = mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return b == 1 ? j % 2 == 0 : j < 140 - b; });
-  const auto t = tensors(s, DType::f32);
-  auto spoilt = t;
-  for (Tensor* x : {&spoilt[1], &spoilt[2]}) {
-    *x = x->clone();
-    for (int64_t i = 0; i < x->numel(); ++i)
-      if (mask.item(i / (s.heads * s.width)) == 0) x->data<float>()[i] = std::numeric_limits<float>::quiet_NaN();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto t = tensors(s, dtype);
+    auto spoilt = t;
+    for (Tensor* x : {&spoilt[1], &spoilt[2]}) {
+      const Tensor wide = x->to(DType::f64);
+      for (int64_t i = 0; i < wide.numel(); ++i)
+        if (mask.item(i / (s.heads * s.width)) == 0) wide.data<double>()[i] = std::numeric_limits<double>::quiet_NaN();
+      *x = wide.to(dtype);
+    }
+    const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+    const auto clean = run(t, mask, options);
+    EXPECT_EQ(clean, run(spoilt, mask, options));
+    for (size_t r : {2u, 3u})
+      for (size_t i = 0; i < clean.all[r].size(); ++i)
+        if (mask.item(static_cast<int64_t>(i) / (s.heads * s.width)) == 0) {
+          ASSERT_EQ(clean.all[r][i], 0) << i;
+        }
   }
-  const AttentionOptions options{.dropout = 0.3, .key = kDraws};
-  const auto clean = run(t, mask, options);
-  EXPECT_EQ(clean, run(spoilt, mask, options));
-  for (size_t r : {2u, 3u})
-    for (size_t i = 0; i < clean.all[r].size(); ++i)
-      if (mask.item(static_cast<int64_t>(i) / (s.heads * s.width)) == 0) {
-        ASSERT_EQ(clean.all[r][i], 0) << i;
-      }
 }
 
 TEST(Attention, RowsWithoutKeysGiveZero) {
   const Sizes s{2, 3, 5, 2, 4};
-  const auto t = tensors(s, DType::f64);
-  const auto results = run(t, mask_of(2, 5, [](int64_t b, int64_t) { return b == 1; }), {});
-  for (const auto& result : results.all)
-    for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i] == 0, i < result.size() / 2) << i;
+  for (const DType dtype : {DType::f64, DType::bf16}) {
+    const auto t = tensors(s, dtype);
+    const auto results = run(t, mask_of(2, 5, [](int64_t b, int64_t) { return b == 1; }), {});
+    for (const auto& result : results.all)
+      for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i] == 0, i < result.size() / 2) << i;
+  }
 }
 
 TEST(Attention, HugeScoresDoNotOverflow) {
   const Tensor q = Tensor::of<float>({200, -200}, {1, 2, 1, 1}), k = Tensor::of<float>({150, -150, 149}, {1, 3, 1, 1});
   const Tensor v = Tensor::of<float>({1, 2, 3}, {1, 3, 1, 1});
-  Var x(v, true);
-  const Var out = ops::attention(Var(q), Var(k), x);
-  EXPECT_EQ(values(out.value()), (std::vector<double>{1, 2}));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Var out = ops::attention(Var(q.to(dtype)), Var(k.to(dtype)), Var(v.to(dtype)));
+    EXPECT_EQ(values(out.value()), (std::vector<double>{1, 2}));
+  }
 }
 
 TEST(Attention, NaNReachesItsRowAlone) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     auto t = tensors({1, 20, 9, 1, 4}, DType::f32);
     t[0].data<float>()[3 * 4] = bad;
-    const auto out = run(t, {}, {}).all[0];
-    for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / 4 == 3) << i;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (Tensor& x : t) x = x.to(dtype);
+      const auto out = run(t, {}, {}).all[0];
+      for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / 4 == 3) << i;
+    }
   }
 }
 

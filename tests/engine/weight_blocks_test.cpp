@@ -1,0 +1,68 @@
+#include "engine/weight_blocks.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "engine/context.h"
+#include "engine/half.h"
+#include "engine/philox.h"
+
+using namespace godwit;
+
+namespace {
+
+// Random numbers, halves between two bfloat16 values, and what is no number.
+Tensor some_weights(int64_t rows, int64_t columns) {
+  const Tensor w({rows, columns});
+  RandomStream random(1, Purpose::test);
+  for (float& value : w.span<float>()) value = static_cast<float>(random.normal());
+  const float special[] = {0x1.01p0f,
+                           0x1.03p0f,
+                           -0.f,
+                           0x1p-140f,
+                           std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN(),
+                           std::numeric_limits<float>::max(),
+                           std::bit_cast<float>(0x7F800001u)};
+  for (size_t i = 0; i < std::size(special); ++i) w.data<float>()[i * 37 % static_cast<size_t>(w.numel())] = special[i];
+  return w;
+}
+
+TEST(WeightBlocks, EveryValueIsAtItsPlaceWithEveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 64}, {96, 192}, {64, 1280}})
+      for (const bool transposed : {false, true})
+        for (const int threads : {1, 2}) {
+          Context next = context();
+          next.threads = threads;
+          const ContextGuard guard(next);
+          const Tensor w = transposed ? some_weights(columns, rows) : some_weights(rows, columns);
+          const Tensor single({rows * columns}), half({rows * columns}, DType::bf16);
+          arrange_in_blocks(Cpu{}, w, transposed, rows, columns, DType::f32, single.raw());
+          arrange_in_blocks(Cpu{}, w, transposed, rows, columns, DType::bf16, half.raw());
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < columns; ++c) {
+              const float value = w.data<float>()[transposed ? c * rows + r : r * columns + c];
+              const int64_t in_single = (c / 64 * (rows / 16) + r / 16) * 1024 + r % 16 * 64 + c % 64;
+              const int64_t in_half = (c / 64 * (rows / 32) + r / 32) * 2048 + r % 32 / 2 * 128 + c % 64 * 2 + r % 2;
+              ASSERT_EQ(std::bit_cast<uint32_t>(single.data<float>()[in_single]), std::bit_cast<uint32_t>(value));
+              ASSERT_EQ(half.data<bf16>()[in_half].bits, bf16(value).bits) << hwy::TargetName(target) << " " << value;
+            }
+        }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(WeightBlocks, SaysWhatDoesNotFit) {
+  const Tensor w({16, 64}), to({16, 64});
+  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 16, 64, DType::bf16, to.raw()), Error);
+  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 64, 16, DType::f32, to.raw()), Error);
+  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 32, 64, DType::f32, to.raw()), Error);
+}
+
+}  // namespace
