@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "comm/local.h"
+#include "comm/wire/scaled_signs.h"
 #include "engine/parallel.h"
 #include "optim/factory.h"
+#include "tests/comm/sign_server.h"
 #include "tests/optim/birder_reference.h"
 
 using namespace godwit;
@@ -129,6 +131,55 @@ void time_birder(int64_t values) {
          [&] { birder::update(x.data(), words.data(), words.data(), 0, values, 0.9999f, 1e-3f); });
 }
 
+// Scaled signs of one sender whose message, with one scale a block, is its own.
+struct ScaledSigns {
+  ScaledSigns(int64_t values, int64_t block) : x(static_cast<size_t>(values)), e(x.size()) {
+    const int64_t blocks = (values + block - 1) / block;
+    for (int64_t b = 0; b < blocks; ++b)
+      tiles.add(b * block, std::min(block, values - b * block), 32 * blocks + b * block, b, b);
+    words.resize(static_cast<size_t>(blocks + (values + 31) / 32));
+    RandomStream random(1, Purpose::test);
+    for (float& value : x) value = random.uniform() - 0.5f;
+  }
+  void compress() {
+    std::fill(words.end() - static_cast<int64_t>((x.size() + 31) / 32), words.end(), 0);
+    check(compress_signs(Cpu{}, x.data(), e.data(), tiles, SignScale::l1_mean, words.data()) < 0, "bench: finite");
+  }
+  std::vector<float> x, e;
+  SignTiles tiles;
+  std::vector<uint32_t> words;
+};
+
+void check_scaled_signs() {
+  constexpr int64_t kValues = 100'003;
+  for (const int64_t block : {int64_t{4096}, kValues}) {
+    ScaledSigns signs(kValues, block);
+    reference::SignServer<float> server(1, kValues, reference::blocks_of({kValues}, block), reference::blocks_of({kValues}, block));
+    std::vector<float> out(signs.x.size());
+    for (int step = 0; step < 3; ++step) {
+      signs.compress();
+      expand_signs(Cpu{}, signs.words.data(), signs.tiles, out.data());
+      check(out == server.mean({signs.x}) && signs.e == server.e[0], "bench: scaled signs differ from scalar code");
+    }
+  }
+}
+
+void time_scaled_signs(int64_t values) {
+  ScaledSigns signs(values, 4096), one_scale(values, values);
+  report("scaled signs, worker", values, 12.125, [&] { signs.compress(); });
+  report("same, one scale", values, 20.125, [&] { one_scale.compress(); });
+  const auto stride = static_cast<int64_t>(signs.words.size());
+  std::vector<uint32_t> received;
+  for (int s = 0; s < kSenders; ++s) received.insert(received.end(), signs.words.begin(), signs.words.end());
+  report("same, server, 8 senders", values, 8 + (kSenders + 1) / 8.0, [&] {
+    std::fill(signs.words.end() - values / 32, signs.words.end(), 0);
+    check(compress_mean_of_signs(Cpu{}, received.data(), kSenders, stride, signs.e.data(), signs.tiles,
+                                 SignScale::l1_mean, signs.words.data()) < 0,
+          "bench: finite");
+  });
+  report("same, expanded", values, 4.125, [&] { expand_signs(Cpu{}, signs.words.data(), signs.tiles, signs.x.data()); });
+}
+
 // apply() of one bucket; the reference is the same update of its first values in a bucket of their own, one by one.
 void time_optimizer(const std::string& name, double bytes, int64_t values, Communicator& comm) {
   const auto make_buckets = [](int64_t n) {
@@ -156,6 +207,7 @@ void time_all(int threads) {
             [](Communicator& comm) {
               for (const int64_t values : {int64_t{1} << 20, int64_t{25} * (1 << 20)}) {
                 time_birder(values);
+                time_scaled_signs(values);
                 for (const auto& [name, bytes] : std::vector<std::pair<const char*, double>>{
                          {"sgd", 12}, {"sgdm", 20}, {"adam", 28}, {"adamw", 28}, {"softsignsgd", 28}}) {
                   time_optimizer(name, bytes, values, comm);
@@ -173,6 +225,8 @@ int main() {
     check_birder<float, int8_t>();
     check_birder<bf16, float>();
     check_birder<bf16, int8_t>();
+    check_birder();
+    check_scaled_signs();
     time_all(1);
     if (hardware_threads() > 1) time_all(hardware_threads());
     return 0;

@@ -1,0 +1,105 @@
+// The compressed all-reduce with error feedback in plain scalar code, by a server that sees whole vectors: no segments,
+// messages, buckets or padding. In float32 with the sums ALGORITHMS pins down, for bits, or in float64.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "comm/bucket.h"
+
+namespace godwit::reference {
+
+// Adds Σ|y| or Σy² of y[0, n): float32 sums in 16 parts within 4096 values, float64 across them.
+template <class T>
+void add_sizes(const T* y, int64_t n, bool l2, double& sum) {
+  for (int64_t tile = 0; tile < n; tile += 4096) {
+    T parts[16] = {};
+    for (int64_t i = tile; i < std::min<int64_t>(n, tile + 4096); ++i)
+      parts[(i - tile) % 16] += l2 ? y[i] * y[i] : std::abs(y[i]);
+    for (int half = 8; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+    sum += static_cast<double>(parts[0]);
+  }
+}
+
+template <class T>
+class SignServer {
+ public:
+  // `blocks` of the workers' scales cover [0, d), and `server_blocks` of the server's; a worker's block that several of
+  // these cut is summed in as many pieces.
+  SignServer(int workers, int64_t d, std::vector<Segment> blocks, std::vector<Segment> server_blocks, bool l2 = false)
+      : e(static_cast<size_t>(workers), std::vector<T>(static_cast<size_t>(d))),
+        server_e(static_cast<size_t>(d)),
+        signs(static_cast<size_t>(workers) + 1, std::vector<bool>(static_cast<size_t>(d))),
+        blocks_(std::move(blocks)),
+        server_blocks_(std::move(server_blocks)),
+        l2_(l2) {}
+
+  // The agreed mean of z[worker]. A float64 server takes the signs of the float32 one that `of` is, where its own value
+  // is within `slack` of 0.
+  std::vector<T> mean(const std::vector<std::vector<T>>& z, const SignServer<float>* of = nullptr, double slack = 0) {
+    std::vector<std::vector<T>> sent;
+    for (size_t w = 0; w < e.size(); ++w) sent.push_back(compress(z[w], e[w], w, blocks_, of, slack));
+    if (sent.size() == 1) return sent[0];
+    std::vector<T> average(server_e.size());
+    for (size_t j = 0; j < average.size(); ++j) {
+      for (const std::vector<T>& one : sent) average[j] += one[j];
+      average[j] /= static_cast<T>(sent.size());
+    }
+    return compress(average, server_e, e.size(), server_blocks_, of, slack);
+  }
+
+  std::vector<std::vector<T>> e;
+  std::vector<T> server_e;
+  std::vector<std::vector<bool>> signs;  // of the last call: of each worker, then of the server
+
+ private:
+  std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role, const std::vector<Segment>& blocks,
+                          const SignServer<float>* of, double slack) {
+    std::vector<T> out(z.size());
+    for (size_t j = 0; j < z.size(); ++j) error[j] = z[j] + error[j];
+    for (const Segment& block : blocks) {
+      const T s = scale_of(error, block);
+      for (size_t j = static_cast<size_t>(block.begin); j < static_cast<size_t>(block.end); ++j) {
+        bool plus = error[j] >= 0;
+        if (of && of->signs[role][j] != plus) {
+          EXPECT_LE(std::abs(static_cast<double>(error[j])), slack) << "another sign, value " << j;
+          plus = !plus;
+        }
+        signs[role][j] = plus;
+        out[j] = plus ? s : -s;
+        error[j] -= out[j];
+      }
+    }
+    return out;
+  }
+
+  T scale_of(const std::vector<T>& y, const Segment& block) const {
+    double sum = 0;
+    auto cut = std::upper_bound(server_blocks_.begin(), server_blocks_.end(), block.begin,
+                                [](int64_t at, const Segment& s) { return at < s.end; });
+    for (; cut != server_blocks_.end() && cut->begin < block.end; ++cut) {
+      const int64_t begin = std::max(cut->begin, block.begin), end = std::min(cut->end, block.end);
+      add_sizes(y.data() + begin, end - begin, l2_, sum);
+    }
+    const double mean = sum / static_cast<double>(block.numel());
+    return static_cast<T>(l2_ ? std::sqrt(mean) : mean);
+  }
+
+  std::vector<Segment> blocks_, server_blocks_;
+  bool l2_;
+};
+
+// Blocks of `size` values (0: whole) of parameters of these sizes, laid out last to first.
+inline std::vector<Segment> blocks_of(const std::vector<int64_t>& sizes, int64_t size) {
+  std::vector<Segment> blocks;
+  int64_t at = 0;
+  for (auto numel = sizes.rbegin(); numel != sizes.rend(); at += *numel++)
+    for (int64_t i = 0; i < *numel; i += size > 0 ? size : *numel)
+      blocks.push_back({at + i, at + std::min(*numel, i + (size > 0 ? size : *numel))});
+  return blocks;
+}
+
+}  // namespace godwit::reference
