@@ -225,7 +225,6 @@ int main() {
     check_birder<float, int8_t>();
     check_birder<bf16, float>();
     check_birder<bf16, int8_t>();
-    check_birder();
     check_scaled_signs();
     time_all(1);
     if (hardware_threads() > 1) time_all(hardware_threads());

@@ -38,10 +38,10 @@ ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const Er
                                                const Buckets& buckets, const Communicator& comm)
     : name_(name), scale_(options.scale) {
   const int ranks = comm.topology.world();
-  check(options.scale_block >= -1, name, ": scale_block is ", options.scale_block,
-        "; it must be a number of values, 0 for whole parameters or -1 for everything a rank sends");
+  check(options.scale_block >= -1, name, ": a scale for ", options.scale_block,
+        " values; it must be a number of values, 0 for whole parameters or -1 for everything a rank sends");
   const double mib = std::ceil(static_cast<double>(buckets.numel()) * 4 / (1 << 20) * 1000) / 1000;
-  check(options.scale_block >= 0 || buckets.size() == 1, name, ": scale_block -1 is one scale for the whole model, ",
+  check(options.scale_block >= 0 || buckets.size() == 1, name, ": one scale for the whole model (a block of -1 values), ",
         "which needs the model in one bucket, but it is in ", buckets.size(), "; set bucket.first_mib to ", mib,
         " or more");
   for (const Bucket& bucket : buckets) {

@@ -4,6 +4,7 @@
 
 #include "comm/block_exchange.h"
 #include "comm/exchanges/codecs.h"
+#include "comm/exchanges/ef_signsgd.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
 #include "engine/parallel.h"
@@ -116,7 +117,7 @@ std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
 
 }  // namespace
 
-std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "topk", "ef21"}; }
+std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "topk", "ef21", "ef_signsgd"}; }
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
 std::vector<std::string> reply_names() { return {"f32", "coded", "none"}; }
@@ -126,6 +127,7 @@ std::vector<std::string> compressor_names() { return {"topk", "one_bit"}; }
 std::vector<std::string> exchange_keys(const std::string& name) {
   check_choice("exchange", name, exchange_names());
   if (name == "dense" || name == "hierarchical") return {"name", "wire"};
+  if (name == "ef_signsgd") return {"name", "block_size", "sign_scale"};
   std::vector<std::string> keys{"name", "block_size", "reply"};
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "qsgd") add({"levels", "error_feedback"});
@@ -143,6 +145,7 @@ ExchangeConfig exchange_defaults(const std::string& name) {
   if (name == "one_bit_sgd") config.reply = "coded", config.error_feedback = "both";
   if (name == "topk") config.error_feedback = "worker";
   if (name == "topk" || name == "ef21") config.reply = "none", config.block_size = 0;
+  if (name == "ef_signsgd") config.block_size = 4096;
   return config;
 }
 
@@ -158,6 +161,7 @@ std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buck
     if (config.name == "hierarchical") return std::make_unique<Hierarchical>(wire);
     return std::make_unique<Dense>(wire);
   }
+  if (config.name == "ef_signsgd") return std::make_unique<EfSignSgd>(config, buckets, comm);
   std::unique_ptr<BlockCodec> codec = codec_of(config);
   check_contracts(config, buckets);
   return block_exchange(std::move(codec), block_options(config), buckets, comm, seed);

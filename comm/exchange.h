@@ -22,6 +22,7 @@ struct ExchangeConfig {
   double clip_sigma = 2.5;              // terngrad: in root mean squares of a block; 0: not clipped
   double density = 0.01;                // topk, randomk, ef21: part of a block's values that is sent
   std::string compressor = "topk";      // ef21: topk or one_bit
+  std::string sign_scale = "l1_mean";   // ef_signsgd: of a block's signs: l1_mean or l2_rms
 };
 
 class Exchange {

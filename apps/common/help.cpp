@@ -29,6 +29,7 @@ constexpr MethodLine kExchanges[] = {
     {"one_bit_sgd", "signs and one mean per sign and block, both ways, with error feedback"},
     {"topk", "the largest values of each parameter, with error feedback"},
     {"ef21", "estimates of the gradients that compressed differences move"},
+    {"ef_signsgd", "one bit per value and a scale per block, each way, with error feedback"},
 };
 
 template <size_t N>

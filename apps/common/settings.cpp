@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/error_feedback_all_reduce.h"
 #include "comm/exchange.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
@@ -9,6 +10,7 @@
 namespace godwit::apps {
 namespace {
 
+constexpr Range kFromMinusOne{-1, std::numeric_limits<double>::infinity()};
 constexpr Range kBucket{1.0 / 1024, 1 << 20};
 
 std::vector<std::string> devices() { return {"cpu", "auto"}; }
@@ -91,7 +93,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "exchange.wire", "", GODWIT_AT(exchange.wire), "dense; hierarchical: between nodes", kAny,
        wire_names},
       {"workers", "exchange.block_size", "", GODWIT_AT(exchange.block_size), "values of a scale; 0: a parameter's",
-       kNotNegative},
+       kFromMinusOne},
       {"workers", "exchange.reply", "", GODWIT_AT(exchange.reply), "means; none: messages go to all", kAny,
        reply_names},
       {"workers", "exchange.error_feedback", "", GODWIT_AT(exchange.error_feedback), "", kAny, feedback_names},
@@ -101,6 +103,8 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "exchange.density", "", GODWIT_AT(exchange.density), "topk, ef21: part of the values sent",
        Range{0, 1, true, false}},
       {"workers", "exchange.compressor", "", GODWIT_AT(exchange.compressor), "ef21", kAny, compressor_names},
+      {"workers", "exchange.sign_scale", "", GODWIT_AT(exchange.sign_scale), "ef_signsgd: of a block's signs", kAny,
+       sign_scale_names},
       {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", kBucket},
       {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", kBucket},
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
