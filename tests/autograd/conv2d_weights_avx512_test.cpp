@@ -34,8 +34,8 @@ struct Case {
   Conv2dOptions options;
 };
 
-// One panel and many, of pairs, rows and images; more outputs than channels and fewer; rows of odd length, one pixel
-// wide, narrower than the stride; blocks that end within 1024.
+// One panel and many, of rows and images, of an odd number of images and rows; more outputs than channels and fewer;
+// rows of odd length, one pixel wide, narrower than the stride; blocks that end within 1024, and fewer channels.
 const std::vector<Case> kCases{
     {{1, 1, 1, 32}, 32, 1, {}},
     {{3, 5, 7, 64}, 32, 1, {}},
@@ -49,6 +49,11 @@ const std::vector<Case> kCases{
     {{2, 5, 1, 32}, 32, 3, {.stride = 2, .padding = 1}},
     {{2, 6, 9, 32}, 32, 4, {}},
     {{40, 2, 2, 64}, 64, 3, {.padding = 1}},
+    {{3, 5, 1, 32}, 32, 1, {.stride = 2}},
+    {{1, 9, 9, 64}, 32, 3, {.padding = 1}},
+    {{6, 7, 7, 1088}, 32, 3, {.padding = 1}},
+    {{10, 15, 15, 256}, 64, 3, {.stride = 2, .padding = 1}},
+    {{7, 8, 9, 32}, 512, 1, {.stride = 2}},
 };
 
 TEST(Conv2dWeightsAvx512, SumsExactly) {
