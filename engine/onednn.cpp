@@ -72,6 +72,25 @@ Dims dims_of(const Desc& desc) {
 #endif
 }
 
+std::optional<BlockedLayout> layout_of(const Desc& desc) {
+  BlockedLayout layout;
+#if DNNL_VERSION_MAJOR < 3
+  const auto& d = desc.data;
+  if (d.format_kind != dnnl_blocked || d.extra.flags != 0) return {};
+  const auto& b = d.format_desc.blocking;
+  layout.padded.assign(d.padded_dims, d.padded_dims + d.ndims);
+  layout.strides.assign(b.strides, b.strides + d.ndims);
+  for (int i = 0; i < b.inner_nblks; ++i) layout.inner.emplace_back(static_cast<int>(b.inner_idxs[i]), b.inner_blks[i]);
+#else
+  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  layout.padded = desc.get_padded_dims();
+  layout.strides = desc.get_strides();
+  const auto sizes = desc.get_inner_blks(), dims = desc.get_inner_idxs();
+  for (size_t i = 0; i < sizes.size(); ++i) layout.inner.emplace_back(static_cast<int>(dims[i]), sizes[i]);
+#endif
+  return layout;
+}
+
 bool avx512_bf16() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16; }
 
 dnnl::primitive_attr attributes() {

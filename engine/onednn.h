@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "engine/context.h"
 #include "engine/tensor.h"
@@ -39,6 +40,14 @@ struct Plan {
   P primitive;
   explicit Plan(typename P::primitive_desc d) : desc(std::move(d)), primitive(desc) {}
 };
+
+// How a blocked layout places an index: the inner blocks (dimension, size), the last moving fastest, and the strides of
+// what they leave of each index.
+struct BlockedLayout {
+  Dims padded, strides;
+  std::vector<std::pair<int, int64_t>> inner;
+};
+std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts of another kind
 
 bool avx512_bf16();  // the best bfloat16 instructions here are AVX512_BF16: no AMX
 
