@@ -1,6 +1,8 @@
+#include <new>
 #include <vector>
 
 #include "autograd/ops/batch_norm.h"
+#include "autograd/ops/batch_norm_avx512.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
@@ -9,6 +11,18 @@ namespace {
 constexpr int64_t kRun = 64;            // rows of lanes, at most, summed in compute_t before the sums go to float64
 constexpr int64_t kBlocks = 64;         // at most
 constexpr int64_t kElements = 1 << 17;  // of a block, at least, where there are more than two blocks
+
+// For vectors of whole lines of memory: the widest loads then stay within one.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+template <class T>
+using LineVector = std::vector<T, LineAllocator<T>>;
 
 // How [rows, c] is walked: as flat memory in lanes, the shortest run of whole rows of at least 512 elements, so that
 // few channels vectorise too. Sums are taken per run of lanes in compute_t, then per block and over the blocks, in
@@ -39,8 +53,8 @@ struct Walk {
       for (int64_t c = 0; c < channels; ++c) out[l + c] = static_cast<T>(per_channel[c]);
   }
   template <class T>
-  std::vector<T> spread(const Tensor& per_channel) const {
-    std::vector<T> result(lanes);
+  LineVector<T> spread(const Tensor& per_channel) const {
+    LineVector<T> result(lanes);
     spread(per_channel.data<T>(), result.data());
     return result;
   }
@@ -100,11 +114,11 @@ GODWIT_INLINE inline void add_squares(const T* x, int64_t n, int64_t lanes, cons
 template <class T>
 void statistics_about(const Walk& walk, const T* x, const std::vector<double>& center, double* mean, double* variance) {
   using C = compute_t<T>;
-  std::vector<C> lanes(walk.lanes);
+  LineVector<C> lanes(walk.lanes);
   walk.spread(center.data(), lanes.data());
   const Sums sums(walk);
   vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
-    std::vector<C> sum(walk.lanes), squares(walk.lanes);
+    LineVector<C> sum(walk.lanes), squares(walk.lanes);
     for (int64_t b = end; b-- > begin;)
       for (int64_t at = b * walk.block, stop = walk.end_of(b); at < stop; at += walk.run) {
         std::fill(sum.begin(), sum.end(), C(0));
@@ -138,11 +152,11 @@ std::vector<double> guess_mean(const Walk& walk, const T* x) {
 // What the passes over x and dy read, spread over the lanes.
 template <class C>
 struct Lanes {
-  std::vector<C> mean, scale, beta;
+  LineVector<C> mean, scale, beta;
 
   Lanes(const Walk& walk, const BatchNormState& state)
       : mean(walk.spread<C>(state.mean)), scale(walk.spread<C>(state.gamma)), beta(walk.spread<C>(state.beta)) {
-    const std::vector<C> inv_std = walk.spread<C>(state.inv_std);
+    const LineVector<C> inv_std = walk.spread<C>(state.inv_std);
     for (int64_t l = 0; l < walk.lanes; ++l) scale[l] *= inv_std[l];
   }
 };
@@ -159,8 +173,7 @@ GODWIT_INLINE inline void normalise(const T* x, const T* plus, int64_t n, const 
   }
 }
 
-// How backward finds what the relu let pass: there is none, from x by normalise() again, or from y.
-enum class Mask { none, recomputed, output };
+using detail::Mask;
 
 Mask mask_of(const BatchNormState& state) {
   return !state.relu ? Mask::none : state.y.defined() ? Mask::output : Mask::recomputed;
@@ -213,6 +226,17 @@ GODWIT_INLINE inline void add_products(Streams<T> in, int64_t n, int64_t lanes, 
   }
 }
 
+// add_products by other means, where there are any for T.
+template <class T, class C = compute_t<T>>
+bool by_instruction(const Streams<T>& in, int64_t n, int64_t lanes, const Lanes<C>& per_lane, Mask mask, C* sums,
+                    C* products) {
+  if constexpr (std::is_same_v<T, bf16>)
+    detail::add_products_avx512(
+        {in.x, in.dy, in.g, lanes, per_lane.mean.data(), per_lane.scale.data(), per_lane.beta.data(), nullptr, nullptr},
+        mask, in.y, n, sums, products);
+  return std::is_same_v<T, bf16>;
+}
+
 // dx = scale · (g - offset - slope · (x - mean))
 template <bool relu, class T, class C = compute_t<T>>
 GODWIT_INLINE inline void input_gradient(const T* x, const T* dy, int64_t n, const Lanes<C>& lanes, const C* offset,
@@ -253,6 +277,14 @@ void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual
     const Lanes<compute_t<T>> lanes(walk, state);
     const T *x = state.x.data<T>(), *plus = residual.defined() ? residual.data<T>() : nullptr;
     T* out = y.data<T>();
+    if constexpr (std::is_same_v<T, bf16>)
+      if (detail::fits_norm_avx512(walk.channels)) {
+        const detail::NormPass pass{
+            x, plus, out, walk.lanes, lanes.mean.data(), lanes.scale.data(), lanes.beta.data(), nullptr, nullptr};
+        return parallel_for(walk.blocks, 1, [&](int64_t begin, int64_t end) {
+          detail::normalise_avx512(pass, state.relu, begin * walk.block, std::min(walk.numel, end * walk.block));
+        });
+      }
     dispatch_bool(state.relu, [&]<bool relu>() {
       dispatch_bool(plus != nullptr, [&]<bool add>() {
         vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
@@ -272,17 +304,19 @@ void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tens
   dispatch_float(state.x.dtype(), "batch_norm", [&]<class T>() {
     using C = compute_t<T>;
     const Lanes<C> lanes(walk, state);
-    const bool by_y = state.y.defined();
+    const bool by_y = state.y.defined(), instructions = detail::fits_norm_avx512(walk.channels);
     const Streams<T> all{state.x.data<T>(), dy.data<T>(), by_y ? state.y.data<T>() : nullptr, g.data<T>()};
     auto run = [&]<Mask mask>() {
       vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
-        std::vector<C> sum(walk.lanes), product(walk.lanes);
+        LineVector<C> sum(walk.lanes), product(walk.lanes);
         for (int64_t b = end; b-- > begin;)
           for (int64_t at = b * walk.block, stop = walk.end_of(b); at < stop; at += walk.run) {
             std::fill(sum.begin(), sum.end(), C(0));
             std::fill(product.begin(), product.end(), C(0));
             const Streams<T> here{all.x + at, all.dy + at, by_y ? all.y + at : nullptr, all.g + at};
-            add_products<mask>(here, std::min(walk.run, stop - at), walk.lanes, lanes, sum.data(), product.data());
+            const int64_t n = std::min(walk.run, stop - at);
+            if (!instructions || !by_instruction(here, n, walk.lanes, lanes, mask, sum.data(), product.data()))
+              add_products<mask>(here, n, walk.lanes, lanes, sum.data(), product.data());
             walk.fold(sum.data(), sums.first_of(b));
             walk.fold(product.data(), sums.second_of(b));
           }
@@ -314,7 +348,7 @@ void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& d
     using C = compute_t<T>;
     const Lanes<C> lanes(walk, state);
     std::vector<double> by_channel(walk.channels);
-    std::vector<C> offset(walk.lanes), slope(walk.lanes);
+    LineVector<C> offset(walk.lanes), slope(walk.lanes);
     if (training) {
       const auto rows = static_cast<double>(walk.rows);
       for (int64_t c = 0; c < walk.channels; ++c) by_channel[c] = d_beta.item(c) / rows;
@@ -324,6 +358,16 @@ void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& d
     }
     const T *x = state.x.data<T>(), *g = dy.data<T>();
     T* out = dx.data<T>();
+    if constexpr (std::is_same_v<T, bf16>)
+      if (detail::fits_norm_avx512(walk.channels)) {
+        const detail::NormPass pass{
+            x,           g, out, walk.lanes, lanes.mean.data(), lanes.scale.data(), lanes.beta.data(), offset.data(),
+            slope.data()};
+        return parallel_for(walk.blocks, 1, [&](int64_t begin, int64_t end) {
+          detail::input_gradient_avx512(pass, mask_of(state) == Mask::recomputed, begin * walk.block,
+                                        std::min(walk.numel, end * walk.block));
+        });
+      }
     dispatch_bool(mask_of(state) == Mask::recomputed, [&]<bool relu>() {
       vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
         const int64_t stop = std::min(walk.numel, end * walk.block);
