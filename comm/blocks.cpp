@@ -6,14 +6,30 @@
 
 namespace godwit {
 
-BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, int segments) {
+void BlockLayout::cut_blocks(const Bucket& bucket, int64_t block_size) {
   check(block_size >= 0, "blocks: a size of ", block_size, " values; it must be positive, or 0 for whole parameters");
-  check(segments >= 1, "blocks: ", segments, " segments; there must be at least one");
   for (const Slot& slot : bucket.slots) {
     const int64_t size = block_size > 0 ? block_size : std::max<int64_t>(slot.numel, 1);
     for (int64_t at = 0; at < slot.numel; at += size) starts_.push_back(slot.offset + at);
   }
   starts_.push_back(bucket.numel);
+}
+
+BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, const std::vector<Segment>& segments) {
+  cut_blocks(bucket, block_size);
+  for (const Segment& segment : segments) {
+    check(segment.begin == (cuts_.empty() ? 0 : cuts_.back()) && segment.end >= segment.begin,
+          "blocks: the segments do not follow each other from 0 on");
+    if (cuts_.empty()) cuts_.push_back(0);
+    cuts_.push_back(segment.end);
+  }
+  check(!cuts_.empty() && cuts_.back() == bucket.numel, "blocks: the segments do not cover the bucket's ", bucket.numel,
+        " values");
+}
+
+BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, int segments) {
+  check(segments >= 1, "blocks: ", segments, " segments; there must be at least one");
+  cut_blocks(bucket, block_size);
   // Each cut is the block boundary nearest to the even one.
   for (int i = 0; i <= segments; ++i) {
     const int64_t even = part_begin(bucket.numel, segments, i);

@@ -12,6 +12,8 @@ namespace godwit {
 class BlockLayout {
  public:
   BlockLayout(const Bucket& bucket, int64_t block_size, int segments);
+  // The same blocks; its segments are those given, which follow each other and cover the bucket.
+  BlockLayout(const Bucket& bucket, int64_t block_size, const std::vector<Segment>& segments);
   // One block for the whole bucket, which even segments cut (at multiples of 32 values): a sender has one scale.
   static BlockLayout whole(const Bucket& bucket, int segments);
 
@@ -29,6 +31,7 @@ class BlockLayout {
 
  private:
   BlockLayout() = default;
+  void cut_blocks(const Bucket& bucket, int64_t block_size);
 
   std::vector<int64_t> starts_;  // of the blocks, then the bucket's numel
   std::vector<int64_t> cuts_;    // of the segments, then numel

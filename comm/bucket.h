@@ -37,6 +37,7 @@ struct Bucket {
   Tensor param, grad;  // [padded], float32 or float64
   std::vector<Slot> slots;
   Segment owned;  // what this rank's optimizer keeps state of and updates: all real elements, unless state is sharded
+  std::vector<Segment> shards = {};  // what each rank of the world owns; empty: state is not sharded
 
   int64_t padded() const { return param.numel(); }
 };

@@ -5,6 +5,7 @@
 #include "comm/block_exchange.h"
 #include "comm/exchanges/codecs.h"
 #include "comm/exchanges/ef_signsgd.h"
+#include "comm/sharding.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
 #include "engine/parallel.h"
@@ -17,28 +18,44 @@ void check_divides(const Bucket& bucket, int ranks, const char* name) {
         " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
 }
 
-// x = Σ x over the group's ranks / divisor, in place, all of it in 16 bits on the wire: every rank rounds its values
-// and sends each peer its part; the owner of a part adds in float32 and in rank order, divides, and rounds once.
+// This rank's part of Σ x over the group's ranks / divisor, in 16 bits on the wire: every rank rounds its values and
+// sends each peer its part; the owner of a part adds in float32 and in rank order, divides, and rounds once.
+Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, const char* name, const char* phase) {
+  const Tensor all = to_half(Cpu{}, x, wire, name), parts(x.shape(), wire), own({x.numel() / group.size()}, wire);
+  group.all_to_all(all, parts, phase);
+  mean_of_halves(Cpu{}, parts, divisor, own);
+  return own;
+}
+
+// x = Σ x over the group's ranks / divisor, in place.
 void half_mean(Group& group, const Tensor& x, DType wire, int divisor, const char* name, const char* to_owners,
                const char* to_all) {
-  const Tensor all = to_half(Cpu{}, x, wire, name), parts(x.shape(), wire), own({x.numel() / group.size()}, wire);
-  group.all_to_all(all, parts, to_owners);
-  mean_of_halves(Cpu{}, parts, divisor, own);
+  const Tensor own = half_mean_part(group, x, wire, divisor, name, to_owners), all(x.shape(), wire);
   group.all_gather(own, all, to_all);
   from_half(Cpu{}, all, x);
 }
 
 class Dense : public Exchange {
  public:
-  explicit Dense(DType wire) : wire_(wire) {}
+  Dense(DType wire, bool to_owners) : wire_(wire), to_owners_(to_owners) {}
   void mean(Bucket& bucket, Communicator& comm, int64_t) override {
-    if (wire_ == DType::f32 || comm.world->size() == 1) return comm.world->all_reduce(bucket.grad, Reduce::mean, "dense/all_reduce");
-    check_divides(bucket, comm.world->size(), "dense");
-    half_mean(*comm.world, bucket.grad, wire_, comm.world->size(), "dense", "dense/all_to_all", "dense/all_gather");
+    Group& world = *comm.world;
+    if (wire_ == DType::f32 || world.size() == 1) {
+      if (to_owners_) return mean_to_owners(bucket, world, "dense/reduce_scatter");
+      return world.all_reduce(bucket.grad, Reduce::mean, "dense/all_reduce");
+    }
+    check_divides(bucket, world.size(), "dense");
+    if (!to_owners_)
+      return half_mean(world, bucket.grad, wire_, world.size(), "dense", "dense/all_to_all", "dense/all_gather");
+    const Tensor own =
+        half_mean_part(world, shards_as_parts(bucket, bucket.grad), wire_, world.size(), "dense", "dense/all_to_all");
+    const Segment& owned = bucket.owned;
+    from_half(Cpu{}, own.range(0, owned.numel()), bucket.grad.range(owned.begin, owned.numel()));
   }
 
  private:
   DType wire_;
+  bool to_owners_;  // zero2
 };
 
 // Rounds differently from Dense: the sums of the nodes are added, ((a+b)+(c+d)), where Dense adds rank by rank,
@@ -126,10 +143,11 @@ std::vector<std::string> compressor_names() { return {"topk", "one_bit"}; }
 
 std::vector<std::string> exchange_keys(const std::string& name) {
   check_choice("exchange", name, exchange_names());
-  if (name == "dense" || name == "hierarchical") return {"name", "wire"};
-  if (name == "ef_signsgd") return {"name", "block_size", "sign_scale"};
-  std::vector<std::string> keys{"name", "block_size", "reply"};
+  std::vector<std::string> keys{"name", "sharding", "parameter_wire"};
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
+  if (name == "dense" || name == "hierarchical") add({"wire"});
+  else if (name == "ef_signsgd") add({"block_size", "sign_scale"});
+  else add({"block_size", "reply"});
   if (name == "qsgd") add({"levels", "error_feedback"});
   if (name == "terngrad") add({"clip_sigma"});
   if (name == "one_bit_sgd") add({"error_feedback"});
@@ -149,9 +167,23 @@ ExchangeConfig exchange_defaults(const std::string& name) {
   return config;
 }
 
+void check_sharding(const ExchangeConfig& config) {
+  check_choice("exchange: sharding", config.sharding, sharding_names());
+  check_choice("exchange: parameter_wire", config.parameter_wire, parameter_wire_names());
+  check(config.sharding != "zero2" || (config.name == "dense" && config.wire != "int8"), config.name,
+        ": sharding zero2 needs an exchange that can leave each mean with its owner, and ",
+        config.name == "dense" ? "dense in int8" : config.name,
+        " gives it to every rank; take sharding zero1, or the exchange dense in f32, bf16 or f16");
+  check(config.parameter_wire == "f32" || config.sharding != "none", config.name, ": parameter_wire ",
+        config.parameter_wire, " is that of sharded parameters, but sharding is none; take zero1 or zero2");
+}
+
+bool shards_are_blocks(const ExchangeConfig& config) { return config.parameter_wire == "int8"; }
+
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed) {
   exchange_keys(config.name);  // throws for an unknown name
+  check_sharding(config);
   check_choice("exchange: wire", config.wire, wire_names());
   if (config.name == "dense" && config.wire == "int8")
     return block_exchange(int8_codec(), {.name = "dense", .reply = Reply::coded}, buckets, comm, seed);
@@ -159,7 +191,7 @@ std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buck
     check(config.wire != "int8", config.name, ": has no wire int8; dense has, hierarchical can send bf16 or f16");
     const DType wire = config.wire == "f32" ? DType::f32 : config.wire == "bf16" ? DType::bf16 : DType::f16;
     if (config.name == "hierarchical") return std::make_unique<Hierarchical>(wire);
-    return std::make_unique<Dense>(wire);
+    return std::make_unique<Dense>(wire, config.sharding == "zero2");
   }
   if (config.name == "ef_signsgd") return std::make_unique<EfSignSgd>(config, buckets, comm);
   std::unique_ptr<BlockCodec> codec = codec_of(config);

@@ -15,6 +15,10 @@ namespace godwit {
 struct ExchangeConfig {
   std::string name = "dense";
   std::string wire = "f32";             // dense, hierarchical: f32, bf16 or f16; dense also int8
+  // zero1: every rank gets the whole mean, but keeps optimizer state of its shard alone and updates that; zero2: it gets
+  // the mean of its shard alone. Afterwards the parameters are gathered as parameter_wire says: f32, bf16 or int8.
+  std::string sharding = "none";
+  std::string parameter_wire = "f32";
   int64_t block_size = 1024;            // values that share a scale, within a parameter; 0: each parameter is a block
   std::string reply = "f32";            // how means come back: f32, coded, or none: messages go to everybody
   std::string error_feedback = "none";  // of what coding loses: both, worker, server, none
@@ -28,7 +32,8 @@ struct ExchangeConfig {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // bucket.grad, in place: on all ranks the same bits. `step` counts from 1.
+  // bucket.grad, in place: on all ranks the same bits; under zero2 what the rank owns of it, the rest is not specified.
+  // `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StatePart> state() const { return {}; }
 };
@@ -51,5 +56,8 @@ std::vector<std::string> wire_names();
 std::vector<std::string> reply_names();
 std::vector<std::string> feedback_names();
 std::vector<std::string> compressor_names();
+// Throws for words that are unknown, and for an exchange and a sharding that do not go together.
+void check_sharding(const ExchangeConfig& config);
+bool shards_are_blocks(const ExchangeConfig& config);  // whole ones of block_size: some of what is sent has scales
 
 }  // namespace godwit

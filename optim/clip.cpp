@@ -49,10 +49,13 @@ NormClip::NormClip(const Buckets& buckets, double limit) : limit_(limit) {
   }
 }
 
-void NormClip::measure(const Bucket& bucket) {
+void NormClip::measure(const Bucket& bucket, const Segment& part) {
   std::vector<double>& squares = squares_.at(static_cast<size_t>(bucket.index));
-  for (size_t s = 0; s < squares.size(); ++s)
-    squares[s] = squares_of(bucket.grad.range(bucket.slots[s].offset, bucket.slots[s].numel));
+  for (size_t s = 0; s < squares.size(); ++s) {
+    const Slot& slot = bucket.slots[s];
+    const int64_t begin = std::max(slot.offset, part.begin), end = std::min(slot.offset + slot.numel, part.end);
+    squares[s] = begin < end ? squares_of(bucket.grad.range(begin, end - begin)) : 0;
+  }
 }
 
 double NormClip::sum() const {
@@ -78,9 +81,9 @@ double NormClip::factor(int64_t step) {
   return std::min(1.0, limit_ / (norm_ + 1e-6));
 }
 
-double NormClip::factor(int64_t step, Group& world) {
+double NormClip::factor(int64_t step, Group& world, Reduce op) {
   const Tensor squares = Tensor::full({1}, sum(), DType::f64);
-  world.all_reduce(squares, Reduce::mean, "clip/all_reduce");
+  world.all_reduce(squares, op, "clip/all_reduce");
   norm_ = std::sqrt(squares.item());
   if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
   const Tensor first({world.size()}, DType::i64);

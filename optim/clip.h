@@ -14,13 +14,15 @@ class NormClip {
  public:
   NormClip(const Buckets& buckets, double limit);  // throws unless limit is positive and finite
 
-  void measure(const Bucket& bucket);  // its gradient, once that is complete
+  // Its gradient, once that is complete, or the part of it that is: then ranks with disjoint parts measure all of it.
+  void measure(const Bucket& bucket) { measure(bucket, {0, bucket.numel}); }
+  void measure(const Bucket& bucket, const Segment& part);
   // After measure() of all buckets: min(1, limit / (norm + 1e−6)), as in PyTorch's clip_grad_norm_. Throws, naming the
   // step and the first parameter at fault, when the norm is not finite.
   double factor(int64_t step);
-  // The same of gradients that differ between ranks: collective; norm is √(mean over the ranks of Σg²), at least that of
-  // the mean gradient. 8 bytes to each rank.
-  double factor(int64_t step, Group& world);
+  // Collective, 8 bytes to each rank. sum: of gradients whose parts the ranks measured. mean: of gradients that differ
+  // between ranks; the norm is √(mean over the ranks of Σg²), at least that of the mean gradient.
+  double factor(int64_t step, Group& world, Reduce op);
   double norm() const { return norm_; }  // of the last factor()
 
  private:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/scheduler.h"
+#include "comm/sharding.h"
 #include "optim/clip.h"
 #include "optim/factory.h"
 
@@ -20,7 +21,7 @@ struct DataParallelOptions {
   // It is the norm of the mean gradient, after its exchange. An optimizer that communicates itself has no mean gradient:
   // every rank scales its own by one factor, made of the mean of all ranks' squared norms, before anything is sent.
   double clip_norm = 0;
-  // Called after each bucket's update, on its thread.
+  // Called after each bucket's update, on its thread; with sharded parameters, what this rank owns is updated then.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
@@ -44,6 +45,11 @@ class DataParallel {
   const Optimizer& optimizer() const { return *optimizer_; }
   const Scheduler& scheduler() const { return scheduler_; }
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
+  // Collective: calls f while the parameters are the float32 values that their owners update, to save or replace them.
+  void with_masters(const std::function<void()>& f);
+  // Collective: completes x, laid out like the bucket's parameters, of which every rank has what it owns.
+  void gather(const Bucket& bucket, const Tensor& x);
+  std::vector<StatePart> master_state() const;  // float32 masters this rank owns, where others compute with rounded ones
 
  private:
   void work(Bucket& bucket);  // when its gradient is there
@@ -56,6 +62,7 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
+  std::unique_ptr<ShardedParameters> shards_;  // null: every rank updates everything
   StepInfo info_{0, 0};
   Scheduler scheduler_;  // last: its thread ends before what it works on is gone
 };

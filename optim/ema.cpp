@@ -51,7 +51,13 @@ void Ema::update(const Bucket& bucket, int64_t step) {
   const auto i = static_cast<size_t>(bucket.index);
   check(i < averages_.size() && averages_[i].numel() == bucket.padded(), "ema: bucket ", bucket.index,
         " is not one it was made for");
-  average(bucket.param, averages_[i], weight(step), bucket.numel);
+  const Segment& owned = bucket.owned;
+  average(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), weight(step),
+          owned.numel());
+}
+
+void Ema::complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const {
+  for (const Bucket& bucket : buckets_) complete(bucket, averages_[static_cast<size_t>(bucket.index)]);
 }
 
 void Ema::update_buffers(int64_t step) {

@@ -1,6 +1,7 @@
 // Ema: a moving average of the weights, and of the buffers beside them, to evaluate and save.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "comm/bucket.h"
@@ -15,7 +16,10 @@ class Ema {
   // Starts from the present values. `buckets` must outlive it. decay is in [0, 1); buffers are float32 or float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  void update(const Bucket& bucket, int64_t step);  // once its parameters are those after the step
+  // Once the parameters that the rank owns are those after the step. Of others no average is kept:
+  void update(const Bucket& bucket, int64_t step);
+  // calls complete(bucket, averages) for each bucket, to bring those of sharded parameters here before a swap.
+  void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
   void update_buffers(int64_t step);
   // Exchanges the averages with the values, in place, so that the model computes with the averages; again, and all is
   // as it was, to the bit.

@@ -123,4 +123,6 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const B
 
 bool communicates_itself(const std::string& name) { return name == "birder" || name == "binsgdm"; }
 
+bool needs_whole_parameters(const std::string&) { return false; }
+
 }  // namespace godwit

@@ -40,5 +40,7 @@ OptimizerConfig optimizer_defaults(const std::string& name);
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Buckets& buckets,
                                           const Communicator& comm, uint64_t seed, std::unique_ptr<Exchange> exchange);
 bool communicates_itself(const std::string& name);  // birder: takes no Exchange
+// An update of a parameter reads all of it, so under sharding one rank owns the whole parameter.
+bool needs_whole_parameters(const std::string& name);
 
 }  // namespace godwit

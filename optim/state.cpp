@@ -4,11 +4,9 @@ namespace godwit {
 
 std::vector<StatePart> state_like(const Buckets& buckets, const std::string& name) {
   std::vector<StatePart> state;
-  for (const Bucket& bucket : buckets) {
-    const bool replicated = bucket.owned.numel() == bucket.numel;
+  for (const Bucket& bucket : buckets)
     state.push_back({name, bucket.begin + bucket.owned.begin,
-                     Tensor::zeros({bucket.owned.numel()}, bucket.param.dtype()), replicated});
-  }
+                     Tensor::zeros({bucket.owned.numel()}, bucket.param.dtype()), bucket.shards.empty()});
   return state;
 }
 

@@ -4,6 +4,7 @@
 
 #include "comm/error_feedback_all_reduce.h"
 #include "comm/exchange.h"
+#include "comm/sharding.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
 
@@ -92,6 +93,10 @@ std::vector<Setting> common_settings(const Wording& wording) {
        exchange_names},
       {"workers", "exchange.wire", "", GODWIT_AT(exchange.wire), "dense; hierarchical: between nodes", kAny,
        wire_names},
+      {"workers", "exchange.sharding", "", GODWIT_AT(exchange.sharding),
+       "of optimizer state, zero2: and gradients, over the workers", kAny, sharding_names},
+      {"workers", "exchange.parameter_wire", "", GODWIT_AT(exchange.parameter_wire), "of sharded parameters", kAny,
+       parameter_wire_names},
       {"workers", "exchange.block_size", "", GODWIT_AT(exchange.block_size), "values of a scale; 0: a parameter's",
        kFromMinusOne},
       {"workers", "exchange.reply", "", GODWIT_AT(exchange.reply), "means; none: messages go to all", kAny,

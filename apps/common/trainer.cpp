@@ -79,12 +79,13 @@ void Trainer::open_run(Progress& progress) {
 }
 
 Rows Trainer::rows() const {
-  int64_t state_values = 0;
-  for (const StatePart& state : replica_->optimizer().state()) state_values += state.values.numel();
+  int64_t state_bytes = 0;
+  for (const auto& parts : {replica_->optimizer().state(), replica_->master_state()})
+    for (const StatePart& state : parts) state_bytes += state.values.bytes();
   std::ostringstream model, run;
   const Buckets& buckets = replica_->buckets();
   model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
-        << "; optimizer state of this worker: " << human_bytes(4.0 * static_cast<double>(state_values));
+        << "; optimizer state of this worker: " << human_bytes(static_cast<double>(state_bytes));
   run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " " << task_.unit()
       << ", " << steps_per_epoch_ << " an epoch";
   Rows rows = task_.notes();
@@ -184,6 +185,7 @@ void Trainer::report(Progress& progress) {
 Evaluation Trainer::evaluate() {
   task_.average_buffers();
   if (!ema_) return task_.evaluate();
+  ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
   ema_->swap();
   task_.average_buffers();
   const Evaluation result = task_.evaluate();
@@ -208,8 +210,10 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
+  replica_->with_masters([this] {
+    if (leader()) task_.save(run_dir_, "weights");
+  });
   if (!leader()) return;
-  task_.save(run_dir_, "weights");
   if (ema_) {
     ema_->swap();
     task_.save(run_dir_, "ema");
