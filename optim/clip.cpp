@@ -90,7 +90,8 @@ double NormClip::factor(int64_t step, Group& world, Reduce op) {
   world.all_gather(Tensor::of<int64_t>({first_not_finite()}, {1}), first, "clip/all_gather");
   const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
-  fail_not_finite(step, detail::concat(" on rank ", bad - of_ranks.begin()), *bad);
+  const bool differ = op == Reduce::mean;  // else the sum's other ranks have no value there
+  fail_not_finite(step, differ ? detail::concat(" on rank ", bad - of_ranks.begin()) : "", *bad);
 }
 
 void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t slot) const {

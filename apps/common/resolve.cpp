@@ -128,6 +128,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
     keep_one_warmup(config.schedule, a.setting->path);
   }
   if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
+  else check_sharding(config.exchange);
   if (config.device == "auto") config.device = "cpu";
   fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);

@@ -1,0 +1,111 @@
+// Trains flat parameters by DataParallel on ranks that are threads; their gradients are those of noisy_gradient().
+#pragma once
+#include "comm/agree.h"
+#include "optim/data_parallel.h"
+#include "tests/optim/harness.h"
+
+namespace godwit::test {
+
+struct ShardPlan {
+  OptimizerConfig optimizer = optimizer_defaults("adamw");
+  ExchangeConfig exchange = {};
+  Topology topology = {2, 2};
+  std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {41, 7}, {3}};  // in order of registration
+  int64_t steps = 30;
+  int64_t bucket_bytes = 900;
+  int threads = 1;
+  double clip_norm = 0;
+  DType dtype = DType::f32;
+  GradientOf gradient = noisy_gradient;
+};
+
+struct ShardRun {
+  std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
+  std::vector<double> masters;         // in the end
+  std::vector<int64_t> state_values;   // of each rank's optimizer
+  std::vector<int64_t> owned;          // by each rank
+  std::vector<std::map<std::string, CommCount>> stats;
+  std::vector<Segment> shards;  // of the first bucket
+  std::vector<double> norms;
+};
+
+// Its gradient with respect to element i of variable v is gradient(offset of v + i, value).
+inline Var loss_with(const std::vector<Var>& vars, const std::function<double(int64_t, double)>& gradient) {
+  std::vector<Gradient> gradients;
+  for (const Var& var : vars) gradients.push_back(var.gradient());
+  return Var::result(Tensor::full({1}, 0), vars, [vars, gradients, gradient](const Tensor&) {
+    int64_t element = 0;
+    for (size_t v = vars.size(); v-- > 0;) {
+      const Tensor g = gradients[v].target(), x = vars[v].value();
+      dispatch_real(x.dtype(), "test", [&]<class T>() {
+        for (int64_t i = 0; i < x.numel(); ++i) g.data<T>()[i] = static_cast<T>(gradient(element++, x.data<T>()[i]));
+      });
+      gradients[v].add(g);
+    }
+  });
+}
+
+inline std::vector<double> values_of(const Buckets& buckets) {
+  std::vector<double> values;
+  for (const Bucket& bucket : buckets)
+    for (int64_t i = 0; i < bucket.numel; ++i) values.push_back(bucket.param.item(i));
+  return values;
+}
+
+inline ShardRun train_sharded(const ShardPlan& plan) {
+  ShardRun run;
+  std::mutex mutex;
+  const size_t world = static_cast<size_t>(plan.topology.world());
+  run.state_values.resize(world), run.owned.resize(world), run.stats.resize(world);
+  const auto body = [&](Communicator& comm) {
+    std::vector<Parameter> parameters;
+    std::vector<Var> vars;
+    int64_t element = 0;
+    for (const Shape& shape : plan.shapes) {
+      const Tensor value = Tensor::zeros(shape, plan.dtype);
+      dispatch_real(plan.dtype, "test", [&]<class T>() {
+        for (T& x : value.span<T>()) x = static_cast<T>(start_value(element++));
+      });
+      vars.emplace_back(value, true);
+      parameters.push_back({"p" + std::to_string(vars.size()), vars.back(), vars.size() % 2 == 0});
+    }
+    DataParallelOptions options{.optimizer = plan.optimizer, .exchange = plan.exchange, .seed = 42};
+    options.buckets = {plan.bucket_bytes, plan.bucket_bytes};
+    options.clip_norm = plan.clip_norm;
+    DataParallel replica(parameters, comm, options);
+    comm.stats->reset();
+    for (int64_t step = 1; step <= plan.steps; ++step) {
+      replica.step(loss_with(vars, [&](int64_t e, double x) { return plan.gradient(comm.rank, step, e, x); }));
+      for (const Bucket& b : replica.buckets())
+        for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+      if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
+      if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
+    }
+    const std::map<std::string, CommCount> stats = comm.stats->phases();
+    replica.check_replicas();
+    const uint64_t before = replica.buckets().value_hash();
+    std::vector<double> masters;
+    replica.with_masters([&] {
+      check_same(*comm.world, replica.buckets().value_hash(), "the masters");
+      masters = values_of(replica.buckets());
+    });
+    EXPECT_EQ(replica.buckets().value_hash(), before) << "as before the masters were looked at";
+    std::lock_guard lock(mutex);
+    const size_t rank = static_cast<size_t>(comm.rank);
+    run.stats[rank] = stats;
+    for (const StatePart& part : replica.optimizer().state()) run.state_values[rank] += part.values.numel();
+    for (const Bucket& b : replica.buckets()) run.owned[rank] += b.owned.numel();
+    if (comm.rank == 0) run.masters = masters, run.shards = replica.buckets()[0].shards;
+  };
+  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
+  return run;
+}
+
+inline ExchangeConfig sharded(const std::string& name, const std::string& sharding, const std::string& wire = "f32") {
+  ExchangeConfig config = exchange_defaults(name);
+  config.sharding = sharding;
+  config.parameter_wire = wire;
+  return config;
+}
+
+}  // namespace godwit::test

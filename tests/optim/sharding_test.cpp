@@ -1,0 +1,276 @@
+#include "comm/sharding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "comm/agree.h"
+#include "optim/ema.h"
+#include "tests/optim/sharding_harness.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using namespace godwit::test;
+
+const std::vector<Topology> kRanks{{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {4, 2}};
+
+std::vector<std::string> gradient_optimizers() {
+  std::vector<std::string> names;
+  for (const std::string& name : optimizer_names())
+    if (!communicates_itself(name)) names.push_back(name);
+  return names;
+}
+
+TEST(Sharding, ChangesNoBitOfAnyGradientOptimizer) {
+  for (const std::string& name : gradient_optimizers())
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      ShardPlan plan{.optimizer = optimizer_defaults(name), .dtype = dtype};
+      const ShardRun none = train_sharded(plan);
+      for (const char* sharding : {"zero1", "zero2"}) {
+        plan.exchange = sharded("dense", sharding);
+        EXPECT_EQ(train_sharded(plan).x, none.x) << name << ", " << sharding << ", " << dtype;
+      }
+    }
+}
+
+TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
+  for (const Topology& topology : kRanks)
+    for (const char* wire : {"f32", "bf16"}) {
+      ShardPlan plan{.topology = topology, .steps = 5};
+      plan.exchange.wire = wire;
+      const ShardRun none = train_sharded(plan);
+      for (const char* sharding : {"zero1", "zero2"}) {
+        plan.exchange.sharding = sharding;
+        const ShardRun run = train_sharded(plan);
+        EXPECT_EQ(run.x, none.x) << topology.world() << " ranks, wire " << wire << ", " << sharding;
+        int64_t all = 0;
+        for (size_t r = 0; r < run.owned.size(); ++r) {
+          EXPECT_EQ(run.state_values[r], 2 * run.owned[r]) << "m and v of what it owns";
+          all += run.owned[r];
+        }
+        EXPECT_EQ(all, static_cast<int64_t>(run.x[0].size())) << "every parameter has one owner";
+      }
+    }
+}
+
+// Pitfall 25: empty shards.
+TEST(Sharding, FewerValuesThanRanks) {
+  for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
+    ShardPlan plan{.topology = {8, 1}, .shapes = {{2}, {1}}, .steps = 10};
+    const ShardRun none = train_sharded(plan);
+    for (const char* sharding : {"zero1", "zero2"}) {
+      plan.exchange = sharded("dense", sharding, parameter_wire);
+      const ShardRun run = train_sharded(plan);
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_NEAR(run.x.back()[i], none.x.back()[i], parameter_wire == std::string("f32") ? 0 : 0.02);
+    }
+  }
+}
+
+TEST(Sharding, OtherExchangesKeepTheirBitsUnderZero1) {
+  for (const std::string& name : exchange_names()) {
+    ShardPlan plan{.exchange = exchange_defaults(name), .steps = 5};
+    if (plan.exchange.sharding != "none") continue;
+    const ShardRun none = train_sharded(plan);
+    plan.exchange.sharding = "zero1";
+    EXPECT_EQ(train_sharded(plan).x, none.x) << name;
+  }
+}
+
+TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
+  for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
+    ShardPlan plan{.exchange = sharded("dense", "zero2", parameter_wire), .steps = 10};
+    plan.exchange.block_size = 16;
+    const ShardRun reference = train_sharded(plan);
+    plan.bucket_bytes = 1 << 20;
+    plan.threads = 3;
+    EXPECT_EQ(train_sharded(plan).x, reference.x) << parameter_wire;
+  }
+}
+
+// Every rank computes with the rounded values; the owner's are updated in float32. Pitfall 18: the 16 bits are bfloat16.
+TEST(Sharding, Bfloat16ParametersFollowAFloat32Master) {
+  for (const char* sharding : {"zero1", "zero2"})
+    for (const Topology& topology : kRanks) {
+      ShardPlan plan{.optimizer = optimizer_defaults("sgd"), .exchange = sharded("dense", sharding, "bf16"),
+                     .topology = topology, .shapes = {{70}, {33}}, .steps = 200};
+      plan.optimizer.weight_decay = 0.01;
+      plan.optimizer.lr = 0.003;
+      const ShardRun run = train_sharded(plan);
+      const int world = topology.world();
+      std::vector<float> master(103);
+      for (int64_t i = 0; i < 103; ++i)
+        master[static_cast<size_t>(i)] = static_cast<float>(start_value(i < 33 ? 70 + i : i - 33));
+      for (int64_t step = 1; step <= plan.steps; ++step)
+        for (int64_t e = 0; e < 103; ++e) {
+          float& x = master[static_cast<size_t>(e)];
+          float sum = 0;
+          for (int rank = 0; rank < world; ++rank) {
+            const float g = static_cast<float>(noisy_gradient(rank, step, e, float{bf16(x)}));
+            sum = rank == 0 ? g : sum + g;
+          }
+          const float g = sum / static_cast<float>(world) + 0.01f * x;
+          x = x - 0.003f * g;
+          ASSERT_EQ(run.x[static_cast<size_t>(step - 1)][static_cast<size_t>(e)], float{bf16(x)}) << "step " << step;
+        }
+      for (size_t e = 0; e < master.size(); ++e) EXPECT_EQ(run.masters[e], master[e]);
+    }
+}
+
+// code = round(x·127/M) of each block, M its largest magnitude; the value is code·(M/127).
+TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
+  ShardPlan plan{.exchange = sharded("dense", "zero2", "int8"), .topology = {3, 1}, .steps = 20};
+  plan.exchange.block_size = 16;
+  const ShardRun run = train_sharded(plan);
+  int64_t begin = 0;
+  for (size_t p = plan.shapes.size(); p-- > 0; begin += plan.shapes[p].numel())
+    for (int64_t at = 0; at < plan.shapes[p].numel(); at += 16) {
+      const int64_t first = begin + at, end = begin + std::min<int64_t>(at + 16, plan.shapes[p].numel());
+      float most = 0;
+      for (int64_t e = first; e < end; ++e)
+        most = std::max(most, std::abs(static_cast<float>(run.masters[static_cast<size_t>(e)])));
+      for (int64_t e = first; e < end; ++e) {
+        const float x = static_cast<float>(run.masters[static_cast<size_t>(e)]);
+        const float code = std::nearbyint(x * (127 / most));
+        EXPECT_EQ(run.x.back()[static_cast<size_t>(e)], code * (most / 127)) << "element " << e;
+      }
+    }
+}
+
+// One factor for all ranks, made of the norms of what each owns; under zero1 the bits of no sharding at all.
+TEST(Sharding, ClipsByOneGlobalNorm) {
+  for (const Topology& topology : kRanks) {
+    ShardPlan plan{.topology = topology, .steps = 10, .clip_norm = 0.5};
+    const ShardRun none = train_sharded(plan);
+    plan.exchange.sharding = "zero1";
+    const ShardRun zero1 = train_sharded(plan);
+    EXPECT_EQ(zero1.x, none.x);
+    EXPECT_EQ(zero1.norms, none.norms);
+    plan.exchange.sharding = "zero2";
+    const ShardRun zero2 = train_sharded(plan);  // which checks that the replicas are equal
+    for (size_t t = 0; t < none.norms.size(); ++t) {
+      EXPECT_GT(none.norms[t], 0.5) << "the test clips";
+      EXPECT_NEAR(zero2.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "x moves by float32 rounding of the factor";
+    }
+  }
+}
+
+TEST(Sharding, ClippingNamesAParameterThatIsNotFinite) {
+  for (const char* sharding : {"zero1", "zero2"}) {
+    ShardPlan plan{.exchange = sharded("dense", sharding), .clip_norm = 1};
+    plan.gradient = [](int rank, int64_t step, int64_t e, double) {
+      return step == 3 && rank == 2 && e == 500 ? NAN : 1;
+    };
+    const std::string error = error_of([&] { train_sharded(plan); });
+    EXPECT_NE(error.find("clip: step 3: the norm of the gradients is"), std::string::npos) << error;
+    EXPECT_NE(error.find("'p3' is not finite;"), std::string::npos) << error;
+  }
+}
+
+// zero1: all-reduce and all-gather, 3·4d(W−1)/W; zero2: reduce-scatter and all-gather, 2·4d(W−1)/W; 16-bit parameters take half.
+TEST(Sharding, BytesPerRankEqualTheFormulas) {
+  for (const Topology& topology : kRanks) {
+    const int64_t w = topology.world(), d = 64 * 840;  // 840: a multiple of all numbers of ranks
+    ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
+    const auto bytes = [&](const char* sharding, const char* wire, const char* parameter_wire) {
+      plan.exchange = sharded("dense", sharding, parameter_wire);
+      plan.exchange.wire = wire;
+      std::vector<int64_t> all;
+      for (const auto& phases : train_sharded(plan).stats) {
+        all.push_back(0);
+        for (const auto& [name, count] : phases) all.back() += count.bytes_intra + count.bytes_inter;
+        EXPECT_EQ(all.back(), all.front()) << "all ranks send as much";
+      }
+      return all.front();
+    };
+    const int64_t share = d * (w - 1) / w;
+    EXPECT_EQ(bytes("zero1", "f32", "f32"), 12 * share);
+    EXPECT_EQ(bytes("zero2", "f32", "f32"), 8 * share);
+    EXPECT_EQ(bytes("zero2", "f32", "bf16"), 6 * share);
+    EXPECT_EQ(bytes("zero2", "bf16", "bf16"), 4 * share) << "Adam's row of the LoCo paper's table 1";
+    if (d / w % 1024 == 0) {
+      EXPECT_EQ(bytes("zero2", "bf16", "int8"), 3 * share + 4 * share / 1024) << "and a scale for 1024 values";
+    }
+  }
+}
+
+// The averages are those of the masters: bfloat16 parameters stand still while their masters move.
+TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
+  run_local({3, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({50}, 1), true);
+    DataParallelOptions options{.optimizer = optimizer_defaults("sgd"), .exchange = sharded("dense", "zero2", "bf16")};
+    options.optimizer.weight_decay = 0;
+    options.optimizer.lr = 1e-4;
+    std::unique_ptr<Ema> ema;
+    options.updated = [&](const Bucket& bucket, const StepInfo& step) { ema->update(bucket, step.step); };
+    DataParallel replica({{"w", w}}, comm, options);
+    ema = std::make_unique<Ema>(replica.buckets(), std::vector<Tensor>{}, 0.5);
+    float x = 1, average = 1;
+    for (int t = 1; t <= 5; ++t) {
+      replica.step(loss_with({w}, [](int64_t, double) { return 1; }));
+      x = x - 1e-4f;
+      average += static_cast<float>(1 - std::min(0.5, (1.0 + t) / (10.0 + t))) * (x - average);
+    }
+    EXPECT_EQ(w.value().item(), 1) << "bfloat16 holds no 0.9995";
+    ema->complete([&](const Bucket& bucket, const Tensor& averages) { replica.gather(bucket, averages); });
+    ema->swap();
+    for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), average) << "element " << i;
+    ema->swap();
+    replica.with_masters([&] {
+      for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), x);
+      w.value().fill(3.0009765625);
+    });
+    EXPECT_EQ(w.value().item(20), 3) << "replaced masters are rounded";
+    replica.with_masters([&] { EXPECT_EQ(w.value().item(20), 3.0009765625); });
+  });
+}
+
+TEST(Sharding, WholeParametersHaveOneOwner) {
+  run_local({2, 2}, [](Communicator& comm) {
+    std::vector<Parameter> parameters;
+    for (const int64_t n : {100, 7, 60, 200}) parameters.push_back({"p" + std::to_string(n), Var(Tensor::zeros({n}), true)});
+    Buckets buckets(parameters, {.alignment = 128});
+    shard(buckets, comm, 0);
+    for (const Slot& slot : buckets[0].slots) {
+      int owners = 0;
+      for (const Segment& s : buckets[0].shards) {
+        owners += s.begin <= slot.offset && s.end >= slot.offset + slot.numel;
+        EXPECT_TRUE(s.end <= slot.offset || s.begin >= slot.offset + slot.numel ||
+                    (s.begin <= slot.offset && s.end >= slot.offset + slot.numel))
+            << slot.name << " is cut";
+      }
+      EXPECT_EQ(owners, 1) << slot.name;
+    }
+  });
+}
+
+TEST(Sharding, SharedStateHashLeavesShardsOut) {
+  for (const char* sharding : {"zero1", "zero2"}) {
+    ShardPlan plan{.exchange = sharded("dense", sharding), .topology = {3, 1}, .shapes = {{20}}, .steps = 2};
+    EXPECT_EQ(train_sharded(plan).owned, (std::vector<int64_t>{20, 0, 0})) << "one rank owns everything";
+  }
+}
+
+TEST(Sharding, RefusesWhatDoesNotGoTogether) {
+  const auto error = [](const std::string& optimizer, const ExchangeConfig& exchange) {
+    return error_of([&] { train_sharded({.optimizer = optimizer_defaults(optimizer), .exchange = exchange}); });
+  };
+  EXPECT_NE(error("birder", sharded("dense", "zero1")).find("birder: keeps state of all parameters on every rank"),
+            std::string::npos);
+  EXPECT_NE(error("adamw", sharded("hierarchical", "zero2")).find("take sharding zero1"), std::string::npos);
+  EXPECT_NE(error("adamw", sharded("dense", "none", "bf16")).find("take zero1 or zero2"), std::string::npos);
+  EXPECT_NE(error("adamw", sharded("dense", "zero3")).find("sharding 'zero3' is unknown"), std::string::npos);
+  EXPECT_NE(error("adamw", sharded("dense", "zero2", "f16")).find("parameter_wire 'f16' is unknown"), std::string::npos);
+  ExchangeConfig int8 = sharded("dense", "zero2");
+  int8.wire = "int8";
+  EXPECT_NE(error("adamw", int8).find("dense in int8"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              train_sharded({.exchange = sharded("dense", "zero2", "bf16"), .dtype = DType::f64});
+            }).find("takes float32 parameters"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace godwit
