@@ -9,4 +9,9 @@ namespace godwit {
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const float* gradient,
                                   int64_t begin, int64_t count);
 
+[[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);  // bucket.grad's
+
+// Index of the first of x[0, n) that is not finite; n when all are. One pass, threaded.
+int64_t first_not_finite(const Tensor& x, int64_t n);
+
 }  // namespace godwit

@@ -1,5 +1,6 @@
 #include "comm/group.h"
 
+#include <chrono>
 #include <utility>
 
 namespace godwit {
@@ -26,14 +27,19 @@ Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats
   check(stats_ != nullptr, "group: no CommStats was given");
 }
 
-template <class F>
-void Group::count(std::string_view phase, F bytes_to_peer) {
+template <class F, class G>
+void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   int64_t intra = 0, inter = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
     (links_[static_cast<size_t>(peer)] == Link::intra ? intra : inter) += bytes_to_peer(peer);
   }
   stats_->add(phase, intra, inter);
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats_->add_time(phase, seconds);
+  seconds_ += seconds;
 }
 
 void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
@@ -43,8 +49,8 @@ void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
   const auto part_bytes = [&](int i) {
     return (part_begin(x.numel(), size(), i + 1) - part_begin(x.numel(), size(), i)) * size_of(x.dtype());
   };
-  count(phase, [&](int peer) { return part_bytes(peer) + part_bytes(rank_); });
-  do_all_reduce(x, op, phase);
+  run(
+      phase, [&](int peer) { return part_bytes(peer) + part_bytes(rank_); }, [&] { do_all_reduce(x, op, phase); });
 }
 
 void Group::reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) {
@@ -52,31 +58,31 @@ void Group::reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::
   check_real(in, "reduce_scatter");
   check(in.numel() == out.numel() * size(), "reduce_scatter: in has ", in.numel(), " elements, out ", out.numel(),
         ", the group ", size(), " ranks; in must be out times ranks");
-  count(phase, [&](int) { return out.bytes(); });
-  do_reduce_scatter(in, out, op, phase);
+  run(
+      phase, [&](int) { return out.bytes(); }, [&] { do_reduce_scatter(in, out, op, phase); });
 }
 
 void Group::all_gather(const Tensor& in, const Tensor& out, std::string_view phase) {
   check_pair(in, out, "all_gather");
   check(out.numel() == in.numel() * size(), "all_gather: in has ", in.numel(), " elements, out ", out.numel(),
         ", the group ", size(), " ranks; out must be in times ranks");
-  count(phase, [&](int) { return in.bytes(); });
-  do_all_gather(in, out, phase);
+  run(
+      phase, [&](int) { return in.bytes(); }, [&] { do_all_gather(in, out, phase); });
 }
 
 void Group::all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) {
   check_pair(in, out, "all_to_all");
   check(in.numel() == out.numel() && in.numel() % size() == 0, "all_to_all: in has ", in.numel(), " elements, out ",
         out.numel(), "; both must be the same multiple of the ", size(), " ranks");
-  count(phase, [&](int) { return in.bytes() / size(); });
-  do_all_to_all(in, out, phase);
+  run(
+      phase, [&](int) { return in.bytes() / size(); }, [&] { do_all_to_all(in, out, phase); });
 }
 
 void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
   check(x.defined(), "broadcast: the tensor is undefined");
   check(root >= 0 && root < size(), "broadcast: root is rank ", root, " of ", size());
-  count(phase, [&](int) { return rank_ == root ? x.bytes() : 0; });
-  do_broadcast(x, root, phase);
+  run(
+      phase, [&](int) { return rank_ == root ? x.bytes() : 0; }, [&] { do_broadcast(x, root, phase); });
 }
 
 void Group::barrier(std::string_view phase) { do_barrier(phase); }

@@ -37,6 +37,7 @@ class Group {
   void broadcast(const Tensor& x, int root, std::string_view phase);
   void barrier(std::string_view phase);
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
+  double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
 
  protected:
   // links[j]: how peer j is reached; links[rank] is not used.
@@ -51,12 +52,13 @@ class Group {
   virtual void do_barrier(std::string_view phase) = 0;
 
  private:
-  template <class F>
-  void count(std::string_view phase, F bytes_to_peer);
+  template <class F, class G>
+  void run(std::string_view phase, F bytes_to_peer, G call);  // counts and times it
 
   int rank_;
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
+  double seconds_ = 0;
 };
 
 // What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is
@@ -67,6 +69,8 @@ struct Communicator {
   std::shared_ptr<Group> world, intra, inter, compute;
   std::shared_ptr<CommStats> stats;
 
+  // Of world, intra and inter; read by the thread that calls them.
+  double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
   int node() const { return topology.node_of(rank); }
   int local_rank() const { return topology.local_rank(rank); }
 };

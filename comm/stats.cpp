@@ -11,6 +11,11 @@ void CommStats::add(std::string_view phase, int64_t bytes_intra, int64_t bytes_i
   ++found->second.calls;
 }
 
+void CommStats::add_time(std::string_view phase, double seconds) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = phases_.find(phase); found != phases_.end()) found->second.seconds += seconds;
+}
+
 CommCount CommStats::phase(std::string_view name) const {
   std::lock_guard lock(mutex_);
   auto found = phases_.find(name);
@@ -28,6 +33,7 @@ CommCount CommStats::total() const {
     sum.bytes_intra += count.bytes_intra;
     sum.bytes_inter += count.bytes_inter;
     sum.calls += count.calls;
+    sum.seconds += count.seconds;
   }
   return sum;
 }

@@ -18,6 +18,7 @@ class Birder : public Optimizer {
 
   // Agrees on the bucket's signs; throws, naming step and parameter, when a gradient is not finite.
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
+  bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
 
   // "m", "b", "b_hat" (with t0), "e" of the values this rank works on, "server_e" of those it is the server of; without

@@ -1,6 +1,10 @@
 #include "optim/data_parallel.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include "comm/agree.h"
+#include "comm/finite.h"
 
 namespace godwit {
 namespace {
@@ -36,6 +40,30 @@ std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const 
   return make_exchange(options.exchange, buckets, comm, options.seed);
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Adds what f takes to `own`, but for the calls of groups in it.
+template <class F>
+void timed(const Communicator& comm, double& own, double& communication, F&& f) {
+  const auto start = Clock::now();
+  const double before = comm.seconds();
+  f();
+  const double calls = comm.seconds() - before;
+  communication += calls;
+  own += seconds_since(start) - calls;
+}
+
+// "the gradient of 'conv1.weight' at element 17", by global offset.
+std::string place_of(const Buckets& buckets, int64_t element) {
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots)
+      if (const int64_t i = element - bucket.begin - slot.offset; i >= 0 && i < slot.numel)
+        return detail::concat("the gradient of '", slot.name, "' at element ", i);
+  fail("element ", element, " is in no parameter");
+}
+
 }  // namespace
 
 DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
@@ -55,44 +83,90 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
 }
 
 void DataParallel::work(Bucket& bucket) {
-  if (!clip_ || !communicates_itself_) optimizer_->exchange(bucket, comm_, info_);
+  if (!options_.skip_not_finite) {
+    // Clipping looks at all gradients by itself.
+    if (!clip_ && !optimizer_->refuses_not_finite() && first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
+      fail_not_finite(options_.optimizer.name, info_.step, bucket);
+    return proceed(bucket);
+  }
+  const int64_t i = first_not_finite(bucket.grad, bucket.numel);
+  if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
+}
+
+void DataParallel::proceed(Bucket& bucket) {
+  if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
   options_.exchange.sharding == "zero2" ? clip_->measure(bucket, bucket.owned) : clip_->measure(bucket);
 }
 
+void DataParallel::exchange(Bucket& bucket) {
+  timed(comm_, times_.compression, times_.communication, [&] { optimizer_->exchange(bucket, comm_, info_); });
+}
+
 void DataParallel::update(Bucket& bucket) {
-  if (shards_) shards_->before_update(bucket);
-  optimizer_->apply(bucket, info_);
-  if (options_.updated) options_.updated(bucket, info_);
-  if (shards_) shards_->after_update(bucket, *comm_.world);
+  timed(comm_, times_.update, times_.communication, [&] {
+    if (shards_) shards_->before_update(bucket);
+    optimizer_->apply(bucket, info_);
+    if (options_.updated) options_.updated(bucket, info_);
+    if (shards_) shards_->after_update(bucket, *comm_.world);
+  });
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
   scheduler_.begin_step(micro_batches);
   info_ = {info_.step + 1, lr};
+  times_ = {};
+  first_bad_ = buckets_.numel();
 }
 
-void DataParallel::finish_step() {
+bool DataParallel::finish_step() {
+  const auto start = Clock::now();
   scheduler_.finish_step();
-  if (clip_) clip_and_update();
+  bool taken = true;
+  if (options_.skip_not_finite) {
+    timed(comm_, times_.compression, times_.communication, [&] { taken = finite_on_all_ranks(); });
+    if (taken)
+      for (Bucket& bucket : buckets_) proceed(bucket);
+  }
+  if (!taken) {
+    --info_.step;
+    ++skipped_;
+  } else if (clip_) {
+    clip_and_update();
+  }
+  times_.waiting = seconds_since(start);
+  return taken;
+}
+
+bool DataParallel::finite_on_all_ranks() {
+  const Tensor all({comm_.world->size()}, DType::i64);
+  comm_.world->all_gather(Tensor::of<int64_t>({first_bad_}, {1}), all, "non_finite/all_gather");
+  const std::vector<int64_t> of_ranks = all.to_vector<int64_t>();
+  const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
+  if (*bad == buckets_.numel()) return true;
+  skip_reason_ = detail::concat(place_of(buckets_, *bad), " is not finite on rank ", bad - of_ranks.begin());
+  return false;
 }
 
 void DataParallel::clip_and_update() {
   const bool parts = options_.exchange.sharding == "zero2";
-  const double factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
-                        : parts              ? clip_->factor(info_.step, *comm_.world, Reduce::sum)
-                                             : clip_->factor(info_.step);
+  double factor = 1;
+  timed(comm_, times_.compression, times_.communication, [&] {
+    factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
+             : parts              ? clip_->factor(info_.step, *comm_.world, Reduce::sum)
+                                  : clip_->factor(info_.step);
+  });
   for (Bucket& bucket : buckets_) {
     if (factor < 1) scale_gradient(bucket, factor);
-    if (communicates_itself_) optimizer_->exchange(bucket, comm_, info_);
+    if (communicates_itself_) exchange(bucket);
     update(bucket);
   }
 }
 
-void DataParallel::step(const Var& loss, double lr) {
+bool DataParallel::step(const Var& loss, double lr) {
   begin_step(lr);
   backward(loss);
-  finish_step();
+  return finish_step();
 }
 
 void DataParallel::check_replicas() {

@@ -21,8 +21,26 @@ struct DataParallelOptions {
   // It is the norm of the mean gradient, after its exchange. An optimizer that communicates itself has no mean gradient:
   // every rank scales its own by one factor, made of the mean of all ranks' squared norms, before anything is sent.
   double clip_norm = 0;
+  // A step in which any rank has a gradient that is not finite: an error naming the parameter, or all ranks skip it
+  // together, before any state moves. Then nothing is exchanged before all gradients are there, and 8 bytes go to each rank.
+  bool skip_not_finite = false;
   // Called after each bucket's update, on its thread; with sharded parameters, what this rank owns is updated then.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
+};
+
+// Where a step's time went, in seconds. Compression, update and communication run beside the computing thread when they can;
+// `waiting` is what finish_step() took of it.
+struct StepTimes {
+  double compression = 0;    // exchange, without the calls of groups
+  double communication = 0;  // in calls of groups, waiting for other ranks included
+  double update = 0;         // apply, and what is called after it
+  double waiting = 0;
+
+  StepTimes& operator+=(const StepTimes& other) {
+    compression += other.compression, communication += other.communication;
+    update += other.update, waiting += other.waiting;
+    return *this;
+  }
 };
 
 //   DataParallel replica(net.parameters(), comm);
@@ -33,15 +51,19 @@ class DataParallel {
   // buckets; `comm` must outlive it.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
-  void step(const Var& loss) { step(loss, options_.optimizer.lr); }
-  void step(const Var& loss, double lr);
+  bool step(const Var& loss) { return step(loss, options_.optimizer.lr); }
+  bool step(const Var& loss, double lr);
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }
-  void finish_step();
+  bool finish_step();  // false: the step was skipped
 
-  int64_t steps() const { return info_.step; }  // begun
+  int64_t steps() const { return info_.step; }  // begun, without those that were skipped
+  int64_t skipped() const { return skipped_; }
+  const std::string& skip_reason() const { return skip_reason_; }  // of the last one; the same on all ranks
+  const StepTimes& times() const { return times_; }                // of the last step
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
   Buckets& buckets() { return buckets_; }
+  const Buckets& buckets() const { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Scheduler& scheduler() const { return scheduler_; }
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
@@ -52,9 +74,12 @@ class DataParallel {
   std::vector<StatePart> master_state() const;  // float32 masters this rank owns, where others compute with rounded ones
 
  private:
-  void work(Bucket& bucket);  // when its gradient is there
+  void work(Bucket& bucket);     // when its gradient is there
+  void proceed(Bucket& bucket);  // when it may be exchanged
+  void exchange(Bucket& bucket);
   void update(Bucket& bucket);
   void clip_and_update();
+  bool finite_on_all_ranks();  // collective
 
   Communicator& comm_;
   DataParallelOptions options_;
@@ -64,6 +89,10 @@ class DataParallel {
   std::unique_ptr<NormClip> clip_;  // null: no limit
   std::unique_ptr<ShardedParameters> shards_;  // null: every rank updates everything
   StepInfo info_{0, 0};
+  StepTimes times_;
+  int64_t first_bad_ = 0;  // global offset of a gradient that is not finite in this step; numel: none
+  int64_t skipped_ = 0;
+  std::string skip_reason_;
   Scheduler scheduler_;  // last: its thread ends before what it works on is gone
 };
 

@@ -28,6 +28,7 @@ struct CommonConfig {
   BucketConfig bucket;
   ClipConfig clip;
   EmaConfig ema;
+  std::string non_finite = "fail";  // what a gradient does that is not finite: fail, skip
   int64_t epochs = 5;
   int64_t max_steps = 0;  // 0: all of the epochs
   int64_t batch = 16;     // samples per worker and micro-batch

@@ -129,13 +129,24 @@ void RunLog::append(const std::string& line) {
   if (!good) fail_writing(metrics_file(dir_), errno);
 }
 
+void RunLog::file(const std::string& name, const std::string& text) { write_whole(dir_ + "/" + name, text); }
+
 void RunLog::step(const StepMetrics& m) {
+  std::string times;
+  if (m.times)
+    for (const auto& [name, seconds] : {std::pair{"computation_s", m.times->computation},
+                                        {"waiting_s", m.times->waiting},
+                                        {"compression_s", m.times->compression},
+                                        {"communication_s", m.times->communication},
+                                        {"update_s", m.times->update}})
+      times += detail::concat(", \"", name, "\": ", number(seconds));
   append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss),
                         ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
                         ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
                         ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"),
-                        ", \"data_wait_s\": ", number(m.data_wait_s),
-                        m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "", "}\n"));
+                        ", \"data_wait_s\": ", number(m.data_wait_s), times,
+                        m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "",
+                        m.skipped ? ", \"skipped\": " + std::to_string(*m.skipped) : "", "}\n"));
 }
 
 void RunLog::evaluation(const EvalMetrics& m) {

@@ -9,12 +9,27 @@
 
 namespace godwit::apps {
 
+// Of a step, in seconds, means over the workers: where its time went. Computing and waiting are the computing thread's;
+// the others run beside it when they can.
+struct TimeSplit {
+  double computation = 0, waiting = 0;
+  double compression = 0, communication = 0, update = 0;
+
+  TimeSplit& operator+=(const TimeSplit& other) {
+    computation += other.computation, waiting += other.waiting;
+    compression += other.compression, communication += other.communication, update += other.update;
+    return *this;
+  }
+};
+
 struct StepMetrics {
   int64_t step, epoch;
   double loss, lr, samples_per_s, step_s;  // step_s: seconds
   double bytes_intra, bytes_inter;         // of the step, all workers together
   double data_wait_s = 0;                  // of step_s: waiting for data, mean over the workers
+  std::optional<TimeSplit> times = {};
   std::optional<double> grad_norm = {};    // of all gradients, before clipping
+  std::optional<int64_t> skipped = {};     // steps so far with a gradient that was not finite
 };
 
 struct EvalMetrics {
@@ -36,6 +51,7 @@ class RunLog {
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvalMetrics& metrics);
+  void file(const std::string& name, const std::string& text);  // another file of the run, whole or not at all
   const std::string& path() const { return dir_; }
 
  private:

@@ -22,6 +22,7 @@ std::vector<std::string> quantizers() { return {"random", "sign"}; }
 std::vector<std::string> collectives() { return {"h1ar", "all_gather"}; }
 std::vector<std::string> moments() { return {"f32", "bf16"}; }
 std::vector<std::string> errors() { return {"f32", "int8"}; }
+std::vector<std::string> non_finites() { return {"fail", "skip"}; }
 std::vector<std::string> masks() { return {"none", "automatic"}; }
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -81,6 +82,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"training", "eval_batch", "", GODWIT_AT(eval_batch), wording.eval_batch, {0, 1 << 20}},
       {"training", "clip.norm", "", GODWIT_AT(clip.norm), "largest norm of all gradients together; 0: no limit",
        kNotNegative},
+      {"training", "non_finite", "", GODWIT_AT(non_finite), "steps with a gradient that is not finite", kAny, non_finites},
       {"training", "ema.decay", "", GODWIT_AT(ema.decay), "moving average of the weights, evaluated and saved; 0: none",
        kBelowOne},
       {"training", "seed", "--seed", GODWIT_AT(seed), wording.seed, kAny},

@@ -53,14 +53,15 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
   options.buckets = bucket_options(config);
   options.clip_norm = config.clip.norm;
+  options.skip_not_finite = config.non_finite == "skip";
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
   replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
-  if (config.ema.decay == 0) return;
-  std::vector<Tensor> buffers;
-  for (const nn::NamedTensor& buffer : task.model().buffers()) buffers.push_back(buffer.tensor);
-  ema_ = std::make_unique<Ema>(replica_->buckets(), std::move(buffers), config.ema.decay);
+  for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
+  if (options.skip_not_finite)
+    for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
+  if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
 }
 
 void Trainer::open_run(Progress& progress) {
@@ -105,7 +106,7 @@ Evaluation Trainer::run(Progress& progress) {
     tally_ = Tally();
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
       ++step_;
-      train_step();
+      train_step(progress);
       if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) replica_->check_replicas();
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
@@ -121,38 +122,61 @@ Evaluation Trainer::run(Progress& progress) {
   return last;
 }
 
-void Trainer::train_step() {
+void Trainer::train_step(Progress& progress) {
+  const auto start = Clock::now();
   const CommCount before = comm_.stats->total();
+  const bool may_skip = !buffers_before_.empty() || config_.non_finite == "skip";
+  for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_before_[i].copy_from(buffers_[i]);
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   last_loss_ = 0;
+  double waited = 0;  // for data
   for (int i = 0; i < config_.accumulation; ++i) {
     const Forward forward = task_.forward((step_ - 1) * config_.accumulation + i);
     const double value = forward.loss.value().item();
-    check(std::isfinite(value), "step ", step_, ": the loss is ", value, kDiverged);
+    check(std::isfinite(value) || may_skip, "step ", step_, ": the loss is ", value, kDiverged);
     last_loss_ += value / config_.accumulation;
     tally_.correct += forward.correct;
     tally_.answers += forward.answers;
     tally_.samples += forward.samples;
-    tally_.data_wait_s += forward.data_wait_s;
+    waited += forward.data_wait_s;
     replica_->backward(forward.loss);
   }
-  replica_->finish_step();
-  if (ema_) ema_->update_buffers(step_);
+  const bool taken = replica_->finish_step();
+  tally_.data_wait_s += waited;
+  tally_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
+  tally_.times += replica_->times();
+  if (!taken) skipped(progress);
+  else skipped_in_a_row_ = 0;
+  if (ema_ && taken) ema_->update_buffers(replica_->steps());
   const CommCount after = comm_.stats->total();
   tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
   tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
   ++tally_.steps;
 }
 
+// Statistics of the batches take what made the gradient so: they are put back as well.
+void Trainer::skipped(Progress& progress) {
+  constexpr int64_t kShown = 5, kMostInARow = 100;
+  for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
+  check(++skipped_in_a_row_ < kMostInARow, "step ", step_, ": ", kMostInARow, " steps in a row were skipped; ",
+        replica_->skip_reason(), kDiverged);
+  if (!leader() || replica_->skipped() > kShown) return;
+  progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
+                               replica_->skipped() == kShown ? "; further ones are counted only" : ""));
+}
+
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
+  const StepTimes& times = tally_.times;
   Tensor sums = Tensor::of<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
-                                    tally_.bytes_inter, tally_.data_wait_s},
-                                   Shape{7});
+                                    tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
+                                    times.compression, times.communication, times.update},
+                                   Shape{12});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
     const int world = comm_.world->size();
+    const auto mean_s = [&](int64_t i) { return sums.item(i) / steps / world; };
     StepMetrics metrics{.step = step_,
                         .epoch = epoch(),
                         .loss = sums.item(0) / world,
@@ -161,8 +185,10 @@ void Trainer::report(Progress& progress) {
                         .step_s = elapsed / steps,
                         .bytes_intra = sums.item(4) / steps,
                         .bytes_inter = sums.item(5) / steps,
-                        .data_wait_s = sums.item(6) / steps / world};
+                        .data_wait_s = mean_s(6),
+                        .times = TimeSplit{mean_s(7), mean_s(8), mean_s(9), mean_s(10), mean_s(11)}};
     if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
+    if (config_.non_finite == "skip") metrics.skipped = replica_->skipped();
     log_->step(metrics);
     const double training_s = seconds_since(started_) - evaluating_s_;
     ProgressState state;
@@ -179,6 +205,7 @@ void Trainer::report(Progress& progress) {
     state.unit = task_.unit();
     progress.update(state);
   }
+  all_times_ += {tally_.computation_s, times.waiting, times.compression, times.communication, times.update};
   tally_ = Tally();
 }
 
@@ -210,6 +237,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
+  const Accounts accounts = gather_accounts(comm_, *replica_, step_, all_times_);
   replica_->with_masters([this] {
     if (leader()) task_.save(run_dir_, "weights");
   });
@@ -219,7 +247,11 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     task_.save(run_dir_, "ema");
     ema_->swap();
   }
+  log_->file("accounting.json", accounts.json() + "\n");
   progress.finish();
+  progress.line(accounts.table());
+  if (replica_->skipped() > 0)
+    progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)

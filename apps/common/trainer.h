@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/accounting.h"
 #include "apps/common/program.h"
 #include "apps/common/run_log.h"
 #include "optim/data_parallel.h"
@@ -27,13 +28,16 @@ class Trainer {
     double correct = 0, answers = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
     double data_wait_s = 0;  // that this rank waited for its batches
+    double computation_s = 0;
+    StepTimes times;
     int64_t steps = 0;
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
 
   void open_run(Progress& progress);
   Rows rows() const;  // for the start of the run
-  void train_step();
+  void train_step(Progress& progress);
+  void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
@@ -52,6 +56,9 @@ class Trainer {
 
   int64_t step_ = 0;
   double last_loss_ = 0;
+  std::vector<Tensor> buffers_, buffers_before_;  // where a step may be skipped: as they were before it
+  int64_t skipped_in_a_row_ = 0;
+  TimeSplit all_times_;  // of this rank's steps
   Tally tally_;
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
