@@ -33,6 +33,11 @@ GODWIT_BF16 inline void store(bf16* to, __m512 low, __m512 high) {
   _mm512_storeu_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
 }
 
+GODWIT_BF16 inline void add(float* to, __m512 v) { _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), v)); }
+GODWIT_BF16 inline __m512 four(__m512 a, __m512 b, __m512 c, __m512 d) {
+  return _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));
+}
+
 template <bool relu, bool residual>
 GODWIT_BF16 void normalise(const NormPass& p, int64_t begin, int64_t end) {
   const bf16 *x = p.x + begin, *plus = residual ? p.other + begin : nullptr;
@@ -69,6 +74,27 @@ GODWIT_BF16 void input_gradient(const NormPass& p, int64_t begin, int64_t end) {
     for (int64_t l = 0, n = std::min(p.lanes, end - begin); l < n; l += kStep) store(dx + l, value(l), value(l + 16));
 }
 
+GODWIT_BF16 void add_squares(const bf16* x, int64_t n, int64_t lanes, const float* center, float* sums,
+                             float* squares) {
+  for (; n >= 4 * lanes; n -= 4 * lanes, x += 4 * lanes)
+    for (int64_t l = 0; l < lanes; l += 16) {
+      __m512 d[4];
+      for (int r = 0; r < 4; ++r) {
+        if (l % kStep == 0) __builtin_prefetch(x + (4 + r) * lanes + l);
+        d[r] = _mm512_sub_ps(load(x + r * lanes + l), _mm512_loadu_ps(center + l));
+      }
+      add(sums + l, four(d[0], d[1], d[2], d[3]));
+      for (auto& v : d) v = _mm512_mul_ps(v, v);
+      add(squares + l, four(d[0], d[1], d[2], d[3]));
+    }
+  for (; n > 0; n -= lanes, x += lanes)
+    for (int64_t l = 0; l < std::min(lanes, n); l += 16) {
+      const __m512 d = _mm512_sub_ps(load(x + l), _mm512_loadu_ps(center + l));
+      add(sums + l, d);
+      add(squares + l, _mm512_mul_ps(d, d));
+    }
+}
+
 struct Half {
   __m512 g, d;  // of 16 elements
   __mmask16 passed;
@@ -88,6 +114,10 @@ GODWIT_BF16 inline Half half(const NormPass& p, const bf16* y, int64_t at, int64
 // Both halves of 32 elements.
 template <Mask mask>
 GODWIT_BF16 inline void both(const NormPass& p, const bf16* y, int64_t at, int64_t l, Half& low, Half& high) {
+  const int64_t next = at + 4 * p.lanes;
+  __builtin_prefetch(p.x + next);
+  __builtin_prefetch(p.other + next);
+  if (mask == Mask::output) __builtin_prefetch(y + next);
   low = half<mask>(p, y, at, l);
   high = half<mask>(p, y, at + 16, l + 16);
   if (mask != Mask::output) return;
@@ -95,10 +125,6 @@ GODWIT_BF16 inline void both(const NormPass& p, const bf16* y, int64_t at, int64
   _mm512_storeu_si512(p.to + at, _mm512_maskz_mov_epi16(passed, _mm512_loadu_si512(p.other + at)));
 }
 
-GODWIT_BF16 inline void add(float* to, __m512 v) { _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), v)); }
-GODWIT_BF16 inline __m512 four(__m512 a, __m512 b, __m512 c, __m512 d) {
-  return _mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d));
-}
 GODWIT_BF16 inline __m512 product(const Half& h) { return _mm512_mul_ps(h.g, h.d); }
 
 template <Mask mask>
@@ -130,6 +156,10 @@ bool fits_norm_avx512(int64_t channels) {
   return channels % kStep == 0 && vector_bits() == 512 && __builtin_cpu_supports("avx512bf16");
 }
 
+void add_squares_avx512(const bf16* x, int64_t n, int64_t lanes, const float* center, float* sums, float* squares) {
+  add_squares(x, n, lanes, center, sums, squares);
+}
+
 void normalise_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end) {
   if (relu && pass.other) normalise<true, true>(pass, begin, end);
   else if (relu) normalise<true, false>(pass, begin, end);
@@ -155,6 +185,7 @@ namespace {
 [[noreturn]] void no_instructions() { fail("batch_norm: this processor has no AVX512_BF16"); }
 }  // namespace
 bool fits_norm_avx512(int64_t) { return false; }
+void add_squares_avx512(const bf16*, int64_t, int64_t, const float*, float*, float*) { no_instructions(); }
 void normalise_avx512(const NormPass&, bool, int64_t, int64_t) { no_instructions(); }
 void input_gradient_avx512(const NormPass&, bool, int64_t, int64_t) { no_instructions(); }
 void add_products_avx512(const NormPass&, Mask, const bf16*, int64_t, float*, float*) { no_instructions(); }

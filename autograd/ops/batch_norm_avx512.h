@@ -20,6 +20,8 @@ struct NormPass {
 
 // A multiple of 32 channels, on a processor with the instructions.
 bool fits_norm_avx512(int64_t channels);
+// Of n elements, where a run begins: sums[l] += Σ (x - center), squares[l] += Σ (x - center)², four runs at a time.
+void add_squares_avx512(const bf16* x, int64_t n, int64_t lanes, const float* center, float* sums, float* squares);
 // Elements begin to end, where runs of lanes begin and end.
 void normalise_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
 void input_gradient_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);

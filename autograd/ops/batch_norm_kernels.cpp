@@ -110,6 +110,13 @@ GODWIT_INLINE inline void add_squares(const T* x, int64_t n, int64_t lanes, cons
     }
 }
 
+// add_squares by other means, where there are any for T.
+template <class T, class C = compute_t<T>>
+bool by_instruction(const T* x, int64_t n, int64_t lanes, const C* center, C* sums, C* squares) {
+  if constexpr (std::is_same_v<T, bf16>) detail::add_squares_avx512(x, n, lanes, center, sums, squares);
+  return std::is_same_v<T, bf16>;
+}
+
 // mean and variance [c] from the sums about a center of each channel, in one pass.
 template <class T>
 void statistics_about(const Walk& walk, const T* x, const std::vector<double>& center, double* mean, double* variance) {
@@ -117,13 +124,16 @@ void statistics_about(const Walk& walk, const T* x, const std::vector<double>& c
   LineVector<C> lanes(walk.lanes);
   walk.spread(center.data(), lanes.data());
   const Sums sums(walk);
+  const bool instructions = detail::fits_norm_avx512(walk.channels);
   vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
     LineVector<C> sum(walk.lanes), squares(walk.lanes);
     for (int64_t b = end; b-- > begin;)
       for (int64_t at = b * walk.block, stop = walk.end_of(b); at < stop; at += walk.run) {
         std::fill(sum.begin(), sum.end(), C(0));
         std::fill(squares.begin(), squares.end(), C(0));
-        add_squares(x + at, std::min(walk.run, stop - at), walk.lanes, lanes.data(), sum.data(), squares.data());
+        const int64_t n = std::min(walk.run, stop - at);
+        if (!instructions || !by_instruction(x + at, n, walk.lanes, lanes.data(), sum.data(), squares.data()))
+          add_squares(x + at, n, walk.lanes, lanes.data(), sum.data(), squares.data());
         walk.fold(sum.data(), sums.first_of(b));
         walk.fold(squares.data(), sums.second_of(b));
       }
