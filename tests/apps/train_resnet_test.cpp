@@ -76,6 +76,54 @@ TEST_F(TrainResnet, WritesARunDirectoryThatRepeatsItself) {
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
 }
 
+TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
+  const Outcome outcome = train(
+      "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
+      "--set optimizer.errors=int8 --set optimizer.mask=automatic");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json accounts = json::parse(read_file(run_dir() / "accounting.json"));
+  EXPECT_EQ(accounts["steps"], 4);
+  EXPECT_EQ(accounts["skipped"], 0);
+  double state = 0;  // half of m and b in 2 bytes and e in 1, a quarter of ē in 1, and the mask's bit
+  for (const json& part : accounts["state"]) {
+    ASSERT_EQ(part["bytes_of_ranks"].size(), 4u);
+    state += part["bytes_per_parameter"].get<double>();
+  }
+  EXPECT_NEAR(state, 5 / 2.0 + 1 / 4.0 + 1 / 8.0, 1e-3);
+  double intra = 0, inter = 0, logged_intra = 0, logged_inter = 0;
+  for (const json& phase : accounts["phases"])
+    if (phase["phase"].get<std::string>().starts_with("h1ar/")) {
+      intra += phase["bytes_intra"].get<double>(), inter += phase["bytes_inter"].get<double>();
+      EXPECT_EQ(phase["calls"].get<int>() % 4, 0);
+      EXPECT_GT(phase["seconds"], 0);
+      EXPECT_NE(outcome.out.find(phase["phase"].get<std::string>()), std::string::npos) << outcome.out;
+    }
+  for (const json& line : metrics()) {
+    if (!line.contains("step_s")) continue;
+    logged_intra += line["bytes_intra"].get<double>(), logged_inter += line["bytes_inter"].get<double>();
+    for (const char* time : {"computation_s", "waiting_s", "compression_s", "communication_s", "update_s"})
+      EXPECT_GT(line[time], 0) << time;
+  }
+  EXPECT_EQ(intra, logged_intra);
+  EXPECT_EQ(inter, logged_inter);
+  EXPECT_GT(accounts["step_s"]["computation"], 0);
+}
+
+// A rate that makes the parameters huge at the first step: then no gradient is finite, and all stays as it was.
+TEST_F(TrainResnet, SkipsStepsThatAreNotFinite) {
+  const std::string flags = "--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --set log_every=1";
+  const Outcome failed = train(flags);
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_NE(failed.err.find("step 2: the loss is"), std::string::npos) << failed.err;
+  fs::remove_all(run_dir());
+  const Outcome outcome = train(flags + " --set non_finite=skip");
+  EXPECT_NE(outcome.out.find("step 2 skipped: the gradient of '"), std::string::npos) << outcome.out;
+  const std::vector<json> lines = metrics();
+  ASSERT_EQ(lines.size(), 4u);
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(lines[static_cast<size_t>(i)]["skipped"], i);
+  EXPECT_NE(outcome.err.find("the test loss is"), std::string::npos) << "what remains of the model: " << outcome.err;
+}
+
 // Quadrants tell the classes apart, so the images are neither flipped nor shifted.
 TEST_F(TrainResnet, LearnsWithEveryOptimizer) {
   for (const auto& [optimizer, lr] : {std::pair{"sgd", "0.1"},

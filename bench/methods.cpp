@@ -1,0 +1,130 @@
+// What each method keeps and sends: state bytes a parameter and bytes of a step, measured on ranks of this process.
+//   bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]   default: 4 2 1000000, exchanges behind adamw
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/local.h"
+#include "engine/philox.h"
+#include "optim/data_parallel.h"
+
+using namespace godwit;
+
+namespace {
+
+struct Sizes {
+  double optimizer = 0, exchange = 0, masters = 0;  // state bytes of a rank, mean
+  int64_t intra = 0, inter = 0, calls = 0;          // of a step, all ranks together; calls of one rank
+};
+
+// Four square matrices, and a vector of what is left.
+std::vector<Parameter> model(int64_t d) {
+  const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(d) / 4));
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 4; ++i)
+    parameters.push_back({detail::concat("w", i), Var(Tensor::full({side, side}, 0.01), true)});
+  if (d > 4 * side * side) parameters.push_back({"b", Var(Tensor::full({d - 4 * side * side}, 0.01), true)});
+  return parameters;
+}
+
+Var noise_of(const std::vector<Parameter>& parameters, int rank, int step) {
+  std::vector<Var> vars;
+  std::vector<Gradient> gradients;
+  for (const Parameter& p : parameters) vars.push_back(p.var), gradients.push_back(p.var.gradient());
+  return Var::result(Tensor::full({1}, 1), vars, [gradients, rank, step](const Tensor&) {
+    RandomStream random(1, Purpose::test, static_cast<uint32_t>(rank), static_cast<uint32_t>(step));
+    for (const Gradient& gradient : gradients) {
+      const Tensor g = gradient.target();
+      for (float& value : g.span<float>()) value = 1e-4f * (random.uniform() - 0.5f);
+      gradient.add(g);
+    }
+  });
+}
+
+double bytes_of(const std::vector<StatePart>& parts) {
+  double sum = 0;
+  for (const StatePart& part : parts) sum += static_cast<double>(part.values.bytes());
+  return sum;
+}
+
+Sizes measure(const Topology& topology, int64_t d, const DataParallelOptions& options) {
+  Sizes sizes;
+  std::mutex mutex;
+  const auto body = [&](Communicator& comm) {
+    const std::vector<Parameter> parameters = model(d);
+    DataParallel replica(parameters, comm, options);
+    replica.step(noise_of(parameters, comm.rank, 1), 1e-3);
+    const CommCount before = comm.stats->total();
+    replica.step(noise_of(parameters, comm.rank, 2), 1e-3);
+    const CommCount after = comm.stats->total();
+    const std::lock_guard lock(mutex);
+    sizes.optimizer += bytes_of(replica.optimizer().state()) / topology.world();
+    sizes.exchange += bytes_of(replica.optimizer().exchange_state()) / topology.world();
+    sizes.masters += bytes_of(replica.master_state()) / topology.world();
+    sizes.intra += after.bytes_intra - before.bytes_intra;
+    sizes.inter += after.bytes_inter - before.bytes_inter;
+    sizes.calls = std::max(sizes.calls, after.calls - before.calls);
+  };
+  run_local(topology, body);
+  return sizes;
+}
+
+// A method that is refused says why; a sharding that an exchange does not have is left out.
+void print(const std::string& name, const Topology& topology, int64_t d, const DataParallelOptions& options) {
+  const double n = static_cast<double>(d), workers = topology.world();
+  try {
+    const Sizes s = measure(topology, d, options);
+    std::printf("%-34s %9.3f %9.3f %8.3f %13.4f %13.4f %6lld\n", name.c_str(), s.optimizer / n, s.exchange / n,
+                s.masters / n, static_cast<double>(s.intra) / n / workers, static_cast<double>(s.inter) / n / workers,
+                static_cast<long long>(s.calls));
+  } catch (const Error& error) {
+    if (options.exchange.sharding == "none") std::printf("%-34s refused: %s\n", name.c_str(), error.what());
+  }
+}
+
+void print_all(const Topology& topology, int64_t d, const std::string& behind) {
+  std::printf("%d nodes of %d workers, %lld parameters; all per worker and parameter, in bytes; the second step\n",
+              topology.nodes, topology.workers_per_node, static_cast<long long>(d));
+  std::printf("%-34s %9s %9s %8s %13s %13s %6s\n", "", "optimizer", "exchange", "masters", "within nodes",
+              "between nodes", "calls");
+  DataParallelOptions options;
+  options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};  // one bucket: some scales are of all a worker sends
+  for (const std::string& name : optimizer_names()) {
+    options.optimizer = optimizer_defaults(name);
+    options.exchange = exchange_defaults("dense");
+    print(name, topology, d, options);
+    if (name != "birder") continue;
+    options.optimizer.moments = "bf16", options.optimizer.errors = "int8";
+    print("birder, bf16 moments, int8 errors", topology, d, options);
+    options.optimizer.mask = "automatic";
+    print("the same with the automatic mask", topology, d, options);
+  }
+  options.optimizer = optimizer_defaults(behind);
+  for (const std::string& name : exchange_names()) {
+    options.exchange = exchange_defaults(name);
+    print(behind + " behind " + name, topology, d, options);
+    for (const std::string& sharding : sharding_names()) {
+      options.exchange.sharding = sharding;
+      if (sharding != exchange_defaults(name).sharding) print("  " + sharding, topology, d, options);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    check(argc == 1 || argc == 4 || argc == 5, "bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]");
+    const Topology topology = argc > 1 ? Topology{std::stoi(argv[1]), std::stoi(argv[2])} : Topology{4, 2};
+    const int64_t d = argc > 1 ? std::stoll(argv[3]) : 1'000'000;
+    check(d >= 4, "bench_methods: ", d, " parameters; it takes at least 4");
+    print_all(topology, d, argc == 5 ? argv[4] : "adamw");
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,156 @@
+// Trains a small model by any optimizer behind any exchange, with given gradients, on ranks that are threads.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/local.h"
+#include "engine/hash.h"
+#include "engine/philox.h"
+#include "optim/data_parallel.h"
+
+namespace godwit::test {
+
+struct MethodPlan {
+  std::string optimizer = "sgd", exchange = "dense", sharding = "none", parameter_wire = "f32";
+  Topology topology{2, 2};
+  std::vector<int64_t> sizes{40, 700, 64, 256};
+  std::vector<int> gradients{1, 2, 3};  // which gradient each step has; 0: the first, with one bad value
+  double bad = 0;                       // element 5 of 'p1' on rank 2
+  bool skip = false, tied = false;      // tied: every parameter under a second name
+  double clip = 0, lr = 1e-3;
+  std::optional<double> weight_decay{};
+  int64_t bucket_bytes = 512;
+  int micro_batches = 1;  // with equal gradients
+  std::function<void(DataParallel&, Communicator&)> after_step{};
+};
+
+// What a rank has at the end, by name; equal when every bit is.
+using Remains = std::map<std::string, uint64_t>;
+
+struct MethodOutcome {
+  std::vector<Remains> parameters, optimizer, exchange, masters;  // of each rank
+  std::vector<int64_t> steps, skipped, last_update, calls;
+  std::vector<std::string> reasons;
+  std::vector<int64_t> agreement_bytes;
+  std::vector<std::vector<float>> x;  // of rank 0 at the start and after each step
+
+  bool same_state(const MethodOutcome& other) const {
+    return optimizer == other.optimizer && exchange == other.exchange && masters == other.masters;
+  }
+  bool same(const MethodOutcome& other) const {
+    return same_state(other) && parameters == other.parameters && last_update == other.last_update &&
+           steps == other.steps;
+  }
+};
+
+inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad) {
+  std::vector<Gradient> gradients;
+  for (const Var& var : vars) gradients.push_back(var.gradient());
+  return Var::result(Tensor::full({1}, 1), vars, [=](const Tensor& dy) {
+    for (size_t p = 0; p < gradients.size(); ++p) {
+      const Tensor g = gradients[p].target();
+      const auto step = static_cast<uint32_t>(64 * std::max(gradient, 1) + static_cast<int>(p));
+      for (int64_t i = 0; i < g.numel(); ++i)
+        g.data<float>()[i] = static_cast<float>(dy.item()) * 1e-4f *
+                             (to_unit(random_word(9, i, step, Purpose::test, static_cast<uint32_t>(rank))) - 0.4f);
+      if (gradient == 0 && rank == 2 && p == 1) g.data<float>()[5] = static_cast<float>(bad);
+      gradients[p].add(g);
+    }
+  });
+}
+
+inline Remains hashes_of(const std::vector<StatePart>& parts) {
+  Remains remains;
+  for (const StatePart& part : parts) {
+    Hash hash;
+    hash.add(part.values, part.values.numel());
+    remains[detail::concat(part.name, " from ", part.begin)] = hash.value();
+  }
+  return remains;
+}
+
+inline MethodOutcome train_by(const MethodPlan& plan) {
+  const auto world = static_cast<size_t>(plan.topology.world());
+  MethodOutcome all;
+  for (auto* remains : {&all.parameters, &all.optimizer, &all.exchange, &all.masters}) remains->resize(world);
+  for (auto* counts : {&all.steps, &all.skipped, &all.last_update, &all.calls, &all.agreement_bytes})
+    counts->resize(world);
+  all.reasons.resize(world);
+  run_local(plan.topology, [&](Communicator& comm) {
+    const size_t rank = static_cast<size_t>(comm.rank);
+    std::vector<Parameter> parameters;
+    std::vector<Var> vars;
+    for (const int64_t size : plan.sizes) {
+      vars.emplace_back(Tensor::full({size}, 0.25), true);
+      parameters.push_back({"p" + std::to_string(vars.size() - 1), vars.back()});
+    }
+    for (size_t i = 0; plan.tied && i < vars.size(); ++i) parameters.push_back({"again" + std::to_string(i), vars[i]});
+    DataParallelOptions options{.optimizer = optimizer_defaults(plan.optimizer),
+                                .exchange = exchange_defaults(plan.exchange)};
+    options.exchange.sharding = plan.sharding, options.exchange.parameter_wire = plan.parameter_wire;
+    if (plan.weight_decay) options.optimizer.weight_decay = *plan.weight_decay;
+    options.buckets = {plan.bucket_bytes, plan.bucket_bytes, 1};
+    options.skip_not_finite = plan.skip;
+    options.clip_norm = plan.clip;
+    options.updated = [&](const Bucket&, const StepInfo& step) { all.last_update[rank] = step.step; };
+    DataParallel replica(parameters, comm, options);
+    const auto note = [&] {
+      if (rank > 0) return;
+      std::vector<float> x;
+      for (const Var& var : vars)
+        for (const float value : var.value().span<float>()) x.push_back(value);
+      all.x.push_back(x);
+    };
+    note();
+    const int64_t calls = comm.stats->total().calls;
+    for (const int gradient : plan.gradients) {
+      replica.begin_step(plan.lr, plan.micro_batches);
+      for (int i = 0; i < plan.micro_batches; ++i)
+        replica.backward(method_loss(vars, comm.rank, gradient, plan.bad));
+      EXPECT_EQ(replica.finish_step(), gradient > 0);
+      note();
+      if (plan.after_step) plan.after_step(replica, comm);
+    }
+    all.calls[rank] = comm.stats->total().calls - calls;
+    all.parameters[rank] = {{"all", replica.buckets().value_hash()}};
+    all.optimizer[rank] = hashes_of(replica.optimizer().state());
+    all.exchange[rank] = hashes_of(replica.optimizer().exchange_state());
+    all.masters[rank] = hashes_of(replica.master_state());
+    all.steps[rank] = replica.steps();
+    all.skipped[rank] = replica.skipped();
+    all.reasons[rank] = replica.skip_reason();
+    const CommCount agreed = comm.stats->phase("non_finite/all_gather");
+    all.agreement_bytes[rank] = agreed.bytes_intra + agreed.bytes_inter;
+  });
+  return all;
+}
+
+// Every optimizer behind every exchange; those that communicate themselves take none.
+inline void for_each_method(const std::function<void(MethodPlan)>& f) {
+  for (const std::string& optimizer : optimizer_names())
+    for (const std::string& exchange : exchange_names()) {
+      if (communicates_itself(optimizer) && exchange != "dense") continue;
+      SCOPED_TRACE(optimizer + " behind " + exchange);
+      f(MethodPlan{.optimizer = optimizer, .exchange = exchange});
+    }
+}
+
+// Every exchange behind SGD, and every optimizer that communicates itself or behind the dense mean.
+inline void for_each_part(const std::function<void(MethodPlan)>& f) {
+  for (const std::string& exchange : exchange_names()) {
+    SCOPED_TRACE("sgd behind " + exchange);
+    f(MethodPlan{.optimizer = "sgd", .exchange = exchange});
+  }
+  for (const std::string& optimizer : optimizer_names()) {
+    SCOPED_TRACE(optimizer);
+    f(MethodPlan{.optimizer = optimizer});
+  }
+}
+
+}  // namespace godwit::test

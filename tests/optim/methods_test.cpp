@@ -1,0 +1,139 @@
+// What holds for every method there is: pitfalls that none of them may fall into.
+#include "tests/optim/methods.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using test::for_each_method;
+using test::for_each_part;
+using test::MethodOutcome;
+using test::MethodPlan;
+using test::train_by;
+
+// Pitfall 1: parameters and shared state have the same bits on all ranks, whose gradients differ, after every step; and
+// one bit that does not is found, with the rank that has it.
+TEST(Methods, Pitfall1ReplicasStayEqual) {
+  for_each_method([](MethodPlan plan) {
+    plan.after_step = [](DataParallel& replica, Communicator&) { replica.check_replicas(); };
+    train_by(plan);
+  });
+  MethodPlan plan{.optimizer = "adamw"};
+  plan.after_step = [](DataParallel& replica, Communicator& comm) {
+    if (comm.rank == 3 && replica.steps() == 2) *static_cast<uint32_t*>(replica.buckets()[1].param.raw()) ^= 1;
+    replica.check_replicas();
+  };
+  const std::string error = error_of([&] { train_by(plan); });
+  EXPECT_NE(error.find("ranks disagree on the parameters after step 2: rank 3 differs"), std::string::npos) << error;
+}
+
+// Pitfall 6: decoupled weight decay acts on the parameters alone: whatever is averaged, compressed or fed back has the
+// same bits with it and without (gradients here do not depend on the parameters).
+TEST(Methods, Pitfall6WeightDecayStaysOutsideOfWhatIsCompressed) {
+  for (const char* optimizer : {"adamw", "bert_adam", "softsignsgd", "birder"})
+    for (const std::string& exchange : exchange_names()) {
+      if (communicates_itself(optimizer) && exchange != "dense") continue;
+      SCOPED_TRACE(optimizer + (" behind " + exchange));
+      MethodPlan plan{.optimizer = optimizer, .exchange = exchange};
+      plan.weight_decay = 0;
+      const MethodOutcome without = train_by(plan);
+      plan.weight_decay = 0.5;
+      const MethodOutcome with = train_by(plan);
+      EXPECT_TRUE(with.same_state(without));
+      EXPECT_NE(with.parameters, without.parameters);
+    }
+}
+
+// Pitfall 9: errors are in the unit of what is compressed, not in that of the update: a learning rate does not show.
+TEST(Methods, Pitfall9ErrorsDoNotContainTheLearningRate) {
+  for (const std::string& exchange : exchange_names()) {
+    MethodPlan plan{.optimizer = "sgd", .exchange = exchange};
+    const MethodOutcome slow = train_by(plan);
+    plan.lr = 0.5;
+    EXPECT_TRUE(train_by(plan).same_state(slow)) << exchange;
+  }
+  MethodPlan plan{.optimizer = "birder"};
+  const MethodOutcome slow = train_by(plan);
+  plan.lr = 0.5;
+  EXPECT_TRUE(train_by(plan).same_state(slow));
+}
+
+// Pitfall 10: only the accumulated gradient is exchanged and compressed. Two micro-batches of a half each (an exact
+// sum) give the bits of one, with as many calls.
+TEST(Methods, Pitfall10OnlyTheAccumulatedGradientIsCompressed) {
+  for_each_part([](MethodPlan plan) {
+    const MethodOutcome whole = train_by(plan);
+    plan.micro_batches = 2;
+    const MethodOutcome parts = train_by(plan);
+    EXPECT_TRUE(parts.same(whole));
+    EXPECT_EQ(parts.calls, whole.calls);
+  });
+}
+
+// Pitfall 15: ranks draw apart from each other, and steps too: what rounding at random adds to a gradient that all have
+// alike averages out. Four ranks have a quarter of one's mean squared error (dense messages, exact means), and errors of
+// two steps do not go together.
+TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
+  constexpr int64_t kValues = 1 << 14;
+  for (const char* name : {"qsgd", "terngrad"}) {
+    const auto errors_of = [&](int ranks, int64_t step) {
+      std::vector<double> errors(kValues);
+      run_local({ranks, 1}, [&](Communicator& comm) {
+        Buckets buckets({{"x", Var(Tensor::zeros({kValues}), true)}}, {.alignment = int64_t{32} * ranks});
+        ExchangeConfig config = exchange_defaults(name);
+        config.clip_sigma = 0;
+        const auto exchange = make_exchange(config, buckets, comm, 7);
+        std::vector<float> g(kValues);
+        for (int64_t i = 0; i < kValues; ++i)
+          g[static_cast<size_t>(i)] = to_unit(random_word(4, i, 0, Purpose::test, 0)) - 0.5f;
+        std::copy(g.begin(), g.end(), buckets[0].grad.data<float>());
+        exchange->mean(buckets[0], comm, step);
+        for (size_t i = 0; comm.rank == 0 && i < g.size(); ++i)
+          errors[i] = static_cast<double>(buckets[0].grad.data<float>()[i] - g[i]);
+      });
+      return errors;
+    };
+    const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
+      double sum = 0;
+      for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+      return sum / static_cast<double>(a.size());
+    };
+    const auto one = errors_of(1, 1), later = errors_of(1, 2), four = errors_of(4, 1);
+    EXPECT_NEAR(dot(four, four) / dot(one, one), 0.25, 0.02) << name;
+    EXPECT_NEAR(dot(one, later) / dot(one, one), 0, 4 / std::sqrt(static_cast<double>(kValues))) << name;
+  }
+}
+
+// Pitfall 29: a weight under two names has one gradient, the sum, which is compressed and fed back once.
+TEST(Methods, Pitfall29TiedWeightsAreOneParameter) {
+  for_each_part([](MethodPlan plan) {
+    const MethodOutcome single = train_by(plan);
+    plan.tied = true;
+    const MethodOutcome tied = train_by(plan);
+    EXPECT_TRUE(tied.same(single));
+    EXPECT_EQ(tied.calls, single.calls);
+  });
+}
+
+// Pitfall 30: calls follow the buckets, not the parameters in them.
+TEST(Methods, Pitfall30OneRoundOfCallsABucket) {
+  for_each_part([](MethodPlan plan) {
+    plan.bucket_bytes = 1 << 20;
+    plan.sizes = std::vector<int64_t>(30, 40);
+    const MethodOutcome many = train_by(plan);
+    plan.sizes = {1200};
+    EXPECT_EQ(train_by(plan).calls, many.calls);
+  });
+}
+
+// Pitfall 37: the first step is a step like any other.
+TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
+  for_each_part([](MethodPlan plan) {
+    plan.weight_decay = 0;
+    const MethodOutcome run = train_by(plan);
+    EXPECT_NE(run.x[1], run.x[0]);
+  });
+}
+
+}  // namespace
+}  // namespace godwit
