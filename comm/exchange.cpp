@@ -5,6 +5,7 @@
 #include "comm/block_exchange.h"
 #include "comm/exchanges/codecs.h"
 #include "comm/exchanges/ef_signsgd.h"
+#include "comm/exchanges/exchanges.h"
 #include "comm/sharding.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
@@ -96,6 +97,14 @@ void check_choice(const char* what, const std::string& value, const std::vector<
         suggestion(value, choices));
 }
 
+// Of a method whose means are all-reduced: nobody codes them.
+bool worker_feedback(const ExchangeConfig& config) {
+  check_choice("exchange: error_feedback", config.error_feedback, feedback_names());
+  check(config.error_feedback == "worker" || config.error_feedback == "none", config.name, ": error_feedback '",
+        config.error_feedback, "' needs owners who code the mean; set it to worker or none");
+  return config.error_feedback == "worker";
+}
+
 BlockExchangeOptions block_options(const ExchangeConfig& config) {
   check_choice("exchange: reply", config.reply, reply_names());
   check_choice("exchange: error_feedback", config.error_feedback, feedback_names());
@@ -134,7 +143,10 @@ std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
 
 }  // namespace
 
-std::vector<std::string> exchange_names() { return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "topk", "ef21", "ef_signsgd"}; }
+std::vector<std::string> exchange_names() {
+  return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "signsgd", "ef_signsgd", "topk", "randomk", "powersgd",
+          "ef21"};
+}
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
 std::vector<std::string> reply_names() { return {"f32", "coded", "none"}; }
@@ -147,7 +159,9 @@ std::vector<std::string> exchange_keys(const std::string& name) {
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "dense" || name == "hierarchical") add({"wire"});
   else if (name == "ef_signsgd") add({"block_size", "sign_scale"});
-  else add({"block_size", "reply"});
+  else if (name == "randomk") add({"density", "block_size", "error_feedback"});
+  else if (name == "powersgd") add({"rank", "error_feedback"});
+  else if (name != "signsgd") add({"block_size", "reply"});
   if (name == "qsgd") add({"levels", "error_feedback"});
   if (name == "terngrad") add({"clip_sigma"});
   if (name == "one_bit_sgd") add({"error_feedback"});
@@ -161,8 +175,9 @@ ExchangeConfig exchange_defaults(const std::string& name) {
   ExchangeConfig config;
   config.name = name;
   if (name == "one_bit_sgd") config.reply = "coded", config.error_feedback = "both";
-  if (name == "topk") config.error_feedback = "worker";
-  if (name == "topk" || name == "ef21") config.reply = "none", config.block_size = 0;
+  if (name == "topk" || name == "randomk" || name == "powersgd") config.error_feedback = "worker";
+  if (name == "topk" || name == "ef21") config.reply = "none";
+  if (name == "topk" || name == "ef21" || name == "randomk") config.block_size = 0;
   if (name == "ef_signsgd") config.block_size = 4096;
   return config;
 }
@@ -194,6 +209,10 @@ std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buck
     return std::make_unique<Dense>(wire, config.sharding == "zero2");
   }
   if (config.name == "ef_signsgd") return std::make_unique<EfSignSgd>(config, buckets, comm);
+  if (config.name == "signsgd") return sign_sgd(buckets, comm);
+  if (config.name == "randomk")
+    return random_k({config.density, config.block_size, worker_feedback(config)}, buckets, seed);
+  if (config.name == "powersgd") return power_sgd({config.rank, worker_feedback(config)}, buckets, seed);
   std::unique_ptr<BlockCodec> codec = codec_of(config);
   check_contracts(config, buckets);
   return block_exchange(std::move(codec), block_options(config), buckets, comm, seed);

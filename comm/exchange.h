@@ -25,6 +25,7 @@ struct ExchangeConfig {
   int64_t levels = 7;                   // qsgd: of each sign
   double clip_sigma = 2.5;              // terngrad: in root mean squares of a block; 0: not clipped
   double density = 0.01;                // topk, randomk, ef21: part of a block's values that is sent
+  int64_t rank = 4;                     // powersgd: of the matrices' approximations
   std::string compressor = "topk";      // ef21: topk or one_bit
   std::string sign_scale = "l1_mean";   // ef_signsgd: of a block's signs: l1_mean or l2_rms
 };

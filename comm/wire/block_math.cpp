@@ -15,21 +15,26 @@ void on_this_thread(int64_t n, const F& f) {
   detail::run_wide(detail::vector_bits(), f, 0, n);
 }
 
-// Σ term(x), in lanes.
+// Σ term(i), in lanes.
 template <class Term>
-double sum(const float* x, int64_t n, const Term& term) {
+double sum_over(int64_t n, const Term& term) {
   double result = 0;
   on_this_thread(n, [&](int64_t begin, int64_t end) GODWIT_INLINE {
     double own[kLanes] = {};
     int64_t i = begin;
     for (; i + kLanes <= end; i += kLanes)
-      for (int64_t j = 0; j < kLanes; ++j) own[j] += term(x[i + j]);
-    for (int64_t j = 0; i + j < end; ++j) own[j] += term(x[i + j]);
+      for (int64_t j = 0; j < kLanes; ++j) own[j] += term(i + j);
+    for (int64_t j = 0; i + j < end; ++j) own[j] += term(i + j);
     for (int64_t half = kLanes / 2; half > 0; half /= 2)
       for (int64_t j = 0; j < half; ++j) own[j] += own[j + half];
     result = own[0];
   });
   return result;
+}
+
+template <class Term>
+double sum(const float* x, int64_t n, const Term& term) {
+  return sum_over(n, [&](int64_t i) GODWIT_INLINE { return term(x[i]); });
 }
 
 // Without its sign, the bits of infinity and of every NaN are at least 0x7F800000, those of a larger number are larger.
@@ -100,6 +105,10 @@ double sum_of_negative(const float* x, int64_t n) {
 
 double sum_of_magnitudes(const float* x, int64_t n) {
   return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v < 0 ? -v : v); });
+}
+
+double dot(const float* a, const float* b, int64_t n) {
+  return sum_over(n, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
 }
 
 double sum_of_squares(const float* x, int64_t n) {

@@ -18,6 +18,7 @@ double sum_of(const float* x, int64_t n);
 double sum_of_positive(const float* x, int64_t n);
 double sum_of_negative(const float* x, int64_t n);
 double sum_of_magnitudes(const float* x, int64_t n);
+double dot(const float* a, const float* b, int64_t n);
 double sum_of_squares(const float* x, int64_t n);
 
 }  // namespace godwit::block

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "comm/wire/sign_bits.cpp"
 #include "hwy/foreach_target.h"
 // foreach_target.h includes this file once per instruction set.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -90,6 +91,36 @@ void sum_words(const uint32_t* words, int64_t senders, int64_t stride, uint16_t*
   for (; w < count; ++w) sum_block(single, words + w, senders, stride, sum + 32 * w);
 }
 
+// The counts begin at 2^used − half, so that they carry into plane `used` where half of the senders, rounded up, have a 1.
+template <class D>
+HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
+                               uint32_t* HWY_RESTRICT votes) {
+  const size_t lanes = hn::Lanes(d);
+  const size_t used = std::min<size_t>(std::bit_width(static_cast<uint64_t>(senders)), kMaxPlanes);
+  const uint64_t begin = (uint64_t{1} << used) - static_cast<uint64_t>((senders + 1) / 2);
+  HWY_ALIGN uint32_t planes[(kMaxPlanes + 1) * hn::MaxLanes(D())];
+  for (size_t p = 0; p <= used; ++p)
+    hn::Store(hn::Set(d, begin >> p & 1 ? ~uint32_t{0} : 0), d, planes + p * lanes);
+  for (int64_t s = 0; s < senders; ++s) {
+    auto carry = hn::LoadU(d, words + s * stride);
+    for (size_t p = 0; p <= used; ++p) {
+      const auto plane = hn::Load(d, planes + p * lanes);
+      hn::Store(hn::Xor(plane, carry), d, planes + p * lanes);
+      carry = hn::And(plane, carry);
+    }
+  }
+  hn::StoreU(hn::Load(d, planes + used * lanes), d, votes);
+}
+
+void majority_words(const uint32_t* words, int64_t senders, int64_t stride, uint32_t* votes, int64_t count) {
+  const hn::CappedTag<uint32_t, 16> wide;
+  const hn::CappedTag<uint32_t, 1> single;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t w = 0;
+  for (; w + lanes <= count; w += lanes) majority_block(wide, words + w, senders, stride, votes + w);
+  for (; w < count; ++w) majority_block(single, words + w, senders, stride, votes + w);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace godwit
 HWY_AFTER_NAMESPACE();
@@ -103,6 +134,7 @@ namespace {
 HWY_EXPORT(pack_words);
 HWY_EXPORT(unpack_words);
 HWY_EXPORT(sum_words);
+HWY_EXPORT(majority_words);
 
 constexpr int64_t kGrain = 1 << 12;  // words worth a thread
 constexpr int64_t kAlign = 16;       // words of a cache line
@@ -145,6 +177,18 @@ void sum_signs(Cpu, const uint32_t* words, int64_t senders, int16_t* sum, int64_
   uint16_t last[32];
   HWY_DYNAMIC_DISPATCH(sum_words)(words + n / 32, senders, stride, last, 1);
   std::copy_n(last, n % 32, out + n / 32 * 32);
+}
+
+void majority_signs(Cpu, const uint32_t* words, int64_t senders, uint32_t* votes, int64_t n) {
+  check(senders >= 1 && senders <= 32767, "majority_signs: ", senders, " senders; 1 to 32767 are counted");
+  const int64_t stride = sign_words(n);
+  parallel_for(
+      stride, kGrain,
+      [=](int64_t begin, int64_t end) {
+        HWY_DYNAMIC_DISPATCH(majority_words)(words + begin, senders, stride, votes + begin, end - begin);
+      },
+      kAlign);
+  if (n % 32 != 0) votes[n / 32] &= (uint32_t{1} << (n % 32)) - 1;
 }
 
 }  // namespace godwit

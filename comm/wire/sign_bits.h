@@ -19,4 +19,7 @@ void unpack_signs(Cpu, const uint32_t* words, float* x, int64_t n);
 // 32767.
 void sum_signs(Cpu, const uint32_t* words, int64_t senders, int16_t* sum, int64_t n);
 
+// votes[sign_words(n)]: 1 where at least half of the senders have 1; the unused bits of the last word are 0.
+void majority_signs(Cpu, const uint32_t* words, int64_t senders, uint32_t* votes, int64_t n);
+
 }  // namespace godwit

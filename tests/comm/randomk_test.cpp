@@ -1,0 +1,172 @@
+#include <cmath>
+#include <set>
+
+#include "exchange_harness.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::ExchangePlan;
+using testing::ExchangeRun;
+using testing::kRanks;
+using testing::Values;
+
+ExchangePlan plan_of(const Topology& topology, double density) {
+  ExchangePlan plan{.config = exchange_defaults("randomk"), .topology = topology};
+  plan.config.density = density;
+  return plan;
+}
+
+// Draws places until k, or those to leave out, are distinct.
+std::set<int64_t> places(int64_t begin, int64_t n, int64_t k, int64_t step) {
+  std::set<int64_t> drawn, rest;
+  const bool left_out = 2 * k > n;
+  for (int64_t i = 0; static_cast<int64_t>(drawn.size()) < (left_out ? n - k : k); ++i) {
+    const uint64_t word =
+        random_word(42, begin + i % n, static_cast<uint32_t>(step), Purpose::coordinates, static_cast<uint32_t>(i / n));
+    const uint64_t threshold = (uint64_t{1} << 32) % static_cast<uint64_t>(n);
+    if ((word * static_cast<uint64_t>(n) & 0xFFFFFFFF) < threshold) continue;
+    drawn.insert(static_cast<int64_t>(word * static_cast<uint64_t>(n) >> 32));
+  }
+  for (int64_t i = 0; i < n; ++i)
+    if (!drawn.contains(i)) rest.insert(i);
+  return left_out ? rest : drawn;
+}
+
+void expect_server(const ExchangePlan& plan) {
+  const ExchangeRun run = testing::run_exchange(plan);
+  const int world = plan.topology.world();
+  const bool feedback = plan.config.error_feedback == "worker";
+  std::vector<Values> e(static_cast<size_t>(world), Values(static_cast<size_t>(plan.d())));
+  Values x(static_cast<size_t>(plan.d()));
+  for (int64_t step = 1; step <= plan.steps; ++step) {
+    Values mean(x.size());
+    for (const Segment& b : plan.blocks()) {
+      const int64_t n = b.numel(), k = static_cast<int64_t>(std::ceil(plan.config.density * static_cast<double>(n)));
+      const std::set<int64_t> sent = places(b.begin, n, k, step);
+      for (int64_t i = 0; i < n; ++i) {
+        const size_t at = static_cast<size_t>(b.begin + i);
+        for (int rank = 0; rank < world; ++rank) {
+          float& own = e[static_cast<size_t>(rank)][at];
+          const float z = testing::gradient(rank, step, b.begin + i, x[at]) + (feedback ? own : 0);
+          own = sent.contains(i) ? 0 : z;
+          if (sent.contains(i)) mean[at] = rank == 0 ? z : mean[at] + z;
+        }
+        mean[at] /= static_cast<float>(world);
+        if (!feedback) mean[at] *= static_cast<float>(n) / static_cast<float>(k);
+      }
+    }
+    for (size_t i = 0; i < x.size(); ++i) x[i] = x[i] - testing::kLr * mean[i];
+    ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean) << "step " << step << ", " << world << " ranks";
+  }
+  for (size_t rank = 0; rank < run.state.size(); ++rank) {
+    ASSERT_EQ(run.state[rank].contains("e"), feedback);
+    if (feedback) {
+      EXPECT_EQ(run.state[rank].at("e"), e[rank]);
+    }
+  }
+}
+
+TEST(RandomK, IsTheParameterServer) {
+  for (const Topology& topology : kRanks) expect_server(plan_of(topology, 0.1));
+  for (const double density : {0.001, 0.5, 0.8, 1.0})
+    for (const char* feedback : {"worker", "none"})
+      for (const int64_t block_size : {0, 1, 100}) {
+        ExchangePlan plan = plan_of({2, 1}, density);
+        plan.config.error_feedback = feedback, plan.config.block_size = block_size;
+        plan.steps = 40;
+        expect_server(plan);
+      }
+}
+
+TEST(RandomK, FewerValuesThanRanks) {
+  ExchangePlan plan = plan_of({4, 2}, 0.5);
+  plan.shapes = {{1}, {2}};
+  expect_server(plan);
+}
+
+// An all-reduce of the chosen values: everything at density 1 is the dense all-reduce.
+TEST(RandomK, AllOfTheValuesAreTheDenseAllReduceBitForBit) {
+  for (const char* feedback : {"worker", "none"}) {
+    ExchangePlan plan = plan_of({3, 2}, 1);
+    plan.config.error_feedback = feedback;
+    plan.steps = 5;
+    ExchangePlan dense{.topology = {3, 2}, .steps = 5};
+    EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means);
+  }
+}
+
+TEST(RandomK, BytesPerRankEqualTheFormula) {
+  for (const int world : {1, 2, 4, 8}) {
+    ExchangePlan plan = plan_of({world, 1}, 0.1);
+    plan.shapes = {{800}};  // 80 values, a multiple of the ranks
+    plan.steps = 3;
+    for (const CommCount& sent : testing::run_exchange(plan).sent)
+      EXPECT_EQ(sent.bytes_inter, 3 * 2 * (world - 1) * 4 * 80 / world);
+  }
+}
+
+TEST(RandomK, ResultsDoNotDependOnBucketsOrThreads) {
+  ExchangePlan plan = plan_of({2, 2}, 0.3);
+  plan.shapes = {{50000}, {64, 3}, {1}, {20000}};
+  plan.config.block_size = 1000;
+  plan.steps = 5;
+  const ExchangeRun expected = testing::run_exchange(plan);
+  plan.bucket_bytes = 1 << 30, plan.threads = 3;
+  EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
+}
+
+// Every place is as likely as every other, and without feedback the mean is unbiased: over 4000 steps within five
+// standard errors.
+TEST(RandomK, PlacesAreUniformAndTheMeanUnbiased) {
+  constexpr int kSteps = 4000;
+  std::vector<double> sum(37), chosen(37);
+  run_local({1, 1}, [&](Communicator& comm) {
+    Buckets buckets({{"w", Var(Tensor::zeros({37}), true), true}}, {});
+    ExchangeConfig config = exchange_defaults("randomk");
+    config.density = 0.2, config.error_feedback = "none";  // 8 of 37
+    const auto exchange = make_exchange(config, buckets, comm, 3);
+    for (int step = 1; step <= kSteps; ++step) {
+      float* g = buckets[0].grad.data<float>();
+      for (int i = 0; i < 37; ++i) g[i] = static_cast<float>(i - 18.5);
+      exchange->mean(buckets[0], comm, step);
+      for (size_t i = 0; i < 37; ++i) {
+        sum[i] += g[i];
+        chosen[i] += g[i] != 0;
+      }
+    }
+  });
+  const double p = 8.0 / 37, error = std::sqrt(p * (1 - p) / kSteps);
+  for (size_t i = 0; i < 37; ++i) {
+    EXPECT_NEAR(chosen[i] / kSteps, p, 5 * error) << i;
+    const double x = static_cast<double>(i) - 18.5;
+    EXPECT_NEAR(sum[i] / kSteps, x, 5 * std::abs(x) * error / p) << i;
+  }
+}
+
+TEST(RandomK, RefusesWhatItCannotServe) {
+  run_local({2, 1}, [](Communicator& comm) {
+    Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 64});
+    Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});
+    for (const double density : {0.0, 1.01, -1.0, static_cast<double>(NAN)}) {
+      ExchangeConfig config = exchange_defaults("randomk");
+      config.density = density;
+      EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("at most 1"), std::string::npos);
+    }
+    ExchangeConfig config = exchange_defaults("randomk");
+    EXPECT_NE(error_of([&] { make_exchange(config, wide, comm, 1); }).find("float64"), std::string::npos);
+    config.error_feedback = "both";
+    EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("worker or none"), std::string::npos);
+    config.error_feedback = "worker";
+    const auto exchange = make_exchange(config, buckets, comm, 1);
+    exchange->mean(buckets[0], comm, 1);
+    buckets[0].grad.data<float>()[3] = INFINITY;
+    EXPECT_NE(
+        error_of([&] { exchange->mean(buckets[0], comm, 2); }).find("randomk: step 2: the gradient of 'w' is inf"),
+        std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace godwit
