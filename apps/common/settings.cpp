@@ -96,7 +96,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "exchange.wire", "", GODWIT_AT(exchange.wire), "dense; hierarchical: between nodes", kAny,
        wire_names},
       {"workers", "exchange.sharding", "", GODWIT_AT(exchange.sharding),
-       "of optimizer state, zero2: and gradients, over the workers", kAny, sharding_names},
+       "of optimizer state; zero2: gradients too", kAny, sharding_names},
       {"workers", "exchange.parameter_wire", "", GODWIT_AT(exchange.parameter_wire), "of sharded parameters", kAny,
        parameter_wire_names},
       {"workers", "exchange.block_size", "", GODWIT_AT(exchange.block_size), "values of a scale; 0: a parameter's",
