@@ -35,7 +35,8 @@ void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& 
 namespace ops {
 
 // q [batch, queries, heads, width] on k and v [batch, keys, heads, width] → [batch, queries, heads, width], float32,
-// bfloat16 (sums and softmax in float32) or float64. mask [batch, keys], uint8: a key attends where it is not 0; masked
+// bfloat16 (sums and softmax in float32; with AVX512_BF16 probabilities and the scores' gradients are rounded to it
+// before they are multiplied) or float64. mask [batch, keys], uint8: a key attends where it is not 0; masked
 // keys cost nothing. Where all keys of a batch entry are masked, the result and all its gradients are 0. Probabilities
 // are dropped and scaled as dropout does. Throws on other shapes or types and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
