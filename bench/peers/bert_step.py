@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A BERT training step in HuggingFace transformers on PyTorch, as bench_bert_step runs it: same sizes, dropout, AdamW,
-attention by scaled_dot_product_attention.
+"""A BERT training step in HuggingFace transformers on PyTorch, as bench_bert_step runs it: same sizes, dropout, AdamW.
 
   python3 bench/peers/bert_step.py [model=bert_base] [batch=8] [length=128] [task=squad] [threads=cores] [steps=7]
-                                   [dtype=f32] [compile=0]
+                                   [dtype=f32] [attention=sdpa] [compile=0]
 
+attention: sdpa (scaled_dot_product_attention, HuggingFace's default) or eager (products and softmax one by one).
 dtype=bf16 uses autocast. Needs torch and transformers (PyPI), which nothing else here does.
 """
 import os
@@ -17,7 +17,7 @@ import torch
 import transformers
 
 settings = dict(model="bert_base", batch="8", length="128", task="squad", threads="0", steps="7", dtype="f32",
-                compile="0")
+                attention="sdpa", compile="0")
 for argument in sys.argv[1:]:
     name, _, value = argument.partition("=")
     if name not in settings:
@@ -34,7 +34,7 @@ layers, hidden = dict(bert_tiny=(2, 128), bert_mini=(4, 256), bert_small=(4, 512
 config = transformers.BertConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=hidden // 64,
                                  intermediate_size=4 * hidden)
 heads = dict(squad=transformers.BertForQuestionAnswering, pretrain=transformers.BertForPreTraining)
-model = heads[settings["task"]]._from_config(config, attn_implementation="sdpa").train()
+model = heads[settings["task"]]._from_config(config, attn_implementation=settings["attention"]).train()
 decayed = [p for p in model.parameters() if p.dim() > 1]
 rest = [p for p in model.parameters() if p.dim() == 1]
 optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 1e-4}, {"params": rest, "weight_decay": 0.0}],
@@ -73,7 +73,7 @@ if not losses[-1] < losses[0]:
 median = statistics.median(seconds)
 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
 print(f"transformers {transformers.__version__}, pytorch {torch.__version__} {settings['model']} {settings['dtype']} "
-      f"{settings['task']} batch {batch}, {length} tokens, adamw, {threads} threads"
+      f"{settings['task']} batch {batch}, {length} tokens, adamw, {settings['attention']} attention, {threads} threads"
       f"{', compiled' if settings['compile'] == '1' else ''}")
 print(f"  {median:.3f} s/step (cores {statistics.median(cores):.3f} s)  {batch / median:.2f} texts/s   "
       f"peak {peak_mb:.0f} MB resident, {before_mb:.0f} MB of them the libraries'   "
