@@ -22,6 +22,7 @@
 #include "autograd/ops/tanh.h"
 #include "autograd/var.h"
 #include "comm/agree.h"
+#include "comm/block_exchange.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
 #include "comm/scheduler.h"

@@ -36,7 +36,12 @@ Buckets made_buckets(const std::vector<Parameter>& parameters, const DataParalle
 
 std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const Buckets& buckets,
                                       const Communicator& comm) {
-  if (communicates_itself(options.optimizer.name)) return nullptr;
+  if (communicates_itself(options.optimizer.name)) {
+    check(!options.make_exchange, options.optimizer.name, ": communicates itself and takes no exchange; leave "
+          "make_exchange out, or take an optimizer behind an exchange, as sgdm");
+    return nullptr;
+  }
+  if (options.make_exchange) return options.make_exchange(buckets, comm, options.seed);
   return make_exchange(options.exchange, buckets, comm, options.seed);
 }
 

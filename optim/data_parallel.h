@@ -15,6 +15,8 @@ namespace godwit {
 struct DataParallelOptions {
   OptimizerConfig optimizer = optimizer_defaults("birder");
   ExchangeConfig exchange = {};  // of the gradients; not read when the optimizer communicates itself
+  // An exchange of one's own in place of that one, which is then not read: docs/compressors.md.
+  std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};      // its alignment is replaced by what the optimizer needs
   uint64_t seed = 1;               // of stochastic quantisers
   // Largest norm of all gradients together; 0: not limited. Then no parameter is updated before all gradients are there.

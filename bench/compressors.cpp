@@ -1,0 +1,114 @@
+// Compressors against a copy of as many bytes: what is decoded is checked first, then runs are timed, alternating.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+#include "comm/block_exchange.h"
+#include "comm/exchanges/codecs.h"
+#include "comm/wire/sign_bits.h"
+#include "engine/parallel.h"
+
+using namespace godwit;
+
+namespace {
+
+constexpr int64_t kBlock = 1024;
+constexpr int kRepeats = 9;
+
+// bytes: read and written per value, as the copy does.
+void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
+  const int64_t half = static_cast<int64_t>(bytes * static_cast<double>(values) / 2);
+  std::vector<char> from(static_cast<size_t>(half), 1), to(from.size());
+  const auto copy = [&] {
+    parallel_for(half, 1 << 16, [&](int64_t begin, int64_t end) {
+      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+    });
+  };
+  kernel();
+  copy();
+  std::vector<double> ms, ratio;
+  for (int i = 0; i < kRepeats; ++i) {
+    ms.push_back(ms_of(kernel));
+    ratio.push_back(ms.back() / ms_of(copy));
+  }
+  const double each = median(ms);
+  std::printf("%-28s %9lld values  %d thread%s %8.3f ms  %6.2f Gvalue/s  %5.2f x copy\n", name.c_str(),
+              static_cast<long long>(values), context().threads, context().threads == 1 ? " " : "s", each,
+              1e-6 * static_cast<double>(values) / each, median(ratio));
+}
+
+void time_codec(const char* name, const BlockCodec& codec, double largest_error, int64_t values) {
+  const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
+  const int64_t blocks = values / kBlock, words = codec.words(kBlock);
+  const Tensor codes({blocks * words}, DType::u32);
+  const auto encode = [&](int64_t i) {
+    codec.encode(x.data<float>() + i * kBlock, kBlock, {{1, 1, 1, 0}, i * kBlock}, codes.data<uint32_t>() + i * words);
+  };
+  const auto decode = [&](int64_t i) {
+    codec.decode(codes.data<uint32_t>() + i * words, kBlock, back.data<float>() + i * kBlock);
+  };
+  const auto all = [&](const auto& f) {
+    return [&, blocks] {
+      parallel_for(blocks, 32, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) f(i);
+      });
+    };
+  };
+  all(encode)();
+  all(decode)();
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < values; ++i) {
+    const double difference = back.data<float>()[i] - x.data<float>()[i];
+    error += difference * difference;
+    size += static_cast<double>(x.data<float>()[i]) * x.data<float>()[i];
+  }
+  check(error <= largest_error * size, "bench: ", name, " loses ", error / size, " of the values");
+  const double code = 4 * static_cast<double>(words) / kBlock;
+  report(std::string(name) + " encode", values, 4 + code, all(encode));
+  report(std::string(name) + " decode", values, 4 + code, all(decode));
+}
+
+void time_majority(int64_t values) {
+  constexpr int64_t kSenders = 8;
+  std::vector<uint32_t> words(static_cast<size_t>(kSenders * sign_words(values))), votes(words.size() / kSenders);
+  RandomStream random(2, Purpose::test);
+  for (uint32_t& word : words) word = random.next();
+  majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values);
+  for (size_t j = 0; j < 3200; ++j) {
+    int64_t ones = 0;
+    for (size_t s = 0; s < kSenders; ++s) ones += words[s * votes.size() + j / 32] >> (j % 32) & 1;
+    check((votes[j / 32] >> (j % 32) & 1) == (2 * ones >= kSenders), "bench: the vote on value ", j);
+  }
+  report("majority, 8 senders", values, (kSenders + 1) / 8.0,
+         [&] { majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values); });
+}
+
+void time_all(int threads) {
+  Context all = context();
+  all.threads = threads;
+  ContextGuard guard(all);
+  for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18}) {
+    time_codec("int8", *int8_codec(), 1e-3, values);
+    time_codec("qsgd, 7 levels", *qsgd_codec(7), 10, values);
+    time_codec("terngrad", *terngrad_codec(2.5), 2, values);
+    time_codec("one_bit_sgd", *one_bit_codec(), 0.5, values);
+    time_codec("topk, 1 %", *topk_codec(0.01), 1, values);
+    time_majority(values);
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    time_all(1);
+    if (hardware_threads() > 1) time_all(hardware_threads());
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_compressors: %s\n", error.what());
+    return 1;
+  }
+}
