@@ -2,6 +2,7 @@
 #include "autograd/ops/conv2d_filters.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/vector_loop.h"
 
@@ -69,35 +70,69 @@ GODWIT_INLINE inline void by_outputs(const Job& j, int64_t begin, int64_t end) {
       }
 }
 
+// [i / block][o / 2][block][2 of o], the taps from the last to the first.
+GODWIT_INLINE inline void turned(const Job& j, int64_t begin, int64_t end) {
+  for (int64_t strip = begin; strip < end; ++strip) {  // of 16 inputs
+    const int64_t first = strip * kTile;
+    uint32_t* const strip_to = j.to + first / j.block * j.by_o + first % j.block;
+    for (int64_t t = 0; t < j.taps; ++t)
+      for (int64_t o = 0; o < j.o; o += 2) {
+        uint32_t* to = strip_to + j.tap(j.taps - 1 - t) + o / 2 * j.by_i;
+        const float* even = j.w + (o * j.taps + t) * j.i + first;
+        const float* odd = even + j.taps * j.i;
+        __builtin_prefetch(even + kTile * j.taps * j.i);
+        __builtin_prefetch(odd + kTile * j.taps * j.i);
+        if (first < j.i)
+          for (int64_t l = 0; l < kTile; ++l) to[l] = pair_of(even[l], odd[l]);
+        else
+          for (int64_t l = 0; l < kTile; ++l) to[l] = 0;
+      }
+  }
+}
+
+std::optional<Job> job_of(const Tensor& w, const FilterBlocks& blocks, const Tensor& to) {
+  const Shape& s = w.shape();
+  for (const int64_t stride : blocks.strides)
+    if (stride % 2 != 0) return {};
+  const auto [by_o, by_i, by_kh, by_kw] = blocks.strides;
+  Job job{w.data<float>(),
+          static_cast<uint32_t*>(to.raw()),
+          s[0],
+          s[1] * s[2],
+          s[3],
+          0,
+          s[2],
+          by_o / 2,
+          by_i / 2,
+          by_kh / 2,
+          by_kw / 2};
+  const auto& inner = blocks.inner;
+  if (inner.size() == 2 && inner[0].first == 0 && inner[0].second % kTile == 0 &&
+      inner[1] == std::pair<int, int64_t>{1, 2})
+    job.block = inner[0].second;
+  return job;
+}
+
 }  // namespace
 
 bool arrange_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to) {
-  using Inner = std::vector<std::pair<int, int64_t>>;
-  const Shape& s = w.shape();
-  const int64_t o = s[0], i = s[3], outputs = blocks.padded[0];
-  if (blocks.padded[1] != i || i % kTile != 0) return false;
-  for (const int64_t stride : blocks.strides)
-    if (stride % 2 != 0) return false;
-  Job job{w.data<float>(),
-          static_cast<uint32_t*>(to.raw()),
-          o,
-          s[1] * s[2],
-          i,
-          0,
-          s[2],
-          blocks.strides[0] / 2,
-          blocks.strides[1] / 2,
-          blocks.strides[2] / 2,
-          blocks.strides[3] / 2};
-  if (blocks.inner == Inner{{0, 8}, {1, 16}, {0, 2}} && outputs == o) {
-    vector_for(o / kTile, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_outputs(job, begin, end); });
+  const auto job = job_of(w, blocks, to);
+  if (!job || blocks.padded[1] != job->i || job->i % kTile != 0) return false;
+  const auto strips = blocks.padded[0] / kTile;
+  if (job->block) {
+    vector_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_inputs(*job, begin, end); });
     return true;
   }
-  if (blocks.inner.size() != 2 || blocks.inner[0].first != 0 || blocks.inner[1] != std::pair<int, int64_t>{1, 2})
-    return false;
-  job.block = blocks.inner[0].second;
-  if (job.block % kTile != 0) return false;
-  vector_for(outputs / kTile, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_inputs(job, begin, end); });
+  using Inner = std::vector<std::pair<int, int64_t>>;
+  if (blocks.inner != Inner{{0, 8}, {1, 16}, {0, 2}} || blocks.padded[0] != job->o) return false;
+  vector_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_outputs(*job, begin, end); });
+  return true;
+}
+
+bool arrange_turned_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to) {
+  const auto job = job_of(w, blocks, to);
+  if (!job || !job->block || blocks.padded[1] != job->o || job->o % 2 != 0 || job->i % kTile != 0) return false;
+  vector_for(blocks.padded[0] / kTile, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { turned(*job, begin, end); });
   return true;
 }
 

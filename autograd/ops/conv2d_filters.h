@@ -17,5 +17,7 @@ struct FilterBlocks {
 
 // Writes w [o, kh, kw, i] float32 as `blocks` say; false where no kernel here knows them.
 bool arrange_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
+// The same of the filters [i, kh, kw, o], turned by half a circle, that take dy to dx as a forward convolution does.
+bool arrange_turned_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
 
 }  // namespace godwit::detail

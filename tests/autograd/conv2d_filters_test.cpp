@@ -19,11 +19,12 @@ FilterBlocks by_outputs(int64_t o, int64_t k, int64_t i) {
   return {{o, i, k, k}, {i * k * k * 16, k * k * 256, k * 256, 256}, {{0, 8}, {1, 16}, {0, 2}}};
 }
 
-void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks) {
-  const Tensor w = testing::random_tensor({o, k, k, i}, DType::f32, 1);
+// Turned: w is [i, k, k, o], its taps from the last to the first.
+void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks, bool turned = false) {
+  const Tensor w = testing::random_tensor(turned ? Shape{i, k, k, o} : Shape{o, k, k, i}, DType::f32, 1);
   const int64_t size = blocks.padded[0] * i * k * k;
   const Tensor to = Tensor::full({size}, 7, DType::bf16);
-  ASSERT_TRUE(detail::arrange_filters(w, blocks, to));
+  ASSERT_TRUE(turned ? detail::arrange_turned_filters(w, blocks, to) : detail::arrange_filters(w, blocks, to));
   for (int64_t a = 0; a < blocks.padded[0]; ++a)
     for (int64_t y = 0; y < k; ++y)
       for (int64_t x = 0; x < k; ++x)
@@ -37,7 +38,8 @@ void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks
           }
           at +=
               left[0] * blocks.strides[0] + left[1] * blocks.strides[1] + y * blocks.strides[2] + x * blocks.strides[3];
-          const float value = a < o ? w.data<float>()[((a * k + y) * k + x) * i + b] : 0;
+          const int64_t from = turned ? ((b * k + k - 1 - y) * k + k - 1 - x) * o + a : ((a * k + y) * k + x) * i + b;
+          const float value = a < o ? w.data<float>()[from] : 0;
           ASSERT_EQ(to.data<bf16>()[at].bits, bf16(value).bits) << a << " " << y << " " << x << " " << b;
         }
 }
@@ -47,7 +49,10 @@ TEST(Conv2dFilters, LiesWhereTheLayoutSays) {
     testing::with_threads(threads, [] {
       for (const auto& [o, k, i] : {std::array<int64_t, 3>{16, 1, 16}, {64, 3, 48}, {128, 1, 80}, {32, 2, 32}}) {
         SCOPED_TRACE(::testing::Message() << o << " " << k << " " << i);
-        for (const int64_t block : {16, 32, 48, 64}) expect_arranged(o, k, i, by_inputs(o, k, i, block));
+        for (const int64_t block : {16, 32, 48, 64}) {
+          expect_arranged(o, k, i, by_inputs(o, k, i, block));
+          expect_arranged(o, k, i, by_inputs(o, k, i, block), true);
+        }
         expect_arranged(o, k, i, by_outputs(o, k, i));
       }
       return 0;
@@ -60,6 +65,8 @@ TEST(Conv2dFilters, LeavesOtherLayoutsToTheLibrary) {
   EXPECT_FALSE(detail::arrange_filters(w, {{64, 32, 1, 1}, {512, 512, 512, 512}, {{0, 8}, {1, 2}}}, to));
   EXPECT_FALSE(detail::arrange_filters(w, {{64, 32, 1, 1}, {1, 64, 1, 1}, {}}, to));
   EXPECT_FALSE(detail::arrange_filters(odd, by_inputs(64, 1, 4, 64), to));
+  EXPECT_FALSE(detail::arrange_turned_filters(odd, by_inputs(3, 1, 64, 64), to));
+  EXPECT_FALSE(detail::arrange_turned_filters(w, by_outputs(32, 1, 64), to));
 }
 
 }  // namespace

@@ -207,6 +207,14 @@ TEST(Conv2d, Bfloat16AgreesWithFloat64OnLayersOnAnyThreadCount) {
     }
 }
 
+TEST(Conv2d, Bfloat16DataGradientsOfManyChannels) {
+  for (const int padding : {0, 1, 2})
+    for (const auto& [o, c] : {std::pair{256, 288}, {320, 256}})
+      with_threads(2, [&, o = o, c = c] {
+        expect_agrees({{3, 7, 9, c}, {o, 3, 3, c}, {.padding = padding}}, DType::bf16);
+      });
+}
+
 // Memory that a kernel reads without anybody having written it shows when the pool's is dirty.
 TEST(Conv2d, Bfloat16ImagesNarrowerThanTheStride) {
   for (int kernel : {2, 3, 5})
@@ -225,8 +233,7 @@ TEST(Conv2d, Bfloat16ImagesHaveFloat32ParametersAndTheirGradients) {
   const Var x(in.x, true), w(in.w, true), bias(in.bias, true);
   const Var y = ops::conv2d(x, w, bias, {.stride = 2, .padding = 1});
   EXPECT_EQ(y.dtype(), DType::bf16);
-  backward(
-      Var::result(Tensor::full({}, 0), {y}, [g = y.gradient(), dy = in.dy](const Tensor&) { g.add(dy); }));
+  backward(Var::result(Tensor::full({}, 0), {y}, [g = y.gradient(), dy = in.dy](const Tensor&) { g.add(dy); }));
   const Results expected = in.run();
   EXPECT_EQ(values(y.value()), values(expected.y));
   for (const auto& [var, gradient, type] :
