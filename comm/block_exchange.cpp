@@ -64,6 +64,8 @@ class BlockExchange : public Exchange {
     } else {
       const Tensor own(codes.shape(), DType::u32);
       group.all_to_all(codes, own, phase("all_to_all"));
+      if (options_.reply == Reply::owners)
+        return average(part, part.first[rank_], part.first[rank_ + 1], own, group.size(), result);
       options_.reply == Reply::coded ? reply_coded(part, group, step, own, codes, result)
                                      : reply_f32(part, group, own, result);
     }
@@ -88,7 +90,9 @@ class BlockExchange : public Exchange {
           "; exchange dense takes either");
     rank_ = static_cast<size_t>(comm.rank);
     const int owners = options_.reply == Reply::none ? 1 : comm.world->size();
-    const BlockLayout layout(bucket, options_.block_size, owners);
+    const BlockLayout layout = options_.reply == Reply::owners
+                                   ? BlockLayout(bucket, options_.block_size, bucket.shards)
+                                   : BlockLayout(bucket, options_.block_size, owners);
     Part part{.bucket_begin = bucket.begin, .numel = bucket.numel};
     for (int s = 0; s < owners; ++s) {
       part.first.push_back(part.blocks.size());

@@ -20,6 +20,7 @@ enum class Memory {
 enum class Reply {
   f32,    // in float32
   coded,  // by the same codec
+  owners,  // it does not: it stays with the owners, who are those of the buckets' shards
   none,   // there are no owners: every message goes to every rank. The bits of f32, at bytes that grow with the ranks
 };
 

@@ -6,6 +6,7 @@
 #include "comm/exchanges/codecs.h"
 #include "comm/exchanges/ef_signsgd.h"
 #include "comm/exchanges/exchanges.h"
+#include "comm/exchanges/loco.h"
 #include "comm/sharding.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
@@ -105,11 +106,14 @@ bool worker_feedback(const ExchangeConfig& config) {
   return config.error_feedback == "worker";
 }
 
+bool is_loco(const std::string& name) { return name == "loco" || name == "loco_zeropp"; }
+
 BlockExchangeOptions block_options(const ExchangeConfig& config) {
   check_choice("exchange: reply", config.reply, reply_names());
   check_choice("exchange: error_feedback", config.error_feedback, feedback_names());
   check(config.block_size >= 0, config.name, ": block_size is ", config.block_size,
         "; it must be positive, or 0 for one block per parameter");
+  if (config.sharding == "zero2") return {.name = config.name, .block_size = config.block_size, .reply = Reply::owners};
   const std::string& feedback = config.error_feedback;
   BlockExchangeOptions options{.name = config.name, .block_size = config.block_size};
   options.reply = config.reply == "f32" ? Reply::f32 : config.reply == "coded" ? Reply::coded : Reply::none;
@@ -135,6 +139,7 @@ void check_contracts(const ExchangeConfig& config, const Buckets& buckets) {
 std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
   const std::string& name = config.name;
   if (name == "qsgd") return qsgd_codec(config.levels);
+  if (name == "zeropp") return int4_codec();
   if (name == "terngrad") return terngrad_codec(config.clip_sigma);
   if (name == "one_bit_sgd" || (name == "ef21" && config.compressor == "one_bit")) return one_bit_codec();
   check_choice("ef21: compressor", config.compressor, compressor_names());
@@ -145,12 +150,13 @@ std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
 
 std::vector<std::string> exchange_names() {
   return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "signsgd", "ef_signsgd", "topk", "randomk", "powersgd",
-          "ef21"};
+          "ef21",  "zeropp",       "loco", "loco_zeropp"};
 }
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
 std::vector<std::string> reply_names() { return {"f32", "coded", "none"}; }
 std::vector<std::string> feedback_names() { return {"both", "worker", "server", "none"}; }
+std::vector<std::string> error_rounding_names() { return {"random", "nearest"}; }
 std::vector<std::string> compressor_names() { return {"topk", "one_bit"}; }
 
 std::vector<std::string> exchange_keys(const std::string& name) {
@@ -158,6 +164,10 @@ std::vector<std::string> exchange_keys(const std::string& name) {
   std::vector<std::string> keys{"name", "sharding", "parameter_wire"};
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "dense" || name == "hierarchical") add({"wire"});
+  else if (is_loco(name))
+    add({"bits", "scale", "block_size", "error_scale", "error_rounding", "error_gain_new", "reset_every",
+         "clip_element", "saturation_limit"});
+  else if (name == "zeropp") add({"block_size"});
   else if (name == "ef_signsgd") add({"block_size", "sign_scale"});
   else if (name == "randomk") add({"density", "block_size", "error_feedback"});
   else if (name == "powersgd") add({"rank", "error_feedback"});
@@ -179,27 +189,35 @@ ExchangeConfig exchange_defaults(const std::string& name) {
   if (name == "topk" || name == "ef21") config.reply = "none";
   if (name == "topk" || name == "ef21" || name == "randomk") config.block_size = 0;
   if (name == "ef_signsgd") config.block_size = 4096;
+  if (name == "zeropp" || name == "loco_zeropp") config.sharding = "zero2", config.parameter_wire = "int8";
   return config;
 }
 
 void check_sharding(const ExchangeConfig& config) {
   check_choice("exchange: sharding", config.sharding, sharding_names());
   check_choice("exchange: parameter_wire", config.parameter_wire, parameter_wire_names());
-  check(config.sharding != "zero2" || (config.name == "dense" && config.wire != "int8"), config.name,
+  const bool scatters = (config.name == "dense" && config.wire != "int8") || is_loco(config.name) || config.name == "zeropp";
+  check(config.sharding != "zero2" || scatters, config.name,
         ": sharding zero2 needs an exchange that can leave each mean with its owner, and ",
         config.name == "dense" ? "dense in int8" : config.name,
-        " gives it to every rank; take sharding zero1, or the exchange dense in f32, bf16 or f16");
+        " gives it to every rank; take sharding zero1, or the exchange dense (f32, bf16, f16), loco or zeropp");
   check(config.parameter_wire == "f32" || config.sharding != "none", config.name, ": parameter_wire ",
         config.parameter_wire, " is that of sharded parameters, but sharding is none; take zero1 or zero2");
 }
 
-bool shards_are_blocks(const ExchangeConfig& config) { return config.parameter_wire == "int8"; }
+bool shards_are_blocks(const ExchangeConfig& config) {
+  return config.parameter_wire == "int8" || (config.sharding == "zero2" && config.name == "zeropp");
+}
 
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed) {
   exchange_keys(config.name);  // throws for an unknown name
   check_sharding(config);
   check_choice("exchange: wire", config.wire, wire_names());
+  if (is_loco(config.name)) {
+    check_choice("exchange: error_rounding", config.error_rounding, error_rounding_names());
+    return make_loco(config, buckets, comm, seed);
+  }
   if (config.name == "dense" && config.wire == "int8")
     return block_exchange(int8_codec(), {.name = "dense", .reply = Reply::coded}, buckets, comm, seed);
   if (config.name == "dense" || config.name == "hierarchical") {

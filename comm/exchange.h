@@ -27,6 +27,15 @@ struct ExchangeConfig {
   double density = 0.01;                // topk, randomk, ef21: part of a block's values that is sent
   int64_t rank = 4;                     // powersgd: of the matrices' approximations
   std::string compressor = "topk";      // ef21: topk or one_bit
+  // loco, loco_zeropp:
+  int64_t bits = 4;                       // of a code: 1, 4 or 8
+  std::string scale = "auto";             // s: a number, as 2^19; auto: one for each block_size values, of every step
+  double error_scale = 4;                 // s_e in units of s
+  std::string error_rounding = "random";  // of the error to 8 bits: random or nearest
+  double error_gain_new = 1;              // beta: weight of the new error, 1 - beta that of the old one
+  int64_t reset_every = 512;              // T_c: steps after which the error is dropped; 0: never
+  double clip_element = 0;                // largest |g| of a value; 0: not limited
+  double saturation_limit = 0.5;          // with a fixed scale: part of the values that may saturate
   std::string sign_scale = "l1_mean";   // ef_signsgd: of a block's signs: l1_mean or l2_rms
 };
 
@@ -37,6 +46,8 @@ class Exchange {
   // `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StatePart> state() const { return {}; }
+  // Collective: a line for the end of a run on all ranks' values, "" when there is nothing to say.
+  virtual std::string summary(Group& /*world*/) const { return {}; }
 };
 
 // "dense": one all-reduce over the world. "hierarchical": reduce-scatter in the node, all-reduce of the shards between
@@ -57,6 +68,7 @@ std::vector<std::string> wire_names();
 std::vector<std::string> reply_names();
 std::vector<std::string> feedback_names();
 std::vector<std::string> compressor_names();
+std::vector<std::string> error_rounding_names();
 // Throws for words that are unknown, and for an exchange and a sharding that do not go together.
 void check_sharding(const ExchangeConfig& config);
 bool shards_are_blocks(const ExchangeConfig& config);  // whole ones of block_size: some of what is sent has scales

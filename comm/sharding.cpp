@@ -14,14 +14,6 @@ namespace {
 
 constexpr int kLevels = 127;  // of the 8-bit wire
 
-std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
-  std::vector<Segment> shards;
-  const int64_t length = bucket.padded() / ranks;
-  for (int r = 0; r < ranks; ++r)
-    shards.push_back({std::min(r * length, bucket.numel), std::min((r + 1) * length, bucket.numel)});
-  return shards;
-}
-
 int64_t longest(const Bucket& bucket) {
   int64_t most = 0;
   for (const Segment& shard : bucket.shards) most = std::max(most, shard.numel());
@@ -61,6 +53,14 @@ void for_blocks(const std::vector<Segment>& blocks, const F& f) {
 }
 
 }  // namespace
+
+std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
+  std::vector<Segment> shards;
+  const int64_t length = bucket.padded() / ranks;
+  for (int r = 0; r < ranks; ++r)
+    shards.push_back({std::min(r * length, bucket.numel), std::min((r + 1) * length, bucket.numel)});
+  return shards;
+}
 
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size) {
   const int ranks = comm.topology.world();

@@ -18,6 +18,8 @@ namespace godwit {
 // parameters); without one they have padded / ranks elements each, the last ones perhaps fewer.
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);
 
+std::vector<Segment> even_shards(const Bucket& bucket, int ranks);
+
 // x is [padded]: its shards as equal parts [ranks · length], each padded with zeros to the longest one, for collectives
 // that send everybody their shard. x itself where its shards lie so.
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);

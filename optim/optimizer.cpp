@@ -13,6 +13,10 @@ std::vector<StatePart> Optimizer::exchange_state() const {
   return exchange_ ? exchange_->state() : std::vector<StatePart>();
 }
 
+std::string Optimizer::exchange_summary(Group& world) const {
+  return exchange_ ? exchange_->summary(world) : std::string();
+}
+
 uint64_t Optimizer::shared_state_hash() const {
   Hash hash;
   for (const std::vector<StatePart>& parts : {state(), exchange_state()})

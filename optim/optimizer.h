@@ -30,6 +30,7 @@ class Optimizer {
 
   virtual std::vector<StatePart> state() const { return {}; }  // its own, without that of its exchange
   std::vector<StatePart> exchange_state() const;               // errors that an exchange feeds back, …
+  std::string exchange_summary(Group& world) const;            // collective: Exchange::summary()
   uint64_t shared_state_hash() const;  // of the bits of all replicated state: equal on replicas
 
  protected:

@@ -32,6 +32,9 @@ constexpr MethodLine kExchanges[] = {
     {"powersgd", "matrices as products of two of low rank, with error feedback"},
     {"topk", "the largest values of each parameter, with error feedback"},
     {"ef21", "estimates of the gradients that compressed differences move"},
+    {"zeropp", "4-bit blocks to sharded owners, 8-bit parameters back"},
+    {"loco", "1, 4 or 8 bits to the owners, with an 8-bit average of what rounding lost"},
+    {"loco_zeropp", "loco's gradients, zeropp's parameters"},
     {"ef_signsgd", "one bit per value and a scale per block, each way, with error feedback"},
 };
 

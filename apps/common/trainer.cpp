@@ -241,6 +241,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   replica_->with_masters([this] {
     if (leader()) task_.save(run_dir_, "weights");
   });
+  const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
   if (!leader()) return;
   if (ema_) {
     ema_->swap();
@@ -252,6 +253,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   progress.line(accounts.table());
   if (replica_->skipped() > 0)
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
+  if (!exchanged.empty()) progress.line(exchanged);
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)

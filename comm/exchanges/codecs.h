@@ -14,6 +14,7 @@ std::unique_ptr<BlockCodec> qsgd_codec(int64_t levels);
 std::unique_ptr<BlockCodec> terngrad_codec(double clip_sigma);
 // The block's largest magnitude and, for each value, the nearest of 255 levels.
 std::unique_ptr<BlockCodec> int8_codec();
+std::unique_ptr<BlockCodec> int4_codec();  // of 15 levels, as ZeRO++ (Wang et al. 2023) sends gradients
 // 1-bit SGD (Seide et al. 2014): the signs, the mean of the block's values >= 0 and that of the others.
 std::unique_ptr<BlockCodec> one_bit_codec();
 // The largest ⌈density·n⌉ values of a block of n, and their places.

@@ -5,17 +5,22 @@
 namespace godwit {
 namespace {
 
-class Int8 : public BlockCodec {
+class Nearest : public BlockCodec {
  public:
-  int64_t words(int64_t n) const override { return scaled_words(n, 127); }
+  explicit Nearest(int levels) : levels_(levels) {}
+  int64_t words(int64_t n) const override { return scaled_words(n, levels_); }
   void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
-    encode_scaled(x, n, block::largest_magnitude(x, n), 127, nullptr, code);
+    encode_scaled(x, n, block::largest_magnitude(x, n), levels_, nullptr, code);
   }
-  void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, 127, x); }
+  void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
+
+ private:
+  int levels_;  // of each sign
 };
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> int8_codec() { return std::make_unique<Int8>(); }
+std::unique_ptr<BlockCodec> int8_codec() { return std::make_unique<Nearest>(127); }
+std::unique_ptr<BlockCodec> int4_codec() { return std::make_unique<Nearest>(7); }
 
 }  // namespace godwit

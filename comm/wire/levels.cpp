@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/vector_loop.h"
+#include "comm/wire/pack_bits.h"
 
 namespace godwit {
 namespace {
@@ -28,31 +28,6 @@ GODWIT_INLINE inline float nearest(float x) {
   constexpr float kWhole = 12582912;  // 1.5 · 2²³
   const float within = std::min(std::max(x, -1e6f), 1e6f);
   return (within + kWhole) - kWhole;
-}
-
-// The low bits of each byte moved together: 8 values of 4 bits to 32, of 2 bits to 16.
-GODWIT_INLINE inline uint64_t nibbles(uint64_t v) {
-  v &= 0x0F0F0F0F0F0F0F0F;
-  v = (v | v >> 4) & 0x00FF00FF00FF00FF;
-  v = (v | v >> 8) & 0x0000FFFF0000FFFF;
-  return (v | v >> 16) & 0xFFFFFFFF;
-}
-GODWIT_INLINE inline uint64_t pairs(uint64_t v) {
-  v &= 0x0303030303030303;
-  v = (v | v >> 6) & 0x000F000F000F000F;
-  v = (v | v >> 12) & 0x000000FF000000FF;
-  return (v | v >> 24) & 0xFFFF;
-}
-// And back.
-GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
-  v = (v | v << 16) & 0x0000FFFF0000FFFF;
-  v = (v | v << 8) & 0x00FF00FF00FF00FF;
-  return (v | v << 4) & 0x0F0F0F0F0F0F0F0F;
-}
-GODWIT_INLINE inline uint64_t from_pairs(uint64_t v) {
-  v = (v | v << 24) & 0x000000FF000000FF;
-  v = (v | v << 12) & 0x000F000F000F000F;
-  return (v | v << 6) & 0x0303030303030303;
 }
 
 // bytes: eight whole numbers in each.

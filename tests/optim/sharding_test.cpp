@@ -196,6 +196,68 @@ TEST(Sharding, BytesPerRankEqualTheFormulas) {
   }
 }
 
+// LoCo works with any of them, and its means are the same bits for everyone or for their owners.
+TEST(Sharding, ChangesNoBitOfCompressedMeans) {
+  for (const char* exchange : {"loco", "zeropp"})
+    for (const char* optimizer : {"sgdm", "adamw", "bert_adam"}) {
+      ShardPlan plan{.optimizer = optimizer_defaults(optimizer), .exchange = sharded(exchange, "none"), .topology = {3, 1}};
+      plan.exchange.block_size = 32;
+      const ShardRun none = train_sharded(plan);
+      for (const char* sharding : {"zero1", "zero2"}) {
+        plan.exchange.sharding = sharding;
+        EXPECT_EQ(train_sharded(plan).x, none.x) << exchange << ", " << optimizer << ", " << sharding;
+      }
+    }
+}
+
+// The LoCo paper's table 1, to the byte. Scales of blocks are extra: bfloat16 ones that all ranks tell each other (auto), and
+// float32 ones beside zeropp's codes and 8-bit parameters.
+TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
+  for (const Topology& topology : kRanks) {
+    const int64_t w = topology.world(), d = 1024 * 840, share = d * (w - 1) / w, blocks = d / 1024;
+    ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
+    plan.gradient = [](int, int64_t, int64_t e, double) { return e % 2 ? 1e-5 : -1e-5; };
+    const auto bytes = [&](const ExchangeConfig& config) {
+      plan.exchange = config;
+      const ShardRun run = train_sharded(plan);
+      int64_t sum = 0;
+      for (const auto& [name, count] : run.stats[0]) sum += count.bytes_intra + count.bytes_inter;
+      return sum;
+    };
+    ExchangeConfig loco = sharded("loco", "zero2", "bf16");
+    EXPECT_EQ(bytes(loco), 5 * share / 2 + 2 * blocks * (w - 1)) << "scale auto";
+    loco.scale = "2^19";
+    EXPECT_EQ(bytes(loco), 5 * share / 2) << "2.5 d (W−1)/W";
+    loco.bits = 8;
+    EXPECT_EQ(bytes(loco), 3 * share);
+    loco.bits = 1;
+    EXPECT_EQ(bytes(loco), 17 * share / 8);
+    ExchangeConfig both = exchange_defaults("loco_zeropp");
+    both.scale = "2^19";
+    EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 1024) << "1.5 d (W−1)/W and scales";
+    EXPECT_EQ(bytes(exchange_defaults("zeropp")), 3 * share / 2 + 2 * (4 * share / 1024));
+    ExchangeConfig none = sharded("loco", "none");
+    none.scale = "2^19";
+    EXPECT_EQ(bytes(none), share / 2 + share) << "sums of at most 15 ranks' codes are a byte";
+  }
+}
+
+TEST(Sharding, ZeroppTrainsAsDenseDoes) {
+  for (const char* exchange : {"zeropp", "loco_zeropp"}) {
+    ShardPlan plan{.optimizer = optimizer_defaults("sgdm"), .exchange = exchange_defaults(exchange), .topology = {4, 1}, .steps = 200};
+    plan.optimizer.lr = 0.02;
+    plan.exchange.block_size = 16;
+    plan.gradient = [](int rank, int64_t, int64_t e, double x) {
+      return e % 7 == 0 ? 0 : 0.5 * (x - 0.3 * static_cast<double>(e % 5) - 0.1 * (rank - 1.5));
+    };
+    const ShardRun run = train_sharded(plan);
+    for (size_t e = 0; e < run.masters.size(); ++e)
+      if (e % 7 != 0) {
+        EXPECT_NEAR(run.masters[e], 0.3 * static_cast<double>(e % 5), 0.03) << exchange << ", element " << e;
+      }
+  }
+}
+
 // The averages are those of the masters: bfloat16 parameters stand still while their masters move.
 TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
   run_local({3, 1}, [](Communicator& comm) {

@@ -1,0 +1,35 @@
+// Small whole numbers in bytes, packed to fewer bits and back, eight at a time in one 64-bit word.
+#pragma once
+#include <cstdint>
+
+#include "engine/vector_loop.h"
+
+namespace godwit {
+
+// The low four bits of each byte, moved together, and back.
+GODWIT_INLINE inline uint64_t nibbles(uint64_t v) {
+  v &= 0x0F0F0F0F0F0F0F0F;
+  v = (v | v >> 4) & 0x00FF00FF00FF00FF;
+  v = (v | v >> 8) & 0x0000FFFF0000FFFF;
+  return (v | v >> 16) & 0xFFFFFFFF;
+}
+GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
+  v = (v | v << 16) & 0x0000FFFF0000FFFF;
+  v = (v | v << 8) & 0x00FF00FF00FF00FF;
+  return (v | v << 4) & 0x0F0F0F0F0F0F0F0F;
+}
+
+// The low two bits of each byte, moved together, and back.
+GODWIT_INLINE inline uint64_t pairs(uint64_t v) {
+  v &= 0x0303030303030303;
+  v = (v | v >> 6) & 0x000F000F000F000F;
+  v = (v | v >> 12) & 0x000000FF000000FF;
+  return (v | v >> 24) & 0xFFFF;
+}
+GODWIT_INLINE inline uint64_t from_pairs(uint64_t v) {
+  v = (v | v << 24) & 0x000000FF000000FF;
+  v = (v | v << 12) & 0x000F000F000F000F;
+  return (v | v << 6) & 0x0303030303030303;
+}
+
+}  // namespace godwit

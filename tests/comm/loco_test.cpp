@@ -1,0 +1,395 @@
+#include "comm/exchanges/loco.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "comm/sharding.h"
+#include "comm/wire/loco_codes.h"
+#include "tests/comm/exchange_harness.h"
+#include "tests/comm/table.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using namespace godwit::testing;
+
+struct LocoRun {
+  std::vector<Values> means;  // of each step, by global element
+  std::vector<std::vector<int8_t>> errors;  // of each rank
+  std::string summary;
+};
+
+ExchangePlan loco_plan(const std::string& scale = "auto", int64_t bits = 4) {
+  ExchangePlan plan;
+  plan.config = exchange_defaults("loco");
+  plan.config.scale = scale;
+  plan.config.bits = bits;
+  plan.config.block_size = 50;
+  plan.config.reset_every = 64;
+  return plan;
+}
+
+using GradientOf = std::function<float(int rank, int64_t step, int64_t element, float x)>;
+
+LocoRun run_loco(const ExchangePlan& plan, const GradientOf& gradient_of = gradient) {
+  LocoRun run;
+  std::mutex mutex;
+  const size_t d = static_cast<size_t>(plan.d());
+  run.errors.resize(static_cast<size_t>(plan.topology.world()));
+  run.means.assign(static_cast<size_t>(plan.steps), Values(d));
+  const auto body = [&](Communicator& comm) {
+    std::vector<Parameter> parameters;
+    for (size_t i = 0; i < plan.shapes.size(); ++i)
+      parameters.push_back({"p" + std::to_string(i), Var(Tensor::zeros(plan.shapes[i]), true), true});
+    Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, int64_t{32} * plan.topology.world()});
+    if (plan.config.sharding != "none") shard(buckets, comm, std::nullopt);
+    const std::unique_ptr<Exchange> exchange = make_exchange(plan.config, buckets, comm, plan.seed);
+    for (int64_t step = 1; step <= plan.steps; ++step) {
+      for (Bucket& bucket : buckets) {
+        float *x = bucket.param.data<float>(), *g = bucket.grad.data<float>();
+        for (int64_t i = 0; i < bucket.numel; ++i) g[i] = gradient_of(comm.rank, step, bucket.begin + i, x[i]);
+      }
+      for (Bucket& bucket : buckets) {
+        exchange->mean(bucket, comm, step);
+        const Segment owned = plan.config.sharding == "zero2" ? bucket.owned : Segment{0, bucket.numel};
+        float *x = bucket.param.data<float>(), *g = bucket.grad.data<float>();
+        for (int64_t i = owned.begin; i < owned.end; ++i) x[i] = x[i] - kLr * g[i];
+        if (bucket.shards.empty() ? comm.rank == 0 : true) {
+          std::lock_guard lock(mutex);
+          Values& mean = run.means[static_cast<size_t>(step - 1)];
+          for (int64_t i = owned.begin; i < owned.end; ++i) mean[static_cast<size_t>(bucket.begin + i)] = g[i];
+        }
+        if (plan.config.sharding == "zero2") all_gather_shards(bucket, bucket.param, *comm.world, "test");
+      }
+    }
+    check_same(*comm.compute, buckets.value_hash(), "the parameters");
+    std::vector<int8_t>& errors = run.errors[static_cast<size_t>(comm.rank)];
+    errors.resize(d);
+    for (const StatePart& part : exchange->state())
+      if (part.name == "e")
+        for (int64_t i = 0; i < part.values.numel(); ++i)
+          errors[static_cast<size_t>(part.begin + i)] = static_cast<int8_t>(part.values.data<uint8_t>()[i]);
+    const std::string summary = exchange->summary(*comm.world);
+    if (comm.rank == 0) run.summary = summary;
+  };
+  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
+  return run;
+}
+
+float up_to_bf16(double m) {
+  float rounded{bf16(static_cast<float>(m))};
+  if (rounded < static_cast<float>(m)) rounded = std::bit_cast<float>(std::bit_cast<uint32_t>(rounded) + 0x10000u);
+  return rounded;
+}
+
+// The LoCo paper's Algorithm 1 as a parameter server would run it, line by line.
+LocoRun simulate(const ExchangePlan& plan) {
+  const ExchangeConfig& c = plan.config;
+  const size_t d = static_cast<size_t>(plan.d());
+  const int world = plan.topology.world();
+  const float low = -std::ldexp(1.0f, static_cast<int>(c.bits) - 1), high = -low - 1;
+  const float gain = static_cast<float>(c.error_gain_new), ratio = static_cast<float>(c.error_scale);
+  const bool automatic = c.scale == "auto";
+  LocoRun run;
+  run.errors.assign(static_cast<size_t>(world), std::vector<int8_t>(d));
+  Values x(d);
+  std::vector<float> s(d, automatic ? 1 : std::exp2(std::stof(c.scale.substr(2)))), s_before;
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    std::vector<Values> g(static_cast<size_t>(world), Values(d));
+    for (int r = 0; r < world; ++r)
+      for (size_t i = 0; i < d; ++i) g[static_cast<size_t>(r)][i] = gradient(r, t, static_cast<int64_t>(i), x[i]);
+    s_before = s;
+    for (const Segment& block : plan.blocks()) {
+      float most = 0;
+      for (const Values& own : g) {
+        double size = 0;
+        std::vector<double> terms;
+        for (int64_t i = block.begin; i < block.end; ++i) {
+          terms.push_back(std::abs(own[static_cast<size_t>(i)]));
+          size = std::max(size, terms.back());
+        }
+        most = std::max(most, up_to_bf16(c.bits == 1 ? lane_sum(terms) / static_cast<double>(terms.size()) : size));
+      }
+      for (int64_t i = block.begin; automatic && most > 0 && i < block.end; ++i)
+        s[static_cast<size_t>(i)] = c.bits == 1 ? 1 / (2 * most) : high / most;
+    }
+    Values mean(d);
+    for (size_t i = 0; i < d; ++i) {
+      float sum = 0;
+      for (int r = 0; r < world; ++r) {
+        int8_t& e = run.errors[static_cast<size_t>(r)][i];
+        const float a = static_cast<float>(e) / (ratio * s_before[i]);
+        const float h = g[static_cast<size_t>(r)][i] + a;
+        const float code = c.bits == 1 ? (h >= 0 ? 1 : -1) : std::min(std::max(std::nearbyint(h * s[i]), low), high);
+        const float decoded = c.bits == 1 ? code * (1 / (2 * s[i])) : code / s[i];
+        const float z = ((1 - gain) * a + gain * (h - decoded)) * (ratio * s[i]);
+        const float u = to_unit(random_word(plan.seed, static_cast<int64_t>(i), static_cast<uint32_t>(t),
+                                            Purpose::error_code, static_cast<uint32_t>(r)));
+        const float left = c.error_rounding == "random" ? std::floor(z + u) : std::nearbyint(z);
+        e = static_cast<int8_t>(std::min(std::max(left, -128.0f), 127.0f));
+        if (c.reset_every > 0 && t % c.reset_every == 0) e = 0;
+        sum += code;
+      }
+      const float by = s[i] * static_cast<float>(world);
+      mean[i] = sum / (c.bits == 1 ? 2 * by : by);
+      x[i] = x[i] - kLr * mean[i];
+    }
+    run.means.push_back(mean);
+  }
+  return run;
+}
+
+void expect_equal(const ExchangePlan& plan) {
+  const LocoRun run = run_loco(plan), expected = simulate(plan);
+  for (size_t t = 0; t < run.means.size(); ++t) ASSERT_EQ(run.means[t], expected.means[t]) << "step " << t + 1;
+  EXPECT_EQ(run.errors, expected.errors);
+}
+
+TEST(Loco, IsTheParameterServerBitForBit) {
+  for (const Topology& topology : kRanks)
+    for (const char* sharding : {"none", "zero1", "zero2"})
+      for (const int64_t bits : {1, 4, 8})
+        for (const char* scale : {"auto", "2^4"}) {
+          ExchangePlan plan = loco_plan(scale, bits);
+          plan.topology = topology;
+          plan.config.sharding = sharding;
+          if (topology.world() % 2 == 1) plan.config.error_gain_new = 0.2;
+          if (topology.world() % 3 == 1) plan.config.error_rounding = "nearest";
+          if (bits == 8) plan.config.error_scale = 6;
+          if (std::string(sharding) != "none") plan.steps = 20;
+          SCOPED_TRACE(std::to_string(topology.world()) + " ranks, " + std::to_string(bits) + " bits, scale " + scale +
+                       ", sharding " + sharding);
+          expect_equal(plan);
+        }
+}
+
+TEST(Loco, DoesNotDependOnBucketSizeOrThreads) {
+  for (const int64_t bits : {1, 4, 8}) {
+    ExchangePlan plan = loco_plan("auto", bits);
+    plan.topology = {3, 1};
+    plan.steps = 40;
+    plan.shapes.push_back({40000});
+    const LocoRun reference = run_loco(plan);
+    plan.bucket_bytes = 1 << 20;
+    plan.threads = 3;
+    const LocoRun run = run_loco(plan);
+    EXPECT_EQ(run.means, reference.means);
+    EXPECT_EQ(run.errors, reference.errors);
+  }
+}
+
+// Pitfall 25.
+TEST(Loco, FewerValuesThanRanks) {
+  for (const int64_t bits : {1, 4, 8})
+    for (const char* sharding : {"none", "zero2"}) {
+      ExchangePlan plan = loco_plan("auto", bits);
+      plan.topology = {8, 1};
+      plan.shapes = {{2}, {1}};
+      plan.config.sharding = sharding;
+      expect_equal(plan);
+    }
+}
+
+// Multiples of 1/s in the codes' range lose nothing: the bits of dense. Pitfall 8.
+TEST(Loco, IsDenseWhereNothingRounds) {
+  for (const Topology& topology : kRanks)
+    for (const int64_t bits : {4, 8}) {
+      ExchangePlan plan = loco_plan("2^10", bits);
+      plan.topology = topology;
+      plan.steps = 10;
+      const int range = 1 << bits;
+      const GradientOf exact = [&](int rank, int64_t step, int64_t i, float) {
+        return static_cast<float>((i * 37 + rank * 11 + step * 5) % range - range / 2) * 0x1p-10f;
+      };
+      const LocoRun run = run_loco(plan, exact);
+      for (int64_t t = 1; t <= plan.steps; ++t)
+        for (int64_t i = 0; i < plan.d(); ++i) {
+          float sum = 0;
+          for (int rank = 0; rank < topology.world(); ++rank) sum += exact(rank, t, i, 0);
+          ASSERT_EQ(run.means[static_cast<size_t>(t - 1)][static_cast<size_t>(i)],
+                    sum / static_cast<float>(topology.world()));
+        }
+      for (const auto& errors : run.errors) EXPECT_EQ(errors, std::vector<int8_t>(errors.size()));
+    }
+}
+
+// A gradient far below a step: nearest rounding of the error forgets it for ever, random rounding sends it on average.
+TEST(Loco, NearestRoundingOfTheErrorHasADeadZone) {
+  ExchangePlan plan = loco_plan("2^4");
+  plan.config.error_gain_new = 0.2;
+  plan.config.reset_every = 0;
+  plan.steps = 2000;
+  const float g = 0.4f / (0.2f * 4 * 16);  // below 0.5/(β·s_e)
+  const GradientOf constant = [&](int, int64_t, int64_t, float) { return g; };
+  plan.config.error_rounding = "nearest";
+  for (const Values& mean : run_loco(plan, constant).means)
+    for (const float m : mean) ASSERT_EQ(m, 0);
+  plan.config.error_rounding = "random";
+  plan.config.error_gain_new = 1;
+  double sum = 0, all = 0;
+  for (const Values& mean : run_loco(plan, constant).means)
+    for (const float m : mean) sum += m, ++all;
+  EXPECT_NEAR(sum / all, g, 0.01 * g) << "a million draws";
+}
+
+// floor(z + U): mean z, whatever its fraction.
+TEST(Loco, RandomRoundingOfTheErrorIsUnbiased) {
+  constexpr int64_t kValues = 1 << 16;
+  for (const float fraction : {0.125f, 0.3f, 0.9f}) {
+    std::vector<float> g(kValues, fraction / 64);
+    std::vector<int8_t> e(kValues);
+    std::vector<uint32_t> words(kValues / 8);
+    const loco::Settings settings{4, 1, 0, INFINITY, true, false};
+    ASSERT_TRUE(loco::encode(g.data(), e.data(), kValues, {16, 64, 64}, settings,
+                             {7, 1, static_cast<uint32_t>(Purpose::error_code), 0}, 0, words.data()).finite);
+    double mean = 0;
+    for (const int8_t value : e) mean += value / static_cast<double>(kValues);
+    EXPECT_NEAR(mean, fraction, 5 * std::sqrt(fraction * (1 - fraction) / kValues)) << "5 standard deviations";
+  }
+}
+
+// Pitfall 17: the gain is the new error's, and a reset forgets everything.
+TEST(Loco, TheGainIsThatOfTheNewError) {
+  std::vector<float> g{0.7f / 16};
+  std::vector<int8_t> e{0};
+  uint32_t word = 0;
+  const auto step = [&](float gain, bool reset) {
+    EXPECT_TRUE(loco::encode(g.data(), e.data(), 1, {16, 64, 64}, {4, gain, 1 - gain, INFINITY, false, reset}, {}, 0, &word)
+                    .finite);
+  };
+  step(0.25f, false);  // h = 0.7 steps, the code 1: the error is −0.3 steps, −1.2 of the error's units, times 0.25
+  EXPECT_EQ(word, 1u);
+  EXPECT_EQ(e[0], std::nearbyint(-1.2f * 0.25f));
+  e[0] = -8;  // −2 steps: h = −1.3, the code −1, the new error −0.3 steps
+  step(0.25f, false);
+  EXPECT_EQ(word, 15u) << "-1 in four bits";
+  EXPECT_EQ(e[0], std::nearbyint(0.75f * -8 + 0.25f * -1.2f));
+  step(0.25f, true);
+  EXPECT_EQ(e[0], 0);
+}
+
+TEST(Loco, ResetClearsTheWholeHistory) {
+  ExchangePlan plan = loco_plan("2^4");
+  plan.topology = {2, 1};
+  plan.config.error_gain_new = 0.2;
+  plan.config.reset_every = 5;
+  plan.steps = 10;
+  // Two histories that differ up to the reset, and not afterwards.
+  const auto run = [&](float first) {
+    return run_loco(plan, [=](int rank, int64_t t, int64_t i, float) {
+             return t <= 5 ? first * static_cast<float>(i % 7) * 0.01f : gradient(rank, t, i, 0);
+           }).means;
+  };
+  const std::vector<Values> a = run(1), b = run(-3);
+  EXPECT_NE(a[3], b[3]);
+  for (size_t t = 5; t < 10; ++t) EXPECT_EQ(a[t], b[t]) << "step " << t + 1;
+  plan.steps = 5;
+  for (const auto& errors : run_loco(plan).errors) EXPECT_EQ(errors, std::vector<int8_t>(errors.size()));
+}
+
+// Codes as they cross the network, by scalar code.
+TEST(Loco, CodesAreBitExact) {
+  for (const int64_t n : {1, 7, 8, 31, 33, 1024, 1025, 5000}) {
+    const Values g = random_row<float>(5, 1, n);
+    for (const int bits : {1, 4, 8}) {
+      const float s = bits == 8 ? 20 : 3;
+      std::vector<int8_t> e(static_cast<size_t>(n));
+      for (size_t i = 0; i < e.size(); ++i) e[i] = static_cast<int8_t>(i * 37);
+      const std::vector<int8_t> before = e;
+      std::vector<uint32_t> words(static_cast<size_t>((n * bits + 31) / 32), 0xFFFFFFFF);
+      const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, 100, 100}, {bits, 1, 0, 2, false, false}, {}, 0,
+                                               words.data());
+      int64_t saturated = 0, zero = 0;
+      std::vector<uint32_t> expected(words.size());
+      for (int64_t i = 0; i < n; ++i) {
+        const float h = std::min(std::max(g[static_cast<size_t>(i)], -2.0f), 2.0f) +
+                        static_cast<float>(before[static_cast<size_t>(i)]) / 100.0f;
+        const float whole = std::nearbyint(h * s);
+        const float code = std::min(std::max(whole, loco::lowest(bits)), loco::highest(bits));
+        const auto field = bits == 1 ? static_cast<uint32_t>(h >= 0)
+                                     : static_cast<uint32_t>(static_cast<int32_t>(code)) & ((1u << bits) - 1);
+        expected[static_cast<size_t>(i * bits / 32)] |= field << (i * bits % 32);
+        saturated += bits > 1 && whole != code;
+        zero += bits > 1 && code == 0;
+      }
+      EXPECT_EQ(words, expected) << n << " values of " << bits << " bits";
+      EXPECT_EQ(counts.saturated, saturated);
+      EXPECT_EQ(counts.zero, zero);
+    }
+  }
+}
+
+TEST(Loco, SumsOfCodesAreWholeNumbers) {
+  for (const int bits : {1, 4, 8})
+    for (const int senders : {1, 2, 7, 16, 17, 70, 300})
+      for (const int64_t n : {1, 33, 1500}) {
+        const int64_t stride = (n * bits + 31) / 32 + 3;
+        std::vector<uint32_t> words(static_cast<size_t>(stride * senders));
+        RandomStream random(3, Purpose::test);
+        for (uint32_t& word : words) word = random.next();
+        std::vector<int32_t> sums(static_cast<size_t>(n)), expected(static_cast<size_t>(n));
+        loco::sum_codes(words.data(), stride, senders, bits, n, sums.data());
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t sender = 0; sender < senders; ++sender) {
+            const int field = static_cast<int>(words[static_cast<size_t>(sender * stride + i * bits / 32)] >> (i * bits % 32)) &
+                              ((1 << bits) - 1);
+            expected[static_cast<size_t>(i)] += bits == 1 ? 2 * field - 1 : field >= 1 << (bits - 1) ? field - (1 << bits) : field;
+          }
+        EXPECT_EQ(sums, expected) << bits << " bits, " << senders << " senders";
+      }
+}
+
+// Pitfall 16: gradients of 1 at the paper's scale, 2^19, are all ±8/2^19.
+TEST(Loco, AScaleThatSaturatesIsRefusedOrReported) {
+  ExchangePlan plan = loco_plan("2^19");
+  plan.topology = {2, 1};
+  plan.steps = 3;
+  const std::string error = error_of([&] { run_loco(plan); });
+  EXPECT_NE(error.find("of this worker's values have saturated: 4 bits at scale 524288 hold |g| up to 1.3351"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("set it to auto"), std::string::npos);
+  plan.config.saturation_limit = 1;
+  EXPECT_NE(run_loco(plan).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
+  plan.config.scale = "2^-20";
+  EXPECT_NE(run_loco(plan).summary.find("raise exchange.scale, or set it to auto"), std::string::npos);
+  plan.config.scale = "auto";
+  const std::string summary = run_loco(plan).summary;
+  EXPECT_EQ(summary.find("warning"), std::string::npos) << summary;
+  EXPECT_TRUE(summary.starts_with("loco: ") && summary.find(" of the values saturated, ") != std::string::npos) << summary;
+}
+
+TEST(Loco, LowBitsDoNotHideWhatIsNotFinite) {
+  for (const char* scale : {"auto", "2^4"})
+    for (const float bad : {INFINITY, -INFINITY, NAN}) {
+      ExchangePlan plan = loco_plan(scale);
+      plan.topology = {2, 1};
+      const std::string error = error_of([&] {
+        run_loco(plan, [&](int rank, int64_t t, int64_t i, float) { return rank == 1 && t == 2 && i == 200 ? bad : 0.1f; });
+      });
+      EXPECT_NE(error.find("loco: step 2: the gradient of 'p4' is"), std::string::npos) << error;
+    }
+}
+
+TEST(Loco, RefusesWhatItCannotUse) {
+  const auto error = [](const std::function<void(ExchangeConfig&)>& change) {
+    ExchangePlan plan = loco_plan();
+    change(plan.config);
+    return error_of([&] { run_loco(plan); });
+  };
+  EXPECT_NE(error([](auto& c) { c.bits = 3; }).find("codes have 1, 4 or 8 bits, not 3"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.scale = "big"; }).find("scale 'big' is not auto"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.scale = "-4"; }).find("scale '-4' is not auto"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.scale = "2^"; }).find("scale '2^' is not auto"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.error_gain_new = 1.5; }).find("error_gain_new must be in [0, 1]"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.error_scale = 0; }).find("error_scale"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.error_rounding = "up"; }).find("error_rounding 'up' is unknown"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.saturation_limit = 0; }).find("saturation_limit"), std::string::npos);
+  EXPECT_NE(error([](auto& c) { c.reset_every = -1; }).find("reset_every"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace godwit
