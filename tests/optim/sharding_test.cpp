@@ -214,11 +214,12 @@ TEST(Sharding, ChangesNoBitOfCompressedMeans) {
 // float32 ones beside zeropp's codes and 8-bit parameters.
 TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
   for (const Topology& topology : kRanks) {
-    const int64_t w = topology.world(), d = 1024 * 840, share = d * (w - 1) / w, blocks = d / 1024;
+    const int64_t w = topology.world(), d = 64 * 840, share = d * (w - 1) / w, blocks = d / 64;
     ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
     plan.gradient = [](int, int64_t, int64_t e, double) { return e % 2 ? 1e-5 : -1e-5; };
     const auto bytes = [&](const ExchangeConfig& config) {
       plan.exchange = config;
+      plan.exchange.block_size = 64;
       const ShardRun run = train_sharded(plan);
       int64_t sum = 0;
       for (const auto& [name, count] : run.stats[0]) sum += count.bytes_intra + count.bytes_inter;
@@ -234,8 +235,8 @@ TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
     EXPECT_EQ(bytes(loco), 17 * share / 8);
     ExchangeConfig both = exchange_defaults("loco_zeropp");
     both.scale = "2^19";
-    EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 1024) << "1.5 d (W−1)/W and scales";
-    EXPECT_EQ(bytes(exchange_defaults("zeropp")), 3 * share / 2 + 2 * (4 * share / 1024));
+    EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 64) << "1.5 d (W−1)/W and scales";
+    EXPECT_EQ(bytes(exchange_defaults("zeropp")), 3 * share / 2 + 2 * (4 * share / 64));
     ExchangeConfig none = sharded("loco", "none");
     none.scale = "2^19";
     EXPECT_EQ(bytes(none), share / 2 + share) << "sums of at most 15 ranks' codes are a byte";
