@@ -16,7 +16,8 @@ namespace {
 // Without the sign, the bits of ∞ and NaN are the largest.
 template <class T, class Bits>
 bool all_finite(const T* x, int64_t n) {
-  constexpr Bits kSize = static_cast<Bits>(-1) >> 1, kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  constexpr Bits kSize = static_cast<Bits>(-1) >> 1,
+                 kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
   std::atomic<bool> finite = true;
   vector_for(n, 1 << 16, [x, &finite](int64_t begin, int64_t end) GODWIT_INLINE {
     Bits largest = 0;

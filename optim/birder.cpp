@@ -146,7 +146,7 @@ void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradien
   const bool short_moments = config_.moments == "bf16", short_errors = config_.errors == "int8";
   const bool finite = short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
                                                     : worker_step<bf16, float>(part, gradient, words, step, draws)
-                      : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
+                       : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
                                      : worker_step<float, float>(part, gradient, words, step, draws);
   if (!finite) fail_not_finite("birder", step.step, bucket, gradient.data<float>(), range.begin, range.count);
 }
@@ -182,11 +182,11 @@ void Birder::apply(Bucket& bucket, const StepInfo& step) {
   const Part& part = part_of(bucket);
   const uint32_t *words = part.words.data<uint32_t>(), *awake = bits_at(part.awake, 0);
   float* x = bucket.param.data<float>();
-  for_decay_ranges(
-      bucket, config_.weight_decay, config_.decay_norm_and_bias, [&](int64_t begin, int64_t end, double decay) {
-        birder::update(x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
-                       static_cast<float>(step.lr));
-      });
+  for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                   [&](int64_t begin, int64_t end, double decay) {
+                     birder::update(x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
+                                    static_cast<float>(step.lr));
+                   });
   if (!awake) return;
   for (int64_t i = 0; i < part.words.numel(); ++i)
     part.awake.data<uint32_t>()[i] |= words[i] & ~part.frozen.data<uint32_t>()[i];

@@ -51,7 +51,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its bits in order");
 
 constexpr float kErrorStep = 1.0f / 64;  // of errors kept in 8 bits
-constexpr int64_t kChunk = 1024;  // values whose random words are made at a time, in the first-level cache
+constexpr int64_t kChunk = 1024;         // values whose random words are made at a time, in the first-level cache
 
 // A vector of at most 16 values, so that vectors tile the 32 of a word; and the single value of a range's last word.
 using Many = hn::CappedTag<float, 16>;
@@ -168,8 +168,7 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
   }
   const uint32_t awake_bits = a.state.awake[i / 32] >> (i % 32);
   const auto awake = mask_of(d, awake_bits);
-  if (a.state.e)
-    store(d, hn::IfThenElse(awake, hn::Sub(z, plus_minus_one(d, plus)), ratio), a.state.e + i, random);
+  if (a.state.e) store(d, hn::IfThenElse(awake, hn::Sub(z, plus_minus_one(d, plus)), ratio), a.state.e + i, random);
   return (bits_of(d, plus) & awake_bits) | (bits_of(d, hn::Gt(b, hn::Zero(d))) & ~awake_bits);
 }
 
@@ -196,9 +195,8 @@ HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, con
 }
 
 // Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on,
-// after prepare(chunk, stop) for the values [chunk, stop); `rounds`: they use the words even without the random quantizer;
-// begin is a multiple of 32, as is end unless the values end
-// there.
+// after prepare(chunk, stop) for the values [chunk, stop); `rounds`: they use the words even without the random
+// quantizer; begin is a multiple of 32, as is end unless the values end there.
 template <class Prepare, class ManyLanes, class OneLane>
 HWY_INLINE void for_words(const Draw& draw, bool rounds, uint32_t* words, int64_t begin, int64_t end,
                           const Prepare& prepare, const ManyLanes& many, const OneLane& one) {
@@ -352,8 +350,8 @@ void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* a
   std::fill(out + (count + 31) / 32, out + padded / 32, 0);
 }
 
-#define GODWIT_WORKER(Moment, Error)                                                                              \
-  template bool worker_step(const float*, const WorkerState<Moment, Error>&, uint32_t*, int64_t, int64_t,         \
+#define GODWIT_WORKER(Moment, Error)                                                                      \
+  template bool worker_step(const float*, const WorkerState<Moment, Error>&, uint32_t*, int64_t, int64_t, \
                             const WorkerSettings&, const Draw&);
 GODWIT_WORKER(float, float)
 GODWIT_WORKER(float, int8_t)

@@ -46,8 +46,8 @@ struct WorkerSettings {
 };
 
 // m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32).
-// Of a value asleep the bit says b > 0, and e ← r. Values [count, padded) are padding: their bits are 0, nothing else is
-// touched. False when some g was not finite: then neither the words nor the state may be used.
+// Of a value asleep the bit says b > 0, and e ← r. Values [count, padded) are padding: their bits are 0, nothing else
+// is touched. False when some g was not finite: then neither the words nor the state may be used.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                                int64_t padded, const WorkerSettings& settings, const Draw& draw);

@@ -24,14 +24,15 @@ struct DataParallelOptions {
   // every rank scales its own by one factor, made of the mean of all ranks' squared norms, before anything is sent.
   double clip_norm = 0;
   // A step in which any rank has a gradient that is not finite: an error naming the parameter, or all ranks skip it
-  // together, before any state moves. Then nothing is exchanged before all gradients are there, and 8 bytes go to each rank.
+  // together, before any state moves. Then nothing is exchanged before all gradients are there, and 8 bytes go to each
+  // rank.
   bool skip_not_finite = false;
   // Called after each bucket's update, on its thread; with sharded parameters, what this rank owns is updated then.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
-// Where a step's time went, in seconds. Compression, update and communication run beside the computing thread when they can;
-// `waiting` is what finish_step() took of it.
+// Where a step's time went, in seconds. Compression, update and communication run beside the computing thread when they
+// can; `waiting` is what finish_step() took of it.
 struct StepTimes {
   double compression = 0;    // exchange, without the calls of groups
   double communication = 0;  // in calls of groups, waiting for other ranks included

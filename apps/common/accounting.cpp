@@ -55,8 +55,8 @@ void add_rank(Accounts& all, size_t rank, size_t world, const json& own) {
   }
   for (const json& p : own["phases"]) {
     const std::string name = p["name"];
-    Accounts::Phase& phase =
-        find_or_add(all.phases, [&](const auto& x) { return x.name == name; }, Accounts::Phase{.name = name});
+    Accounts::Phase& phase = find_or_add(
+        all.phases, [&](const auto& x) { return x.name == name; }, Accounts::Phase{.name = name});
     phase.calls = std::max<int64_t>(phase.calls, p["calls"]);
     phase.bytes_intra += p["intra"].get<int64_t>();
     phase.bytes_inter += p["inter"].get<int64_t>();
@@ -74,7 +74,8 @@ std::string row(const char* format, Args... args) {
 std::string mean_bytes(double bytes, size_t ranks) { return human_bytes(bytes / static_cast<double>(ranks)); }
 
 double sum(const std::vector<int64_t>& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), 0.0, [](double s, int64_t b) { return s + static_cast<double>(b); });
+  return std::accumulate(bytes.begin(), bytes.end(), 0.0,
+                         [](double s, int64_t b) { return s + static_cast<double>(b); });
 }
 
 }  // namespace
@@ -105,8 +106,9 @@ std::string Accounts::table() const {
   std::string text = row("%-36s %14s %18s\n", "state of a worker, mean", "bytes", "bytes a parameter");
   double total = 0, per_parameter = 0;
   for (const State& part : state) {
-    text += row("  %-34s %14s %18.3f\n", (part.owner == "optimizer" ? part.name : part.owner + ": " + part.name).c_str(),
-                mean_bytes(sum(part.bytes), part.bytes.size()).c_str(), bytes_per_parameter(part));
+    text +=
+        row("  %-34s %14s %18.3f\n", (part.owner == "optimizer" ? part.name : part.owner + ": " + part.name).c_str(),
+            mean_bytes(sum(part.bytes), part.bytes.size()).c_str(), bytes_per_parameter(part));
     total += sum(part.bytes) / static_cast<double>(part.bytes.size());
     per_parameter += bytes_per_parameter(part);
   }
@@ -117,10 +119,10 @@ std::string Accounts::table() const {
     text += row("  %-34s %14lld %18s %18s %12.3f\n", phase.name.c_str(), static_cast<long long>(phase.calls),
                 human_bytes(static_cast<double>(phase.bytes_intra)).c_str(),
                 human_bytes(static_cast<double>(phase.bytes_inter)).c_str(), phase.seconds);
-  text += row("a step: %.1f ms of computation, %.1f ms waiting for the rest: compression %.1f, communication %.1f, "
-              "update %.1f ms",
-              1e3 * step.computation, 1e3 * step.waiting, 1e3 * step.compression, 1e3 * step.communication,
-              1e3 * step.update);
+  text += row(
+      "a step: %.1f ms of computation, %.1f ms waiting for the rest: compression %.1f, communication %.1f, "
+      "update %.1f ms",
+      1e3 * step.computation, 1e3 * step.waiting, 1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update);
   return text;
 }
 

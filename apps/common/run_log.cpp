@@ -143,9 +143,8 @@ void RunLog::step(const StepMetrics& m) {
   append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss),
                         ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
                         ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
-                        ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"),
-                        ", \"data_wait_s\": ", number(m.data_wait_s), times,
-                        m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "",
+                        ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"), ", \"data_wait_s\": ",
+                        number(m.data_wait_s), times, m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "",
                         m.skipped ? ", \"skipped\": " + std::to_string(*m.skipped) : "", "}\n"));
 }
 

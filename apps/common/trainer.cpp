@@ -114,7 +114,8 @@ Evaluation Trainer::run(Progress& progress) {
     const auto before = Clock::now();
     last = evaluate();
     evaluating_s_ += seconds_since(before);
-    check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), kDiverged);
+    check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
+          kDiverged);
     if (leader()) report(last, progress);
   }
   if (config_.check_replicas > 0) replica_->check_replicas();
@@ -168,10 +169,10 @@ void Trainer::skipped(Progress& progress) {
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = tally_.times;
-  Tensor sums = Tensor::of<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
-                                    tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
-                                    times.compression, times.communication, times.update},
-                                   Shape{12});
+  Tensor sums = Tensor::of<double>(
+      {last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra, tally_.bytes_inter,
+       tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression, times.communication, times.update},
+      Shape{12});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
@@ -233,11 +234,11 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
 }
 
 void Trainer::save(const Evaluation& last, Progress& progress) {
+  const Accounts accounts = gather_accounts(comm_, *replica_, step_, all_times_);
   // Ranks that share their files repeat each other, those in other processes read others.
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
-  const Accounts accounts = gather_accounts(comm_, *replica_, step_, all_times_);
   replica_->with_masters([this] {
     if (leader()) task_.save(run_dir_, "weights");
   });

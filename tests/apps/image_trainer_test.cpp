@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "apps/image/image_task.h"
+#include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/local.h"
 #include "nn/weights.h"
@@ -74,6 +75,62 @@ std::string error_when(const std::function<void(ImageConfig&)>& change_of_rank_1
 
 TEST(ImageTrainer, RanksThatAgreeTrain) {
   EXPECT_NO_THROW(train([](ImageConfig&, int) {}));
+}
+
+// The second batch of rank 1 has a gradient that is not a number.
+class PoisonedTask : public ImageTask {
+ public:
+  PoisonedTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
+      : ImageTask(config, data, comm), rank_(comm.rank) {}
+
+  Forward forward(int64_t micro_batch) override {
+    if (micro_batch == 1) before_ = values();
+    if (micro_batch == 2) {
+      EXPECT_EQ(values(), before_) << "rank " << rank_ << ": the step left a trace";
+    }
+    Forward result = ImageTask::forward(micro_batch);
+    if (micro_batch == 1) {
+      EXPECT_NE(values(), before_) << "batch norm's statistics move in a forward pass";
+    }
+    if (micro_batch == 1 && rank_ == 1) result.loss = ops::scale(result.loss, static_cast<double>(NAN));
+    return result;
+  }
+
+ private:
+  std::vector<std::vector<float>> values() {
+    std::vector<std::vector<float>> all;
+    for (const Parameter& p : model().parameters()) all.push_back(p.var.value().to_vector<float>());
+    for (const nn::NamedTensor& buffer : model().buffers()) all.push_back(buffer.tensor.to_vector<float>());
+    return all;
+  }
+
+  int rank_;
+  std::vector<std::vector<float>> before_;
+};
+
+TEST(ImageTrainer, SkippedStepsLeaveParametersAndStatisticsAsTheyWere) {
+  const ImageData data = make_data();
+  const TempFolder folder;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
+  Progress progress(out.get(), Progress::Style::lines);
+  run_local({3, 1}, [&](Communicator& comm) {
+    ImageConfig config;
+    config.optimizer = optimizer_defaults("birder");
+    config.batch = 4;
+    config.max_steps = 4;
+    config.check_replicas = 1;
+    config.ema.decay = 0.5;
+    config.non_finite = "skip";
+    config.run_dir = folder / "run";
+    PoisonedTask task(config, data, comm);
+    EXPECT_TRUE(std::isfinite(*Trainer(image_program(), config, task, comm).run(progress).loss));
+  });
+  std::rewind(out.get());
+  std::string text(1 << 16, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out.get()));
+  EXPECT_THAT(text, HasSubstr("step 2 skipped: the gradient of '"));
+  EXPECT_THAT(text, HasSubstr("is not finite on rank 1"));
+  EXPECT_THAT(text, HasSubstr("1 of 4 steps were skipped: a gradient was not finite"));
 }
 
 // Each result rounds by 2^-8 at most, which moves the loss of three steps by a few hundredths.

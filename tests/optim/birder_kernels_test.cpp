@@ -253,8 +253,8 @@ TEST(BirderKernels, ThreadsDoNotChangeABit) {
     ContextGuard guard(next);
     std::vector<float> m(n), b(n), e(n);
     std::vector<uint32_t> words(n / 32), agreed(n / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(), count,
-                                    padded(count), {0.95f, 0.05f, 1e-8f, true},
+    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(),
+                                    count, padded(count), {0.95f, 0.05f, 1e-8f, true},
                                     {Quantizer::random, 5, 1, Purpose::worker_sign, 0, 7}));
     birder::server_step(words.data(), 1, e.data(), nullptr, agreed.data(), count, padded(count),
                         {Quantizer::random, 5, 1, Purpose::server_sign, 0, 7});

@@ -24,14 +24,14 @@ class Parties {
   void step(float lr) {
     ++t_;
     for (size_t s = 0; s < g.size(); ++s) {
-      ASSERT_TRUE(birder::worker_step(g[s].data(),
-                                      birder::WorkerState<Moment, Error>{m[s].data(), b[s].data(), nullptr,
-                                                                         e[s].empty() ? nullptr : e[s].data()},
-                                      words.data() + s * agreed.size(), count_, padded_, {0.95f, 0.05f, 1e-8f, true},
-                                      {quantizer_, 11, t_, Purpose::worker_sign, static_cast<uint32_t>(s), 0}));
+      ASSERT_TRUE(birder::worker_step(
+          g[s].data(),
+          birder::WorkerState<Moment, Error>{m[s].data(), b[s].data(), nullptr, e[s].empty() ? nullptr : e[s].data()},
+          words.data() + s * agreed.size(), count_, padded_, {0.95f, 0.05f, 1e-8f, true},
+          {quantizer_, 11, t_, Purpose::worker_sign, static_cast<uint32_t>(s), 0}));
     }
-    birder::server_step(words.data(), static_cast<int>(g.size()), server_feedback_ ? server_e.data() : nullptr,
-                        nullptr, agreed.data(), count_, padded_, {quantizer_, 11, t_, Purpose::server_sign, 0, 0});
+    birder::server_step(words.data(), static_cast<int>(g.size()), server_feedback_ ? server_e.data() : nullptr, nullptr,
+                        agreed.data(), count_, padded_, {quantizer_, 11, t_, Purpose::server_sign, 0, 0});
     birder::update(x.data(), agreed.data(), nullptr, 0, count_, 1, lr);
   }
 
@@ -105,8 +105,8 @@ TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
   }
 }
 
-// State kept in 5 bytes: |m| ≤ b after any rounding, |e| ≤ 2, and the signs still follow the ratios: rounding is unbiased,
-// also of ratios below half a step of e, which rounding to nearest would lose (a constant 0.004 in 1/64).
+// State kept in 5 bytes: |m| ≤ b after any rounding, |e| ≤ 2, and the signs still follow the ratios: rounding is
+// unbiased, also of ratios below half a step of e, which rounding to nearest would lose (a constant 0.004 in 1/64).
 TEST(BirderProperties, ShortStateStaysBoundedAndUnbiased) {
   const int64_t count = 512, steps = 4000;
   Parties<bf16, int8_t> parties(1, count, true, false);
@@ -124,7 +124,8 @@ TEST(BirderProperties, ShortStateStaysBoundedAndUnbiased) {
       signs[j] += reference::bit(parties.words, static_cast<int64_t>(j)) ? 1 : -1;
     }
   }
-  // Each step rounds e by at most 1/64, with a mean of 0: 4000 steps stray by 1/64·√4000·½ = 0.5, over 512 values 4 times.
+  // Each step rounds e by at most 1/64, with a mean of 0: 4000 steps stray by 1/64·√4000·½ = 0.5, over 512 values 4
+  // times.
   double mean = 0;
   for (size_t j = 0; j < ratios.size(); ++j) {
     EXPECT_NEAR(ratios[j], signs[j], 2 + 4 * 0.5);
@@ -209,8 +210,9 @@ TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
     std::vector<float> g(count, ratio), m(count), b(count, 1.0f);  // β = 0: m = g; b = |g| would follow, so b grows
     std::vector<float> b_hat(count);
     std::vector<uint32_t> words(count / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), b_hat.data(), nullptr}, words.data(), count, count,
-                                    {0, 1, 1e-8f, true}, {Quantizer::random, 5, step, purpose, sender, 0}));
+    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), b_hat.data(), nullptr}, words.data(),
+                                    count, count, {0, 1, 1e-8f, true},
+                                    {Quantizer::random, 5, step, purpose, sender, 0}));
     return words;
   };
   const auto mean = [&](const std::vector<uint32_t>& words) {

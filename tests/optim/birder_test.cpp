@@ -313,8 +313,9 @@ TEST(Birder, ShortStateConvergesOnAQuadratic) {
     plan.sizes = {256};
     plan.steps = 2000;
     plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
-      const float noise = to_unit(random_word(3, element, static_cast<uint32_t>(step), Purpose::test,
-                                              static_cast<uint32_t>(rank))) - 0.5f;
+      const float noise =
+          to_unit(random_word(3, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank))) -
+          0.5f;
       return static_cast<double>(static_cast<float>(x) - 0.5f + noise);
     };
     const Trained run = test::train(plan);

@@ -111,8 +111,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     const int64_t calls = comm.stats->total().calls;
     for (const int gradient : plan.gradients) {
       replica.begin_step(plan.lr, plan.micro_batches);
-      for (int i = 0; i < plan.micro_batches; ++i)
-        replica.backward(method_loss(vars, comm.rank, gradient, plan.bad));
+      for (int i = 0; i < plan.micro_batches; ++i) replica.backward(method_loss(vars, comm.rank, gradient, plan.bad));
       EXPECT_EQ(replica.finish_step(), gradient > 0);
       note();
       if (plan.after_step) plan.after_step(replica, comm);

@@ -1,5 +1,6 @@
 // What holds for every method there is: pitfalls that none of them may fall into.
 #include "tests/optim/methods.h"
+
 #include "tests/support.h"
 
 namespace godwit {
@@ -71,8 +72,8 @@ TEST(Methods, Pitfall10OnlyTheAccumulatedGradientIsCompressed) {
 }
 
 // Pitfall 15: ranks draw apart from each other, and steps too: what rounding at random adds to a gradient that all have
-// alike averages out. Four ranks have a quarter of one's mean squared error (dense messages, exact means), and errors of
-// two steps do not go together.
+// alike averages out. Four ranks have a quarter of one's mean squared error (dense messages, exact means), and errors
+// of two steps do not go together.
 TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
   constexpr int64_t kValues = 1 << 14;
   for (const char* name : {"qsgd", "terngrad"}) {

@@ -27,7 +27,8 @@ TEST(NonFinite, Pitfall11SkippedStepsLeaveNoTrace) {
       const MethodOutcome run = train_by(plan);
       EXPECT_TRUE(run.same(clean)) << bad;
       EXPECT_EQ(run.skipped, std::vector<int64_t>(kRanks, 4));
-      EXPECT_EQ(run.agreement_bytes, std::vector<int64_t>(kRanks, 7 * 8 * (kRanks - 1))) << "8 bytes to each, each step";
+      EXPECT_EQ(run.agreement_bytes, std::vector<int64_t>(kRanks, 7 * 8 * (kRanks - 1)))
+          << "8 bytes to each, each step";
       for (const std::string& reason : run.reasons)
         EXPECT_EQ(reason, "the gradient of 'p1' at element 5 is not finite on rank 2");
     }
