@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/nearest.h"
+#include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/birder.h"
 #include "optim/sgd.h"
@@ -50,6 +51,10 @@ void check_values(const OptimizerConfig& config) {
   // As float32 it divides where a gradient was always 0.
   check(!reads(config, "eps") || (std::isfinite(static_cast<float>(config.eps)) && static_cast<float>(config.eps) > 0),
         config.name, ": eps must be positive and finite as float32, not ", config.eps);
+  check(!reads(config, "decay_exponent") || (config.decay_exponent > 0 && config.decay_exponent <= 1), config.name,
+        ": decay_exponent must be in (0, 1], not ", config.decay_exponent);
+  check(!reads(config, "clip_update") || (std::isfinite(config.clip_update) && config.clip_update > 0), config.name,
+        ": clip_update must be positive and finite, not ", config.clip_update);
   check(!config.nesterov || !reads(config, "nesterov") || config.momentum > 0, config.name,
         ": nesterov needs a momentum above 0");
   check_choice(config, "error_feedback", config.error_feedback, kFeedback);
@@ -68,7 +73,7 @@ void check_values(const OptimizerConfig& config) {
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
-  return {"sgd", "sgdm", "adam", "adamw", "bert_adam", "softsignsgd", "birder", "binsgdm"};
+  return {"sgd", "sgdm", "adam", "adamw", "bert_adam", "adafactor", "softsignsgd", "birder", "binsgdm"};
 }
 
 std::vector<std::string> optimizer_keys(const std::string& name) {
@@ -79,6 +84,7 @@ std::vector<std::string> optimizer_keys(const std::string& name) {
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (name == "sgdm") add({"momentum", "nesterov"});
   if (is_adam(name)) add({"beta1", "beta2", "eps"});
+  if (name == "adafactor") add({"eps", "decay_exponent", "clip_update", "relative"});
   if (name == "softsignsgd") add({"beta", "eps"});
   if (communicates_itself(name)) 
     add({"beta", "eps", "error_feedback", "quantizer", "collective", "t0", "moments", "errors", "mask", "frozen"});
@@ -94,6 +100,9 @@ OptimizerConfig optimizer_defaults(const std::string& name) {
     config.weight_decay = 5e-4;
   } else if (name == "adam") {
     config.lr = 1e-3;
+  } else if (name == "adafactor") {
+    config.lr = 0.01;
+    config.eps = 1e-30;
   } else if (name == "bert_adam") {
     config.lr = 1e-4;
     config.weight_decay = 0.01;
@@ -118,11 +127,12 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const B
   check(exchange != nullptr, name, ": needs an exchange that averages the gradients");
   if (name == "sgd" || name == "sgdm") return std::make_unique<Sgd>(config, buckets, std::move(exchange));
   if (is_adam(name)) return std::make_unique<Adam>(config, buckets, std::move(exchange));
+  if (name == "adafactor") return std::make_unique<Adafactor>(config, buckets, std::move(exchange));
   return std::make_unique<SoftSignSgd>(config, buckets, std::move(exchange));
 }
 
 bool communicates_itself(const std::string& name) { return name == "birder" || name == "binsgdm"; }
 
-bool needs_whole_parameters(const std::string&) { return false; }
+bool needs_whole_parameters(const std::string& name) { return name == "adafactor" || name == "lamb"; }
 
 }  // namespace godwit

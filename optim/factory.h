@@ -19,6 +19,9 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.999;  // adam, adamw, bert_adam
   double beta = 0.95;                 // softsignsgd, birder
   double eps = 1e-8;
+  double decay_exponent = 0.8;  // adafactor: beta2 = 1 - t^-decay_exponent
+  double clip_update = 1;       // adafactor: largest root mean square of a parameter's update before lr
+  bool relative = true;         // adafactor: lr is relative to the parameter's root mean square
   std::string error_feedback = "both";  // birder: both, worker, server, none
   std::string quantizer = "random";     // birder: random, sign
   std::string collective = "h1ar";      // birder: h1ar, all_gather (the naive one, to compare with)

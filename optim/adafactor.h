@@ -1,0 +1,32 @@
+// Adafactor (Shazeer and Stern 2018): second moments of a matrix kept as one mean for each row and each column.
+#pragma once
+#include "optim/factory.h"
+
+namespace godwit {
+
+// A parameter of two and more dimensions is a matrix [first dimension, the rest]. On the mean gradient ĝ, with
+// β2 = 1 − t^−decay_exponent and g² = ĝ² + ε:  r ← β2 r + (1−β2)·mean of each row of g²;  c ← the same of columns;
+// v = r·cᵀ/mean(r);  u = ĝ/√v;  u ← u/max(1, RMS(u)/clip_update);  x ← (1−lr·λ)x − αu,  α = lr·max(0.001, RMS(x)) where
+// `relative`, else lr. Others keep all of v. No momentum. float32 or float64. Sums are in float64 and in one order: the
+// same bits for any bucket size and number of threads. Under sharding each parameter has one owner.
+class Adafactor : public Optimizer {
+ public:
+  Adafactor(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  void apply(Bucket& bucket, const StepInfo& step) override;
+  // "v_row" and "v_column" of matrices, or "v"; each begins at its parameter's offset.
+  std::vector<StatePart> state() const override;
+
+ private:
+  struct Moments {
+    int64_t rows = 0, columns = 0;  // rows 0: of a vector
+    Tensor row = {}, column = {}, v = {};
+  };
+  template <class T>
+  void update(const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
+
+  OptimizerConfig config_;
+  std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors where another rank owns it
+  std::vector<StatePart> state_;
+};
+
+}  // namespace godwit
