@@ -96,11 +96,11 @@ double sum_of(const float* x, int64_t n) {
 }
 
 double sum_of_positive(const float* x, int64_t n) {
-  return sum(x, n, [](float v) GODWIT_INLINE { return v > 0 ? static_cast<double>(v) : 0; });
+  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(std::max(v, 0.0f)); });
 }
 
 double sum_of_negative(const float* x, int64_t n) {
-  return sum(x, n, [](float v) GODWIT_INLINE { return v < 0 ? static_cast<double>(v) : 0; });
+  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(std::min(v, 0.0f)); });
 }
 
 double sum_of_magnitudes(const float* x, int64_t n) {

@@ -112,11 +112,28 @@ HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t 
   hn::StoreU(hn::Load(d, planes + used * lanes), d, votes);
 }
 
+// Up to 15 senders: the planes stay in registers.
+template <class D>
+HWY_INLINE void majority_of_few(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
+                                uint32_t* HWY_RESTRICT votes) {
+  const int64_t begin = 16 - (senders + 1) / 2;
+  const auto plane = [&](int p) HWY_ATTR { return hn::Set(d, begin >> p & 1 ? ~uint32_t{0} : 0); };
+  auto p0 = plane(0), p1 = plane(1), p2 = plane(2), p3 = plane(3), p4 = plane(4);
+  for (int64_t s = 0; s < senders; ++s) {
+    const auto c0 = hn::LoadU(d, words + s * stride), c1 = hn::And(p0, c0), c2 = hn::And(p1, c1);
+    const auto c3 = hn::And(p2, c2), c4 = hn::And(p3, c3);
+    p0 = hn::Xor(p0, c0), p1 = hn::Xor(p1, c1), p2 = hn::Xor(p2, c2), p3 = hn::Xor(p3, c3), p4 = hn::Xor(p4, c4);
+  }
+  hn::StoreU(p4, d, votes);
+}
+
 void majority_words(const uint32_t* words, int64_t senders, int64_t stride, uint32_t* votes, int64_t count) {
   const hn::CappedTag<uint32_t, 16> wide;
   const hn::CappedTag<uint32_t, 1> single;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
   int64_t w = 0;
+  if (senders <= 15)
+    for (; w + lanes <= count; w += lanes) majority_of_few(wide, words + w, senders, stride, votes + w);
   for (; w + lanes <= count; w += lanes) majority_block(wide, words + w, senders, stride, votes + w);
   for (; w < count; ++w) majority_block(single, words + w, senders, stride, votes + w);
 }
