@@ -15,7 +15,6 @@ using namespace godwit;
 
 namespace {
 
-constexpr int64_t kBlock = 1024;
 constexpr int kRepeats = 9;
 
 // bytes: read and written per value, as the copy does.
@@ -40,19 +39,19 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
               1e-6 * static_cast<double>(values) / each, median(ratio));
 }
 
-void time_codec(const char* name, const BlockCodec& codec, double largest_error, int64_t values) {
+void time_codec(const char* name, const BlockCodec& codec, double largest_error, int64_t values, int64_t block = 1024) {
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
-  const int64_t blocks = values / kBlock, words = codec.words(kBlock);
+  const int64_t blocks = values / block, words = codec.words(block);
   const Tensor codes({blocks * words}, DType::u32);
   const auto encode = [&](int64_t i) {
-    codec.encode(x.data<float>() + i * kBlock, kBlock, {{1, 1, 1, 0}, i * kBlock}, codes.data<uint32_t>() + i * words);
+    codec.encode(x.data<float>() + i * block, block, {{1, 1, 1, 0}, i * block}, codes.data<uint32_t>() + i * words);
   };
   const auto decode = [&](int64_t i) {
-    codec.decode(codes.data<uint32_t>() + i * words, kBlock, back.data<float>() + i * kBlock);
+    codec.decode(codes.data<uint32_t>() + i * words, block, back.data<float>() + i * block);
   };
   const auto all = [&](const auto& f) {
     return [&, blocks] {
-      parallel_for(blocks, 32, [&](int64_t begin, int64_t end) {
+      parallel_for(blocks, std::max<int64_t>(1, (1 << 15) / block), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) f(i);
       });
     };
@@ -66,7 +65,7 @@ void time_codec(const char* name, const BlockCodec& codec, double largest_error,
     size += static_cast<double>(x.data<float>()[i]) * x.data<float>()[i];
   }
   check(error <= largest_error * size, "bench: ", name, " loses ", error / size, " of the values");
-  const double code = 4 * static_cast<double>(words) / kBlock;
+  const double code = 4 * static_cast<double>(words) / block;
   report(std::string(name) + " encode", values, 4 + code, all(encode));
   report(std::string(name) + " decode", values, 4 + code, all(decode));
 }
@@ -95,7 +94,7 @@ void time_all(int threads) {
     time_codec("qsgd, 7 levels", *qsgd_codec(7), 10, values);
     time_codec("terngrad", *terngrad_codec(2.5), 2, values);
     time_codec("one_bit_sgd", *one_bit_codec(), 0.5, values);
-    time_codec("topk, 1 %", *topk_codec(0.01), 1, values);
+    time_codec("topk, 1 %", *topk_codec(0.01), 1, values, 1 << 18);
     time_majority(values);
   }
 }

@@ -12,9 +12,17 @@
 namespace godwit {
 namespace {
 
-// The k-th largest of the magnitudes: by a histogram of their leading bits, then among those that share them.
-uint32_t kth_largest(const std::vector<uint32_t>& magnitudes, int64_t k) {
+uint32_t select(std::vector<uint32_t>& magnitudes, int64_t k) {
+  const auto kth = magnitudes.begin() + (k - 1);
+  std::nth_element(magnitudes.begin(), kth, magnitudes.end(), std::greater<>());
+  return *kth;
+}
+
+// The k-th largest of the magnitudes. Of many: by a histogram of their leading bits, then among those that share them.
+uint32_t kth_largest(std::vector<uint32_t> magnitudes, int64_t k) {
   constexpr int kShift = 19;  // leaves the exponent and four bits of the fraction
+  constexpr size_t kMany = 1 << 14;
+  if (magnitudes.size() < kMany) return select(magnitudes, k);
   std::array<int64_t, 4096> count{};
   for (const uint32_t size : magnitudes) ++count[size >> kShift];
   uint32_t leading = count.size() - 1;
@@ -22,9 +30,7 @@ uint32_t kth_largest(const std::vector<uint32_t>& magnitudes, int64_t k) {
   std::vector<uint32_t> sharing;
   for (const uint32_t size : magnitudes)
     if (size >> kShift == leading) sharing.push_back(size);
-  const auto kth = sharing.begin() + (k - 1);
-  std::nth_element(sharing.begin(), kth, sharing.end(), std::greater<>());
-  return *kth;
+  return select(sharing, k);
 }
 
 // A magnitude that probably k values or a few more reach, by every 64th of them; 0, which all reach, where that is too
@@ -36,7 +42,7 @@ uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
   if (rank >= n / kStride) return 0;
   std::vector<uint32_t> sample;
   for (int64_t i = 0; i < n; i += kStride) sample.push_back(magnitude_bits(x[i]));
-  return kth_largest(sample, rank);
+  return kth_largest(std::move(sample), rank);
 }
 
 // Code: the k values in order of their places, then the places, of 16 bits in blocks of up to 65536 values, else of 32.
