@@ -81,7 +81,7 @@ void print(const std::string& name, const Topology& topology, int64_t d, const D
                 s.masters / n, static_cast<double>(s.intra) / n / workers, static_cast<double>(s.inter) / n / workers,
                 static_cast<long long>(s.calls));
   } catch (const Error& error) {
-    if (options.exchange.sharding == "none") std::printf("%-34s refused: %s\n", name.c_str(), error.what());
+    if (!name.starts_with(" ")) std::printf("%-34s refused: %s\n", name.c_str(), error.what());
   }
 }
 
