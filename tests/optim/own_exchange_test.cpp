@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include "comm/local.h"
+#include "optim/data_parallel.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+// Gives every rank the gradient 2.
+class Twos : public Exchange {
+ public:
+  void mean(Bucket& bucket, Communicator&, int64_t) override { bucket.grad.range(0, bucket.numel).fill(2); }
+};
+
+TEST(OwnExchange, ReplacesTheConfiguredOne) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Var x(Tensor::zeros({3}), true);
+    DataParallelOptions options{.optimizer = optimizer_defaults("sgd")};
+    options.optimizer.weight_decay = 0;
+    uint64_t seed = 0;
+    options.make_exchange = [&](const Buckets& buckets, const Communicator&, uint64_t given) {
+      EXPECT_EQ(buckets.numel(), 3);
+      seed = given;
+      return std::make_unique<Twos>();
+    };
+    options.seed = 77;
+    DataParallel replica({{"x", x}}, comm, options);
+    EXPECT_EQ(seed, 77u);
+    replica.step(Var::result(Tensor::full({1}, 0), {x}, [](const Tensor&) {}), 0.25);
+    EXPECT_EQ(x.value().to_vector<float>(), std::vector<float>(3, -0.5f));
+
+    options.optimizer = optimizer_defaults("birder");
+    EXPECT_NE(error_of([&] {
+                DataParallel({{"x", Var(Tensor::zeros({3}), true)}}, comm, options);
+              }).find("birder: communicates itself and takes no exchange"),
+              std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace godwit
