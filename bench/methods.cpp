@@ -93,7 +93,8 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
   DataParallelOptions options;
   options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};  // one bucket: some scales are of all a worker sends
   for (const std::string& name : optimizer_names()) {
-    options.optimizer = optimizer_defaults(name);
+    options.optimizer =
+        for_run(optimizer_defaults(name), Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
     options.exchange = exchange_defaults("dense");
     print(name, topology, d, options);
     if (name != "birder") continue;

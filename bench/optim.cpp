@@ -154,7 +154,8 @@ void check_scaled_signs() {
   constexpr int64_t kValues = 100'003;
   for (const int64_t block : {int64_t{4096}, kValues}) {
     ScaledSigns signs(kValues, block);
-    reference::SignServer<float> server(1, kValues, reference::blocks_of({kValues}, block), reference::blocks_of({kValues}, block));
+    reference::SignServer<float> server(1, kValues, reference::blocks_of({kValues}, block),
+                                        reference::blocks_of({kValues}, block));
     std::vector<float> out(signs.x.size());
     for (int step = 0; step < 3; ++step) {
       signs.compress();

@@ -41,7 +41,8 @@ ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const Er
   check(options.scale_block >= -1, name, ": a scale for ", options.scale_block,
         " values; it must be a number of values, 0 for whole parameters or -1 for everything a rank sends");
   const double mib = std::ceil(static_cast<double>(buckets.numel()) * 4 / (1 << 20) * 1000) / 1000;
-  check(options.scale_block >= 0 || buckets.size() == 1, name, ": one scale for the whole model (a block of -1 values), ",
+  check(options.scale_block >= 0 || buckets.size() == 1, name,
+        ": one scale for the whole model (a block of -1 values), ",
         "which needs the model in one bucket, but it is in ", buckets.size(), "; set bucket.first_mib to ", mib,
         " or more");
   for (const Bucket& bucket : buckets) {
@@ -78,15 +79,17 @@ void ErrorFeedbackAllReduce::mean(const Bucket& bucket, const Tensor& z, const T
   Part& part = part_of(bucket);
   const int ranks = comm.world->size();
   const Tensor sent = Tensor::zeros({ranks * part.words}, DType::u32);
-  const int64_t bad = compress_signs(Cpu{}, z.data<float>(), part.e.data<float>(), part.sent, scale_,
-                                     sent.data<uint32_t>());
+  const int64_t bad =
+      compress_signs(Cpu{}, z.data<float>(), part.e.data<float>(), part.sent, scale_, sent.data<uint32_t>());
   if (bad >= 0) fail_not_finite(name_, bucket, z.data<float>(), bad, step);
   if (ranks > 1) {
     const Tensor received(sent.shape(), DType::u32), own = Tensor::zeros({part.words}, DType::u32);
     comm.world->all_to_all(sent, received, name_ + "/all_to_all");
-    const int64_t wrong = compress_mean_of_signs(Cpu{}, received.data<uint32_t>(), ranks, part.words,
-                                                 part.server_e.data<float>(), part.served, scale_, own.data<uint32_t>());
-    check(wrong < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index, " is not finite; lower the learning rate");
+    const int64_t wrong =
+        compress_mean_of_signs(Cpu{}, received.data<uint32_t>(), ranks, part.words, part.server_e.data<float>(),
+                               part.served, scale_, own.data<uint32_t>());
+    check(wrong < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index,
+          " is not finite; lower the learning rate");
     comm.world->all_gather(own, sent, name_ + "/all_gather");
   }
   expand_signs(Cpu{}, sent.data<uint32_t>(), part.sent, mean.data<float>());

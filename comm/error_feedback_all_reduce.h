@@ -14,7 +14,8 @@ namespace godwit {
 struct ErrorFeedbackOptions {
   SignScale scale = SignScale::l1_mean;
   // Values that share a scale; parameters are cut into such blocks. 0: whole parameters. −1: everything a sender sends,
-  // as in the paper, which needs the model in one bucket; then results depend on the number of ranks by more than the mean.
+  // as in the paper, which needs the model in one bucket; then results depend on the number of ranks by more than the
+  // mean.
   int64_t scale_block = 4096;
 };
 std::vector<std::string> sign_scale_names();
@@ -24,8 +25,9 @@ SignScale sign_scale(const std::string& name);  // l1_mean or l2_rms; throws for
 //   worker i:  ẑᵢ = C[zᵢ + δᵢ],  δᵢ ← zᵢ + δᵢ − ẑᵢ;  all-to-all, so that a segment's owner gets it from everyone
 //   owner:     z̄ = C[mean ẑ + δ̄],  δ̄ ← mean ẑ + δ̄ − z̄;  all-gather
 // Signs and scales travel in one message of 4·(most scales of a segment) + 4·⌈most values of a segment/32⌉ bytes to
-// each peer and phase. A single rank's ẑ is the result: what its owner would return. With blocks of one value nothing is
-// rounded and the result is the mean itself. Values are float32; results depend neither on bucket sizes nor on threads.
+// each peer and phase. A single rank's ẑ is the result: what its owner would return. With blocks of one value nothing
+// is rounded and the result is the mean itself. Values are float32; results depend neither on bucket sizes nor on
+// threads.
 class ErrorFeedbackAllReduce {
  public:
   // `name` begins its phases, "name/all_to_all" and "name/all_gather", and its errors. References are read only during
@@ -43,9 +45,9 @@ class ErrorFeedbackAllReduce {
   struct Part {
     int64_t bucket_begin, numel;  // global offset
     Segment owned;
-    int64_t words;            // of a message
-    SignTiles sent, served;   // all values, in the messages to all owners; those owned, in one message
-    Tensor e, server_e;       // server_e: undefined with one rank
+    int64_t words;           // of a message
+    SignTiles sent, served;  // all values, in the messages to all owners; those owned, in one message
+    Tensor e, server_e;      // server_e: undefined with one rank
   };
   Part& part_of(const Bucket& bucket);
 

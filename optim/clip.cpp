@@ -111,4 +111,6 @@ void scale_gradient(Bucket& bucket, double factor) {
   });
 }
 
+double sum_of_squares(const Tensor& x) { return squares_of(x); }
+
 }  // namespace godwit

@@ -36,5 +36,6 @@ class NormClip {
 };
 
 void scale_gradient(Bucket& bucket, double factor);
+double sum_of_squares(const Tensor& x);  // the same way as the norm's
 
 }  // namespace godwit

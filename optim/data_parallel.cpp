@@ -112,7 +112,7 @@ void DataParallel::update(Bucket& bucket) {
   timed(comm_, times_.update, times_.communication, [&] {
     if (shards_) shards_->before_update(bucket);
     optimizer_->apply(bucket, info_);
-    if (options_.updated) options_.updated(bucket, info_);
+    if (options_.updated && optimizer_->synchronised()) options_.updated(bucket, info_);
     if (shards_) shards_->after_update(bucket, *comm_.world);
   });
 }
@@ -174,7 +174,16 @@ bool DataParallel::step(const Var& loss, double lr) {
   return finish_step();
 }
 
+void DataParallel::synchronise() {
+  if (synchronised()) return;
+  optimizer_->synchronise(buckets_, comm_);
+  for (const Bucket& bucket : buckets_)
+    if (options_.updated) options_.updated(bucket, info_);
+}
+
 void DataParallel::check_replicas() {
+  check(synchronised(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
+        "them; check then, or call synchronise() first");
   const std::string when = " after step " + std::to_string(info_.step);
   check_same(*comm_.world, buckets_.value_hash(), "the parameters" + when);
   check_same(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);

@@ -27,7 +27,8 @@ struct DataParallelOptions {
   // together, before any state moves. Then nothing is exchanged before all gradients are there, and 8 bytes go to each
   // rank.
   bool skip_not_finite = false;
-  // Called after each bucket's update, on its thread; with sharded parameters, what this rank owns is updated then.
+  // Called after each bucket's update after which replicas agree, on its thread; with sharded parameters, what this rank
+  // owns is updated then.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
@@ -69,6 +70,10 @@ class DataParallel {
   const Buckets& buckets() const { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  // False between the synchronisations of an optimizer that takes local steps. synchronise(), collective, then makes the
+  // replicas agree, as if they did so at the last step: call it before evaluating or saving.
+  bool synchronised() const { return optimizer_->synchronised(); }
+  void synchronise();
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
   // Collective: calls f while the parameters are the float32 values that their owners update, to save or replace them.
   void with_masters(const std::function<void()>& f);

@@ -28,6 +28,11 @@ class Optimizer {
   // Updates bucket.param; the padding stays zero.
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
+  // False after a step that leaves each replica with parameters of its own (0/1 Adam's local steps).
+  virtual bool synchronised() const { return true; }
+  // Then, collective, of all buckets after that step: makes the replicas agree.
+  virtual void synchronise(Buckets&, Communicator&) {}
+
   virtual std::vector<StatePart> state() const { return {}; }  // its own, without that of its exchange
   std::vector<StatePart> exchange_state() const;               // errors that an exchange feeds back, …
   std::string exchange_summary(Group& world) const;            // collective: Exchange::summary()

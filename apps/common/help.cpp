@@ -21,6 +21,10 @@ constexpr MethodLine kOptimizers[] = {
     {"softsignsgd", "momentum / mean of absolute gradients; full-precision Birder"},
     {"birder", "one bit per parameter each way between nodes, with error feedback"},
     {"binsgdm", "another name of birder"},
+    {"one_bit_adam", "Adam, then its momentum in one bit per parameter"},
+    {"zero_one_adam", "Adam in one bit per parameter from the start, and local steps"},
+    {"lamb", "Adam with steps as long as each parameter's norm says"},
+    {"one_bit_lamb", "LAMB, then its momentum in one bit per parameter"},
 };
 constexpr MethodLine kExchanges[] = {
     {"dense", "all-reduce over all workers; wire f32, bf16, f16 or int8"},
@@ -106,7 +110,7 @@ std::string help_text(const Program& program) {
   text += "\nOptimizers\n";
   for (const std::string& name : optimizer_names()) {
     const char* meaning = text_of(kOptimizers, "optimizer", name);
-    text += line(name, 13, detail::concat(meaning, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
+    text += line(name, 15, detail::concat(meaning, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
   }
   text += "\nExchanges of gradients, behind optimizers that do not communicate themselves; docs/methods.md\n";
   for (const std::string& name : exchange_names()) text += line(name, 14, text_of(kExchanges, "exchange", name));

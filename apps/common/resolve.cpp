@@ -122,6 +122,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (last(layers, "exchange.name")) config.exchange = exchange_defaults(chosen(layers, "exchange.name"));
   if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
+  if (needs_positive_rate(config.optimizer.name)) config.schedule.final_fraction = 0.01;
   for (const Assignment& a : layers) {
     check_applies(program, config, a);
     assign(config, a);

@@ -50,7 +50,9 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
       steps_per_epoch_(steps_of_epoch(config, task.batches())),
       total_steps_(planned_steps(config, steps_per_epoch_)),
       schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
-  DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange, .seed = config.seed};
+  DataParallelOptions options{.optimizer = for_run(config.optimizer, schedule_, total_steps_),
+                              .exchange = config.exchange,
+                              .seed = config.seed};
   options.buckets = bucket_options(config);
   options.clip_norm = config.clip.norm;
   options.skip_not_finite = config.non_finite == "skip";
@@ -100,6 +102,7 @@ Rows Trainer::rows() const {
 Evaluation Trainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
+  bool check_due = false;
   task_.start_epoch(0);
   for (int64_t e = 0; step_ < total_steps_; ++e) {
     task_.model().train();
@@ -107,7 +110,8 @@ Evaluation Trainer::run(Progress& progress) {
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
       ++step_;
       train_step(progress);
-      if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) replica_->check_replicas();
+      check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
+      if (check_due && replica_->synchronised()) replica_->check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
@@ -211,6 +215,7 @@ void Trainer::report(Progress& progress) {
 }
 
 Evaluation Trainer::evaluate() {
+  replica_->synchronise();
   task_.average_buffers();
   if (!ema_) return task_.evaluate();
   ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });

@@ -73,9 +73,13 @@ TEST(EfSignSgd, Pitfall8BlocksOfOneValueAreTheDenseExchange) {
 }
 
 TEST(EfSignSgd, RefusesUnknownScalesAndBlocks) {
-  EXPECT_NE(error_of([] { exchanged({.name = "ef_signsgd", .sign_scale = "l2_rm"}, {1, 1}, 9, 1); }).find("did you mean 'l2_rms'"),
+  EXPECT_NE(error_of([] {
+              exchanged({.name = "ef_signsgd", .sign_scale = "l2_rm"}, {1, 1}, 9, 1);
+            }).find("did you mean 'l2_rms'"),
             std::string::npos);
-  EXPECT_NE(error_of([] { exchanged({.name = "ef_signsgd", .block_size = -3}, {1, 1}, 9, 1); }).find("a scale for -3 values"),
+  EXPECT_NE(error_of([] {
+              exchanged({.name = "ef_signsgd", .block_size = -3}, {1, 1}, 9, 1);
+            }).find("a scale for -3 values"),
             std::string::npos);
 }
 

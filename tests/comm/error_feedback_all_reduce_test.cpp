@@ -29,7 +29,8 @@ struct Plan {
 // Of sizes from 1e-3 to 1e3, exact in float32; some always 0.
 float value_of(int rank, int64_t step, int64_t element) {
   if (element % 13 == 5) return 0;
-  const float u = to_unit(random_word(5, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank)));
+  const float u =
+      to_unit(random_word(5, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank)));
   const float scale = element % 7 == 0 ? 1e-3f : element % 7 == 1 ? 1e3f : 1.0f;
   return scale * (u - 0.45f);
 }
@@ -49,45 +50,45 @@ Result run(const Plan& plan) {
   result.server_e.assign(d, NAN);
   result.sent.resize(world);
   std::vector<uint64_t> hashes(world);
-  run_local(
-      plan.topology,
-      [&](Communicator& comm) {
-        std::vector<Parameter> parameters;
-        for (const int64_t size : plan.sizes)
-          parameters.push_back({"p" + std::to_string(parameters.size()), Var(Tensor::zeros({size}), true)});
-        Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, 32 * plan.topology.world()});
-        ErrorFeedbackAllReduce collective("test", plan.options, buckets, comm);
-        Hash hash;
-        for (int64_t step = 1; step <= plan.steps; ++step) {
-          std::vector<float> mean;
-          for (Bucket& bucket : buckets) {
-            for (int64_t i = 0; i < bucket.numel; ++i)
-              bucket.grad.data<float>()[i] = value_of(comm.rank, step, bucket.begin + i);
-            collective.mean(bucket, bucket.grad, bucket.grad, comm, step);
-            for (int64_t i = bucket.numel; i < bucket.padded(); ++i) EXPECT_EQ(bucket.grad.item(i), 0) << "padding";
-            hash.add(bucket.grad, bucket.numel);
-            const auto values = bucket.grad.range(0, bucket.numel).to_vector<float>();
-            mean.insert(mean.end(), values.begin(), values.end());
-          }
-          if (comm.rank == 0) result.means.push_back(mean);
-        }
-        const auto rank = static_cast<size_t>(comm.rank);
-        std::lock_guard lock(mutex);
-        hashes[rank] = hash.value();
-        for (const StatePart& part : collective.state()) {
-          EXPECT_FALSE(part.replicated);
-          auto& to = part.name == "e" ? result.e[rank] : result.server_e;
-          for (int64_t i = 0; i < part.values.numel(); ++i)
-            to[static_cast<size_t>(part.begin + i)] = part.values.data<float>()[i];
-        }
-        for (const auto& [phase, count] : comm.stats->phases()) {
-          EXPECT_TRUE(phase == "test/all_to_all" || phase == "test/all_gather") << phase;
-          result.sent[rank].bytes_intra += count.bytes_intra;
-          result.sent[rank].bytes_inter += count.bytes_inter;
-          result.sent[rank].calls += count.calls;
-        }
-      },
-      {.threads_per_rank = plan.threads});
+  run_local(plan.topology,
+            [&](Communicator& comm) {
+              std::vector<Parameter> parameters;
+              for (const int64_t size : plan.sizes)
+                parameters.push_back({"p" + std::to_string(parameters.size()), Var(Tensor::zeros({size}), true)});
+              Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, 32 * plan.topology.world()});
+              ErrorFeedbackAllReduce collective("test", plan.options, buckets, comm);
+              Hash hash;
+              for (int64_t step = 1; step <= plan.steps; ++step) {
+                std::vector<float> mean;
+                for (Bucket& bucket : buckets) {
+                  for (int64_t i = 0; i < bucket.numel; ++i)
+                    bucket.grad.data<float>()[i] = value_of(comm.rank, step, bucket.begin + i);
+                  collective.mean(bucket, bucket.grad, bucket.grad, comm, step);
+                  for (int64_t i = bucket.numel; i < bucket.padded(); ++i)
+                    EXPECT_EQ(bucket.grad.item(i), 0) << "padding";
+                  hash.add(bucket.grad, bucket.numel);
+                  const auto values = bucket.grad.range(0, bucket.numel).to_vector<float>();
+                  mean.insert(mean.end(), values.begin(), values.end());
+                }
+                if (comm.rank == 0) result.means.push_back(mean);
+              }
+              const auto rank = static_cast<size_t>(comm.rank);
+              std::lock_guard lock(mutex);
+              hashes[rank] = hash.value();
+              for (const StatePart& part : collective.state()) {
+                EXPECT_FALSE(part.replicated);
+                auto& to = part.name == "e" ? result.e[rank] : result.server_e;
+                for (int64_t i = 0; i < part.values.numel(); ++i)
+                  to[static_cast<size_t>(part.begin + i)] = part.values.data<float>()[i];
+              }
+              for (const auto& [phase, count] : comm.stats->phases()) {
+                EXPECT_TRUE(phase == "test/all_to_all" || phase == "test/all_gather") << phase;
+                result.sent[rank].bytes_intra += count.bytes_intra;
+                result.sent[rank].bytes_inter += count.bytes_inter;
+                result.sent[rank].calls += count.calls;
+              }
+            },
+            {.threads_per_rank = plan.threads});
   for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]) << "ranks got different means";
   return result;
 }
@@ -152,7 +153,8 @@ TEST(ErrorFeedbackAllReduce, EveryScaleAndBlockEqualsTheServer) {
 TEST(ErrorFeedbackAllReduce, Pitfall25FewerValuesThanRanksAndEmptyParameters) {
   for (const Topology topology : {Topology{3, 1}, {2, 3}, {8, 1}})
     for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{1}, {2, 3}, {5, 0, 2}, {33}})
-      for (const int64_t block : {0, 1, 32}) compare({.topology = topology, .sizes = sizes, .options = {.scale_block = block}});
+      for (const int64_t block : {0, 1, 32})
+        compare({.topology = topology, .sizes = sizes, .options = {.scale_block = block}});
 }
 
 TEST(ErrorFeedbackAllReduce, Pitfall14BucketsAndThreadsDoNotChangeABit) {
@@ -181,7 +183,8 @@ TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueAreTheDenseMean) {
       for (int64_t j = 0; j < plan.d(); ++j) {
         float sum = 0;
         for (int rank = 0; rank < topology.world(); ++rank) sum += value_of(rank, step, j);
-        EXPECT_EQ(got.means[static_cast<size_t>(step - 1)][static_cast<size_t>(j)], sum / static_cast<float>(topology.world()));
+        EXPECT_EQ(got.means[static_cast<size_t>(step - 1)][static_cast<size_t>(j)],
+                  sum / static_cast<float>(topology.world()));
       }
     for (const std::vector<float>& e : got.e) EXPECT_EQ(e, std::vector<float>(e.size()));
   }
@@ -208,7 +211,8 @@ TEST(ErrorFeedbackAllReduce, BytesEqualTheFormula) {
     for (const int64_t d : {1, 97, 4099, 65536})
       for (const int64_t block : {-1, 0, 64, 4096}) {
         const int64_t W = n * m;
-        const Plan plan{.topology = {n, m}, .sizes = {d}, .options = {.scale_block = block}, .steps = 2, .bucket_bytes = 1 << 30};
+        const Plan plan{
+            .topology = {n, m}, .sizes = {d}, .options = {.scale_block = block}, .steps = 2, .bucket_bytes = 1 << 30};
         // The largest segment: even cuts, moved to the nearest of the blocks' ends.
         int64_t longest = 0, scales = 1;
         std::vector<int64_t> ends;
@@ -280,8 +284,9 @@ TEST(ErrorFeedbackAllReduce, RefusesWhatItCannotServe) {
   const auto refusal = [](const ErrorFeedbackOptions& options, DType dtype, int64_t bucket_bytes) {
     return error_of([&] {
       run_local({1, 1}, [&](Communicator& comm) {
-        const Buckets buckets({{"a", Var(Tensor::zeros({300'000}, dtype), true)}, {"b", Var(Tensor::zeros({9}, dtype), true)}},
-                              {bucket_bytes, bucket_bytes, 32});
+        const Buckets buckets(
+            {{"a", Var(Tensor::zeros({300'000}, dtype), true)}, {"b", Var(Tensor::zeros({9}, dtype), true)}},
+            {bucket_bytes, bucket_bytes, 32});
         ErrorFeedbackAllReduce("test", options, buckets, comm);
       });
     });

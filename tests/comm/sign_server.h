@@ -56,8 +56,8 @@ class SignServer {
   std::vector<std::vector<bool>> signs;  // of the last call: of each worker, then of the server
 
  private:
-  std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role, const std::vector<Segment>& blocks,
-                          const SignServer<float>* of, double slack) {
+  std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role,
+                          const std::vector<Segment>& blocks, const SignServer<float>* of, double slack) {
     std::vector<T> out(z.size());
     for (size_t j = 0; j < z.size(); ++j) error[j] = z[j] + error[j];
     for (const Segment& block : blocks) {
@@ -97,7 +97,7 @@ inline std::vector<Segment> blocks_of(const std::vector<int64_t>& sizes, int64_t
   std::vector<Segment> blocks;
   int64_t at = 0;
   for (auto numel = sizes.rbegin(); numel != sizes.rend(); at += *numel++)
-    for (int64_t i = 0; i < *numel; i += size > 0 ? size : *numel)
+    for (int64_t i = 0; i<*numel; i += size> 0 ? size : *numel)
       blocks.push_back({at + i, at + std::min(*numel, i + (size > 0 ? size : *numel))});
   return blocks;
 }

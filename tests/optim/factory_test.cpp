@@ -27,7 +27,7 @@ std::string refusal(const OptimizerConfig& config) { return refusal(config, !com
 
 TEST(Factory, MakesEveryMethodFromItsDefaults) {
   for (const std::string& name : optimizer_names()) {
-    const OptimizerConfig config = optimizer_defaults(name);
+    const OptimizerConfig config = for_run(optimizer_defaults(name), Schedule({}, 0.1, 10, 100), 100);
     EXPECT_EQ(config.name, name);
     EXPECT_GT(config.lr, 0);
     EXPECT_EQ(refusal(config), "");

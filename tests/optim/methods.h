@@ -91,8 +91,10 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       parameters.push_back({"p" + std::to_string(vars.size() - 1), vars.back()});
     }
     for (size_t i = 0; plan.tied && i < vars.size(); ++i) parameters.push_back({"again" + std::to_string(i), vars[i]});
-    DataParallelOptions options{.optimizer = optimizer_defaults(plan.optimizer),
-                                .exchange = exchange_defaults(plan.exchange)};
+    // Of a run of six steps, so that a warm-up ends after the first.
+    DataParallelOptions options{
+        .optimizer = for_run(optimizer_defaults(plan.optimizer), Schedule({}, plan.lr, 6, 6), 6),
+        .exchange = exchange_defaults(plan.exchange)};
     options.exchange.sharding = plan.sharding, options.exchange.parameter_wire = plan.parameter_wire;
     if (plan.weight_decay) options.optimizer.weight_decay = *plan.weight_decay;
     options.buckets = {plan.bucket_bytes, plan.bucket_bytes, 1};

@@ -16,7 +16,10 @@ using test::train_by;
 // one bit that does not is found, with the rank that has it.
 TEST(Methods, Pitfall1ReplicasStayEqual) {
   for_each_method([](MethodPlan plan) {
-    plan.after_step = [](DataParallel& replica, Communicator&) { replica.check_replicas(); };
+    plan.after_step = [](DataParallel& replica, Communicator&) {
+      replica.synchronise();  // after a local step
+      replica.check_replicas();
+    };
     train_by(plan);
   });
   MethodPlan plan{.optimizer = "adamw"};
@@ -31,7 +34,7 @@ TEST(Methods, Pitfall1ReplicasStayEqual) {
 // Pitfall 6: decoupled weight decay acts on the parameters alone: whatever is averaged, compressed or fed back has the
 // same bits with it and without (gradients here do not depend on the parameters).
 TEST(Methods, Pitfall6WeightDecayStaysOutsideOfWhatIsCompressed) {
-  for (const char* optimizer : {"adamw", "bert_adam", "softsignsgd", "birder"})
+  for (const char* optimizer : {"adamw", "bert_adam", "softsignsgd", "birder", "one_bit_adam"})
     for (const std::string& exchange : exchange_names()) {
       if (communicates_itself(optimizer) && exchange != "dense") continue;
       SCOPED_TRACE(optimizer + (" behind " + exchange));

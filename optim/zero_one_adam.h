@@ -1,0 +1,42 @@
+// 0/1 Adam (Lu et al. 2023, Algorithm 1, its order of lines and t' corrected): no full-precision phase, local steps.
+#pragma once
+#include "comm/error_feedback_all_reduce.h"
+#include "optim/step_sets.h"
+
+namespace godwit {
+
+// Step t on rank i:
+//   t in T_v:  v ← β2·v + (1−β2)·(dense mean g)²
+//   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
+//   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
+// with Σ and Π over the steps since the last synchronisation and x' the common parameters it left. Where v is 0
+// parameters never had a gradient: u and m are 0 there, and they do not move. Every α must be positive. Between
+// synchronisations the replicas differ. float32.
+class ZeroOneAdam : public Optimizer {
+ public:
+  ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
+  void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
+  void apply(Bucket& bucket, const StepInfo& step) override;
+
+  bool synchronised() const override { return now_.sync; }
+  void synchronise(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
+  std::vector<StatePart> state() const override;  // "m", "v", "u", "x_sync" with intervals above 1, "e", "server_e"
+
+ private:
+  void begin(const StepInfo& step);
+  void agree(Bucket& bucket, Communicator& comm);
+  void apply_agreed(Bucket& bucket);
+
+  OptimizerConfig config_;
+  StepSets sets_;
+  std::vector<StatePart> m_, v_, u_, x_sync_;
+  ErrorFeedbackAllReduce all_reduce_;
+
+  StepSets::Step now_{true, false};  // of the last step
+  int64_t step_ = 0;
+  bool first_ = true;    // it is the first one after a synchronisation
+  double rate_sum_ = 0;  // Σα since
+  double keep_ = 1;      // Π(1−αλ) since
+};
+
+}  // namespace godwit

@@ -1,0 +1,324 @@
+// Trains by an optimizer that communicates itself, on ranks that are threads, and keeps what every rank has; and the
+// methods' parameter servers in plain lines, in float32 for the bits or in float64.
+#pragma once
+#include "optim/clip.h"
+#include "optim/step_sets.h"
+#include "tests/comm/sign_server.h"
+#include "tests/optim/harness.h"
+
+namespace godwit::test {
+
+using Vector = std::vector<double>;
+constexpr double kNobody = -1e30;  // of state that a rank does not hold
+
+struct EachRank {
+  std::vector<std::vector<Vector>> x;                   // [rank][step - 1], by global element
+  std::map<std::pair<std::string, int>, Vector> state;  // by name and rank, in the end
+  std::vector<std::map<std::string, CommCount>> stats;  // of each rank
+  std::vector<std::vector<bool>> synchronised;          // [rank][step - 1]
+};
+
+inline double rate_of(const Plan& plan, int64_t step) {
+  return static_cast<float>(plan.config.lr * (1 - 0.25 * static_cast<double>(step % 3)));
+}
+
+inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>& synchronise_after = nullptr) {
+  EachRank run;
+  std::mutex mutex;
+  const auto world = static_cast<size_t>(plan.topology.world());
+  run.x.resize(world);
+  run.stats.resize(world);
+  run.synchronised.resize(world);
+  run_local(plan.topology,
+            [&](Communicator& comm) {
+              std::vector<Parameter> parameters;
+              for (size_t i = 0; i < plan.sizes.size(); ++i)
+                parameters.push_back({"p" + std::to_string(i), Var(Tensor::zeros({plan.sizes[i]}), true),
+                                      plan.decay.empty() || plan.decay[i]});
+              Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, 32 * plan.topology.world()});
+              for (Bucket& b : buckets)
+                for (int64_t i = 0; i < b.numel; ++i)
+                  b.param.data<float>()[i] = static_cast<float>(start_value(b.begin + i));
+              const bool own = communicates_itself(plan.config.name);
+              const auto optimizer = make_optimizer(plan.config, buckets, comm, plan.seed,
+                                                    own ? nullptr : make_exchange({plan.exchange}, buckets, comm, 1));
+              const auto rank = static_cast<size_t>(comm.rank);
+              for (int64_t step = 1; step <= plan.steps; ++step) {
+                const StepInfo info{step, rate_of(plan, step)};
+                for (Bucket& b : buckets) {
+                  for (int64_t i = 0; i < b.numel; ++i)
+                    b.grad.data<float>()[i] = static_cast<float>(
+                        plan.gradient(comm.rank, step, b.begin + i, static_cast<double>(b.param.data<float>()[i])));
+                  optimizer->exchange(b, comm, info);
+                }
+                for (Bucket& b : buckets) optimizer->apply(b, info);
+                if (synchronise_after && synchronise_after(step)) optimizer->synchronise(buckets, comm);
+                Vector x;
+                for (const Bucket& b : buckets) {
+                  for (int64_t i = 0; i < b.numel; ++i) x.push_back(static_cast<double>(b.param.data<float>()[i]));
+                  for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+                }
+                run.x[rank].push_back(std::move(x));
+                run.synchronised[rank].push_back(optimizer->synchronised());
+              }
+              std::lock_guard lock(mutex);
+              run.stats[rank] = comm.stats->phases();
+              for (const StatePart& part : optimizer->state()) {
+                Vector& values = run.state[{part.name, comm.rank}];
+                values.resize(static_cast<size_t>(plan.d()), kNobody);
+                for (int64_t i = 0; i < part.values.numel(); ++i)
+                  values.at(static_cast<size_t>(part.begin + i)) = part.values.item(i);
+              }
+            },
+            {.threads_per_rank = plan.threads});
+  return run;
+}
+
+// One worker's view of the plan, and what all methods share.
+template <class T>
+class Server {
+ public:
+  using Values = std::vector<T>;
+  explicit Server(const Plan& plan)
+      : plan_(plan),
+        world_(plan.topology.world()),
+        d_(static_cast<size_t>(plan.d())),
+        signs(world_, plan.d(), reference::blocks_of(plan.sizes, plan.config.block_size),
+              reference::blocks_of(plan.sizes, plan.config.block_size), plan.config.sign_scale == "l2_rms") {
+    for (size_t j = 0; j < d_; ++j) start_.push_back(static_cast<T>(start_value(static_cast<int64_t>(j))));
+    const auto& config = plan.config;
+    beta1 = T(config.beta1), o1 = T(1 - config.beta1), beta2 = T(config.beta2), o2 = T(1 - config.beta2);
+    eps = T(config.eps);
+    int64_t at = plan.d();
+    decayed_.assign(d_, true);
+    for (size_t i = 0; i < plan.sizes.size(); ++i) {
+      at -= plan.sizes[i];
+      if (plan.decay.empty() || plan.decay[i] || config.decay_norm_and_bias) continue;
+      std::fill_n(decayed_.begin() + at, plan.sizes[i], false);
+    }
+  }
+
+ protected:
+  Values gradient(int rank, int64_t t, const Values& x) const {
+    Values g;
+    for (size_t j = 0; j < d_; ++j)
+      g.push_back(static_cast<T>(
+          static_cast<float>(plan_.gradient(rank, t, static_cast<int64_t>(j), static_cast<double>(x[j])))));
+    return g;
+  }
+  Values mean(const std::vector<Values>& all) const {
+    Values sum(d_);
+    for (size_t j = 0; j < d_; ++j) {
+      for (const Values& one : all) sum[j] += one[j];
+      sum[j] /= static_cast<T>(all.size());
+    }
+    return sum;
+  }
+  T keep(int64_t t, size_t j) const {
+    return decayed_[j] ? T(1 - rate_of(plan_, t) * plan_.config.weight_decay) : T(1);
+  }
+  static void average(T& m, T beta, T o, T g) { m = (beta * m) + (o * g); }
+
+  Plan plan_;
+  int world_;
+  size_t d_;
+  Values start_;
+  std::vector<bool> decayed_;
+  T beta1, o1, beta2, o2, eps;
+
+ public:
+  reference::SignServer<T> signs;
+  const reference::SignServer<float>* of = nullptr;  // whose signs a float64 server takes
+  double slack = 0;
+};
+
+template <class T>
+class OneBitAdamServer : public Server<T> {
+ public:
+  using typename Server<T>::Values;
+  explicit OneBitAdamServer(const Plan& plan)
+      : Server<T>(plan), x(this->start_), m(this->d_), v(this->d_), local(static_cast<size_t>(this->world_), m) {}
+
+  void step(int64_t t) {
+    const OptimizerConfig& config = this->plan_.config;
+    const int64_t frozen = std::min<int64_t>(t, config.warmup_steps);
+    const double lr = rate_of(this->plan_, t);
+    const bool corrected = config.bias_correction;
+    const T rate = T(corrected ? lr / (1 - std::pow(config.beta1, static_cast<double>(t))) : lr);
+    const T root = T(corrected ? std::sqrt(1 - std::pow(config.beta2, static_cast<double>(frozen))) : 1);
+    std::vector<Values> g;
+    for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x));
+    Values used = m;
+    if (t <= config.warmup_steps) {
+      const Values all = this->mean(g);
+      for (size_t j = 0; j < this->d_; ++j) {
+        this->average(m[j], this->beta1, this->o1, all[j]);
+        this->average(v[j], this->beta2, this->o2, all[j] * all[j]);
+      }
+      local.assign(local.size(), m);
+      used = m;
+    } else {
+      std::vector<Values> z = config.keep_local_momentum ? local : std::vector<Values>(local.size(), m);
+      for (size_t i = 0; i < z.size(); ++i)
+        for (size_t j = 0; j < this->d_; ++j) this->average(z[i][j], this->beta1, this->o1, g[i][j]);
+      local = z;
+      used = this->signs.mean(z, this->of, this->slack);
+      for (size_t j = 0; j < this->d_; ++j)
+        if (v[j] == 0) used[j] = 0;
+      m = used;
+    }
+    for (size_t j = 0; j < this->d_; ++j)
+      x[j] = (this->keep(t, j) * x[j]) - (rate * (used[j] / (std::sqrt(v[j]) / root + this->eps)));
+  }
+  Values x, m, v;
+  std::vector<Values> local;
+};
+
+template <class T>
+class ZeroOneAdamServer : public Server<T> {
+ public:
+  using typename Server<T>::Values;
+  explicit ZeroOneAdamServer(const Plan& plan)
+      : Server<T>(plan),
+        x(static_cast<size_t>(this->world_), this->start_),
+        m(x.size(), Values(this->d_)),
+        u(m),
+        common(this->start_),
+        v(this->d_),
+        sets_(plan.config) {}
+
+  void step(int64_t t, bool sync_too = false) {
+    const StepSets::Step set = sets_.at(t);
+    const double lr = rate_of(this->plan_, t);
+    std::vector<Values> g;
+    for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
+    if (set.variance) {
+      const Values all = this->mean(g);
+      for (size_t j = 0; j < this->d_; ++j) this->average(v[j], this->beta2, this->o2, all[j] * all[j]);
+    }
+    for (size_t i = 0; i < x.size(); ++i)
+      for (size_t j = 0; j < this->d_; ++j) {
+        this->average(m[i][j], this->beta1, this->o1, g[i][j]);
+        const T change = v[j] == 0 ? 0 : T(lr) * (m[i][j] / std::sqrt(v[j] + this->eps));
+        x[i][j] = (this->keep(t, j) * x[i][j]) - change;
+        u[i][j] = u[i][j] + T(lr) * m[i][j];
+      }
+    rate_sum_ += lr;
+    product_ *= 1 - lr * this->plan_.config.weight_decay;
+    mean_x = this->mean(x), local_x = x;
+    if (!set.sync && !sync_too) return;
+    Values agreed = this->signs.mean(u, this->of, this->slack);
+    for (size_t j = 0; j < this->d_; ++j) {
+      if (v[j] == 0) agreed[j] = 0;
+      common[j] = ((this->decayed_[j] ? T(product_) : T(1)) * common[j]) - (agreed[j] / std::sqrt(v[j] + this->eps));
+      for (size_t i = 0; i < x.size(); ++i) {
+        m[i][j] = agreed[j] / T(rate_sum_);
+        x[i][j] = common[j];
+        u[i][j] = 0;
+      }
+    }
+    rate_sum_ = 0, product_ = 1;
+  }
+  std::vector<Values> x, m, u;
+  Values common, v;
+  Values mean_x;                // of the ranks, before a synchronisation
+  std::vector<Values> local_x;  // theirs
+
+ private:
+  StepSets sets_;
+  double rate_sum_ = 0, product_ = 1;
+};
+
+// Norms by the engine's own sums, which clip_test proves.
+template <class T>
+class OneBitLambServer : public Server<T> {
+ public:
+  using typename Server<T>::Values;
+  explicit OneBitLambServer(const Plan& plan)
+      : Server<T>(plan), x(this->start_), m(this->d_), v(this->d_), fresh(this->d_) {
+    coefficient.assign(plan.sizes.size(), 0);
+    factor.assign(plan.sizes.size(), 1);
+  }
+
+  void step(int64_t t) {
+    const OptimizerConfig& config = this->plan_.config;
+    const bool warm = t <= config.warmup_steps;
+    std::vector<Values> g;
+    for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x));
+    Values agreed;
+    if (warm) {
+      agreed = this->mean(g);
+    } else {
+      std::vector<Values> z(g.size(), m);
+      for (size_t i = 0; i < z.size(); ++i)
+        for (size_t j = 0; j < this->d_; ++j) this->average(z[i][j], this->beta1, this->o1, g[i][j]);
+      agreed = this->signs.mean(z, this->of, this->slack);
+    }
+    int64_t end = this->plan_.d();
+    for (size_t p = 0; p < this->plan_.sizes.size(); ++p) {
+      const int64_t begin = end - this->plan_.sizes[p];
+      step_of(t, p, agreed, static_cast<size_t>(begin), static_cast<size_t>(end), warm);
+      end = begin;
+    }
+  }
+  Values x, m, v, fresh, coefficient, factor;
+
+ private:
+  static double norm(const Values& y) {
+    return std::sqrt(sum_of_squares(Tensor::of(y, {static_cast<int64_t>(y.size())})));
+  }
+
+  void step_of(int64_t t, size_t p, const Values& agreed, size_t begin, size_t end, bool warm) {
+    const OptimizerConfig& config = this->plan_.config;
+    const double decay = this->decayed_[begin] ? config.weight_decay : 0;
+    Values r, ratio, of_x(x.begin() + static_cast<int64_t>(begin), x.begin() + static_cast<int64_t>(end));
+    T largest = 0;
+    const double time = static_cast<double>(t);
+    const bool corrected = config.name == "lamb" && config.bias_correction;
+    const T by = T(corrected ? 1 - std::pow(config.beta1, time) : 1);
+    const T root_by = T(corrected ? std::sqrt(1 - std::pow(config.beta2, time)) : 1);
+    for (size_t j = begin; j < end; ++j) {
+      T a = agreed[j];
+      if (warm) {
+        this->average(m[j], this->beta1, this->o1, a);
+        this->average(v[j], this->beta2, this->o2, a * a);
+        ratio.push_back((m[j] / by) / (std::sqrt(v[j]) / root_by + this->eps));
+      } else {
+        if (v[j] == 0) a = 0;
+        const T back = (a - (this->beta1 * m[j])) / this->o1;
+        this->average(fresh[j], this->beta2, this->o2, back * back);
+        m[j] = a;
+        const T root = std::sqrt(v[j]) + this->eps;
+        ratio.push_back(a / root);
+        largest = std::max(largest, root / (std::sqrt(fresh[j]) + this->eps));
+      }
+      r.push_back(ratio.back() + (T(decay) * x[j]));
+    }
+    double rate = rate_of(this->plan_, t);
+    if (warm) {
+      const double length = norm(of_x), step_length = norm(r);
+      const bool defined = length > 0 && step_length > 0;
+      const double c = defined ? std::clamp(length / step_length, config.min_coeff, config.max_coeff) : 1;
+      rate *= c;
+      coefficient[p] = T(config.coeff_beta) * coefficient[p] + (1 - T(config.coeff_beta)) * T(c);
+      if (t == config.warmup_steps) {
+        coefficient[p] /= T(1 - std::pow(config.coeff_beta, static_cast<double>(t)));
+        std::copy(v.begin() + static_cast<int64_t>(begin), v.begin() + static_cast<int64_t>(end),
+                  fresh.begin() + static_cast<int64_t>(begin));
+      }
+    } else {
+      double f = static_cast<double>(largest);
+      if (decay > 0) {
+        const double before = norm(ratio), after = norm(r), q = after > 0 ? std::min(1.0, before / after) : 1;
+        f = f * q + 1 - q;
+      }
+      const double last = static_cast<double>(factor[p]);
+      f = std::clamp(f, config.factor_min, config.factor_max);
+      factor[p] = T(std::clamp(f, last * (1 - config.factor_threshold), last * (1 + config.factor_threshold)));
+      rate = rate * static_cast<double>(factor[p]) * static_cast<double>(coefficient[p]);
+    }
+    for (size_t j = begin; j < end; ++j) x[j] = x[j] - (T(rate) * r[j - begin]);
+  }
+};
+
+}  // namespace godwit::test

@@ -1,0 +1,601 @@
+// 1-bit Adam, 0/1 Adam, LAMB and 1-bit LAMB against parameter servers of a few lines, bit for bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "comm/blocks.h"
+#include "optim/data_parallel.h"
+#include "tests/optim/one_bit_harness.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using test::EachRank;
+using test::Plan;
+using test::Vector;
+
+Plan plan_of(const char* name, const Topology& topology, int64_t steps = 200) {
+  Plan plan;
+  plan.config = optimizer_defaults(name);
+  plan.config.lr = 2e-3;
+  plan.config.weight_decay = 0.1;
+  plan.config.decay_norm_and_bias = false;
+  plan.config.block_size = 32;
+  plan.config.warmup_steps = 20;
+  if (plan.config.name == "zero_one_adam")
+    plan.config.doubling_steps = 40, plan.config.max_interval = 4, plan.config.kappa = 3;
+  plan.decay = {true, true, false, true};
+  plan.topology = topology;
+  plan.steps = steps;
+  return plan;
+}
+
+const Topology kOneToEight[] = {{1, 1}, {2, 1}, {3, 1}, {2, 2}, {5, 1}, {2, 3}, {7, 1}, {4, 2}};
+
+template <class T>
+Vector wide(const std::vector<T>& values) {
+  return Vector(values.begin(), values.end());
+}
+
+// Largest |a − b| over elements.
+template <class A, class B>
+double apart(const std::vector<A>& a, const std::vector<B>& b) {
+  double most = 0;
+  for (size_t j = 0; j < a.size(); ++j)
+    most = std::max(most, std::abs(static_cast<double>(a[j]) - static_cast<double>(b[j])));
+  return most;
+}
+
+// What is rounded each step is of the size of the largest momentum (about 1) and of the parameters (about 1): 2⁻²⁴ of
+// that, in errors that are fed back and never forgotten.
+constexpr double kRounding = 1e-6;
+
+void expect_errors(const EachRank& run, const reference::SignServer<float>& server) {
+  Vector owned(server.server_e.size(), test::kNobody);
+  for (const auto& [key, values] : run.state)
+    for (size_t j = 0; key.first == "server_e" && j < owned.size(); ++j) {
+      if (values[j] == test::kNobody) continue;
+      EXPECT_EQ(owned[j], test::kNobody) << "two owners of " << j;
+      owned[j] = values[j];
+    }
+  for (size_t rank = 0; rank < server.e.size(); ++rank)
+    EXPECT_EQ(run.state.at({"e", static_cast<int>(rank)}), wide(server.e[rank]));
+  if (server.e.size() > 1) {
+    EXPECT_EQ(owned, wide(server.server_e));
+  }
+}
+
+void compare_one_bit_adam(const Plan& plan) {
+  SCOPED_TRACE(testing::Message() << plan.topology.nodes << " x " << plan.topology.workers_per_node << ", blocks of "
+                                  << plan.config.block_size);
+  const EachRank run = test::train_each(plan);
+  test::OneBitAdamServer<float> server(plan);
+  test::OneBitAdamServer<double> exact(plan);
+  exact.of = &server.signs;
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    server.step(t);
+    exact.slack = kRounding * static_cast<double>(t);
+    exact.step(t);
+    for (const auto& of_rank : run.x) ASSERT_EQ(of_rank[static_cast<size_t>(t - 1)], wide(server.x)) << "step " << t;
+    ASSERT_LE(apart(server.m, exact.m), exact.slack) << "step " << t;
+  }
+  for (int rank = 0; rank < plan.topology.world(); ++rank) {
+    const bool local = plan.config.keep_local_momentum && plan.steps > plan.config.warmup_steps;
+    EXPECT_EQ(run.state.at({"m", rank}), wide(local ? server.local[static_cast<size_t>(rank)] : server.m));
+    EXPECT_EQ(run.state.at({"v", rank}), wide(server.v));
+  }
+  EXPECT_LE(apart(server.v, exact.v), 1e-6);
+  expect_errors(run, server.signs);
+}
+
+TEST(OneBitAdam, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
+  for (const Topology& topology : kOneToEight) compare_one_bit_adam(plan_of("one_bit_adam", topology));
+}
+
+TEST(OneBitAdam, EveryOptionEqualsTheParameterServer) {
+  for (const Topology topology : {Topology{1, 1}, {2, 2}}) {
+    for (const long long block : {0, 1, 4096}) {
+      Plan plan = plan_of("one_bit_adam", topology, 60);
+      plan.config.block_size = block;
+      compare_one_bit_adam(plan);
+    }
+    Plan plan = plan_of("one_bit_adam", topology, 60);
+    plan.config.bias_correction = true;
+    compare_one_bit_adam(plan);
+    plan.config.keep_local_momentum = true;
+    plan.config.sign_scale = "l2_rms";
+    compare_one_bit_adam(plan);
+  }
+}
+
+void expect_same(const EachRank& a, const EachRank& b) {
+  EXPECT_EQ(a.x, b.x);
+  for (const auto& [key, values] : a.state) {
+    if (key.first == "server_e") continue;  // buckets decide who owns a segment
+    EXPECT_EQ(b.state.at(key), values) << key.first;
+  }
+}
+
+TEST(OneBitMethods, Pitfall14BucketsAndThreadsDoNotChangeABit) {
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
+    Plan plan = plan_of(name, {2, 2}, 6);
+    plan.sizes = {40'000, 1, 7, 99'999};
+    plan.config.block_size = 1000;
+    plan.config.warmup_steps = 2;
+    plan.config.doubling_steps = 1;
+    plan.bucket_bytes = 1 << 30;
+    const EachRank whole = test::train_each(plan);
+    for (const int64_t bytes : {4, 160'200})
+      for (const int threads : {1, 3}) {
+        plan.bucket_bytes = bytes;
+        plan.threads = threads;
+        expect_same(test::train_each(plan), whole);
+      }
+  }
+}
+
+// Blocks of one value lose nothing: Adam whose variance is frozen after the warm-up, on dense means.
+TEST(OneBitAdam, Pitfall8BlocksOfOneValueAreDenseAdamWithAFrozenVariance) {
+  Plan plan = plan_of("one_bit_adam", {3, 1}, 60);
+  plan.config.block_size = 1;
+  const EachRank run = test::train_each(plan);
+  const auto d = static_cast<size_t>(plan.d());
+  std::vector<float> x(d), m(d), v(d);
+  for (size_t j = 0; j < d; ++j) x[j] = static_cast<float>(test::start_value(static_cast<int64_t>(j)));
+  const auto beta1 = 0.9f, o1 = static_cast<float>(1 - 0.9), beta2 = 0.999f, o2 = static_cast<float>(1 - 0.999);
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    for (size_t j = 0; j < d; ++j) {
+      float z = 0, g = 0;
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto own =
+            static_cast<float>(test::noisy_gradient(rank, t, static_cast<int64_t>(j), static_cast<double>(x[j])));
+        g += own;
+        z += beta1 * m[j] + o1 * own;
+      }
+      g /= 3, z /= 3;
+      const bool warm = t <= plan.config.warmup_steps;
+      m[j] = warm ? beta1 * m[j] + o1 * g : v[j] == 0 ? 0 : z;
+      if (warm) v[j] = beta2 * v[j] + o2 * (g * g);
+      const bool decays = j < 152 || j >= 152 + 64;
+      const auto keep = static_cast<float>(decays ? 1 - test::rate_of(plan, t) * 0.1 : 1);
+      x[j] = keep * x[j] - static_cast<float>(test::rate_of(plan, t)) * (m[j] / (std::sqrt(v[j]) + 1e-8f));
+    }
+    ASSERT_EQ(run.x[0][static_cast<size_t>(t - 1)], wide(x)) << "step " << t;
+  }
+  EXPECT_EQ(run.state.at({"e", 2}), Vector(d));
+}
+
+// Pitfall 5: what never had a gradient does not move and does not explode, nor when it has one after the switch.
+TEST(OneBitMethods, Pitfall5WhatNeverHadAGradientStaysWhereItIs) {
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
+    for (const bool wakes : {false, true}) {
+      Plan plan = plan_of(name, {2, 2});
+      plan.config.weight_decay = 0;
+      plan.gradient = [wakes](int rank, int64_t step, int64_t element, double x) {
+        if (element % 11 == 3) return wakes && step > 150 ? 1.0 : 0.0;
+        const auto draw =
+            random_word(9, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank));
+        return 1 + 0.1 * x + static_cast<double>(to_unit(draw));  // all of about one size
+      };
+      const EachRank run = test::train_each(plan);
+      for (size_t step = 0; step < run.x[0].size(); ++step)
+        for (size_t j = 0; j < run.x[0][step].size(); ++j) {
+          const double start = test::start_value(static_cast<int64_t>(j));
+          if (j % 11 == 3) {
+            ASSERT_EQ(run.x[1][step][j], start) << name << ", step " << step + 1 << ", value " << j;
+          } else {
+            ASSERT_LT(std::abs(run.x[1][step][j] - start), 0.02 * static_cast<double>(step + 1) + 0.1)
+                << name << ", step " << step + 1 << ", value " << j;
+          }
+        }
+    }
+}
+
+// Pitfall 12: neither way of bias correction makes the update jump where compression begins.
+TEST(OneBitAdam, Pitfall12UpdatesDoNotJumpAtTheSwitch) {
+  for (const bool corrected : {false, true})
+    for (const long long block : {1, 64})
+      for (const long long warmup : {20, 100}) {
+        Plan plan = plan_of("one_bit_adam", {2, 1}, warmup + 3);
+        plan.config.warmup_steps = warmup;
+        plan.config.bias_correction = corrected;
+        plan.config.block_size = block;
+        plan.config.weight_decay = 0;
+        plan.gradient = [](int rank, int64_t step, int64_t element, double) {
+          const auto draw =
+              random_word(9, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank));
+          return static_cast<double>(1 + 0.2f * to_unit(draw));
+        };
+        const EachRank run = test::train_each(plan);
+        const auto moved = [&](int64_t step) {  // per unit of the rate
+          return apart(run.x[0][static_cast<size_t>(step - 1)], run.x[0][static_cast<size_t>(step - 2)]) /
+                 test::rate_of(plan, step);
+        };
+        EXPECT_NEAR(moved(warmup + 1) / moved(warmup), 1, 0.1) << corrected << ", blocks of " << block;
+      }
+}
+
+// Pitfall 37: the first gradient makes the first update.
+TEST(OneBitMethods, Pitfall37TheFirstStepIsARealUpdate) {
+  for (const auto& [name, expected] :
+       {std::pair{"one_bit_adam", 0.1 / std::sqrt(1e-3)}, {"zero_one_adam", 0.1 / std::sqrt(1e-3)}}) {
+    Plan plan = plan_of(name, {2, 1}, 1);
+    plan.config.weight_decay = 0;
+    plan.gradient = [](int, int64_t, int64_t, double) { return 0.5; };
+    const Vector x = test::train_each(plan).x[0][0];
+    for (size_t j = 0; j < x.size(); ++j)
+      EXPECT_NEAR(test::start_value(static_cast<int64_t>(j)) - x[j], expected * test::rate_of(plan, 1), 1e-6) << name;
+  }
+}
+
+// Bytes a rank sends in a step of each kind, over all buckets.
+struct Formula {
+  int64_t dense = 0, signs = 0;
+};
+
+Formula formula_of(const Plan& plan) {
+  std::vector<Parameter> parameters;
+  for (const int64_t size : plan.sizes)
+    parameters.push_back({"p" + std::to_string(parameters.size()), Var(Tensor::zeros({size}), true)});
+  const int world = plan.topology.world();
+  const Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, 32 * world});
+  Formula formula;
+  for (const Bucket& bucket : buckets) {
+    const BlockLayout layout(bucket, plan.config.block_size, world);
+    formula.dense += 2 * (world - 1) * 4 * bucket.padded() / world;
+    formula.signs += 2 * (world - 1) * (4 * layout.most_parts() + 4 * ((layout.longest() + 31) / 32));
+  }
+  return formula;
+}
+
+TEST(OneBitMethods, BytesEqualTheFormulas) {
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
+    for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}}) {
+      Plan plan = plan_of(name, topology, 100);
+      plan.sizes = {1000, 333};
+      plan.decay = {};
+      const Formula formula = formula_of(plan);
+      int64_t dense = plan.config.warmup_steps, signs = plan.steps - dense;
+      if (plan.config.name == "zero_one_adam") {
+        StepSets sets(plan.config);
+        dense = signs = 0;
+        for (int64_t t = 1; t <= plan.steps; ++t) {
+          const StepSets::Step step = sets.at(t);
+          dense += step.variance, signs += step.sync;
+        }
+        EXPECT_LT(signs, plan.steps);
+      }
+      for (const auto& phases : test::train_each(plan).stats) {
+        int64_t sent = 0;
+        for (const auto& [phase, count] : phases) sent += count.bytes_intra + count.bytes_inter;
+        EXPECT_EQ(sent, dense * formula.dense + signs * formula.signs) << name;
+      }
+    }
+}
+
+void compare_zero_one_adam(const Plan& plan, const std::function<bool(int64_t)>& also = nullptr) {
+  SCOPED_TRACE(testing::Message() << plan.topology.nodes << " x " << plan.topology.workers_per_node);
+  const EachRank run = test::train_each(plan, also);
+  test::ZeroOneAdamServer<float> server(plan);
+  test::ZeroOneAdamServer<double> exact(plan);
+  exact.of = &server.signs;
+  StepSets sets(plan.config);
+  double largest = 1;  // parameter, of which gradients are a tenth: local steps go far where v is tiny
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    const bool sync_too = also && also(t), sync = sets.at(t).sync || sync_too;
+    server.step(t, sync_too);
+    for (const auto& x : server.x) largest = std::max(largest, apart(x, std::vector<float>(x.size())));
+    exact.slack = kRounding * static_cast<double>(t) * largest;
+    exact.step(t, sync_too);
+    for (size_t rank = 0; rank < run.x.size(); ++rank) {
+      ASSERT_EQ(run.x[rank][static_cast<size_t>(t - 1)], wide(server.x[rank])) << "step " << t << ", rank " << rank;
+      ASSERT_EQ(run.synchronised[rank][static_cast<size_t>(t - 1)], sync) << "step " << t;
+      ASSERT_LE(apart(server.u[rank], exact.u[rank]), exact.slack) << "step " << t;
+    }
+  }
+  for (size_t rank = 0; rank < run.x.size(); ++rank) {
+    EXPECT_EQ(run.state.at({"m", static_cast<int>(rank)}), wide(server.m[rank]));
+    EXPECT_EQ(run.state.at({"u", static_cast<int>(rank)}), wide(server.u[rank]));
+    EXPECT_EQ(run.state.at({"v", static_cast<int>(rank)}), wide(server.v));
+  }
+  expect_errors(run, server.signs);
+}
+
+TEST(ZeroOneAdam, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
+  for (const Topology& topology : kOneToEight) compare_zero_one_adam(plan_of("zero_one_adam", topology));
+}
+
+TEST(ZeroOneAdam, EveryPolicyEqualsTheParameterServer) {
+  for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 2}}) {
+    Plan fixed = plan_of("zero_one_adam", topology, 101);
+    fixed.config.intervals = "fixed";
+    compare_zero_one_adam(fixed);
+    fixed.config.warmup_fraction = 0, fixed.config.warmup_steps = 0, fixed.config.max_interval = 5;
+    fixed.config.variance_interval = 5, fixed.config.freeze_step = 90;
+    compare_zero_one_adam(fixed);
+    Plan always = plan_of("zero_one_adam", topology, 60);
+    always.config.max_interval = 1;
+    compare_zero_one_adam(always);
+    compare_zero_one_adam(plan_of("zero_one_adam", topology), [](int64_t t) { return t % 35 == 0; });
+  }
+}
+
+// Between synchronisations the parameters of the ranks differ; their mean is what a lossless one returns.
+TEST(ZeroOneAdam, Pitfall22ALosslessSynchronisationIsTheMeanOfTheLocalParameters) {
+  Plan plan = plan_of("zero_one_adam", {4, 1});
+  plan.config.block_size = 1;
+  plan.config.weight_decay = 0;
+  const EachRank run = test::train_each(plan);
+  test::ZeroOneAdamServer<float> server(plan);
+  int64_t differing = 0;
+  const auto d = static_cast<size_t>(plan.d());
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    server.step(t);
+    const auto step = static_cast<size_t>(t - 1);
+    if (!run.synchronised[0][step]) {
+      differing += run.x[0][step] != run.x[1][step];
+      continue;
+    }
+    for (const auto& of_rank : run.x) ASSERT_EQ(of_rank[step], run.x[0][step]);
+    for (size_t j = 0; j < d; ++j) {
+      double largest = 1;  // local parameters, whose float32 roundings the mean contains
+      for (const auto& local : server.local_x) largest = std::max(largest, std::abs(static_cast<double>(local[j])));
+      ASSERT_NEAR(run.x[0][step][j], server.mean_x[j], 5e-7 * largest) << "step " << t;
+    }
+  }
+  EXPECT_GT(differing, 50);
+}
+
+// Pitfall 6: decay is outside what is accumulated and sent: a parameter without gradients decays by Π(1−αλ).
+TEST(ZeroOneAdam, Pitfall6DecayIsOutsideOfWhatIsSent) {
+  Plan plan = plan_of("zero_one_adam", {2, 1});
+  plan.config.decay_norm_and_bias = true;
+  plan.gradient = [](int, int64_t, int64_t element, double) { return element % 2 == 0 ? 0.0 : 0.1; };
+  const EachRank run = test::train_each(plan);
+  double product = 1;
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    product *= 1 - test::rate_of(plan, t) * 0.1;
+    for (size_t j = 0; j < run.x[0][0].size(); j += 2)
+      ASSERT_NEAR(run.x[0][static_cast<size_t>(t - 1)][j], product * test::start_value(static_cast<int64_t>(j)),
+                  1e-7 * static_cast<double>(t));
+  }
+}
+
+TEST(StepSets, FollowThePapersPolicies) {
+  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
+  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
+  StepSets sets(bert);
+  std::vector<int64_t> syncs, variances;
+  for (int64_t t = 1; t <= 200'000; ++t) {
+    const StepSets::Step step = sets.at(t);
+    if (step.sync) syncs.push_back(t);
+    if (step.variance) variances.push_back(t);
+  }
+  ASSERT_EQ(variances.size(), 183u);
+  for (int64_t j = 0; j < 16; ++j) EXPECT_EQ(variances[static_cast<size_t>(j)], j + 1);
+  EXPECT_EQ(variances[16], 17) << "k_{j+1} = k_j + 2^⌊j/16⌋";
+  EXPECT_EQ(variances[17], 19);
+  EXPECT_LE(variances.back(), 12'500 + 32'678);
+  EXPECT_EQ(syncs[45'177], 45'178) << "every step until the first interval of two";
+  EXPECT_EQ(syncs[45'178], 45'180);
+  for (size_t i = 1; i < syncs.size(); ++i) {
+    const int64_t gap = syncs[i] - syncs[i - 1], after = syncs[i - 1] - 12'500;
+    EXPECT_EQ(gap, after <= 0 ? 1 : std::min<int64_t>(16, int64_t{1} << (after / 32'678)));
+  }
+  EXPECT_EQ(syncs.back() - syncs[syncs.size() - 2], 16) << "clipped at H";
+}
+
+// The counts behind the paper's figures on BERT; 16-bit Adam sends 2 bytes a value each way in each of its T rounds.
+TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan16BitAdam) {
+  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
+  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
+  StepSets sets(bert);
+  const double scales = 32.0 / 4096;  // bits a value
+  int64_t rounds = 0, steps = 0, first = 0;
+  double bits = 0;
+  const auto until = [&](int64_t end) {
+    while (steps < end) {
+      const StepSets::Step step = sets.at(++steps);
+      rounds += step.sync + step.variance;
+      bits += step.sync * (1 + scales) + step.variance * 16;
+      if (first == 0 && steps > 100'000 && static_cast<double>(rounds) <= 0.46 * static_cast<double>(steps))
+        first = steps;
+    }
+  };
+  until(153'000);  // 118 000 of length 128 and 35 000 of length 512, as 1-bit Adam's
+  EXPECT_LE(bits, 0.13 * 16 * 153'000);
+  EXPECT_NEAR(1 - bits / (16 * 153'000.0), 0.968, 0.001);
+  EXPECT_NEAR(1 - static_cast<double>(rounds) / 153'000, 0.513, 0.001);
+  until(200'000);
+  EXPECT_EQ(first, 163'531) << "54 % fewer rounds from this length of the run on";
+}
+
+void compare_lamb(const Plan& plan) {
+  SCOPED_TRACE(testing::Message() << plan.config.name << ", " << plan.topology.nodes << " x "
+                                  << plan.topology.workers_per_node);
+  const EachRank run = test::train_each(plan);
+  test::OneBitLambServer<float> server(plan);
+  test::OneBitLambServer<double> exact(plan);
+  exact.of = &server.signs;
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    server.step(t);
+    exact.slack = 10 * kRounding * static_cast<double>(t);
+    exact.step(t);
+    for (const auto& of_rank : run.x) ASSERT_EQ(of_rank[static_cast<size_t>(t - 1)], wide(server.x)) << "step " << t;
+    ASSERT_LE(apart(server.m, exact.m), exact.slack) << "step " << t;
+  }
+  EXPECT_EQ(run.state.at({"m", 0}), wide(server.m));
+  if (plan.config.name == "lamb") return;
+  expect_errors(run, server.signs);
+  EXPECT_EQ(run.state.at({"v_fresh", 0}), wide(server.fresh));
+  int64_t at = plan.d();
+  for (size_t p = 0; p < plan.sizes.size(); ++p) {
+    at -= plan.sizes[p];
+    EXPECT_EQ(run.state.at({"coefficient", 0})[static_cast<size_t>(at)], server.coefficient[p]);
+    EXPECT_EQ(run.state.at({"factor", 0})[static_cast<size_t>(at)], server.factor[p]);
+    EXPECT_NEAR(server.factor[p], exact.factor[p], 1e-3);
+  }
+}
+
+TEST(OneBitLamb, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
+  for (const Topology& topology : kOneToEight) compare_lamb(plan_of("one_bit_lamb", topology));
+}
+
+TEST(Lamb, EqualsItsFormulas) {
+  for (const Topology topology : {Topology{1, 1}, {2, 2}, {3, 1}})
+    for (const bool corrected : {false, true}) {
+      Plan plan = plan_of("lamb", topology, 100);
+      plan.config.warmup_steps = plan.steps + 1;  // of the server, which never compresses
+      plan.config.bias_correction = corrected;
+      compare_lamb(plan);
+    }
+}
+
+// loss = Σ w·x, so that the gradient of w is x.
+Var dot(const Var& w, double x) {
+  double sum = 0;
+  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
+  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x](const Tensor& dy) {
+    const Tensor g = dw.target();
+    g.fill(x * dy.item());
+    dw.add(g);
+  });
+}
+
+// Pitfall 22: replicas are compared, averaged and saved only where they agree.
+TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedWhereTheyAgree) {
+  run_local({2, 2}, [](Communicator& comm) {
+    const Var w(Tensor::full({70}, 1), true);
+    DataParallelOptions options;
+    options.optimizer = optimizer_defaults("zero_one_adam");
+    options.optimizer.warmup_steps = 2, options.optimizer.intervals = "fixed", options.optimizer.max_interval = 4;
+    std::vector<int64_t> updated;
+    options.updated = [&](const Bucket&, const StepInfo& step) { updated.push_back(step.step); };
+    DataParallel replica({{"w", w}}, comm, options);
+    for (int64_t t = 1; t <= 6; ++t) {
+      replica.step(dot(w, 1 + 0.1 * comm.rank));
+      EXPECT_EQ(replica.synchronised(), t <= 3) << t;
+    }
+    EXPECT_NE(error_of([&] { replica.check_replicas(); }).find("after step 6 replicas differ"), std::string::npos);
+    replica.synchronise();
+    EXPECT_TRUE(replica.synchronised());
+    replica.check_replicas();
+    const double there = w.value().item();
+    replica.synchronise();
+    EXPECT_EQ(w.value().item(), there) << "nothing left to do";
+    replica.step(dot(w, 1));
+    EXPECT_TRUE(replica.synchronised()) << "T_u is by steps: 7 is in it";
+    replica.check_replicas();
+    EXPECT_EQ(updated, (std::vector<int64_t>{1, 2, 3, 6, 7}));
+  });
+}
+
+// Clipping by one factor for all ranks, before anything is sent; accumulation counts steps, not micro-batches.
+TEST(OneBitMethods, Pitfall7ClipAndAccumulate) {
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
+    const auto trained = [&](double clip, int micro_batches, double factor) {
+      double result = 0;
+      run_local({3, 1}, [&](Communicator& comm) {
+        const Var w(Tensor::full({70}, 1), true);
+        DataParallelOptions options;
+        options.optimizer = plan_of(name, {3, 1}).config;
+        options.optimizer.warmup_steps = 4, options.optimizer.doubling_steps = 3;
+        options.clip_norm = clip;
+        DataParallel replica({{"w", w}}, comm, options);
+        for (int64_t t = 1; t <= 12; ++t) {
+          replica.begin_step(1e-2, micro_batches);
+          for (int i = 0; i < micro_batches; ++i) replica.backward(dot(w, factor * (comm.rank + 1)));
+          replica.finish_step();
+        }
+        replica.synchronise();
+        replica.check_replicas();
+        if (comm.rank == 0) result = w.value().item(7);
+      });
+      return result;
+    };
+    EXPECT_EQ(trained(0, 1, 1), trained(0, 2, 1)) << name;
+    // √(70·(1+4+9)/3) is the norm; half of it halves all gradients.
+    EXPECT_NEAR(trained(0.5 * std::sqrt(70 * 14.0 / 3), 1, 1), trained(0, 1, 0.5), 1e-5) << name;
+  }
+}
+
+std::string refusal(const OptimizerConfig& config, int64_t steps, const ScheduleConfig& schedule = {}) {
+  try {
+    const OptimizerConfig fitted = for_run(config, Schedule(schedule, config.lr, 10, steps), steps);
+    run_local({1, 1}, [&](Communicator& comm) {
+      Buckets buckets({{"x", Var(Tensor::zeros({5}), true)}}, {});
+      make_optimizer(fitted, buckets, comm, 1, nullptr);
+    });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OneBitMethods, RefuseWhatContradictsTheRunOrItself) {
+  const auto refuses = [](const char* name, const char* what, int64_t steps, auto change,
+                          const ScheduleConfig& schedule = {}) {
+    OptimizerConfig config = optimizer_defaults(name);
+    change(config);
+    const std::string text = refusal(config, steps, schedule);
+    EXPECT_NE(text.find(what), std::string::npos) << name << " " << what << ": '" << text << "'";
+  };
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
+    for (const int64_t steps : {2, 60, 10'000})
+      EXPECT_EQ(refusal(optimizer_defaults(name), steps), "") << name << steps;
+    refuses(name, "warm-up of 100 steps leaves nothing to compress of a run of 60", 60,
+            [](auto& c) { c.warmup_steps = 100; });
+    refuses(name, "warmup_fraction", 60, [](auto& c) { c.warmup_fraction = 1.5; });
+    refuses(name, "warmup_steps must be at least 0", 60, [](auto& c) { c.warmup_steps = -1; });
+    refuses(name, "block_size must be at least -1", 60, [](auto& c) { c.block_size = -2; });
+    refuses(name, "did you mean 'l1_mean'", 60, [](auto& c) { c.sign_scale = "l1_men"; });
+    refuses(name, "eps", 60, [](auto& c) { c.eps = 0; });
+    OptimizerConfig unfitted = optimizer_defaults(name);
+    EXPECT_NE(error_of([&] {
+                run_local({1, 1}, [&](Communicator& comm) {
+                  Buckets buckets({{"x", Var(Tensor::zeros({5}), true)}}, {});
+                  make_optimizer(unfitted, buckets, comm, 1, nullptr);
+                });
+              }).find("set warmup_steps"),
+              std::string::npos);
+  }
+  refuses("one_bit_adam", "a warm-up of 1 steps leaves nothing", 1, [](auto&) {});
+  refuses("one_bit_lamb", "needs a warm-up", 60, [](auto& c) { c.warmup_fraction = 0; });
+  refuses("one_bit_lamb", "min_coeff and max_coeff", 60, [](auto& c) { c.min_coeff = 20; });
+  refuses("one_bit_lamb", "around 1", 60, [](auto& c) { c.factor_min = 2; });
+  refuses("one_bit_lamb", "factor_threshold", 60, [](auto& c) { c.factor_threshold = 1; });
+  refuses("one_bit_lamb", "coeff_beta", 60, [](auto& c) { c.coeff_beta = 1; });
+  refuses("zero_one_adam", "learning rate of step 60 of 60 is 0", 60, [](auto&) {}, {.name = "linear"});
+  refuses("zero_one_adam", "final_fraction", 60, [](auto& c) { c.lr = 0; });
+  refuses("zero_one_adam", "doubling_steps must say", 60, [](auto& c) { c.warmup_fraction = 0; });
+  refuses("zero_one_adam", "kappa must be at least 1", 60, [](auto& c) { c.kappa = 0; });
+  refuses("zero_one_adam", "max_interval must be at least 1", 60, [](auto& c) { c.max_interval = 0; });
+  refuses("zero_one_adam", "did you mean 'fixed'", 60, [](auto& c) { c.intervals = "fixd"; });
+  refuses("zero_one_adam", "freeze_step 60 is not below the run's 60", 60, [](auto& c) { c.freeze_step = 60; });
+  refuses("zero_one_adam", "the variance would change at step 14, within the local steps 13 to 14", 60,
+          [](auto& c) { c.warmup_steps = 10, c.doubling_steps = 2, c.variance_interval = 1, c.freeze_step = 40; });
+  refuses("zero_one_adam", "the first interval already has 4 steps", 60,
+          [](auto& c) { c.warmup_fraction = 0, c.intervals = "fixed", c.max_interval = 4; });
+}
+
+TEST(ZeroOneAdam, RefusesARateOfZeroAndStepsThatDoNotAscend) {
+  run_local({1, 1}, [](Communicator& comm) {
+    Buckets buckets({{"x", Var(Tensor::zeros({40}), true)}}, {});
+    OptimizerConfig config = optimizer_defaults("zero_one_adam");
+    config.warmup_steps = 5;
+    const auto optimizer = make_optimizer(config, buckets, comm, 1, nullptr);
+    EXPECT_NE(error_of([&] {
+                optimizer->exchange(buckets[0], comm, {1, 0});
+              }).find("must be positive"),
+              std::string::npos);
+    optimizer->exchange(buckets[0], comm, {3, 0.1});
+    EXPECT_NE(error_of([&] {
+                optimizer->exchange(buckets[0], comm, {2, 0.1});
+              }).find("must ascend"),
+              std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace godwit
