@@ -130,7 +130,7 @@ Evaluation Trainer::run(Progress& progress) {
 void Trainer::train_step(Progress& progress) {
   const auto start = Clock::now();
   const CommCount before = comm_.stats->total();
-  const bool may_skip = !buffers_before_.empty() || config_.non_finite == "skip";
+  const bool may_skip = config_.non_finite == "skip";
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_before_[i].copy_from(buffers_[i]);
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   last_loss_ = 0;
