@@ -8,6 +8,7 @@
 #include "bench/measure.h"
 #include "comm/block_exchange.h"
 #include "comm/exchanges/codecs.h"
+#include "comm/wire/loco_codes.h"
 #include "comm/wire/sign_bits.h"
 #include "engine/parallel.h"
 
@@ -85,6 +86,51 @@ void time_majority(int64_t values) {
          [&] { majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values); });
 }
 
+// LoCo's worker, and the sum of eight workers' codes.
+void time_loco(int bits, bool random, int64_t values) {
+  constexpr int64_t kPiece = 8192;
+  constexpr int kSenders = 8;
+  const Tensor g = random_tensor({values}, DType::f32, 3), sums({values}, DType::i32);
+  const int64_t stride = values * bits / 32;
+  const Tensor words = Tensor::zeros({kSenders * stride}, DType::u32), e = Tensor::zeros({values}, DType::u8);
+  const auto pieces = [=](const auto& f) {
+    parallel_for(values / kPiece, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) f(i * kPiece);
+    });
+  };
+  const loco::Settings settings{bits, 1, 0, 1e30f, random, false};
+  const float s = bits == 8 ? 30 : bits == 4 ? 2 : 0.6f;
+  uint32_t step = 0;
+  const auto encode = [&] {
+    ++step;
+    pieces([&](int64_t at) {
+      const loco::Counts counts =
+          loco::encode(g.data<float>() + at, reinterpret_cast<int8_t*>(e.data<uint8_t>()) + at, kPiece, {s, 4 * s, 4 * s},
+                       settings, {1, step, 1, 0}, at, words.data<uint32_t>() + at * bits / 32);
+      check(counts.finite, "bench: loco: a value is not finite");
+    });
+  };
+  const auto sum = [&] {
+    pieces([&](int64_t at) {
+      loco::sum_codes(words.data<uint32_t>() + at * bits / 32, stride, kSenders, bits, kPiece, sums.data<int32_t>() + at);
+    });
+  };
+  double sent = 0, all = 0;  // what was sent, and what should have been
+  for (int t = 0; t < 50; ++t) {
+    encode();
+    sum();  // the others send nothing: their codes are 0, or −1
+    for (int64_t i = 0; i < 100; ++i) {
+      const int own = sums.data<int32_t>()[i] + (bits == 1 ? kSenders - 1 : 0);
+      sent += own / (bits == 1 ? 2.0 * s : 1.0 * s);
+      all += g.data<float>()[i];
+    }
+  }
+  check(bits == 1 || std::abs(sent - all) <= 100, "bench: loco: sent ", sent, " of ", all);
+  const std::string name = "loco, " + std::to_string(bits) + (bits > 1 ? " bits" : " bit");
+  report(name + (random ? ", random" : ", nearest"), values, 6 + bits / 8.0, encode);
+  if (random) report(name + ", 8 senders", values, 4 + bits, sum);
+}
+
 void time_all(int threads) {
   Context all = context();
   all.threads = threads;
@@ -96,6 +142,8 @@ void time_all(int threads) {
     time_codec("one_bit_sgd", *one_bit_codec(), 0.5, values);
     time_codec("topk, 1 %", *topk_codec(0.01), 1, values, 1 << 18);
     time_majority(values);
+    for (const int bits : {1, 4, 8})
+      for (const bool random : {true, false}) time_loco(bits, random, values);
   }
 }
 

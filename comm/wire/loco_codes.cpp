@@ -15,8 +15,7 @@ constexpr int64_t kChunk = 1024;  // values in the first-level cache, a multiple
 
 // Never NaN.
 GODWIT_INLINE inline float clamp(float x, float low, float high) {
-  x = x > low ? x : low;
-  return x < high ? x : high;
+  return std::min(std::max(low, x), high);
 }
 
 // To nearest even: from 2²³ on float32 has no fractions. Exact for |x| < 2²²; others keep their sign.
@@ -47,8 +46,9 @@ GODWIT_INLINE inline void encode_chunk(Chunk& c) {
   const uint32_t* __restrict random = c.random;
   int8_t *__restrict e = c.e, *__restrict codes = c.codes;
   float* __restrict kept = c.h;
+  const int64_t n = c.n;  // a copy: stores of bytes might change what c refers to
   int32_t largest = 0, saturated = 0, zero = 0;
-  for (int64_t i = 0; i < c.n; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     largest = std::max(largest, std::bit_cast<int32_t>(g[i]) & 0x7FFFFFFF);
     const float a = static_cast<float>(e[i]) / before;
     const float h = clamp(g[i], -clip, clip) + a;
@@ -65,9 +65,13 @@ GODWIT_INLINE inline void encode_chunk(Chunk& c) {
     }
     const float z = (gain_old * a + gain_new * (h - decoded)) * after;
     float left;
-    if constexpr (kRandom)
-      left = __builtin_floorf(z + static_cast<float>(static_cast<int32_t>(random[i] >> 8)) * 0x1p-24f);
-    else left = nearest(z);
+    if constexpr (kRandom) {
+      const float drawn = z + static_cast<float>(static_cast<int32_t>(random[i] >> 8)) * 0x1p-24f;
+      left = nearest(drawn);
+      left -= static_cast<float>(left > drawn);  // rounded down
+    } else {
+      left = nearest(z);
+    }
     e[i] = static_cast<int8_t>(static_cast<int32_t>(clamp(left, -128, 127)));
   }
   c.largest = largest, c.saturated = saturated, c.zero = zero;
