@@ -17,7 +17,7 @@ constexpr MethodLine kOptimizers[] = {
     {"adam", "Adam; weight_decay is L2"},
     {"adamw", "Adam with decoupled weight decay"},
     {"bert_adam", "adamw without bias correction, as BERT was trained"},
-    {"adafactor", "second moments of a matrix by row and column; lr relative to the weights"},
+    {"adafactor", "second moments by row and column; lr relative to the weights"},
     {"softsignsgd", "momentum / mean of absolute gradients; full-precision Birder"},
     {"birder", "one bit per parameter each way between nodes, with error feedback"},
     {"binsgdm", "another name of birder"},

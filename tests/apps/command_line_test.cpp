@@ -370,7 +370,7 @@ TEST(CommandLine, HelpTeaches) {
     std::istringstream lines(text);
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
-    EXPECT_LE(count, 160);
+    EXPECT_LE(count, 180);
     EXPECT_NE(text.find("defaults of optimizer and exchange"), std::string::npos);
   }
 }
