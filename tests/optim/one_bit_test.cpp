@@ -362,55 +362,6 @@ TEST(ZeroOneAdam, Pitfall6DecayIsOutsideOfWhatIsSent) {
   }
 }
 
-TEST(StepSets, FollowThePapersPolicies) {
-  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
-  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
-  StepSets sets(bert);
-  std::vector<int64_t> syncs, variances;
-  for (int64_t t = 1; t <= 200'000; ++t) {
-    const StepSets::Step step = sets.at(t);
-    if (step.sync) syncs.push_back(t);
-    if (step.variance) variances.push_back(t);
-  }
-  ASSERT_EQ(variances.size(), 183u);
-  for (int64_t j = 0; j < 16; ++j) EXPECT_EQ(variances[static_cast<size_t>(j)], j + 1);
-  EXPECT_EQ(variances[16], 17) << "k_{j+1} = k_j + 2^⌊j/16⌋";
-  EXPECT_EQ(variances[17], 19);
-  EXPECT_LE(variances.back(), 12'500 + 32'678);
-  EXPECT_EQ(syncs[45'177], 45'178) << "every step until the first interval of two";
-  EXPECT_EQ(syncs[45'178], 45'180);
-  for (size_t i = 1; i < syncs.size(); ++i) {
-    const int64_t gap = syncs[i] - syncs[i - 1], after = syncs[i - 1] - 12'500;
-    EXPECT_EQ(gap, after <= 0 ? 1 : std::min<int64_t>(16, int64_t{1} << (after / 32'678)));
-  }
-  EXPECT_EQ(syncs.back() - syncs[syncs.size() - 2], 16) << "clipped at H";
-}
-
-// The counts behind the paper's figures on BERT; 16-bit Adam sends 2 bytes a value each way in each of its T rounds.
-TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan16BitAdam) {
-  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
-  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
-  StepSets sets(bert);
-  const double scales = 32.0 / 4096;  // bits a value
-  int64_t rounds = 0, steps = 0, first = 0;
-  double bits = 0;
-  const auto until = [&](int64_t end) {
-    while (steps < end) {
-      const StepSets::Step step = sets.at(++steps);
-      rounds += step.sync + step.variance;
-      bits += step.sync * (1 + scales) + step.variance * 16;
-      if (first == 0 && steps > 100'000 && static_cast<double>(rounds) <= 0.46 * static_cast<double>(steps))
-        first = steps;
-    }
-  };
-  until(153'000);  // 118 000 of length 128 and 35 000 of length 512, as 1-bit Adam's
-  EXPECT_LE(bits, 0.13 * 16 * 153'000);
-  EXPECT_NEAR(1 - bits / (16 * 153'000.0), 0.968, 0.001);
-  EXPECT_NEAR(1 - static_cast<double>(rounds) / 153'000, 0.513, 0.001);
-  until(200'000);
-  EXPECT_EQ(first, 163'531) << "54 % fewer rounds from this length of the run on";
-}
-
 void compare_lamb(const Plan& plan) {
   SCOPED_TRACE(testing::Message() << plan.config.name << ", " << plan.topology.nodes << " x "
                                   << plan.topology.workers_per_node);
