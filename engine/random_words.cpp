@@ -12,55 +12,82 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
 const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
   for (int64_t k = 0; k < count; ++k)
     buffer[k] = random_word(draws.seed, element + k, draws.step, static_cast<Purpose>(draws.purpose), draws.sender);
   return buffer;
 }
 #else
-// Written from a multiple of 4 on. The counters' four words live in 64-bit lanes, whose low halves the multiplication
-// takes.
-const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
-  const hn::CappedTag<uint64_t, 8> d;
-  const hn::Repartition<uint32_t, decltype(d)> halves;
-  const auto product = [&](auto x, auto factor) HWY_ATTR { return hn::MulEven(hn::BitCast(halves, x), factor); };
-  const auto packed = [&](auto low, auto high) HWY_ATTR {
-    return hn::BitCast(d, hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<32>(high)), hn::BitCast(halves, low)));
-  };
+using Counters = hn::CappedTag<uint64_t, 8>;
+using Words = hn::Repartition<uint32_t, Counters>;
+
+struct Philox {
+  uint64_t step, purpose, sender;
+  uint64_t keys0[10], keys1[10];  // of the rounds
+};
+
+// The words of kVectors vectors of counters. The rounds of one wait for each other, those of eight keep a core busy. A
+// counter's four words live in 64-bit lanes, whose low halves the multiplication takes; what their upper halves hold is
+// of no use but after the last round.
+template <int kVectors>
+HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t* words) {
+  const Counters d;
+  const Words halves;
+  using V = hn::Vec<Counters>;
   const auto factor0 = hn::Set(halves, 0xD2511F53u), factor2 = hn::Set(halves, 0xCD9E8D57u);
-  uint64_t keys0[10], keys1[10];
-  for (uint32_t round = 0; round < 10; ++round) {
-    keys0[round] = static_cast<uint32_t>(draws.seed) + 0x9E3779B9u * round;
-    keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
+  const auto product = [&](V x, auto factor) HWY_ATTR { return hn::MulEven(hn::BitCast(halves, x), factor); };
+  const auto lanes = hn::Lanes(d);
+  V c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];
+  for (int j = 0; j < kVectors; ++j) {
+    c0[j] = hn::Add(counters, hn::Set(d, j * lanes));
+    c1[j] = hn::Set(d, philox.step), c2[j] = hn::Set(d, philox.purpose), c3[j] = hn::Set(d, philox.sender);
   }
-  const int64_t skipped = element & 3, lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto step = hn::Set(d, uint64_t{draws.step}), purpose = hn::Set(d, uint64_t{draws.purpose});
-  const auto sender = hn::Set(d, uint64_t{draws.sender}), next = hn::Set(d, static_cast<uint64_t>(lanes));
-  const auto one_round = [&](auto& c0, auto& c1, auto& c2, auto& c3, int round) HWY_ATTR {
-    const auto a = product(c0, factor0), b = product(c2, factor2);
-    c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Set(d, keys0[round]));
-    c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Set(d, keys1[round]));
-    c1 = b;
-    c3 = a;
-  };
-  auto counter = hn::Iota(d, static_cast<uint64_t>(element >> 2));
-  // Two vectors of counters at a time: the rounds of one wait for each other.
-  for (int64_t done = 0; done < skipped + count; done += 8 * lanes) {
-    auto c0 = counter, c1 = step, c2 = purpose, c3 = sender;
-    auto e0 = hn::Add(counter, next), e1 = step, e2 = purpose, e3 = sender;
-    counter = hn::Add(e0, next);
-    for (int round = 0; round < 10; ++round) {
-      one_round(c0, c1, c2, c3, round);
-      one_round(e0, e1, e2, e3, round);
+  HWY_UNROLL(9)
+  for (int round = 0; round < 9; ++round)
+    for (int j = 0; j < kVectors; ++j) {
+      const V a = product(c0[j], factor0), b = product(c2[j], factor2);
+      c0[j] = hn::Xor3(hn::ShiftRight<32>(b), c1[j], hn::Set(d, philox.keys0[round]));
+      c2[j] = hn::Xor3(hn::ShiftRight<32>(a), c3[j], hn::Set(d, philox.keys1[round]));
+      c1[j] = b, c3[j] = a;
     }
-    auto* words = reinterpret_cast<uint64_t*>(buffer + done);
-    hn::StoreInterleaved2(packed(c0, c1), packed(c2, c3), d, words);
-    hn::StoreInterleaved2(packed(e0, e1), packed(e2, e3), d, words + 2 * lanes);
+  // A product with its halves exchanged is two words of the result but for what the lower one lacks.
+  const auto low = hn::Set(d, 0xFFFFFFFFu);
+  const auto last = [&](V result, V old, uint64_t key) HWY_ATTR {
+    return hn::Xor3(hn::BitCast(d, hn::Shuffle2301(hn::BitCast(halves, result))), hn::And(old, low), hn::Set(d, key));
+  };
+  for (int j = 0; j < kVectors; ++j, words += 4 * lanes) {
+    const V c01 = last(product(c2[j], factor2), c1[j], philox.keys0[9]);
+    const V c23 = last(product(c0[j], factor0), c3[j], philox.keys1[9]);
+    hn::StoreU(hn::BitCast(halves, hn::InterleaveLower(d, c01, c23)), halves, words);
+    hn::StoreU(hn::BitCast(halves, hn::InterleaveUpper(d, c01, c23)), halves, words + 2 * lanes);
   }
+}
+
+// Written from a multiple of 4 on.
+const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
+  constexpr int kMany = 8;
+  const Counters d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
+  Philox philox{draws.step, draws.purpose, draws.sender, {}, {}};
+  for (uint32_t round = 0; round < 10; ++round) {
+    philox.keys0[round] = static_cast<uint32_t>(draws.seed) + 0x9E3779B9u * round;
+    philox.keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
+  }
+  // Interleaving pairs of lanes of 128 bits: in this order the words come out in theirs.
+  HWY_ALIGN uint64_t order[8];
+  for (int64_t j = 0; j < lanes; ++j) order[j] = static_cast<uint64_t>((element >> 2) + j % 2 * (lanes / 2) + j / 2);
+  auto counters = hn::Load(d, order);
+  const auto advance = [&](int64_t vectors) HWY_ATTR {
+    counters = hn::Add(counters, hn::Set(d, static_cast<uint64_t>(vectors * lanes)));
+  };
+  int64_t done = 0;
+  for (; done + kMany * 4 * lanes <= end; done += kMany * 4 * lanes, advance(kMany))
+    fill<kMany>(philox, counters, buffer + done);
+  for (; done < end; done += 4 * lanes, advance(1)) fill<1>(philox, counters, buffer + done);
   return buffer + skipped;
 }
-static_assert(kRandomSlack >= 8 * 8 + 4, "the last counters' words, and the skipped ones");
+static_assert(kRandomSlack >= 4 * 8 + 4, "the last counters' words, and the skipped ones");
 #endif
 
 }  // namespace HWY_NAMESPACE

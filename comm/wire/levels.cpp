@@ -1,5 +1,11 @@
 #include "comm/wire/levels.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/wire/levels.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h includes this file once per instruction set.
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,31 +13,52 @@
 
 #include "comm/wire/pack_bits.h"
 
+#ifndef GODWIT_COMM_LEVELS_CHUNK
+#define GODWIT_COMM_LEVELS_CHUNK
 namespace godwit {
-namespace {
-
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its values in order");
+constexpr int64_t kLevelChunk = 1024;  // values in the first-level cache, a multiple of those of a word
+}  // namespace godwit
+#endif
 
-constexpr int64_t kChunk = 1024;  // values in the first-level cache, a multiple of those of a word
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
-template <class F>
-GODWIT_INLINE inline void level_range(const float* x, int64_t n, float factor, float most, int8_t* levels,
-                                      const F& round) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float level = round(x[i] * factor, i);
-    levels[i] = static_cast<int8_t>(static_cast<int32_t>(std::min(std::max(level, -most), most)));
+// x·factor as whole numbers in bytes. Clamped before it is rounded, which is the same for whole bounds.
+template <bool kRandom, class D>
+HWY_INLINE void level_lanes(D d, const float* x, float factor, float most, const uint32_t* random, uint8_t* levels) {
+  const hn::Rebind<uint32_t, D> whole;
+  const hn::Rebind<int32_t, D> integer;
+  const hn::Rebind<uint8_t, D> byte;
+  auto v = hn::Mul(hn::LoadU(d, x), hn::Set(d, factor));
+  if constexpr (kRandom) {
+    // The product is exact, so that fusing it with the addition changes nothing.
+    const auto top = hn::BitCast(integer, hn::ShiftRight<8>(hn::LoadU(whole, random)));
+    v = hn::MulAdd(hn::ConvertTo(d, top), hn::Set(d, 0x1p-24f), v);
   }
+  v = hn::Min(hn::Max(v, hn::Set(d, -most)), hn::Set(d, most));
+  if constexpr (kRandom) v = hn::Floor(v);
+  // From 2²³ on float32 has no fractions: this rounds to nearest even, and leaves the whole number in the lowest bits.
+  const auto shifted = hn::Add(v, hn::Set(d, 12582912.0f));  // 1.5 · 2²³
+  hn::StoreU(hn::TruncateTo(byte, hn::BitCast(whole, shifted)), byte, levels);
 }
 
-// To nearest even: from 2²³ on float32 has no fractions. Exact for |x| < 2²²; others keep their sign and are clamped.
-GODWIT_INLINE inline float nearest(float x) {
-  constexpr float kWhole = 12582912;  // 1.5 · 2²³
-  const float within = std::min(std::max(x, -1e6f), 1e6f);
-  return (within + kWhole) - kWhole;
+template <bool kRandom>
+HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most, const uint32_t* random,
+                            uint8_t* levels) {
+  const hn::CappedTag<float, 16> many;
+  const hn::CappedTag<float, 1> one;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(many));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    level_lanes<kRandom>(many, x + i, factor, most, kRandom ? random + i : nullptr, levels + i);
+  for (; i < n; ++i) level_lanes<kRandom>(one, x + i, factor, most, kRandom ? random + i : nullptr, levels + i);
 }
 
 // bytes: eight whole numbers in each.
-GODWIT_INLINE inline void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* to) {
+HWY_INLINE void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* to) {
   if (bits == 8) {
     std::memcpy(to, bytes, static_cast<size_t>(words) * sizeof(uint32_t));
   } else if (bits == 4) {
@@ -41,6 +68,27 @@ GODWIT_INLINE inline void pack(const uint64_t* bytes, int64_t words, int bits, u
       to[w] = static_cast<uint32_t>(pairs(bytes[2 * w]) | pairs(bytes[2 * w + 1]) << 16);
   }
 }
+
+// At most a chunk.
+void encode_chunk(const float* x, int64_t n, float factor, int levels, const uint32_t* random, uint32_t* words) {
+  HWY_ALIGN uint64_t bytes[kLevelChunk / 8];
+  auto* whole = reinterpret_cast<uint8_t*>(bytes);
+  const float most = static_cast<float>(levels);
+  if (random) level_range<true>(x, n, factor, most, random, whole);
+  else level_range<false>(x, n, factor, most, nullptr, whole);
+  std::fill(whole + n, whole + kLevelChunk, uint8_t{0});
+  pack(bytes, level_words(n, level_bits(levels)), level_bits(levels), words);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit {
+namespace {
+
+HWY_EXPORT(encode_chunk);
 
 GODWIT_INLINE inline void unpack(const uint32_t* from, int64_t words, int bits, uint64_t* bytes) {
   if (bits == 8) {
@@ -58,34 +106,21 @@ GODWIT_INLINE inline void unpack(const uint32_t* from, int64_t words, int bits, 
 }  // namespace
 
 void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockDraw* draw, uint32_t* words) {
-  const int bits = level_bits(levels), vector = detail::vector_bits();
-  const float most = static_cast<float>(levels);
-  alignas(64) uint32_t random[kChunk + kRandomSlack];
-  alignas(64) uint64_t bytes[kChunk / 8];
-  auto* whole = reinterpret_cast<int8_t*>(bytes);
-  for (int64_t at = 0; at < n; at += kChunk) {
-    const int64_t count = std::min(kChunk, n - at), used = level_words(count, bits);
-    const uint32_t* numbers = draw ? draw->words(at, count, random) : nullptr;
-    std::fill(whole + count, whole + kChunk, int8_t{0});
-    const auto chunk = [&](int64_t, int64_t) GODWIT_INLINE {
-      if (numbers)
-        level_range(x + at, count, factor, most, whole, [=](float v, int64_t i) GODWIT_INLINE {
-          return __builtin_floorf(v + static_cast<float>(static_cast<int32_t>(numbers[i] >> 8)) * 0x1p-24f);
-        });
-      else level_range(x + at, count, factor, most, whole, [](float v, int64_t) GODWIT_INLINE { return nearest(v); });
-      pack(bytes, used, bits, words + at * bits / 32);
-    };
-    detail::run_wide(vector, chunk, 0, count);
+  HWY_ALIGN uint32_t buffer[kLevelChunk + kRandomSlack];
+  for (int64_t at = 0; at < n; at += kLevelChunk) {
+    const int64_t count = std::min(kLevelChunk, n - at);
+    const uint32_t* random = draw ? draw->words(at, count, buffer) : nullptr;
+    HWY_DYNAMIC_DISPATCH(encode_chunk)(x + at, count, factor, levels, random, words + at * level_bits(levels) / 32);
   }
 }
 
 void decode_levels(const uint32_t* words, int64_t n, float step, int levels, float* x) {
   const int bits = level_bits(levels), vector = detail::vector_bits();
   const int32_t sign = 1 << (bits - 1);
-  alignas(64) uint64_t bytes[kChunk / 8];
+  alignas(64) uint64_t bytes[kLevelChunk / 8];
   const auto* whole = reinterpret_cast<const uint8_t*>(bytes);
-  for (int64_t at = 0; at < n; at += kChunk) {
-    const int64_t count = std::min(kChunk, n - at);
+  for (int64_t at = 0; at < n; at += kLevelChunk) {
+    const int64_t count = std::min(kLevelChunk, n - at);
     const auto chunk = [&](int64_t, int64_t) GODWIT_INLINE {
       unpack(words + at * bits / 32, level_words(count, bits), bits, bytes);
       for (int64_t i = 0; i < count; ++i) x[at + i] = static_cast<float>((whole[i] ^ sign) - sign) * step;
@@ -106,3 +141,4 @@ void decode_scaled(const uint32_t* code, int64_t n, int levels, float* x) {
 }
 
 }  // namespace godwit
+#endif  // HWY_ONCE

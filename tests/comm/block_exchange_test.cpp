@@ -1,5 +1,7 @@
 #include "comm/block_exchange.h"
 
+#include <hwy/targets.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -510,9 +512,11 @@ TEST(BlockExchange, RefusesWhatItCannotServe) {
 
 TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
   const Values x = testing::random_row<float>(9, 0, 5000);
-  for (const int bits : {128, 256, 512}) {
-    Context narrow = context();
-    narrow.vector_bits = bits;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    Context narrow = context();  // of what decodes
+    narrow.vector_bits = target <= HWY_AVX3 ? 512 : target <= HWY_AVX2 ? 256 : 128;
     ContextGuard guard(narrow);
     for (const int levels : {1, 3, 7, 20, 127})
       for (const int64_t n : {1, 2, 7, 8, 31, 33, 1023, 1024, 1025, 4999}) {
@@ -530,7 +534,7 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
             const float expected = random ? level(x[i], factor, levels, u)
                                           : std::clamp(std::nearbyint(x[i] * factor), -static_cast<float>(levels),
                                                        static_cast<float>(levels));
-            ASSERT_EQ(back[i], expected * 0.5f) << i << " of " << n << ", " << levels << " levels, " << bits;
+            ASSERT_EQ(back[i], expected * 0.5f) << i << " of " << n << ", " << levels << " levels";
             const size_t at = i * static_cast<size_t>(width);
             const uint32_t mask = width == 32 ? ~0u : (1u << width) - 1;
             ASSERT_EQ(words[at / 32] >> (at % 32) & mask, static_cast<uint32_t>(static_cast<int>(expected)) & mask);
@@ -538,6 +542,7 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
         }
       }
   }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 TEST(Levels, ScalesTooSmallSendZerosAndLargeValuesAreClamped) {
