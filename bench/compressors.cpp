@@ -18,8 +18,11 @@ namespace {
 
 constexpr int kRepeats = 9;
 
+std::string only;  // what names must contain
+
 // bytes: read and written per value, as the copy does.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
+  if (name.find(only) == std::string::npos) return;
   const int64_t half = static_cast<int64_t>(bytes * static_cast<double>(values) / 2);
   std::vector<char> from(static_cast<size_t>(half), 1), to(from.size());
   const auto copy = [&] {
@@ -149,8 +152,10 @@ void time_all(int threads) {
 
 }  // namespace
 
-int main() {
+// bench_compressors [NAME]: times those whose name contains it.
+int main(int count, char** arguments) {
   try {
+    if (count > 1) only = arguments[1];
     time_all(1);
     if (hardware_threads() > 1) time_all(hardware_threads());
     return 0;

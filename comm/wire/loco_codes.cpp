@@ -1,179 +1,246 @@
 #include "comm/wire/loco_codes.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/wire/loco_codes.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "comm/wire/pack_bits.h"
 #include "comm/wire/sign_bits.h"
-#include "engine/philox.h"
 
+#ifndef GODWIT_COMM_LOCO_CHUNK
+#define GODWIT_COMM_LOCO_CHUNK
 namespace godwit::loco {
-namespace {
-
 constexpr int64_t kChunk = 1024;  // values in the first-level cache, a multiple of those of a word
-
-// Never NaN.
-GODWIT_INLINE inline float clamp(float x, float low, float high) {
-  return std::min(std::max(low, x), high);
-}
-
-// To nearest even: from 2²³ on float32 has no fractions. Exact for |x| < 2²²; others keep their sign.
-GODWIT_INLINE inline float nearest(float x) {
-  constexpr float kWhole = 12582912;  // 1.5 · 2²³
-  return (clamp(x, -1e6f, 1e6f) + kWhole) - kWhole;
-}
 
 struct Chunk {
   const float* g;
   int8_t* e;
-  int64_t n;
-  Scales scales;
-  Settings settings;
+  const Scales& scales;
+  const Settings& settings;
   const uint32_t* random;  // null: nearest
-  int8_t* codes;           // of one bit not used,
+  uint8_t* codes;          // a byte each; of one bit not used,
   float* h;                // but these
-  int32_t largest = 0;     // the bits of |g|, to find what is not finite
-  int32_t saturated = 0, zero = 0;
 };
+}  // namespace godwit::loco
+#endif
 
-template <bool kOneBit, bool kRandom>
-GODWIT_INLINE inline void encode_chunk(Chunk& c) {
-  const float s = c.scales.code, before = c.scales.error_before, after = c.scales.error_after;
-  const float low = lowest(c.settings.bits), high = highest(c.settings.bits), unit = 1 / (2 * s);
-  const float gain_new = c.settings.gain_new, gain_old = c.settings.gain_old, clip = c.settings.clip;
-  const float* __restrict g = c.g;
-  const uint32_t* __restrict random = c.random;
-  int8_t *__restrict e = c.e, *__restrict codes = c.codes;
-  float* __restrict kept = c.h;
-  const int64_t n = c.n;  // a copy: stores of bytes might change what c refers to
-  int32_t largest = 0, saturated = 0, zero = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    largest = std::max(largest, std::bit_cast<int32_t>(g[i]) & 0x7FFFFFFF);
-    const float a = static_cast<float>(e[i]) / before;
-    const float h = clamp(g[i], -clip, clip) + a;
-    float decoded;
-    if constexpr (kOneBit) {
-      kept[i] = h;
-      decoded = h >= 0 ? unit : -unit;
-    } else {
-      const float whole = nearest(h * s), code = clamp(whole, low, high);
-      saturated += whole != code;
-      zero += code == 0;
-      codes[i] = static_cast<int8_t>(static_cast<int32_t>(code));
-      decoded = code / s;
-    }
-    const float z = (gain_old * a + gain_new * (h - decoded)) * after;
-    float left;
-    if constexpr (kRandom) {
-      const float drawn = z + static_cast<float>(static_cast<int32_t>(random[i] >> 8)) * 0x1p-24f;
-      left = nearest(drawn);
-      left -= static_cast<float>(left > drawn);  // rounded down
-    } else {
-      left = nearest(z);
-    }
-    e[i] = static_cast<int8_t>(static_cast<int32_t>(clamp(left, -128, 127)));
-  }
-  c.largest = largest, c.saturated = saturated, c.zero = zero;
+HWY_BEFORE_NAMESPACE();
+namespace godwit::loco {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// From 2²³ on float32 has no fractions: adding 1.5 · 2²³ rounds to nearest even, and the sum's bits are those of the whole
+// number plus kWhole. For larger numbers they still grow with x, and are negative for negative ones.
+constexpr int32_t kWhole = 0x4B400000;
+
+template <class D>
+HWY_INLINE auto whole(D d, hn::Vec<D> x) {
+  return hn::BitCast(hn::RebindToSigned<D>(), hn::Add(x, hn::BitCast(d, hn::Set(hn::RebindToSigned<D>(), kWhole))));
 }
 
-GODWIT_INLINE inline void encode_chunk(Chunk& c) {
-  if (c.settings.bits == 1) return c.random ? encode_chunk<true, true>(c) : encode_chunk<true, false>(c);
-  c.random ? encode_chunk<false, true>(c) : encode_chunk<false, false>(c);
+template <class D>
+HWY_INLINE auto clamp(D d, hn::Vec<D> x, int32_t low, int32_t high) {
+  return hn::Min(hn::Max(x, hn::Set(d, kWhole + low)), hn::Set(d, kWhole + high));
+}
+
+template <class D>
+HWY_INLINE void store_bytes(D, hn::Vec<D> x, uint8_t* to) {
+  const hn::Rebind<uint8_t, D> bytes;
+  hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(hn::RebindToUnsigned<D>(), x)), bytes, to);
+}
+
+// Values [begin, end), whole vectors.
+template <bool kOneBit, bool kRandom, class D>
+HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Counts& counts) {
+  const hn::RebindToSigned<D> di;
+  const int32_t low = -(1 << (c.settings.bits - 1)), high = -1 - low;
+  const auto s = hn::Set(d, c.scales.code), before = hn::Set(d, c.scales.error_before), after = hn::Set(d, c.scales.error_after);
+  const auto gain_new = hn::Set(d, c.settings.gain_new), gain_old = hn::Set(d, c.settings.gain_old);
+  const auto clip = hn::Set(d, c.settings.clip), unit = hn::Set(d, 1 / (2 * c.scales.code));
+  const float* HWY_RESTRICT g = c.g;
+  auto *HWY_RESTRICT e = c.e;
+  uint8_t *HWY_RESTRICT codes = c.codes;
+  int64_t saturated = 0, zero = 0;
+  auto largest = hn::Zero(di);  // the bits of |g|, to find what is not finite
+  for (int64_t i = begin; i < end; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto x = hn::LoadU(d, g + i), size = hn::Abs(x);
+    largest = hn::Max(largest, hn::BitCast(di, size));
+    const auto kept = hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), e + i));
+    const auto a = hn::Div(hn::ConvertTo(d, kept), before);
+    const auto h = hn::Add(hn::CopySign(hn::Min(size, clip), x), a);
+    auto decoded = unit;
+    if constexpr (kOneBit) {
+      hn::StoreU(h, d, c.h + i);
+      decoded = hn::IfThenElse(hn::Ge(h, hn::Zero(d)), unit, hn::Neg(unit));
+    } else {
+      const auto exact = whole(d, hn::Mul(h, s)), code = clamp(di, exact, low, high);
+      saturated += static_cast<int64_t>(hn::CountTrue(di, hn::Ne(exact, code)));
+      zero += static_cast<int64_t>(hn::CountTrue(di, hn::Eq(code, hn::Set(di, kWhole))));
+      store_bytes(di, code, codes + i);
+      decoded = hn::Div(hn::Sub(hn::BitCast(d, code), hn::BitCast(d, hn::Set(di, kWhole))), s);
+    }
+    auto left = hn::Mul(hn::Add(hn::Mul(gain_old, a), hn::Mul(gain_new, hn::Sub(h, decoded))), after);
+    if constexpr (kRandom) {
+      const auto random = hn::ShiftRight<8>(hn::LoadU(hn::RebindToUnsigned<D>(), c.random + i));
+      left = hn::Add(left, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, random)), hn::Set(d, 0x1p-24f)));
+      left = hn::Floor(left);
+    }
+    store_bytes(di, clamp(di, whole(d, left), -128, 127), reinterpret_cast<uint8_t*>(e) + i);
+  }
+  constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
+  counts.saturated += saturated, counts.zero += zero;
+  counts.finite &= hn::AllTrue(di, hn::Lt(largest, hn::Set(di, kInfinity)));
+}
+
+template <bool kOneBit, bool kRandom>
+HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
+  const hn::CappedTag<float, 16> many;
+  const int64_t vectors = n / static_cast<int64_t>(hn::Lanes(many)) * static_cast<int64_t>(hn::Lanes(many));
+  encode_range<kOneBit, kRandom>(many, c, 0, vectors, counts);
+  encode_range<kOneBit, kRandom>(hn::CappedTag<float, 1>(), c, vectors, n, counts);
+}
+
+void encode_chunk(const Chunk& c, int64_t n, Counts& counts) {
+  if (c.settings.bits == 1) return c.random ? encode_values<true, true>(c, n, counts) : encode_values<true, false>(c, n, counts);
+  c.random ? encode_values<false, true>(c, n, counts) : encode_values<false, false>(c, n, counts);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+int64_t sum_nibbles(const uint8_t*, int64_t, int, int64_t, int32_t*) { return 0; }
+int64_t sum_bytes(const uint8_t*, int64_t, int, int64_t, int32_t*) { return 0; }
+#else
+
+constexpr int64_t kAhead = 512;  // bytes: the senders' codes are more streams than processors foresee
+
+// totals[kCount] − shift, added to what is there or not.
+template <int64_t kCount, class T>
+HWY_INLINE void put_sums(const T* HWY_RESTRICT totals, int32_t shift, bool add, int32_t* HWY_RESTRICT sums) {
+  const hn::CappedTag<int32_t, 16> d;
+  for (int64_t j = 0; j < kCount; j += static_cast<int64_t>(hn::Lanes(d))) {
+    auto sum = hn::Sub(hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, decltype(d)>(), totals + j)), hn::Set(d, shift));
+    if (add) sum = hn::Add(sum, hn::LoadU(d, sums + j));
+    hn::StoreU(sum, d, sums + j);
+  }
+}
+
+// Sums of as many codes as whole vectors hold; returns how many. Sender s's bytes begin at bytes + s·stride.
+int64_t sum_nibbles(const uint8_t* bytes, int64_t stride, int senders, int64_t n, int32_t* HWY_RESTRICT sums) {
+  constexpr int kFit = 16;  // codes plus 8, 0 … 15, whose sum a byte holds
+  const hn::CappedTag<uint8_t, 64> d;
+  const hn::Repartition<uint16_t, decltype(d)> d16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto four = hn::Set(d, uint8_t{15}), sign = hn::Set(d, uint8_t{0x88});
+  HWY_ALIGN uint8_t totals[2][64];
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes)
+    for (int first = 0; first < senders; first += kFit) {
+      const int last = std::min(first + kFit, senders);
+      auto even = hn::Zero(d), odd = hn::Zero(d);
+      for (int s = first; s < last; ++s) {
+        const uint8_t* from = bytes + s * stride + i / 2;
+        hwy::Prefetch(from + kAhead);
+        const auto v = hn::Xor(hn::LoadU(d, from), sign);
+        even = hn::Add(even, hn::And(v, four));
+        odd = hn::Add(odd, hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, v))), four));
+      }
+      hn::Store(hn::InterleaveLower(d, even, odd), d, totals[0]);  // of every 16 bytes, the codes of the first eight
+      hn::Store(hn::InterleaveUpper(d, even, odd), d, totals[1]);
+      for (int64_t k = 0; k < 2 * lanes; k += 16)
+        put_sums<16>(totals[k / 16 % 2] + k / 32 * 16, 8 * (last - first), first > 0, sums + i + k);
+    }
+  return i;
+}
+
+int64_t sum_bytes(const uint8_t* bytes, int64_t stride, int senders, int64_t n, int32_t* HWY_RESTRICT sums) {
+  constexpr int kFit = 256;  // codes whose sum 16 bits hold
+  const hn::CappedTag<int16_t, 32> d;
+  const hn::Rebind<int8_t, decltype(d)> d8;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN int16_t totals[32];
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int first = 0; first < senders; first += kFit) {
+      auto total = hn::Zero(d);
+      for (int s = first; s < std::min(first + kFit, senders); ++s) {
+        const auto* from = reinterpret_cast<const int8_t*>(bytes) + s * stride + i;
+        hwy::Prefetch(from + kAhead);
+        total = hn::Add(total, hn::PromoteTo(d, hn::LoadU(d8, from)));
+      }
+      hn::Store(total, d, totals);
+      put_sums<hn::MaxLanes(d)>(totals, 0, first > 0, sums + i);
+    }
+  return i;
+}
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit::loco
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit::loco {
+namespace {
+
+HWY_EXPORT(encode_chunk);
+HWY_EXPORT(sum_nibbles);
+HWY_EXPORT(sum_bytes);
+
+// The low four bits of each byte of pairs[n], moved together.
+void pack_nibbles(const uint16_t* pairs, int64_t n, uint8_t* to) {
+  const auto pack = [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin; i < end; ++i) to[i] = static_cast<uint8_t>((pairs[i] & 15) | (pairs[i] >> 4 & 0xF0));
+  };
+  detail::run_wide(detail::vector_bits(), pack, 0, n);
 }
 
 }  // namespace
 
 Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
               int64_t element, uint32_t* words) {
-  constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
-  const int bits = settings.bits, vector = detail::vector_bits();
+  const int bits = settings.bits;
   const bool random = settings.random && !settings.reset;
   alignas(64) uint32_t buffer[kChunk + kRandomSlack];
-  alignas(64) uint64_t bytes[kChunk / 8];
+  alignas(64) uint16_t pairs[kChunk / 2];
   alignas(64) float h[kChunk];
+  auto* codes = reinterpret_cast<uint8_t*>(pairs);
   Counts counts;
   for (int64_t at = 0; at < n; at += kChunk) {
-    Chunk chunk{g + at, e + at, std::min(kChunk, n - at), scales, settings, nullptr, reinterpret_cast<int8_t*>(bytes), h};
-    if (random) chunk.random = random_words(draws, element + at, chunk.n, buffer);
+    const int64_t count = std::min(kChunk, n - at);
+    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer) : nullptr;
     uint32_t* to = words + at * bits / 32;
-    detail::run_wide(vector, [&](int64_t, int64_t) GODWIT_INLINE {
-      encode_chunk(chunk);
-      if (bits != 4) return;
-      std::memset(chunk.codes + chunk.n, 0, static_cast<size_t>(kChunk - chunk.n));
-      for (int64_t w = 0; w < (chunk.n + 7) / 8; ++w) to[w] = static_cast<uint32_t>(nibbles(bytes[w]));
-    }, 0, chunk.n);
-    if (bits == 1) pack_signs(Cpu{}, h, to, chunk.n);
-    if (bits == 8) {
-      to[(chunk.n - 1) / 4] = 0;
-      std::memcpy(to, bytes, static_cast<size_t>(chunk.n));
+    HWY_DYNAMIC_DISPATCH(encode_chunk)({g + at, e + at, scales, settings, numbers, codes, h}, count, counts);
+    if (bits == 1) {
+      pack_signs(Cpu{}, h, to, count);
+    } else if (bits == 4) {
+      std::fill(codes + count, codes + (count + 7) / 8 * 8, uint8_t{0});
+      pack_nibbles(pairs, (count + 7) / 8 * 4, reinterpret_cast<uint8_t*>(to));
+    } else {
+      to[(count - 1) / 4] = 0;
+      std::memcpy(to, codes, static_cast<size_t>(count));
     }
-    if (settings.reset) std::memset(chunk.e, 0, static_cast<size_t>(chunk.n));
-    counts.saturated += chunk.saturated;
-    counts.zero += chunk.zero;
-    counts.finite &= chunk.largest < kInfinity;
+    if (settings.reset) std::memset(e + at, 0, static_cast<size_t>(count));
   }
   return counts;
 }
 
-namespace {
-
-// Codes plus 8 are 0 … 15: the bytes of a 64-bit word hold the sums of 16 of them.
-void sum_nibbles(const uint32_t* words, int64_t stride, int senders, int64_t n, int32_t* sums) {
-  constexpr int kFit = 16;
-  alignas(64) uint64_t bytes[kChunk / 8];
-  const auto* small = reinterpret_cast<const uint8_t*>(bytes);
-  std::fill_n(sums, n, 0);
-  for (int first = 0; first < senders; first += kFit) {
-    const int last = std::min(first + kFit, senders);
-    const auto add = [&](int64_t, int64_t) GODWIT_INLINE {
-      const int64_t used = (n + 7) / 8;
-      for (int sender = first; sender < last; ++sender) {
-        const uint32_t* from = words + sender * stride;
-        for (int64_t w = 0; w < used; ++w)
-          bytes[w] = (sender > first ? bytes[w] : 0) + from_nibbles(from[w] ^ 0x88888888u);
-      }
-      for (int64_t i = 0; i < n; ++i) sums[i] += small[i] - 8 * (last - first);
-    };
-    detail::run_wide(detail::vector_bits(), add, 0, n);
-  }
-}
-
-void sum_bytes(const uint32_t* words, int64_t stride, int senders, int64_t n, int32_t* sums) {
-  const auto add = [&](int64_t, int64_t) GODWIT_INLINE {
-    for (int sender = 0; sender < senders; ++sender) {
-      const auto* from = reinterpret_cast<const int8_t*>(words + sender * stride);
-      for (int64_t i = 0; i < n; ++i) sums[i] = (sender > 0 ? sums[i] : 0) + from[i];
-    }
-  };
-  detail::run_wide(detail::vector_bits(), add, 0, n);
-}
-
-void sum_bits(const uint32_t* words, int64_t stride, int senders, int64_t n, int32_t* sums) {
-  constexpr int kFit = 64;
-  const int64_t count = sign_words(n);
-  uint32_t some[kFit * kChunk / 32];
-  int16_t small[kChunk];
-  std::fill_n(sums, n, 0);
-  for (int first = 0; first < senders; first += kFit) {
-    const int last = std::min(first + kFit, senders);
-    for (int sender = first; sender < last; ++sender)
-      std::copy_n(words + sender * stride, count, some + (sender - first) * count);
-    sum_signs(Cpu{}, some, last - first, small, n);
-    for (int64_t i = 0; i < n; ++i) sums[i] += small[i];
-  }
-}
-
-}  // namespace
-
 void sum_codes(const uint32_t* words, int64_t stride, int senders, int bits, int64_t n, int32_t* sums) {
-  for (int64_t at = 0; at < n; at += kChunk) {
-    const int64_t count = std::min(kChunk, n - at);
-    const uint32_t* from = words + at * bits / 32;
-    if (bits == 1) sum_bits(from, stride, senders, count, sums + at);
-    else if (bits == 4) sum_nibbles(from, stride, senders, count, sums + at);
-    else sum_bytes(from, stride, senders, count, sums + at);
+  if (bits == 1) return sum_signs(Cpu{}, words, senders, stride, sums, n);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(words);
+  int64_t i = bits == 4 ? HWY_DYNAMIC_DISPATCH(sum_nibbles)(bytes, 4 * stride, senders, n, sums)
+                        : HWY_DYNAMIC_DISPATCH(sum_bytes)(bytes, 4 * stride, senders, n, sums);
+  for (; i < n; ++i) {
+    const uint32_t* word = words + i * bits / 32;
+    sums[i] = 0;
+    for (int sender = 0; sender < senders; ++sender)  // the code's highest bit to the word's, and down again with its sign
+      sums[i] += static_cast<int32_t>(word[sender * stride] << (32 - bits - i * bits % 32)) >> (32 - bits);
   }
 }
 
 }  // namespace godwit::loco
+#endif  // HWY_ONCE

@@ -32,11 +32,10 @@ HWY_INLINE uint32_t bits_of(D d, hn::Mask<D> mask) {
   return static_cast<uint32_t>(bits);
 }
 
-// ±s by the lowest bits.
+// Of the lowest bits.
 template <class D>
-HWY_INLINE hn::Vec<D> signed_scale(D d, uint32_t bits, float s) {
-  const uint64_t word = bits;
-  return hn::IfThenElse(hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word)), hn::Set(d, s), hn::Set(d, -s));
+HWY_INLINE hn::Mask<D> mask_of(D d, uint64_t bits) {
+  return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
 }
 
 // Bits [bit, bit + count), count <= 32; reads no word beyond them.
@@ -57,14 +56,22 @@ HWY_INLINE void for_values(int64_t count, const F& f) {
   for (; i < count; ++i) f(One(), i);
 }
 
-// Adds y of value i to its part of the tile's sum.
-template <class D>
-HWY_INLINE void add_to(D d, float* parts, int64_t i, hn::Vec<D> y, bool squares) {
-  float* part = parts + i % kParts;
-  hn::StoreU(hn::Add(hn::LoadU(d, part), squares ? hn::Mul(y, y) : hn::Abs(y)), d, part);
-}
-
-HWY_INLINE float total(float* parts) {
+// Σ|y| or Σy² of y(d, i), the lanes from value i on, in kParts parts that stay in registers.
+template <class Y>
+HWY_INLINE float sum_values(int64_t count, bool squares, const Y& y) {
+  const Many many;
+  const int64_t rows = count / kParts * kParts;
+  const auto size = [&](auto d, int64_t i) HWY_ATTR {
+    const auto v = y(d, i);
+    return squares ? hn::Mul(v, v) : hn::Abs(v);
+  };
+  alignas(64) float parts[kParts];
+  for (int64_t part = 0; part < kParts; part += static_cast<int64_t>(hn::Lanes(many))) {
+    auto sum = hn::Zero(many);
+    for (int64_t i = part; i < rows; i += kParts) sum = hn::Add(sum, size(many, i));
+    hn::StoreU(sum, many, parts + part);
+  }
+  for (int64_t i = rows; i < count; ++i) parts[i % kParts] += hn::GetLane(size(One(), i));
   for (int64_t half = kParts / 2; half > 0; half /= 2)
     for (int64_t i = 0; i < half; ++i) parts[i] += parts[i + half];
   return parts[0];
@@ -72,37 +79,59 @@ HWY_INLINE float total(float* parts) {
 
 // e ← y = x + e; returns Σ|y| or Σy².
 float sum_tile(const float* HWY_RESTRICT x, float* HWY_RESTRICT e, int64_t count, bool squares) {
-  alignas(64) float parts[kParts] = {};
-  for_values(count, [&](auto d, int64_t i) HWY_ATTR {
+  return sum_values(count, squares, [&](auto d, int64_t i) HWY_ATTR {
     const auto y = hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, e + i));
     hn::StoreU(y, d, e + i);
-    add_to(d, parts, i, y, squares);
+    return y;
   });
-  return total(parts);
 }
 
-// The same of the mean of the senders' values.
-float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* HWY_RESTRICT e,
-                    bool squares) {
-  alignas(64) float parts[kParts] = {};
-  std::vector<uint32_t> bits(static_cast<size_t>(senders));
-  std::vector<float> scales(bits.size());
-  for (size_t s = 0; s < scales.size(); ++s)
-    scales[s] = std::bit_cast<float>(received[static_cast<int64_t>(s) * stride + tile.slot]);
-  for (int64_t i = 0; i < tile.count; i += 32) {
-    const int64_t count = std::min<int64_t>(32, tile.count - i);
-    for (size_t s = 0; s < bits.size(); ++s)
-      bits[s] = bits_at(received + static_cast<int64_t>(s) * stride, tile.bit + i, count);
-    for_values(count, [&](auto d, int64_t k) HWY_ATTR {
-      auto sum = hn::Zero(d);
-      for (size_t s = 0; s < bits.size(); ++s) sum = hn::Add(sum, signed_scale(d, bits[s] >> k, scales[s]));
-      const auto mean = hn::Div(sum, hn::Set(d, static_cast<float>(senders)));
-      const auto y = hn::Add(mean, hn::LoadU(d, e + i + k));
-      hn::StoreU(y, d, e + i + k);
-      add_to(d, parts, i + k, y, squares);
-    });
+constexpr int64_t kTileWords = SignTile::kValues / 64;
+
+// A tile's signs from bit 0 on; reads no word beyond them.
+HWY_INLINE void align_bits(const uint32_t* HWY_RESTRICT words, const SignTile& tile, uint32_t* HWY_RESTRICT bits) {
+  const int64_t count = (tile.count + 31) / 32, shift = tile.bit % 32;
+  words += tile.bit / 32;
+  if (shift == 0) return static_cast<void>(std::copy_n(words, count, bits));
+  for (int64_t w = 0; w + 1 < count; ++w) bits[w] = words[w] >> shift | words[w + 1] << (32 - shift);
+  bits[count - 1] = bits_at(words, shift + 32 * (count - 1), tile.count - 32 * (count - 1));
+}
+
+// The mean of the senders' values; of up to 63 more than the tile has.
+HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* mean) {
+  std::vector<uint64_t> bits(static_cast<size_t>(senders * kTileWords));
+  std::vector<float> scales(static_cast<size_t>(senders));
+  for (int64_t s = 0; s < senders; ++s) {
+    align_bits(received + s * stride, tile, reinterpret_cast<uint32_t*>(bits.data() + s * kTileWords));
+    scales[static_cast<size_t>(s)] = std::bit_cast<float>(received[s * stride + tile.slot]);
   }
-  return total(parts);
+  const Many d;
+  const auto divisor = hn::Set(d, static_cast<float>(senders)), factor = hn::Set(d, 1 / static_cast<float>(senders));
+  const bool exact = std::has_single_bit(static_cast<uint32_t>(senders));  // times 1/senders is the same, and fast
+  for (int64_t i = 0; i < tile.count; i += 64)
+    for (int64_t part = 0; part < kParts; part += static_cast<int64_t>(hn::Lanes(d))) {
+      auto a = hn::Zero(d), b = a, c = a, e = a;
+      const uint64_t* word = bits.data() + i / 64;
+      for (const float scale : scales) {
+        const auto plus = hn::Set(d, scale), minus = hn::Set(d, -scale);
+        const auto add = [&](hn::Vec<Many>& sum, int64_t shift) HWY_ATTR {
+          sum = hn::Add(sum, hn::IfThenElse(mask_of(d, *word >> shift), plus, minus));
+        };
+        add(a, part), add(b, part + 16), add(c, part + 32), add(e, part + 48);
+        word += kTileWords;
+      }
+      const auto put = [&](hn::Vec<Many> sum, int64_t at) HWY_ATTR {
+        hn::StoreU(exact ? hn::Mul(sum, factor) : hn::Div(sum, divisor), d, mean + i + part + at);
+      };
+      put(a, 0), put(b, 16), put(c, 32), put(e, 48);
+    }
+}
+
+// The same of x = the mean of the senders' values.
+float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* e, bool squares) {
+  HWY_ALIGN float mean[SignTile::kValues];
+  mean_of_signs(received, senders, stride, tile, mean);
+  return sum_tile(mean, e, tile.count, squares);
 }
 
 // Sets zero bits in order, from any bit on; the first and the last word may be another thread's too.
@@ -155,8 +184,9 @@ void expand_tile(const uint32_t* words, const SignTile& tile, float* x) {
   for (int64_t i = 0; i < tile.count; i += 32) {
     const int64_t count = std::min<int64_t>(32, tile.count - i);
     const uint32_t bits = bits_at(words, tile.bit + i, count);
-    for_values(count,
-               [&](auto d, int64_t k) HWY_ATTR { hn::StoreU(signed_scale(d, bits >> k, scale), d, x + i + k); });
+    for_values(count, [&](auto d, int64_t k) HWY_ATTR {
+      hn::StoreU(hn::IfThenElse(mask_of(d, bits >> k), hn::Set(d, scale), hn::Set(d, -scale)), d, x + i + k);
+    });
   }
 }
 

@@ -19,13 +19,12 @@ static_assert(std::endian::native == std::endian::little, "bit j of a word is bi
 
 constexpr size_t kMaxPlanes = 15;  // of a count up to 32767
 
-// Bits [shift, shift + lanes) of a word.
+// Bits [first, first + lanes) of those that begin at `bits`, not across bytes unless whole ones.
 template <class D>
-HWY_INLINE hn::Mask<D> load_mask(D d, const uint32_t word, size_t shift) {
-  const uint64_t bits = word >> shift;
-  uint8_t bytes[8];
-  std::memcpy(bytes, &bits, sizeof(bits));
-  return hn::LoadMaskBits(d, bytes);
+HWY_INLINE hn::Mask<D> load_mask(D d, const uint8_t* bits, size_t first) {
+  if constexpr (hn::MaxLanes(D()) >= 8) return hn::LoadMaskBits(d, bits + first / 8);
+  const uint8_t some[8] = {static_cast<uint8_t>(bits[first / 8] >> first % 8)};
+  return hn::LoadMaskBits(d, some);
 }
 
 void pack_words(const float* HWY_RESTRICT x, uint32_t* HWY_RESTRICT words, int64_t count) {
@@ -49,46 +48,87 @@ void unpack_words(const uint32_t* HWY_RESTRICT words, float* HWY_RESTRICT x, int
   const auto plus = hn::Set(d, 1.0f), minus = hn::Set(d, -1.0f);
   for (int64_t w = 0; w < count; ++w, x += 32)
     for (size_t j = 0; j < 32; j += hn::Lanes(d))
-      hn::StoreU(hn::IfThenElse(load_mask(d, words[w], j), plus, minus), d, x + j);
+      hn::StoreU(hn::IfThenElse(load_mask(d, reinterpret_cast<const uint8_t*>(words + w), j), plus, minus), d, x + j);
 }
 
-// Sums Lanes(d) words of every sender. Bit p of all the counts lies in plane p: one addition counts 32 values a word.
+// a + b + c of every bit: returns the sums' low bits, and the high ones in `carry`.
+template <class V>
+HWY_INLINE V full_add(V a, V b, V c, V& carry) {
+  const auto either = hn::Xor(a, b);
+  carry = hn::OrAnd(hn::And(a, b), either, c);
+  return hn::Xor(either, c);
+}
+
+// Counts the ones of Lanes(d) words of every sender: bit p of all the counts lies in plane p. Eight senders at a time, whose
+// sum has four bits. Returns how many planes there are.
 template <class D>
-HWY_INLINE void sum_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
-                          uint16_t* HWY_RESTRICT sum) {
-  const size_t lanes = hn::Lanes(d);
-  HWY_ALIGN uint32_t planes[kMaxPlanes * hn::MaxLanes(D())];
-  const size_t used = std::bit_width(static_cast<uint64_t>(senders));
-  for (size_t p = 0; p < used; ++p) hn::Store(hn::Zero(d), d, planes + p * lanes);
-  for (int64_t s = 0; s < senders; ++s) {
-    auto carry = hn::LoadU(d, words + s * stride);
-    const size_t reached = std::bit_width(static_cast<uint64_t>(s) + 1);
-    for (size_t p = 0; p < reached; ++p) {
-      const auto plane = hn::Load(d, planes + p * lanes);
-      hn::Store(hn::Xor(plane, carry), d, planes + p * lanes);
-      carry = hn::And(plane, carry);
+HWY_INLINE size_t count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
+                               uint32_t* HWY_RESTRICT planes) {
+  const size_t lanes = hn::Lanes(d), used = std::bit_width(static_cast<uint64_t>(senders));
+  for (size_t p = 3; p < used; ++p) hn::StoreU(hn::Zero(d), d, planes + p * lanes);
+  auto p0 = hn::Zero(d), p1 = p0, p2 = p0, a = p0, b = p0, c = p0, e = p0;
+  for (int64_t s = 0; s < senders; s += 8) {
+    const auto w = [&](int64_t k) HWY_ATTR { return s + k < senders ? hn::LoadU(d, words + (s + k) * stride) : hn::Zero(d); };
+    p0 = full_add(p0, w(0), w(1), a);
+    p0 = full_add(p0, w(2), w(3), b);
+    p1 = full_add(p1, a, b, c);
+    p0 = full_add(p0, w(4), w(5), a);
+    p0 = full_add(p0, w(6), w(7), b);
+    p1 = full_add(p1, a, b, e);
+    p2 = full_add(p2, c, e, a);
+    for (size_t p = 3; p < used; ++p) {
+      const auto plane = hn::LoadU(d, planes + p * lanes);
+      hn::StoreU(hn::Xor(plane, a), d, planes + p * lanes);
+      a = hn::And(plane, a);
     }
   }
-  const hn::CappedTag<uint16_t, 32> d16;
-  const auto none = hn::Set(d16, static_cast<uint16_t>(-senders));
-  for (size_t lane = 0; lane < lanes; ++lane)
-    for (size_t j = 0; j < 32; j += hn::Lanes(d16)) {
-      auto total = none;
-      for (size_t p = 0; p < used; ++p) {
-        const auto weight = hn::Set(d16, static_cast<uint16_t>(2u << p));
-        total = hn::Add(total, hn::IfThenElseZero(load_mask(d16, planes[p * lanes + lane], j), weight));
-      }
-      hn::StoreU(total, d16, sum + lane * 32 + j);
-    }
+  hn::StoreU(p0, d, planes);
+  hn::StoreU(p1, d, planes + lanes);
+  hn::StoreU(p2, d, planes + 2 * lanes);
+  return used;
 }
 
-void sum_words(const uint32_t* words, int64_t senders, int64_t stride, uint16_t* sum, int64_t count) {
+// Sums Lanes(d) words of every sender, in whole numbers T that hold them modulo 2^bits.
+template <class T, class D, class Sum>
+HWY_INLINE void sum_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
+                          Sum* HWY_RESTRICT sum) {
+  constexpr size_t kLanes = hn::MaxLanes(D()), kValues = 32 * kLanes;
+  HWY_ALIGN uint32_t planes[(kMaxPlanes + 1) * kLanes];
+  HWY_ALIGN T totals[kValues];
+  const size_t used = count_planes(d, words, senders, stride, planes);
+  const hn::CappedTag<T, kLanes == 1 ? 32 : 64> dt;
+  for (size_t i = 0; i < kValues; i += hn::Lanes(dt)) {
+    auto total = hn::Set(dt, static_cast<T>(-senders));
+    for (size_t p = 0; p < used; ++p) {
+      const auto one = load_mask(dt, reinterpret_cast<const uint8_t*>(planes + p * kLanes), i);
+      total = hn::IfThenElse(one, hn::Add(total, hn::Set(dt, static_cast<T>(2u << p))), total);
+    }
+    hn::Store(total, dt, totals + i);
+  }
+  for (size_t i = 0; i < kValues; ++i) sum[i] = static_cast<std::make_signed_t<T>>(totals[i]);
+}
+
+template <class T, class Sum>
+HWY_INLINE void sum_words(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t count) {
   const hn::CappedTag<uint32_t, 16> wide;
   const hn::CappedTag<uint32_t, 1> single;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
   int64_t w = 0;
-  for (; w + lanes <= count; w += lanes) sum_block(wide, words + w, senders, stride, sum + 32 * w);
-  for (; w < count; ++w) sum_block(single, words + w, senders, stride, sum + 32 * w);
+  for (; w + lanes <= count; w += lanes) sum_block<T>(wide, words + w, senders, stride, sum + 32 * w);
+  for (; w < count; ++w) sum_block<T>(single, words + w, senders, stride, sum + 32 * w);
+}
+
+template <class Sum>
+HWY_INLINE void sum_words(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t count) {
+  if (senders <= 127) return sum_words<uint8_t>(words, senders, stride, sum, count);
+  sum_words<uint16_t>(words, senders, stride, sum, count);
+}
+
+void sum_words_i16(const uint32_t* words, int64_t senders, int64_t stride, int16_t* sum, int64_t count) {
+  sum_words(words, senders, stride, sum, count);
+}
+void sum_words_i32(const uint32_t* words, int64_t senders, int64_t stride, int32_t* sum, int64_t count) {
+  sum_words(words, senders, stride, sum, count);
 }
 
 // The counts begin at 2^used − half, so that they carry into plane `used` where half of the senders, rounded up, have a 1.
@@ -150,11 +190,24 @@ namespace {
 
 HWY_EXPORT(pack_words);
 HWY_EXPORT(unpack_words);
-HWY_EXPORT(sum_words);
+HWY_EXPORT(sum_words_i16);
+HWY_EXPORT(sum_words_i32);
 HWY_EXPORT(majority_words);
 
 constexpr int64_t kGrain = 1 << 12;  // words worth a thread
 constexpr int64_t kAlign = 16;       // words of a cache line
+
+template <class Sum, class SumWords>
+void sum_all(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t n, const SumWords& sum_words) {
+  check(senders >= 1 && senders <= 32767, "sum_signs: ", senders, " senders; 1 to 32767 fit its 16-bit sums");
+  parallel_for(
+      n / 32, kGrain,
+      [&](int64_t begin, int64_t end) { sum_words(words + begin, senders, stride, sum + 32 * begin, end - begin); }, kAlign);
+  if (n % 32 == 0) return;
+  Sum last[32];
+  sum_words(words + n / 32, senders, stride, last, 1);
+  std::copy_n(last, n % 32, sum + n / 32 * 32);
+}
 
 }  // namespace
 
@@ -180,20 +233,12 @@ void unpack_signs(Cpu, const uint32_t* words, float* x, int64_t n) {
   for (int64_t j = n / 32 * 32; j < n; ++j) x[j] = (words[n / 32] >> (j % 32) & 1) ? 1.0f : -1.0f;
 }
 
-void sum_signs(Cpu, const uint32_t* words, int64_t senders, int16_t* sum, int64_t n) {
-  check(senders >= 1 && senders <= 32767, "sum_signs: ", senders, " senders; 1 to 32767 fit its 16-bit sums");
-  const int64_t stride = sign_words(n);
-  auto* out = reinterpret_cast<uint16_t*>(sum);
-  parallel_for(
-      n / 32, kGrain,
-      [=](int64_t begin, int64_t end) {
-        HWY_DYNAMIC_DISPATCH(sum_words)(words + begin, senders, stride, out + 32 * begin, end - begin);
-      },
-      kAlign);
-  if (n % 32 == 0) return;
-  uint16_t last[32];
-  HWY_DYNAMIC_DISPATCH(sum_words)(words + n / 32, senders, stride, last, 1);
-  std::copy_n(last, n % 32, out + n / 32 * 32);
+void sum_signs(Cpu, const uint32_t* words, int64_t senders, int64_t stride, int16_t* sum, int64_t n) {
+  sum_all(words, senders, stride, sum, n, HWY_DYNAMIC_DISPATCH(sum_words_i16));
+}
+
+void sum_signs(Cpu, const uint32_t* words, int64_t senders, int64_t stride, int32_t* sum, int64_t n) {
+  sum_all(words, senders, stride, sum, n, HWY_DYNAMIC_DISPATCH(sum_words_i32));
 }
 
 void majority_signs(Cpu, const uint32_t* words, int64_t senders, uint32_t* votes, int64_t n) {

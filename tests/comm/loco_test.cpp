@@ -1,6 +1,7 @@
 #include "comm/exchanges/loco.h"
 
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <bit>
 #include <cmath>
@@ -290,55 +291,111 @@ TEST(Loco, ResetClearsTheWholeHistory) {
   for (const auto& errors : run_loco(plan).errors) EXPECT_EQ(errors, std::vector<int8_t>(errors.size()));
 }
 
-// Codes as they cross the network, by scalar code.
-TEST(Loco, CodesAreBitExact) {
-  for (const int64_t n : {1, 7, 8, 31, 33, 1024, 1025, 5000}) {
-    const Values g = random_row<float>(5, 1, n);
-    for (const int bits : {1, 4, 8}) {
-      const float s = bits == 8 ? 20 : 3;
-      std::vector<int8_t> e(static_cast<size_t>(n));
-      for (size_t i = 0; i < e.size(); ++i) e[i] = static_cast<int8_t>(i * 37);
-      const std::vector<int8_t> before = e;
-      std::vector<uint32_t> words(static_cast<size_t>((n * bits + 31) / 32), 0xFFFFFFFF);
-      const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, 100, 100}, {bits, 1, 0, 2, false, false}, {}, 0,
-                                               words.data());
-      int64_t saturated = 0, zero = 0;
-      std::vector<uint32_t> expected(words.size());
-      for (int64_t i = 0; i < n; ++i) {
-        const float h = std::min(std::max(g[static_cast<size_t>(i)], -2.0f), 2.0f) +
-                        static_cast<float>(before[static_cast<size_t>(i)]) / 100.0f;
-        const float whole = std::nearbyint(h * s);
-        const float code = std::min(std::max(whole, loco::lowest(bits)), loco::highest(bits));
-        const auto field = bits == 1 ? static_cast<uint32_t>(h >= 0)
-                                     : static_cast<uint32_t>(static_cast<int32_t>(code)) & ((1u << bits) - 1);
-        expected[static_cast<size_t>(i * bits / 32)] |= field << (i * bits % 32);
-        saturated += bits > 1 && whole != code;
-        zero += bits > 1 && code == 0;
-      }
-      EXPECT_EQ(words, expected) << n << " values of " << bits << " bits";
-      EXPECT_EQ(counts.saturated, saturated);
-      EXPECT_EQ(counts.zero, zero);
-    }
+// Runs on every instruction set this machine has.
+class LocoCodesOn : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { choose(GetParam()); }
+  void TearDown() override { choose(0); }
+
+ private:
+  static void choose(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
   }
+};
+INSTANTIATE_TEST_SUITE_P(Sets, LocoCodesOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+
+// Codes as they cross the network, and the errors that stay, by scalar code.
+void check_codes(int bits, bool random, int64_t n) {
+  const Draws draws{3, 1, 2, 0};
+  constexpr int64_t kElement = 77;
+  const Values g = random_row<float>(5, 1, n);
+  const float s = bits == 8 ? 20 : 3, clip = random ? INFINITY : 2, before = 100, after = 90, old = random ? 0.25f : 0;
+  const float unit = 1 / (2 * s);
+  std::vector<uint32_t> buffer(static_cast<size_t>(n + kRandomSlack));
+  const uint32_t* numbers = random_words(draws, kElement, n, buffer.data());
+  std::vector<int8_t> e(static_cast<size_t>(n)), left;
+  for (size_t i = 0; i < e.size(); ++i) e[i] = static_cast<int8_t>(i * 37);
+  std::vector<uint32_t> words(static_cast<size_t>((n * bits + 31) / 32), 0xFFFFFFFF), expected(words.size());
+  int64_t saturated = 0, zero = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float a = static_cast<float>(e[static_cast<size_t>(i)]) / before;
+    const float h = std::min(std::max(g[static_cast<size_t>(i)], -clip), clip) + a;
+    const float whole = std::nearbyint(h * s);
+    const float code = std::min(std::max(whole, loco::lowest(bits)), loco::highest(bits));
+    const float decoded = bits == 1 ? (h >= 0 ? unit : -unit) : code / s;
+    const float z = (old * a + (1 - old) * (h - decoded)) * after;
+    const float rounded = random ? std::floor(z + static_cast<float>(numbers[i] >> 8) * 0x1p-24f) : std::nearbyint(z);
+    left.push_back(static_cast<int8_t>(std::min(std::max(rounded, -128.0f), 127.0f)));
+    const auto field = bits == 1 ? static_cast<uint32_t>(h >= 0)
+                                 : static_cast<uint32_t>(static_cast<int32_t>(code)) & ((1u << bits) - 1);
+    expected[static_cast<size_t>(i * bits / 32)] |= field << (i * bits % 32);
+    saturated += bits > 1 && whole != code;
+    zero += bits > 1 && code == 0;
+  }
+  const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, before, after}, {bits, 1 - old, old, clip, random, false},
+                                           draws, kElement, words.data());
+  EXPECT_EQ(words, expected) << n << " values of " << bits << " bits";
+  EXPECT_EQ(e, left) << n << " values of " << bits << " bits";
+  EXPECT_EQ(counts.saturated, saturated);
+  EXPECT_EQ(counts.zero, zero);
+  EXPECT_TRUE(counts.finite);
 }
 
-TEST(Loco, SumsOfCodesAreWholeNumbers) {
+TEST_P(LocoCodesOn, AreBitExact) {
+  for (const int64_t n : {1, 7, 8, 31, 33, 1024, 1025, 5000})
+    for (const int bits : {1, 4, 8})
+      for (const bool random : {false, true}) check_codes(bits, random, n);
+}
+
+// Of sums that float32 no longer rounds to whole numbers, and of those with a fraction of exactly a half.
+TEST_P(LocoCodesOn, ClampWhateverIsFinite) {
+  const Values g{3e38f, -3e38f, 1e10f, -1e10f, 7.4999995f, 7.5f, -8.5f, -8.500001f, 0.5f, -0.5f, 1.5f, -0.0f, 1e-45f};
+  const std::vector<int> codes{7, -8, 7, -8, 7, 7, -8, -8, 0, 0, 2, 0, 0};
+  std::vector<int8_t> e(g.size());
+  std::vector<uint32_t> words(2);
+  const loco::Counts counts =
+      loco::encode(g.data(), e.data(), std::ssize(g), {1, 1, 1}, {4, 1, 0, INFINITY, false, false}, {}, 0, words.data());
+  for (size_t i = 0; i < g.size(); ++i) EXPECT_EQ(words[i / 8] >> (4 * (i % 8)) & 15, static_cast<uint32_t>(codes[i]) & 15) << g[i];
+  EXPECT_EQ(counts.saturated, 6) << "7.5 rounds to 8, -8.5 to -8";
+  EXPECT_EQ(counts.zero, 4);
+  EXPECT_EQ(e[0], 127);
+  EXPECT_EQ(e[1], -128);
+}
+
+TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
+  for (const float bad : {INFINITY, -INFINITY, NAN})
+    for (const int64_t at : {0, 15, 16, 32}) {
+      Values g(33, 1.0f);
+      g[static_cast<size_t>(at)] = bad;
+      std::vector<int8_t> e(g.size());
+      std::vector<uint32_t> words(5);
+      EXPECT_FALSE(loco::encode(g.data(), e.data(), 33, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
+    }
+}
+
+TEST_P(LocoCodesOn, SumsAreWholeNumbers) {
   for (const int bits : {1, 4, 8})
-    for (const int senders : {1, 2, 7, 16, 17, 70, 300})
-      for (const int64_t n : {1, 33, 1500}) {
+    for (const int senders : {1, 2, 7, 8, 16, 17, 70, 127, 128, 300})
+      for (const int64_t n : {1, 33, 256, 1500}) {
         const int64_t stride = (n * bits + 31) / 32 + 3;
         std::vector<uint32_t> words(static_cast<size_t>(stride * senders));
         RandomStream random(3, Purpose::test);
-        for (uint32_t& word : words) word = random.next();
-        std::vector<int32_t> sums(static_cast<size_t>(n)), expected(static_cast<size_t>(n));
-        loco::sum_codes(words.data(), stride, senders, bits, n, sums.data());
-        for (int64_t i = 0; i < n; ++i)
-          for (int64_t sender = 0; sender < senders; ++sender) {
-            const int field = static_cast<int>(words[static_cast<size_t>(sender * stride + i * bits / 32)] >> (i * bits % 32)) &
-                              ((1 << bits) - 1);
-            expected[static_cast<size_t>(i)] += bits == 1 ? 2 * field - 1 : field >= 1 << (bits - 1) ? field - (1 << bits) : field;
-          }
-        EXPECT_EQ(sums, expected) << bits << " bits, " << senders << " senders";
+        // All codes the lowest, all the highest (of one bit −1 and 1), any.
+        for (const int kind : {0, 1, 2}) {
+          for (uint32_t& word : words)
+            word = kind == 2 ? random.next() : (bits == 8 ? 0x80808080u : bits == 4 ? 0x88888888u : 0u) ^ (kind == 1 ? ~0u : 0u);
+          std::vector<int32_t> sums(static_cast<size_t>(n)), expected(static_cast<size_t>(n));
+          loco::sum_codes(words.data(), stride, senders, bits, n, sums.data());
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t sender = 0; sender < senders; ++sender) {
+              const int field = static_cast<int>(words[static_cast<size_t>(sender * stride + i * bits / 32)] >> (i * bits % 32)) &
+                                ((1 << bits) - 1);
+              expected[static_cast<size_t>(i)] += bits == 1 ? 2 * field - 1 : field >= 1 << (bits - 1) ? field - (1 << bits) : field;
+            }
+          EXPECT_EQ(sums, expected) << bits << " bits, " << senders << " senders";
+        }
       }
 }
 

@@ -87,7 +87,7 @@ void check_sum(int64_t senders, int64_t n, const std::vector<uint32_t>& words) {
 }
 
 TEST_P(SignBitsOn, SumCountsEverySender) {
-  for (int64_t senders : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 64, 300})
+  for (int64_t senders : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 64, 127, 128, 300})
     for (int64_t n : {0, 1, 31, 32, 33, 511, 513, 1000, 5000})
       check_sum(senders, n, random_words(3, senders * sign_words(n)));
   check_sum(8, 1 << 20, random_words(4, 8 * sign_words(1 << 20)));
