@@ -70,16 +70,18 @@ HWY_INLINE hn::Mask<D> mask_of(D d, uint32_t bits) {
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
 }
 
-// u = Q(z) as a mask of the values that are +1.
+// The values' words.
 template <class D>
-HWY_INLINE hn::Mask<D> quantize(D d, hn::Vec<D> z, Quantizer quantizer, const uint32_t* random) {
+using Random = hn::Vec<hn::Rebind<uint32_t, D>>;
+
+// u = Q(z) as a mask of the values that are +1. U = k/2²⁴ with a whole k: U < clamp((z + 1)/2, 0, 1) is
+// k < (z + 1)·2²³, where the factor rounds nothing and the bounds, which lie outside of k's, change nothing.
+template <class D>
+HWY_INLINE hn::Mask<D> quantize(D d, hn::Vec<D> z, Quantizer quantizer, Random<D> random) {
   if (quantizer == Quantizer::sign) return hn::Ge(z, hn::Zero(d));
-  const hn::Rebind<uint32_t, D> whole;
   const hn::Rebind<int32_t, D> integer;
-  const auto one = hn::Set(d, 1.0f);
-  const auto p = hn::Min(hn::Max(hn::Mul(hn::Add(z, one), hn::Set(d, 0.5f)), hn::Zero(d)), one);
-  const auto top = hn::BitCast(integer, hn::ShiftRight<8>(hn::LoadU(whole, random)));
-  return hn::Lt(hn::Mul(hn::ConvertTo(d, top), hn::Set(d, 0x1p-24f)), p);
+  const auto k = hn::ConvertTo(d, hn::BitCast(integer, hn::ShiftRight<8>(random)));
+  return hn::Lt(k, hn::Mul(hn::Add(z, hn::Set(d, 1.0f)), hn::Set(d, 0x1p23f)));
 }
 
 template <class D>
@@ -87,7 +89,7 @@ HWY_INLINE hn::Vec<D> plus_minus_one(D d, hn::Mask<D> plus) {
   return hn::IfThenElse(plus, hn::Set(d, 1.0f), hn::Set(d, -1.0f));
 }
 
-// State as float32, and back. random: the values' words, of which the low 8 bits round.
+// State as float32, and back. Of the random words the low 8 bits round.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -109,18 +111,17 @@ HWY_INLINE hn::Vec<D> load(D d, const int8_t* from) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<uint32_t, D>> low_byte(D, const uint32_t* random) {
-  const hn::Rebind<uint32_t, D> whole;
-  return hn::And(hn::LoadU(whole, random), hn::Set(whole, 0xFFu));
+HWY_INLINE Random<D> low_byte(D, Random<D> random) {
+  return hn::And(random, hn::Set(hn::Rebind<uint32_t, D>(), 0xFFu));
 }
 
 template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> x, float* to, const uint32_t*) {
+HWY_INLINE void store(D d, hn::Vec<D> x, float* to, Random<D>) {
   hn::StoreU(x, d, to);
 }
 
 template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> x, bf16* to, const uint32_t* random) {
+HWY_INLINE void store(D d, hn::Vec<D> x, bf16* to, Random<D> random) {
   const hn::Rebind<uint32_t, D> whole;
   const hn::Rebind<uint16_t, D> half;
   const auto bits = hn::BitCast(whole, x), sign = hn::And(bits, hn::Set(whole, 0x80000000u));
@@ -130,21 +131,26 @@ HWY_INLINE void store(D d, hn::Vec<D> x, bf16* to, const uint32_t* random) {
   hn::StoreU(hn::TruncateTo(half, top), half, reinterpret_cast<uint16_t*>(to));
 }
 
+// The products are exact, so that fusing them with additions changes nothing. Saturates.
 template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> x, int8_t* to, const uint32_t* random) {
+HWY_INLINE void store(D d, hn::Vec<D> x, int8_t* to, Random<D> random) {
+  const hn::Rebind<uint32_t, D> whole;
   const hn::Rebind<int32_t, D> integer;
-  const hn::Rebind<int8_t, D> byte;
+  const hn::Rebind<uint8_t, D> byte;
   const auto k = hn::ConvertTo(d, hn::BitCast(integer, low_byte(d, random)));
-  const auto part = hn::Mul(hn::Add(k, hn::Set(d, 0.5f)), hn::Set(d, 1.0f / 256));
-  const auto code = hn::Floor(hn::Add(hn::Mul(x, hn::Set(d, 1 / kErrorStep)), part));
-  hn::StoreU(hn::DemoteTo(byte, hn::ConvertTo(integer, code)), byte, to);  // saturates
+  const auto part = hn::MulAdd(k, hn::Set(d, 1.0f / 256), hn::Set(d, 0.5f / 256));
+  const auto code = hn::MulAdd(x, hn::Set(d, 1 / kErrorStep), part);
+  const auto within = hn::Floor(hn::Min(hn::Max(code, hn::Set(d, -128.0f)), hn::Set(d, 127.0f)));
+  const auto shifted = hn::Add(within, hn::Set(d, 12582912.0f));  // 1.5 · 2²³: the lowest byte is the whole number
+  hn::StoreU(hn::TruncateTo(byte, hn::BitCast(whole, shifted)), byte, reinterpret_cast<uint8_t*>(to));
 }
 
 // Algorithm 1, lines 5–9, for the lanes from value i on; `largest` collects the bits of |g|, to find what is not
 // finite.
 template <class D, class Moment, class Error>
-HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_t i, const uint32_t* random,
+HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_t i, const uint32_t* words,
                                  hn::Vec<hn::Rebind<int32_t, D>>& largest) {
+  const auto random = hn::LoadU(hn::Rebind<uint32_t, D>(), words);
   const auto beta = hn::Set(d, a.settings.beta), o = hn::Set(d, a.settings.o);
   const auto g = hn::LoadU(d, a.g + i), size = hn::Abs(g);
   largest = hn::Max(largest, hn::BitCast(hn::Rebind<int32_t, D>(), size));
@@ -175,7 +181,8 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
 // Lines 12–13 for the lanes from value i on; sum: Σu of the senders for these values.
 template <class D, class Error>
 HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, const int16_t* sum,
-                                 const uint32_t* random) {
+                                 const uint32_t* words) {
+  const auto random = hn::LoadU(hn::Rebind<uint32_t, D>(), words);
   const hn::Rebind<int32_t, D> wide;
   const auto total = hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(hn::Rebind<int16_t, D>(), sum)));
   const auto senders = hn::Set(d, static_cast<float>(a.senders));
@@ -192,6 +199,15 @@ HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, con
   if (a.e) store(d, hn::IfThenElse(awake, hn::Sub(z, plus_minus_one(d, plus)), old), a.e + i, random);
   const uint32_t any = bits_of(d, hn::Gt(total, hn::Neg(senders)));
   return (bits_of(d, plus) & awake_bits) | (any & ~awake_bits);
+}
+
+// Asks the memory for what is needed once the random words are made.
+template <class T>
+HWY_INLINE void prefetch(const T* from, int64_t begin, int64_t end) {
+  if (!from) return;
+  for (const char* at = reinterpret_cast<const char*>(from + begin); at < reinterpret_cast<const char*>(from + end);
+       at += 64)
+    __builtin_prefetch(at);
 }
 
 // Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on,
@@ -222,8 +238,9 @@ HWY_INLINE void for_words(const Draw& draw, bool rounds, uint32_t* words, int64_
   }
 }
 
+// `a` by value, here and below: stores to the state might change what a reference refers to.
 template <class Moment, class Error>
-HWY_INLINE bool worker_range(const WorkerArgs<Moment, Error>& a, int64_t begin, int64_t end) {
+HWY_INLINE bool worker_range(WorkerArgs<Moment, Error> a, int64_t begin, int64_t end) {
   constexpr bool kRounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
   const Many many;
   const One one;
@@ -250,23 +267,26 @@ bool worker_bf16_i8(const WorkerArgs<bf16, int8_t>& a, int64_t begin, int64_t en
 }
 
 template <class Error>
-HWY_INLINE void server_range(const ServerArgs<Error>& a, int64_t begin, int64_t end) {
+HWY_INLINE void server_range(ServerArgs<Error> a, int64_t begin, int64_t end) {
   constexpr int64_t kChunkWords = kChunk / 32;
   std::vector<uint32_t> words(static_cast<size_t>(kChunkWords * a.senders));  // of one chunk, sender by sender
   int16_t sums[kChunk];
   const auto add_up = [&](int64_t chunk, int64_t stop) {
     const int64_t count = sign_words(stop - chunk);
+    prefetch(a.e, chunk, stop);
     for (int64_t s = 0; s < a.senders; ++s) {
-      std::copy_n(a.words + s * a.words_per_sender + chunk / 32, count, words.data() + s * count);
+      const uint32_t* from = a.words + s * a.words_per_sender;
+      std::copy_n(from + chunk / 32, count, words.data() + s * count);
+      prefetch(from, stop / 32, std::min(end, stop + kChunk) / 32);
     }
     sum_signs(Cpu{}, words.data(), a.senders, sums, stop - chunk);
   };
   for_words(
       a.draw, sizeof(Error) < 4, a.out, begin, end, add_up,
       [&](int64_t i, const uint32_t* random)
-          HWY_ATTR { return server_lanes(Many(), a, i, sums + (i - begin) % kChunk, random); },
+          HWY_ATTR { return server_lanes(Many(), a, i, sums + ((i - begin) & (kChunk - 1)), random); },
       [&](int64_t i, const uint32_t* random)
-          HWY_ATTR { return server_lanes(One(), a, i, sums + (i - begin) % kChunk, random); });
+          HWY_ATTR { return server_lanes(One(), a, i, sums + ((i - begin) & (kChunk - 1)), random); });
 }
 
 void server_f32(const ServerArgs<float>& a, int64_t begin, int64_t end) { server_range(a, begin, end); }
