@@ -21,6 +21,8 @@ namespace {
 constexpr int kRepeats = 15;
 constexpr int kSenders = 8;
 
+std::string only;  // what names must contain
+
 double seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -48,6 +50,7 @@ class Copy {
 
 // bytes: read and written per value. Prints the median over alternating runs, and the ratio to the copy's.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
+  if (name.find(only) == std::string::npos) return;
   Copy copy(static_cast<int64_t>(bytes * static_cast<double>(values)));
   std::vector<double> kernel_s, copy_s, ratio;
   kernel();
@@ -220,8 +223,10 @@ void time_all(int threads) {
 
 }  // namespace
 
-int main() {
+// bench_optim [NAME]: times those whose name contains it.
+int main(int count, char** arguments) {
   try {
+    if (count > 1) only = arguments[1];
     check_birder<float, float>();
     check_birder<float, int8_t>();
     check_birder<bf16, float>();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <vector>
 
 #include "comm/wire/sign_bits.h"
 #include "engine/parallel.h"
@@ -268,18 +267,12 @@ bool worker_bf16_i8(const WorkerArgs<bf16, int8_t>& a, int64_t begin, int64_t en
 
 template <class Error>
 HWY_INLINE void server_range(ServerArgs<Error> a, int64_t begin, int64_t end) {
-  constexpr int64_t kChunkWords = kChunk / 32;
-  std::vector<uint32_t> words(static_cast<size_t>(kChunkWords * a.senders));  // of one chunk, sender by sender
   int16_t sums[kChunk];
   const auto add_up = [&](int64_t chunk, int64_t stop) {
-    const int64_t count = sign_words(stop - chunk);
     prefetch(a.e, chunk, stop);
-    for (int64_t s = 0; s < a.senders; ++s) {
-      const uint32_t* from = a.words + s * a.words_per_sender;
-      std::copy_n(from + chunk / 32, count, words.data() + s * count);
-      prefetch(from, stop / 32, std::min(end, stop + kChunk) / 32);
-    }
-    sum_signs(Cpu{}, words.data(), a.senders, sums, stop - chunk);
+    for (int64_t s = 0; s < a.senders; ++s)
+      prefetch(a.words + s * a.words_per_sender, stop / 32, std::min(end, stop + kChunk) / 32);
+    sum_signs(Cpu{}, a.words + chunk / 32, a.senders, a.words_per_sender, sums, stop - chunk);
   };
   for_words(
       a.draw, sizeof(Error) < 4, a.out, begin, end, add_up,
