@@ -268,7 +268,7 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
 
 // Pitfall 13: error feedback converges where coding loses less than it is given, also on heavy tails, few active
 // values and scales that differ by layer.
-TEST(BlockExchange, CodesThatFeedErrorsBackContract) {
+TEST(BlockExchange, Pitfall13CodesThatFeedErrorsBackContract) {
   RandomStream random(8, Purpose::test);
   std::vector<Values> hard(4, Values(1000));
   for (size_t i = 0; i < 1000; ++i) {

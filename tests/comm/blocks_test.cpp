@@ -34,7 +34,7 @@ TEST(BlockLayout, CutsEveryParameterFromItsBeginning) {
 }
 
 // Pitfall 14: a scale's values may depend neither on the bucket's size nor on the number of ranks.
-TEST(BlockLayout, BlocksDependNeitherOnBucketsNorOnSegments) {
+TEST(BlockLayout, Pitfall14BlocksDependNeitherOnBucketsNorOnSegments) {
   const std::vector<int64_t> sizes{100, 1, 64, 33, 152, 7};
   for (const int64_t block : {0, 1, 16, 64}) {
     const std::set<int64_t> expected = global_starts(buckets_of(sizes), block, 1);

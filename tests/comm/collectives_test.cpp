@@ -1,6 +1,8 @@
 // What every transport must do. comm_tests runs it over threads, mpi_ranks under mpirun over processes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ranks.h"
 #include "table.h"
 
@@ -75,6 +77,24 @@ TEST(Collectives, AllToAllTransposesParts) {
             ASSERT_EQ(out.data<uint32_t>()[peer * k + i], static_cast<uint32_t>(peer * 1000000 + comm.rank * k + i));
       });
     }
+}
+
+// Pitfall 36: every rank sends all others more than sockets and pipes hold, at the same time, and nobody waits for ever.
+TEST(Collectives, Pitfall36AllSendMoreThanABufferHolds) {
+  constexpr int64_t kWords = 3 << 19;  // 6 MiB to each
+  for (const Topology& topology : topologies()) {
+    const int world = topology.world();
+    if (topology.workers_per_node > 1 || world > 4) continue;
+    run_ranks(topology, [&](Communicator& comm) {
+      const Tensor in({world * kWords}, DType::u32), out({world * kWords}, DType::u32);
+      for (int peer = 0; peer < world; ++peer) in.range(peer * kWords, kWords).fill(100 * comm.rank + peer);
+      comm.world->all_to_all(in, out, "large");
+      for (int peer = 0; peer < world; ++peer)
+        EXPECT_EQ(std::count(out.data<uint32_t>() + peer * kWords, out.data<uint32_t>() + (peer + 1) * kWords,
+                             static_cast<uint32_t>(100 * peer + comm.rank)),
+                  kWords);
+    });
+  }
 }
 
 TEST(Collectives, BroadcastFromEveryRoot) {

@@ -130,6 +130,24 @@ TEST(Exchange, SixteenBitWireSendsHalfTheBytes) {
       }
 }
 
+// Pitfall 32: within a node, where links are fast, nothing is compressed.
+TEST(Exchange, Pitfall32OnlyBetweenNodesAreFewerBits) {
+  for (const char* wire : {"bf16", "f16"}) {
+    EXPECT_EQ(exchanged<float>("hierarchical", {1, 4}, 5000, wire), exchanged<float>("hierarchical", {1, 4}, 5000));
+    run_local({2, 3}, [&](Communicator& comm) {
+      std::vector<CommCount> counts;
+      for (const char* type : {"f32", wire}) {
+        Buckets buckets = make_buckets(4097, {2, 3});
+        comm.stats->reset();
+        make_exchange({"hierarchical", type}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+        counts.push_back(comm.stats->total());
+      }
+      EXPECT_EQ(counts[1].bytes_intra, counts[0].bytes_intra);
+      EXPECT_EQ(2 * counts[1].bytes_inter, counts[0].bytes_inter);
+    });
+  }
+}
+
 // 65520 is the first number that rounds to infinity in float16; the mean of what fits always fits.
 TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
   for (const std::string& name : kExact) {

@@ -183,6 +183,50 @@ TEST(Birder, Pitfall25PaddingAndTinyTensors) {
   }
 }
 
+// Pitfall 21: "worker i" of the algorithm is node i. Two workers of a node that have the same gradient are the node: the
+// same signs, and the same m, b, e and ē at the same global offsets, cut otherwise.
+TEST(Birder, Pitfall21TheWorkerOfTheAlgorithmIsTheNode) {
+  for (const int nodes : {1, 3}) {
+    Plan plan = birder_plan(nodes, 1);
+    const Trained alone = test::train(plan);
+    plan.topology.workers_per_node = 2;
+    plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
+      return test::noisy_gradient(rank / 2, step, element, x);
+    };
+    const Trained pairs = test::train(plan);
+    EXPECT_EQ(pairs.x, alone.x) << nodes;
+    EXPECT_EQ(pairs.state, alone.state) << nodes;
+  }
+}
+
+// Pitfall 28: one rule for all: nothing is left out of the compression for being a bias, small or last.
+TEST(Birder, Pitfall28ParametersOfAllSizesAreTreatedAlike) {
+  Plan plan = birder_plan(2, 2);
+  plan.sizes = {100, 1, 64, 152};
+  plan.decay = {true, false, false, true};
+  const Trained parts = test::train(plan);
+  plan.sizes = {317}, plan.decay = {};
+  const Trained one = test::train(plan);
+  EXPECT_EQ(parts.x, one.x);
+  EXPECT_EQ(parts.state, one.state);
+}
+
+// Pitfall 42: of a single node the update is still its signs, and nobody is a server.
+TEST(Birder, Pitfall42OneNodeSendsItsSignsToNobodyElse) {
+  Plan plan = birder_plan(1, 4);
+  plan.config.weight_decay = 0;
+  const Trained run = test::train(plan);
+  const float lr = 0.01f;
+  for (size_t j = 0; j < run.x[0].size(); ++j)
+    for (size_t step = 1; step < run.x.size(); ++step) {
+      const auto before = static_cast<float>(run.x[step - 1][j]);
+      ASSERT_TRUE(run.x[step][j] == before - lr || run.x[step][j] == before + lr) << "step " << step + 1;
+    }
+  for (const auto& phases : run.stats)
+    for (const auto& [phase, count] : phases) EXPECT_EQ(count.bytes_inter, 0) << phase;
+  for (const auto& [key, values] : run.state) EXPECT_NE(key.first, "server_e");
+}
+
 TEST(Birder, EveryOptionEqualsTheParameterServer) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 2}, {3, 1}, {2, 2}}) {
     for (const char* feedback : {"worker", "server", "none"}) {
@@ -285,8 +329,8 @@ TEST(Birder, WeightDecayFollowsTheParameters) {
   }
 }
 
-// What is kept, measured: a rank holds 1/workers of m, b, e and 1/(nodes·workers) of ē.
-TEST(Birder, StateTakesTwelveToFiveBytesAParameter) {
+// Pitfall 23: what is kept, measured: a rank holds 1/workers of m, b, e and 1/(nodes·workers) of ē.
+TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
   for (const auto& [moments, errors, bytes] :
        {std::tuple{"f32", "f32", 12}, {"bf16", "f32", 8}, {"f32", "int8", 9}, {"bf16", "int8", 5}})
     for (const auto& [nodes, workers] : {std::pair{1, 1}, {4, 1}, {2, 2}}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/local.h"
+#include "engine/context.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -47,6 +48,38 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
     EXPECT_EQ(updates, 3);
     replica.check_replicas();
   });
+}
+
+// Pitfall 35: what runs beside backward has the threads of its rank, and not all of the machine's.
+TEST(DataParallel, Pitfall35TheExchangeKeepsToTheThreadsOfItsRank) {
+  class Asks : public Exchange {
+   public:
+    explicit Asks(std::vector<int>& threads) : threads_(threads) {}
+    void mean(Bucket&, Communicator&, int64_t) override { threads_.push_back(context().threads); }
+
+   private:
+    std::vector<int>& threads_;
+  };
+  const auto threads_of = [](int ranks, int given) {
+    std::vector<int> asked;
+    run_local({ranks, 1},
+              [&](Communicator& comm) {
+                const Var w(Tensor::full({5}, 1), true);
+                std::vector<int> own;
+                DataParallelOptions options{.optimizer = plain_sgd(0.5)};
+                options.make_exchange = [&](const auto&...) { return std::make_unique<Asks>(own); };
+                DataParallel({{"w", w}}, comm, options).step(dot(w, 1));
+                if (comm.rank == 0) asked = own;
+              },
+              {.threads_per_rank = given});
+    return asked;
+  };
+  EXPECT_EQ(threads_of(2, 1), std::vector<int>{1});
+  EXPECT_EQ(threads_of(1, 0), std::vector<int>{hardware_threads()});
+  EXPECT_EQ(threads_of(hardware_threads(), 0), std::vector<int>{1});
+#ifdef _OPENMP
+  EXPECT_EQ(threads_of(2, 3), std::vector<int>{3});
+#endif
 }
 
 // Buckets are padded to what Birder needs, whatever the caller's options say.

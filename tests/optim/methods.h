@@ -27,6 +27,7 @@ struct MethodPlan {
   std::optional<double> weight_decay{};
   int64_t bucket_bytes = 512;
   int micro_batches = 1;  // with equal gradients
+  std::function<void(DataParallelOptions&)> change{};  // of what the rest of the plan says
   std::function<void(DataParallel&, Communicator&)> after_step{};
 };
 
@@ -101,6 +102,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     options.skip_not_finite = plan.skip;
     options.clip_norm = plan.clip;
     options.updated = [&](const Bucket&, const StepInfo& step) { all.last_update[rank] = step.step; };
+    if (plan.change) plan.change(options);
     DataParallel replica(parameters, comm, options);
     const auto note = [&] {
       if (rank > 0) return;

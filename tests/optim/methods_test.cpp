@@ -1,6 +1,8 @@
 // What holds for every method there is: pitfalls that none of them may fall into.
-#include "tests/optim/methods.h"
+#include <algorithm>
+#include <mutex>
 
+#include "tests/optim/methods.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -108,6 +110,37 @@ TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
   }
 }
 
+// Pitfall 19: an owner's error is that of the values it owns, whatever the buckets and their shards are: every value has
+// one, under its global offset, with the same bits in any layout.
+TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
+  int64_t methods = 0;
+  for_each_part([&](MethodPlan plan) {
+    const auto errors_of = [&](const Topology& topology, int64_t bucket_bytes) {
+      std::mutex mutex;
+      std::map<int64_t, double> errors;
+      plan.topology = topology, plan.bucket_bytes = bucket_bytes;
+      plan.after_step = [&](DataParallel& replica, Communicator&) {
+        if (replica.steps() < 3) return;
+        std::lock_guard lock(mutex);
+        for (const auto& parts : {replica.optimizer().state(), replica.optimizer().exchange_state()})
+          for (const StatePart& part : parts)
+            for (int64_t i = 0; part.name == "server_e" && i < part.values.numel(); ++i)
+              EXPECT_TRUE(errors.emplace(part.begin + i, part.values.item(i)).second) << "two owners of one value";
+      };
+      train_by(plan);
+      return errors;
+    };
+    const std::map<int64_t, double> errors = errors_of({2, 2}, 512);
+    if (errors.empty()) return;
+    ++methods;
+    EXPECT_EQ(errors.size(), 1060u);
+    EXPECT_GT(std::ranges::count_if(errors, [](const auto& e) { return e.second != 0; }), 200);
+    EXPECT_EQ(errors_of({2, 2}, 2000), errors);
+    EXPECT_EQ(errors_of({4, 1}, 1 << 20).size(), 1060u) << "other shards";
+  });
+  EXPECT_EQ(methods, 7) << "birder (under two names), one_bit_*, zero_one_adam; one_bit_sgd, ef_signsgd";
+}
+
 // Pitfall 29: a weight under two names has one gradient, the sum, which is compressed and fed back once.
 TEST(Methods, Pitfall29TiedWeightsAreOneParameter) {
   for_each_part([](MethodPlan plan) {
@@ -130,6 +163,33 @@ TEST(Methods, Pitfall30OneRoundOfCallsABucket) {
   });
 }
 
+// Pitfall 33: through owners a worker sends (W−1)/W of what it has, and not W−1 times as much as when messages go to all
+// (eight workers: 7 instead of 1 with two, here 7/4).
+TEST(Methods, Pitfall33BytesOfAWorkerDoNotGrowWithTheWorkers) {
+  for_each_part([](MethodPlan plan) {
+    const auto bytes_with = [&](int workers, const char* reply) {
+      plan.topology = {workers, 1};
+      plan.sizes = {1 << 15};
+      plan.bucket_bytes = 1 << 20;
+      plan.gradients = {1, 1};
+      plan.change = [=](DataParallelOptions& options) {
+        options.exchange.block_size = 256;
+        if (options.exchange.reply == "none") options.exchange.reply = reply;
+        options.optimizer.block_size = 256;
+      };
+      int64_t sent = 0;
+      plan.after_step = [&](DataParallel&, Communicator& comm) {
+        if (comm.rank == 0) sent = comm.stats->total().bytes_inter;
+      };
+      train_by(plan);
+      return static_cast<double>(sent);
+    };
+    EXPECT_LT(bytes_with(8, "f32") / bytes_with(2, "f32"), 1.9);
+    if (plan.exchange != "topk") return;
+    EXPECT_GT(bytes_with(8, "none") / bytes_with(2, "none"), 6) << "what the bound would find";
+  });
+}
+
 // Pitfall 37: the first step is a step like any other.
 TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
   for_each_part([](MethodPlan plan) {
@@ -137,6 +197,38 @@ TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
     const MethodOutcome run = train_by(plan);
     EXPECT_NE(run.x[1], run.x[0]);
   });
+}
+
+// Pitfall 38: ε is where each paper has it, beside the root or inside. A first step along g from x = 1/4, without decay.
+TEST(Methods, Pitfall38EpsilonIsWhereThePaperHasIt) {
+  constexpr double kG = 0.05, kEps = 0.01;
+  const double m = 0.1 * kG, v = 1e-3 * kG * kG;  // after a step with β 0.9 and 0.999
+  const std::map<std::string, double> steps{{"adam", kG / (kG + kEps)},
+                                            {"adamw", kG / (kG + kEps)},
+                                            {"bert_adam", m / (std::sqrt(v) + kEps)},
+                                            {"one_bit_adam", m / (std::sqrt(v) + kEps)},
+                                            {"one_bit_lamb", m / (std::sqrt(v) + kEps)},
+                                            {"lamb", kG / (kG + kEps)},
+                                            {"zero_one_adam", m / std::sqrt(v + kEps)},
+                                            {"adafactor", kG / std::sqrt(kG * kG + kEps)},
+                                            {"softsignsgd", 0.05 * kG / (0.05 * kG + kEps)}};
+  for (const auto& [name, expected] : steps)
+    run_local({1, 1}, [&, &name = name, &expected = expected](Communicator& comm) {
+      const Var x(Tensor::full({1}, 0.25), true);
+      DataParallelOptions options{.optimizer = optimizer_defaults(name)};
+      OptimizerConfig& config = options.optimizer;
+      config.weight_decay = 0, config.eps = kEps, config.relative = false;
+      config.warmup_steps = 1, config.doubling_steps = 1;
+      config.min_coeff = config.max_coeff = 1;  // LAMB's ratio
+      DataParallel replica({{"x", x}}, comm, options);
+      replica.step(Var::result(Tensor::full({1}, 0), {x},
+                               [dx = x.gradient()](const Tensor&) {
+                                 dx.target().fill(kG);
+                                 dx.add(dx.target());
+                               }),
+                   1);
+      EXPECT_NEAR(0.25 - x.value().item(), expected, 1e-6) << name;
+    });
 }
 
 }  // namespace

@@ -229,6 +229,21 @@ TEST(OneBitMethods, Pitfall37TheFirstStepIsARealUpdate) {
   }
 }
 
+// Pitfall 39: a worker's momentum goes on from the agreed one, unless it is told to keep its own.
+TEST(OneBitMethods, Pitfall39MomentumGoesOnFromTheAgreedOne) {
+  const auto momenta_agree = [](const Plan& plan) {
+    const EachRank run = test::train_each(plan);
+    return run.state.at({"m", 1}) == run.state.at({"m", 0}) && run.state.at({"m", 2}) == run.state.at({"m", 0});
+  };
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
+    EXPECT_TRUE(momenta_agree(plan_of(name, {3, 1}, 30))) << name;
+  Plan local = plan_of("one_bit_adam", {3, 1}, 30);
+  local.config.keep_local_momentum = true;
+  EXPECT_FALSE(momenta_agree(local));
+  const Plan between = plan_of("zero_one_adam", {3, 1}, 61);  // 61 and 62: an interval
+  EXPECT_FALSE(test::train_each(between).synchronised[0].back() || momenta_agree(between));
+}
+
 // Bytes a rank sends in a step of each kind, over all buckets.
 struct Formula {
   int64_t dense = 0, signs = 0;
@@ -249,7 +264,8 @@ Formula formula_of(const Plan& plan) {
   return formula;
 }
 
-TEST(OneBitMethods, BytesEqualTheFormulas) {
+// Pitfall 34: bytes are those of all steps, also of the warm-up's and of the variance's.
+TEST(OneBitMethods, Pitfall34BytesCountTheWarmUpToo) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
     for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}}) {
       Plan plan = plan_of(name, topology, 100);

@@ -55,8 +55,8 @@ TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
     }
 }
 
-// Pitfall 25: empty shards.
-TEST(Sharding, FewerValuesThanRanks) {
+// Empty shards.
+TEST(Sharding, Pitfall25FewerValuesThanRanks) {
   for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
     ShardPlan plan{.topology = {8, 1}, .shapes = {{2}, {1}}, .steps = 10};
     const ShardRun none = train_sharded(plan);
@@ -91,7 +91,7 @@ TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
 }
 
 // Every rank computes with the rounded values; the owner's are updated in float32. Pitfall 18: the 16 bits are bfloat16.
-TEST(Sharding, Bfloat16ParametersFollowAFloat32Master) {
+TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
   for (const char* sharding : {"zero1", "zero2"})
     for (const Topology& topology : kRanks) {
       ShardPlan plan{.optimizer = optimizer_defaults("sgd"), .exchange = sharded("dense", sharding, "bf16"),

@@ -11,7 +11,9 @@
 namespace godwit {
 namespace {
 
-TEST(StepSets, FollowThePapersPolicies) {
+// Pitfall 40: intervals double every so many steps, not synchronisations, and their number is a setting (32 678 in the
+// paper, not 2¹⁵).
+TEST(StepSets, Pitfall40FollowThePapersPolicies) {
   OptimizerConfig bert = optimizer_defaults("zero_one_adam");
   bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
   StepSets sets(bert);
