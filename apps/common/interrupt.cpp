@@ -2,45 +2,65 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 
 namespace godwit::apps {
 namespace {
 
-// Signals belong to the process, and a handler may only touch what is ready: two texts, of which one is in use.
+// Signals belong to the process, and a handler may only touch what is ready: two pairs of texts, of which one is in use.
 constexpr size_t kCapacity = 4096;
 struct Text {
   char bytes[kCapacity];
   size_t size;
 };
-Text texts[2];
-std::atomic<const Text*> current{nullptr};
-static_assert(std::atomic<const Text*>::is_always_lock_free);
+struct Texts {
+  Text asked, ended;
+};
+Texts texts[2];
+std::atomic<const Texts*> current{nullptr};
+std::atomic<int> received{0};
+static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-void end_process(int signal) {
-  const Text* text = current.load();
-  ssize_t written = ::write(STDERR_FILENO, text->bytes, text->size);
+void say(const Text& text) {
+  const int error = errno;
+  const ssize_t written = ::write(STDERR_FILENO, text.bytes, text.size);
   static_cast<void>(written);
+  errno = error;
+}
+
+void on_signal(int signal) {
+  const Texts* said = current.load();
+  if (received.exchange(signal) == 0) return say(said->asked);
+  say(said->ended);
   ::_exit(128 + signal);
+}
+
+void put(Text& text, const std::string& message) {
+  // On a terminal a progress bar or the echoed ^C may stand on the line.
+  const std::string line = (::isatty(STDERR_FILENO) ? "\r\x1b[K" : "") + message.substr(0, kCapacity - 16) + "\n";
+  text.size = message.empty() ? 0 : line.size();
+  std::memcpy(text.bytes, line.data(), text.size);
 }
 
 }  // namespace
 
-void end_on_interrupt(const std::string& message) {
-  Text* text = current.load() == &texts[0] ? &texts[1] : &texts[0];
-  // On a terminal a progress bar or the echoed ^C may stand on the line.
-  const std::string line = (::isatty(STDERR_FILENO) ? "\r\x1b[K" : "") + message.substr(0, kCapacity - 16) + "\n";
-  std::memcpy(text->bytes, line.data(), line.size());
-  text->size = line.size();
-  current.store(text);
+void catch_interrupts(const std::string& asked, const std::string& ended) {
+  Texts* next = current.load() == &texts[0] ? &texts[1] : &texts[0];
+  put(next->asked, asked);
+  put(next->ended, ended);
+  current.store(next);
+  received.store(0);
   struct sigaction action = {};
-  action.sa_handler = end_process;
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
+
+int interrupted() { return received.load(); }
 
 }  // namespace godwit::apps

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "apps/common/command_line.h"
+#include "apps/common/interrupt.h"
 #include "apps/common/same_config.h"
 #include "apps/common/trainer.h"
 #include "comm/launcher.h"
@@ -20,16 +22,19 @@
 namespace godwit::apps {
 namespace {
 
-// Every process reads the data; ranks that are threads share them.
-void train(const Program& program, const ConfigPtr& config) {
+// Every process reads the data; ranks that are threads share them. False when the run was interrupted.
+bool train(const Program& program, const ConfigPtr& config) {
   // A launcher passes text on in pieces, perhaps to a file: no place for a bar.
   using Style = Progress::Style;
   Progress progress(stdout, uses_mpi(*config) ? Style::lines : Style::automatic);
   const Topology topology{config->nodes, config->workers_per_node};
   const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
+  std::atomic<bool> stopped{false};
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     const std::unique_ptr<Task> task = make(comm);
-    Trainer(program, *config, *task, comm).run(progress);
+    Trainer trainer(program, *config, *task, comm);
+    trainer.run(progress);
+    if (trainer.stopped()) stopped = true;
   };
   if (uses_mpi(*config)) {
     const auto body = [&](Communicator& comm) {
@@ -43,6 +48,7 @@ void train(const Program& program, const ConfigPtr& config) {
     const TaskMaker make = program.load(config, &progress);
     run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads});
   }
+  return !stopped;
 }
 
 // A closed stdin, stdout or stderr would give its number, and then its text, to the next file that is opened.
@@ -69,7 +75,7 @@ int run_program(const Program& program, int argc, char** argv) {
     check(std::cout.flush().good(), "standard output cannot be written");
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
-    if (config) train(program, config);
+    if (config && !train(program, config)) return 128 + (interrupted() ? interrupted() : SIGINT);  // or another's
     return 0;
   } catch (const PeerFailed&) {
     return failure;

@@ -154,4 +154,8 @@ void RunLog::evaluation(const EvalMetrics& m) {
   append(line + "}\n");
 }
 
+void RunLog::interrupted(int64_t step, int64_t epoch) {
+  append(detail::concat("{\"step\": ", step, ", \"epoch\": ", epoch, ", \"interrupted\": true}\n"));
+}
+
 }  // namespace godwit::apps

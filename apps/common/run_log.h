@@ -51,6 +51,7 @@ class RunLog {
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvalMetrics& metrics);
+  void interrupted(int64_t step, int64_t epoch);  // where a run was stopped
   void file(const std::string& name, const std::string& text);  // another file of the run, whole or not at all
   const std::string& path() const { return dir_; }
 

@@ -68,17 +68,27 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
 
 void Trainer::open_run(Progress& progress) {
   started_ = Clock::now();
-  if (!leader()) return;
+  if (!leader()) {
+    if (uses_mpi(config_)) catch_interrupts("", "");  // a process of its own
+    return;
+  }
   run_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
   log_ = std::make_unique<RunLog>(run_dir_, to_json(program_, config_, false));
   task_.opened(run_dir_);
   // A launcher passes Ctrl-C on as SIGTERM, which it also sends when a rank has failed.
-  const std::string ended = uses_mpi(config_) ? "ended by the launcher" : "interrupted";
-  end_on_interrupt(ended + "; the run directory is " + run_dir_);
+  const std::string who = uses_mpi(config_) ? "ended by the launcher" : "interrupted";
+  const std::string asked = who + ": saving the weights at the next logged step";
+  catch_interrupts(asked + (uses_mpi(config_) ? "" : "; once more ends at once"), who + "; the run directory is " + run_dir_);
   progress.line(summary(program_, config_, rows()));
   if (config_.dtype == "bf16" && !native_bf16())
     progress.line("notice: " + kernel_library() +
                   " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+  int64_t kept = 0;
+  for (const StatePart& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
+  if (config_.exchange.sharding != "none" && kept > 0)
+    progress.line(detail::concat("notice: sharding ", config_.exchange.sharding, " does not divide the state of ",
+                                 config_.exchange.name, ": every worker keeps ", human_bytes(static_cast<double>(kept)),
+                                 " of all parameters; the exchanges dense and zeropp keep none"));
 }
 
 Rows Trainer::rows() const {
@@ -104,16 +114,17 @@ Evaluation Trainer::run(Progress& progress) {
   Evaluation last;
   bool check_due = false;
   task_.start_epoch(0);
-  for (int64_t e = 0; step_ < total_steps_; ++e) {
+  for (int64_t e = 0; step_ < total_steps_ && !stopped_; ++e) {
     task_.model().train();
     tally_ = Tally();
-    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
+    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && !stopped_; ++s) {
       ++step_;
       train_step(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronised()) replica_->check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
+    if (stopped_) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
     const auto before = Clock::now();
     last = evaluate();
@@ -122,6 +133,7 @@ Evaluation Trainer::run(Progress& progress) {
           kDiverged);
     if (leader()) report(last, progress);
   }
+  if (stopped_) settle();
   if (config_.check_replicas > 0) replica_->check_replicas();
   save(last, progress);
   return last;
@@ -175,9 +187,11 @@ void Trainer::report(Progress& progress) {
   const StepTimes& times = tally_.times;
   Tensor sums = Tensor::of<double>(
       {last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra, tally_.bytes_inter,
-       tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression, times.communication, times.update},
-      Shape{12});
+       tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression, times.communication, times.update,
+       interrupted() != 0 ? 1.0 : 0.0},
+      Shape{13});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
+  stopped_ = sums.item(12) > 0 && step_ < total_steps_;
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
     const int world = comm_.world->size();
@@ -214,13 +228,20 @@ void Trainer::report(Progress& progress) {
   tally_ = Tally();
 }
 
-Evaluation Trainer::evaluate() {
+void Trainer::settle() {
   replica_->synchronise();
   task_.average_buffers();
-  if (!ema_) return task_.evaluate();
+  if (!ema_) return;
   ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
   ema_->swap();
   task_.average_buffers();
+  ema_->swap();
+}
+
+Evaluation Trainer::evaluate() {
+  settle();
+  if (!ema_) return task_.evaluate();
+  ema_->swap();
   const Evaluation result = task_.evaluate();
   ema_->swap();
   return result;
@@ -254,6 +275,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     task_.save(run_dir_, "ema");
     ema_->swap();
   }
+  if (stopped_) log_->interrupted(step_, epoch());
   log_->file("accounting.json", accounts.json() + "\n");
   progress.finish();
   progress.line(accounts.table());
@@ -268,7 +290,10 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     progress.line("and " + std::to_string(damaged.size() - kShown) +
                   (damaged.size() == kShown + 1 ? " more damaged file" : " more damaged files"));
   std::ostringstream text;
-  text << "done in " << human_duration(seconds_since(started_)) << ": " << last.text << ", peak memory of a worker "
+  text << (stopped_ ? "interrupted after " : "done in ") << human_duration(seconds_since(started_)) << ": ";
+  if (stopped_) text << "step " << step_ << " of " << total_steps_;
+  else text << last.text;
+  text << ", peak memory of a worker "
        << human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use))
        << "; weights, metrics and configuration are in " << run_dir_;
   progress.line(text.str());

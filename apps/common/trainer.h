@@ -19,8 +19,10 @@ class Trainer {
   // Collective. What is referred to must outlive the trainer.
   Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
 
-  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`.
+  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where a
+  // rank is interrupted, all stop at the next logged step and save what they have, without evaluating it.
   Evaluation run(Progress& progress);
+  bool stopped() const { return stopped_; }  // before the end
 
  private:
   // Sums since the last report, over this rank's samples.
@@ -39,6 +41,7 @@ class Trainer {
   void train_step(Progress& progress);
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
+  void settle();          // makes replicas and averages those that are evaluated and saved
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
@@ -55,6 +58,7 @@ class Trainer {
   std::unique_ptr<DataParallel> replica_;
 
   int64_t step_ = 0;
+  bool stopped_ = false;
   double last_loss_ = 0;
   std::vector<Tensor> buffers_, buffers_before_;  // where a step may be skipped: as they were before it
   int64_t skipped_in_a_row_ = 0;

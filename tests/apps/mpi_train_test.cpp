@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "comm/topology.h"
 #include "engine/philox.h"
 #include "tests/mpirun.h"
 
@@ -62,6 +63,21 @@ class MpiTrain : public testing::Test {
     return {bytes.begin(), bytes.end()};
   }
 
+  // Losses, evaluation, weights and configuration of a run over processes and of one over threads.
+  void expect_same_bits(const Topology& topology, const std::string& flags) const {
+    const std::string settings = kSmall + flags + " --nodes " + std::to_string(topology.nodes);
+    const std::string local = "cd " + folder_.str() + " && " + kProgram + settings + " --run-dir local " +
+                              "--workers-per-node " + std::to_string(topology.workers_per_node) + " >out 2>&1";
+    ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
+    const MpiOutcome outcome = mpirun(topology.world(), kProgram + settings + " --run-dir mpi", folder_);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(results("mpi"), results("local")) << flags;
+    EXPECT_EQ(text("mpi/weights.safetensors"), text("local/weights.safetensors")) << flags;
+    EXPECT_EQ(text("mpi/config.json"), text("local/config.json")) << "both repeat either";
+    for (const char* run : {"local", "mpi"}) fs::remove_all(folder_ / run);
+  }
+
   // The program says one line, once, and leaves no run directory.
   void expect_refused(int ranks, const std::string& command, const std::string& words, int exit_code) {
     const MpiOutcome outcome = mpirun(ranks, command, folder_);
@@ -77,25 +93,23 @@ class MpiTrain : public testing::Test {
 };
 
 TEST_F(MpiTrain, GivesTheBitsOfTheSameRunOverThreads) {
-  struct Case {
-    int nodes, workers;
-    const char* flags;
-  };
-  for (const auto& [nodes, workers, flags] : {Case{4, 2, "--optimizer birder"}, Case{2, 2, "--optimizer sgdm"},
-                                              Case{3, 1, "--optimizer sgdm --set exchange.wire=bf16"},
-                                              Case{2, 2, "--optimizer sgdm --exchange hierarchical"}}) {
-    const std::string settings = kSmall + std::string(flags) + " --nodes " + std::to_string(nodes);
-    const std::string local = "cd " + folder_.str() + " && " + kProgram + settings + " --run-dir local " +
-                              "--workers-per-node " + std::to_string(workers) + " >out 2>&1";
-    ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
-    const MpiOutcome outcome = mpirun(nodes * workers, kProgram + settings + " --run-dir mpi", folder_);
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(outcome.err, "");
-    EXPECT_EQ(results("mpi"), results("local")) << flags;
-    EXPECT_EQ(text("mpi/weights.safetensors"), text("local/weights.safetensors")) << flags;
-    EXPECT_EQ(text("mpi/config.json"), text("local/config.json")) << "both repeat either";
-    for (const char* run : {"local", "mpi"}) fs::remove_all(folder_ / run);
-  }
+  expect_same_bits({4, 2}, "--optimizer birder");
+  expect_same_bits({2, 2}, "--optimizer sgdm");
+  expect_same_bits({3, 1}, "--optimizer sgdm --set exchange.wire=bf16");
+  expect_same_bits({2, 2}, "--optimizer sgdm --exchange hierarchical");
+}
+
+TEST_F(MpiTrain, GivesTheBitsOfShardsAndCodes) {
+  expect_same_bits({3, 1}, "--optimizer adamw --exchange loco --set exchange.sharding=zero2 "
+                           "--set exchange.parameter_wire=bf16");
+  expect_same_bits({2, 1}, "--exchange topk --set exchange.reply=coded --set exchange.error_feedback=both");
+}
+
+// Compressed from the second step on; of 0/1 Adam the third step is a local one.
+TEST_F(MpiTrain, GivesTheBitsOfMethodsWithAWarmUp) {
+  expect_same_bits({2, 1}, "--optimizer one_bit_adam --set optimizer.warmup_steps=1");
+  expect_same_bits({2, 1}, "--optimizer zero_one_adam --set optimizer.warmup_steps=1 --set optimizer.intervals=fixed "
+                           "--set optimizer.max_interval=2");
 }
 
 TEST_F(MpiTrain, NodesFollowFromTheLauncher) {
@@ -141,6 +155,18 @@ TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
   EXPECT_TRUE(outcome.says("timeout: ")) << outcome.err;
   EXPECT_TRUE(outcome.says("; rank 2 does not answer\n")) << outcome.err;
   EXPECT_FALSE(outcome.says("interrupted")) << outcome.err;
+}
+
+// A signal to one process stops all of them at one step.
+TEST_F(MpiTrain, AnInterruptedRankMakesAllSaveTheWeights) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
+  const std::string stops =
+      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -INT $$ ) & exec " + program;
+  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + stops + "'", folder_);
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
+  EXPECT_NE(text("run/metrics.jsonl").find("\"interrupted\": true}\n"), std::string::npos);
+  EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
 }
 
 // The answers come from the windows of all processes; each trains the vocabulary by itself.

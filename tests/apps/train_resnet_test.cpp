@@ -318,6 +318,30 @@ TEST_F(TrainResnet, RefusesBadInput) {
   expect_refused("--init-weights bad.safetensors --nodes 3", {"bad.safetensors"});
 }
 
+// Methods with a model, a topology, a run or each other that they cannot serve.
+TEST_F(TrainResnet, RefusesMethodsThatCannotServe) {
+  expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
+  expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "take sharding zero1"});
+  expect_refused("--exchange qsgd --set exchange.error_feedback=worker", {"7 levels", "lower exchange.block_size"});
+  expect_refused("--exchange ef_signsgd --set exchange.block_size=-1 --set bucket.first_mib=0.1",
+                 {"needs the model in one bucket", "set bucket.first_mib to"});
+  expect_refused("--optimizer one_bit_adam --set optimizer.warmup_steps=4",
+                 {"a warm-up of 4 steps leaves nothing to compress of a run of 4", "lower optimizer.warmup_steps"});
+  expect_refused("--set schedule.warmup_steps=9", {"a warm-up of 9 steps is longer than the run of 4 steps"});
+  expect_refused("--optimizer zero_one_adam --max-steps 10 --set optimizer.warmup_steps=1 --set optimizer.freeze_step=4 "
+                 "--set optimizer.doubling_steps=1 --set optimizer.variance_interval=1",
+                 {"T_u and T_v contradict each other", "at step 4", "lower freeze_step (4) to 3"});
+  const Outcome saturated = train("--exchange loco --set exchange.scale=2^40 --nodes 2");
+  EXPECT_EQ(saturated.exit_code, 1);
+  EXPECT_NE(saturated.err.find("loco: after step 1, "), std::string::npos) << saturated.err;
+  EXPECT_NE(saturated.err.find("; lower exchange.scale, set it to auto"), std::string::npos) << saturated.err;
+  fs::remove_all(run_dir());
+  const Outcome kept = train("--exchange topk --set exchange.sharding=zero1 --nodes 2 --max-steps 1");
+  EXPECT_NE(kept.out.find("notice: sharding zero1 does not divide the state of topk: every worker keeps 1.08 MB"),
+            std::string::npos)
+      << kept.out;
+}
+
 TEST_F(TrainResnet, RefusesDamagedData) {
   const fs::path images = folder_ / "data" / "train-images-idx3-ubyte";
   const std::string whole = read_file(images);
@@ -410,14 +434,16 @@ TEST_F(TrainResnet, StopsWhenTheLossIsNotFinite) {
   }
 }
 
-TEST_F(TrainResnet, CtrlCEndsAtOnceAndNamesTheRunDirectory) {
+// All workers stop at one step and save what they have there, sharded masters and averages too.
+TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
   const pid_t child = fork();
   if (child == 0) {
     fs::current_path(folder_);
     (void)!freopen("out", "w", stdout);
     (void)!freopen("err", "w", stderr);
     execl(GODWIT_BINARY_DIR "/train_resnet", "train_resnet", "--data", "data", "--run-dir", "run", "--epochs", "100000",
-          "--batch", "8", "--nodes", "2", "--set", "log_every=1", nullptr);
+          "--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "adamw", "--set", "ema.decay=0.9",
+          "--set", "exchange.sharding=zero2", "--set", "exchange.parameter_wire=bf16", nullptr);
     _exit(127);
   }
   for (int i = 0;
@@ -429,8 +455,18 @@ TEST_F(TrainResnet, CtrlCEndsAtOnceAndNamesTheRunDirectory) {
   waitpid(child, &status, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
-  EXPECT_NE(read_file(folder_ / "err").find("run directory is run"), std::string::npos) << read_file(folder_ / "err");
-  EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "err"),
+            "interrupted: saving the weights at the next logged step; once more ends at once\n");
+  const std::vector<json> lines = metrics();
+  const json last = lines.back(), before = lines[lines.size() - 2];
+  EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));
+  const std::string out = read_file(folder_ / "out");
+  EXPECT_NE(out.find(": step " + last["step"].dump() + " of 1600000, peak memory"), std::string::npos) << out;
+  EXPECT_NE(out.find("configuration are in run\n"), std::string::npos) << out;
+  EXPECT_EQ(json::parse(read_file(run_dir() / "accounting.json"))["steps"], last["step"]);
+  EXPECT_NE(read_file(run_dir() / "ema.safetensors"), read_file(run_dir() / "weights.safetensors"));
+  fs::rename(run_dir(), folder_ / "first");
+  EXPECT_EQ(train("--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);
 }
 
 }  // namespace
