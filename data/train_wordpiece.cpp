@@ -150,7 +150,7 @@ Merger::Merger(const std::vector<CountedWord>& words, const WordPieceTraining& t
   for (char32_t code : inside) id_of(name(code, false));
   check(static_cast<int64_t>(tokens_.size()) <= training.size, "train_wordpiece: a vocabulary of ", training.size,
         " tokens has no room for the special tokens and the characters of the text, ", tokens_.size(),
-        " together; ask for more tokens, or for a smaller alphabet (now ", training.alphabet, ")");
+        " together; raise the size (data.vocab_size), or lower the alphabet (data.alphabet), now ", training.alphabet);
   for (const auto& [word, count] : words) {
     Pieces pieces{{}, count};
     bool first = true;

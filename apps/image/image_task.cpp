@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 
+#include "apps/common/loader.h"
 #include "apps/common/progress.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/agree.h"
-#include "engine/context.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 
@@ -17,19 +17,6 @@ namespace {
 int64_t eval_batch(const ImageConfig& config, const Shape& image) {
   if (config.eval_batch > 0) return config.eval_batch;
   return image[0] * image[1] > 64 * 64 ? config.batch : 250;
-}
-
-data::LoaderOptions loader_options(const ImageConfig& config, const data::ImageSource& images, const Communicator& comm,
-                                   bool train) {
-  data::LoaderOptions options;
-  options.batch = train ? config.batch : eval_batch(config, images.image_shape());
-  options.rank = comm.rank;
-  options.world = comm.topology.world();
-  options.seed = config.seed;
-  options.train = train;
-  options.prefetch = config.data.prefetch;
-  options.workers = config.data.workers > 0 ? config.data.workers : std::min(2, context().threads);
-  return options;
 }
 
 std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::ImageSource& train) {
@@ -57,8 +44,8 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
     : config_(config),
       data_(data),
       comm_(comm),
-      train_(*data.train, loader_options(config, *data.train, comm, true)),
-      test_(*data.test, loader_options(config, *data.test, comm, false)),
+      train_(*data.train, loader_options(config, config.data, comm, true, 0)),
+      test_(*data.test, loader_options(config, config.data, comm, false, eval_batch(config, data.test->image_shape()))),
       model_(build_model(config, *data.train)) {
   const Shape image = data.train->image_shape();
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",

@@ -54,6 +54,7 @@ std::vector<Setting> make_settings() {
       {"data", "data.vocab", "--vocab", GODWIT_AT(data.vocab), "vocab.txt [that of the weights, else trained]", kAny,
        nullptr, "FILE"},
       {"data", "data.vocab_size", "", GODWIT_AT(data.vocab_size), "tokens of a vocabulary that is trained", {8, 1e6}},
+      {"data", "data.alphabet", "", GODWIT_AT(data.alphabet), "characters it has at most, the most frequent", {1, 1e6}},
       {"data", "data.letter_case", "", GODWIT_AT(data.letter_case), "auto: as the weights' tokenizer, else lower", kAny,
        letter_cases},
       {"data", "data.length", "--length", GODWIT_AT(data.length), "tokens of a sample at most; squad: 384", {8, 1 << 16}},

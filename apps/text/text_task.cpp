@@ -4,25 +4,17 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/common/loader.h"
 #include "comm/agree.h"
 #include "engine/check.h"
-#include "engine/context.h"
 #include "models/pretrained.h"
 
 namespace godwit::apps {
 namespace {
 
-data::LoaderOptions loader_options(const TextConfig& config, const Communicator& comm, bool train) {
+int64_t eval_batch(const TextConfig& config) {
   constexpr int64_t kEvaluated = 32;  // samples at a time: short ones alone would not fill the cores
-  data::LoaderOptions options;
-  options.batch = train ? config.batch : config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kEvaluated);
-  options.rank = comm.rank;
-  options.world = comm.topology.world();
-  options.seed = config.seed;
-  options.train = train;
-  options.prefetch = config.data.prefetch;
-  options.workers = config.data.workers > 0 ? config.data.workers : std::min(2, context().threads);
-  return options;
+  return config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kEvaluated);
 }
 
 }  // namespace
@@ -32,8 +24,8 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
     : config_(config),
       data_(data),
       comm_(comm),
-      train_(*data.train, loader_options(config, comm, true), config.data.window),
-      test_(*data.test, loader_options(config, comm, false), config.data.window),
+      train_(*data.train, loader_options(config, config.data, comm, true, 0), config.data.window),
+      test_(*data.test, loader_options(config, config.data, comm, false, eval_batch(config)), config.data.window),
       model_(std::move(model)),
       notes_(data.notes) {
   check_same(*comm.world, hash(model_->config()), "the model's configuration (config.json)");

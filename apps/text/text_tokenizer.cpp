@@ -37,7 +37,8 @@ TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& t
   check(!path.empty() || config.init_weights.empty(), config.init_weights,
         ": has no vocab.txt beside the weights, and words learnt under other ids are lost; give --vocab FILE");
   if (!path.empty()) return {data::WordPiece(data::read_vocabulary(path), options), options, path};
-  const data::WordPieceTraining training{.size = config.data.vocab_size, .words = options};
+  const data::WordPieceTraining training{
+      .size = config.data.vocab_size, .alphabet = config.data.alphabet, .words = options};
   return {data::WordPiece(data::train_wordpiece(texts, training), options), options, ""};
 }
 

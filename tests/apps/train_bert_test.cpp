@@ -221,7 +221,7 @@ TEST_F(TrainBert, RefusesBadInput) {
   expect_refused(kPretrain + "--set data.hold_out=50", {"text.txt: has 40 documents", "data.hold_out", "data.test"});
   expect_refused(kPretrain + "--init-weights nowhere", {"nowhere: no such file or folder"});
   expect_refused(kPretrain + "--batch 100000", {"100000"});
-  expect_refused(kPretrain + "--length 8 --set data.vocab_size=9", {"9"});
+  expect_refused(kPretrain + "--length 8 --set data.vocab_size=9", {"9 tokens has no room", "data.alphabet"});
 }
 
 TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
