@@ -79,7 +79,13 @@ void store(T& member, const Assignment& a) {
                 "an integer" + (std::is_same_v<T, uint64_t> ? " from 0 to 18446744073709551615" : range_text(range)));
     member = static_cast<T>(i ? static_cast<uint64_t>(*i) : *u);
   } else if constexpr (std::is_same_v<T, std::string>) {
-    if (!std::holds_alternative<std::string>(data)) fail_type(a, "text");
+    const bool number = std::holds_alternative<double>(data) || std::holds_alternative<int64_t>(data) ||
+                        std::holds_alternative<uint64_t>(data);
+    if (number && a.setting->may_be_number) {
+      member = a.value.shown;
+      return;
+    }
+    if (!std::holds_alternative<std::string>(data)) fail_type(a, a.setting->may_be_number ? "text or a number" : "text");
     if (std::get<std::string>(data).find('\0') != std::string::npos) fail_type(a, "text without NUL characters");
     member = std::get<std::string>(data);
   } else {

@@ -36,6 +36,9 @@ void check_applies(const Program& program, const CommonConfig& config, const Ass
   if (applies(program, config, *a.setting)) return;
   if (const std::string reason = program.unread(config, *a.setting); !reason.empty()) fail(a.subject, ": ", reason);
   if (a.setting->path.starts_with("exchange.")) {
+    check(!communicates_itself(config.optimizer.name) || a.setting->path != "exchange.sharding", a.subject, ": ",
+          config.optimizer.name, " keeps state of all parameters on every worker, which no sharding divides; leave it ",
+          "out, or take an optimizer behind an exchange, as adamw");
     check(!communicates_itself(config.optimizer.name), a.subject, ": ", config.optimizer.name,
           " communicates itself and takes no exchange; leave it out");
     fail(a.subject, ": the exchange ", config.exchange.name, " does not read ", a.setting->path, "; its keys are ",

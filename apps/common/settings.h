@@ -31,6 +31,7 @@ struct Setting {
   Range range;                                      // numbers, each element of a list
   std::vector<std::string> (*choices)() = nullptr;  // words allowed; null: any text
   std::string stands = "";                          // for a value in the help: DIR; empty: NAME, N or X
+  bool may_be_number = false;                       // a text that JSON may have as a number
 };
 
 // What the rows of all programs say of one of them.

@@ -110,8 +110,10 @@ class Loco : public Exchange {
     std::string text = detail::concat(config_.name, ": ", percent(saturated), " of the values saturated, ", percent(zero),
                                       " were sent as 0");
     if (fixed_scale_ == 0) return text;
-    if (saturated > 0.01) text += detail::concat("; warning: ", held(), ": lower exchange.scale, or set it to auto");
-    if (zero > 0.99) text += detail::concat("; warning: ", held(), ": raise exchange.scale, or set it to auto");
+    // Most gradients may be 0, as those of words that do not occur: what says that a scale is too large are the others.
+    const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
+    if (large || zero > 0.99)
+      text += detail::concat("; warning: ", held(), large ? ": lower" : ": raise", " exchange.scale, or set it to auto");
     return text;
   }
 
@@ -278,11 +280,11 @@ class Loco : public Exchange {
   }
 
   void check_saturation(int64_t step) const {
-    if (fixed_scale_ == 0 || config_.bits == 1 || values_ == 0) return;
-    const double part = static_cast<double>(saturated_) / static_cast<double>(values_);
+    if (fixed_scale_ == 0 || config_.bits == 1 || values_ == zero_) return;
+    const double part = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
     check(part <= config_.saturation_limit, config_.name, ": after step ", step, ", ", percent(part),
-          " of this worker's values have saturated: ", held(), "; lower exchange.scale, set it to auto, or raise ",
-          "exchange.saturation_limit");
+          " of this worker's values that are not sent as 0 have saturated: ", held(),
+          "; lower exchange.scale, set it to auto, or raise exchange.saturation_limit");
   }
 
   std::string held() const {

@@ -80,6 +80,13 @@ class PowerSgd : public Exchange {
     return all;
   }
 
+  std::string summary(Group&) const override {
+    for (const Part& part : parts_)
+      if (!part.matrices.empty()) return {};
+    return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", options_.rank,
+                          ", so all gradients were sent in float32; lower exchange.rank, or take exchange dense");
+  }
+
  private:
   void add_part(const Bucket& bucket) {
     check(bucket.grad.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.grad.dtype(),

@@ -281,6 +281,21 @@ TEST(CommandLine, NumbersOfWorkersAreBounded) {
   expect_parts(error({"--threads", "-1"}), {"--threads"});
 }
 
+TEST(CommandLine, AScaleIsANumberOrAText) {
+  const auto scale_of = [](const std::string& json) {
+    const std::string file = R"({"exchange": {"name": "loco", "scale": )" + json + "}}";
+    const ImageConfig config = parse({"--config", write_file(file)});
+    EXPECT_EQ(parse({"--config", write_file(to_json(image_program(), config))}).exchange.scale, config.exchange.scale);
+    return config.exchange.scale;
+  };
+  EXPECT_EQ(scale_of("524288"), "524288");
+  EXPECT_EQ(scale_of("0.5"), "0.5");
+  EXPECT_EQ(scale_of("-1"), "-1") << "which loco refuses";
+  EXPECT_EQ(scale_of("\"2^19\""), "2^19");
+  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got [1"});
+  expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});
+}
+
 TEST(CommandLine, KeysTheMethodDoesNotRead) {
   expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
                {"adam does not read optimizer.momentum", "beta1"});
@@ -288,6 +303,8 @@ TEST(CommandLine, KeysTheMethodDoesNotRead) {
   expect_parts(error({"--optimizer", "birder", "--exchange", "dense"}), {"--exchange", "birder communicates itself"});
   expect_parts(file_error(R"({"optimizer": "birder", "exchange": "dense"})"), {"exchange", "birder"});
   expect_parts(error({"--optimizer", "birder", "--set", "exchange.wire=bf16"}), {"exchange.wire", "birder"});
+  expect_parts(error({"--optimizer", "birder", "--set", "exchange.sharding=zero1"}),
+               {"exchange.sharding", "birder keeps state of all parameters on every worker", "as adamw"});
 }
 
 TEST(CommandLine, BadFiles) {

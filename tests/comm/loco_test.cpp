@@ -182,8 +182,7 @@ TEST(Loco, DoesNotDependOnBucketSizeOrThreads) {
   }
 }
 
-// Pitfall 25.
-TEST(Loco, FewerValuesThanRanks) {
+TEST(Loco, Pitfall25FewerValuesThanRanks) {
   for (const int64_t bits : {1, 4, 8})
     for (const char* sharding : {"none", "zero2"}) {
       ExchangePlan plan = loco_plan("auto", bits);
@@ -194,8 +193,8 @@ TEST(Loco, FewerValuesThanRanks) {
     }
 }
 
-// Multiples of 1/s in the codes' range lose nothing: the bits of dense. Pitfall 8.
-TEST(Loco, IsDenseWhereNothingRounds) {
+// Multiples of 1/s in the codes' range lose nothing: the bits of dense.
+TEST(Loco, Pitfall8IsDenseWhereNothingRounds) {
   for (const Topology& topology : kRanks)
     for (const int64_t bits : {4, 8}) {
       ExchangePlan plan = loco_plan("2^10", bits);
@@ -252,8 +251,8 @@ TEST(Loco, RandomRoundingOfTheErrorIsUnbiased) {
   }
 }
 
-// Pitfall 17: the gain is the new error's, and a reset forgets everything.
-TEST(Loco, TheGainIsThatOfTheNewError) {
+// Pitfall 17: the gain is the new error's, codes are rounded and not truncated, and a reset forgets everything.
+TEST(Loco, Pitfall17TheGainIsThatOfTheNewError) {
   std::vector<float> g{0.7f / 16};
   std::vector<int8_t> e{0};
   uint32_t word = 0;
@@ -272,7 +271,7 @@ TEST(Loco, TheGainIsThatOfTheNewError) {
   EXPECT_EQ(e[0], 0);
 }
 
-TEST(Loco, ResetClearsTheWholeHistory) {
+TEST(Loco, Pitfall17ResetClearsTheWholeHistory) {
   ExchangePlan plan = loco_plan("2^4");
   plan.topology = {2, 1};
   plan.config.error_gain_new = 0.2;
@@ -400,16 +399,21 @@ TEST_P(LocoCodesOn, SumsAreWholeNumbers) {
 }
 
 // Pitfall 16: gradients of 1 at the paper's scale, 2^19, are all ±8/2^19.
-TEST(Loco, AScaleThatSaturatesIsRefusedOrReported) {
+TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   ExchangePlan plan = loco_plan("2^19");
   plan.topology = {2, 1};
   plan.steps = 3;
   const std::string error = error_of([&] { run_loco(plan); });
-  EXPECT_NE(error.find("of this worker's values have saturated: 4 bits at scale 524288 hold |g| up to 1.3351"),
+  EXPECT_NE(error.find("have saturated: 4 bits at scale 524288 hold |g| up to 1.3351"),
             std::string::npos)
       << error;
   EXPECT_NE(error.find("set it to auto"), std::string::npos);
+  const GradientOf rare = [](int rank, int64_t t, int64_t i, float x) { return i % 500 ? 0 : gradient(rank, t, i + 1, x); };
+  EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's values that are not sent as 0"),
+            std::string::npos)
+      << "values without a gradient say nothing of the scale";
   plan.config.saturation_limit = 1;
+  EXPECT_NE(run_loco(plan, rare).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
   EXPECT_NE(run_loco(plan).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
   plan.config.scale = "2^-20";
   EXPECT_NE(run_loco(plan).summary.find("raise exchange.scale, or set it to auto"), std::string::npos);

@@ -237,6 +237,22 @@ TEST(PowerSgd, FewerValuesThanRanks) {
   EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means) << "too small to be cut in two";
 }
 
+TEST(PowerSgd, SaysThatNothingWasCompressed) {
+  const auto summary = [](int64_t rank) {
+    std::string text;
+    run_local({2, 1}, [&](Communicator& comm) {
+      Buckets buckets({{"w", Var(Tensor::zeros({8, 9}), true)}}, {.alignment = 64});
+      ExchangeConfig config = exchange_defaults("powersgd");
+      config.rank = rank;
+      const std::string own = make_exchange(config, buckets, comm, 1)->summary(*comm.world);
+      if (comm.rank == 0) text = own;
+    });
+    return text;
+  };
+  EXPECT_EQ(summary(4), "");
+  EXPECT_NE(summary(5).find("no parameter is smaller as two factors of rank 5"), std::string::npos);
+}
+
 TEST(PowerSgd, RefusesWhatItCannotServe) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({60, 50}), true), true}}, {.alignment = 64});
