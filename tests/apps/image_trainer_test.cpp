@@ -38,9 +38,27 @@ ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
           std::make_shared<data::MemorySource>(std::move(test), options)};
 }
 
-Evaluation run(const ImageConfig& config, const ImageData& data, Communicator& comm, Progress& progress) {
-  ImageTask task(config, data, comm);
+Evaluation run(const ImageConfig& config, ImageTask&& task, Communicator& comm, Progress& progress) {
   return Trainer(image_program(), config, task, comm).run(progress);
+}
+
+// Has every rank do `work` with a small configuration, and returns what was printed.
+std::string printed(const Topology& topology,
+                    const std::function<void(ImageConfig&, Communicator&, Progress&)>& work) {
+  const TempFolder folder;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
+  Progress progress(out.get(), Progress::Style::lines);
+  run_local(topology, [&](Communicator& comm) {
+    ImageConfig config;
+    config.optimizer = optimizer_defaults("sgdm");
+    config.batch = 4;
+    config.run_dir = folder / "run";
+    work(config, comm, progress);
+  });
+  std::rewind(out.get());
+  std::string text;
+  for (int c; (c = std::getc(out.get())) != EOF;) text += static_cast<char>(c);
+  return text;
 }
 
 // Trains with three ranks; `change` alters the configuration of one, which may have other data too; `look` sees the
@@ -48,19 +66,12 @@ Evaluation run(const ImageConfig& config, const ImageData& data, Communicator& c
 void train(const std::function<void(ImageConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
            const std::function<void(const Evaluation&, const std::string& folder)>& look = {}) {
   const ImageData data = make_data();
-  const TempFolder folder;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
-  Progress progress(out.get(), Progress::Style::lines);
-  run_local({3, 1}, [&](Communicator& comm) {
-    ImageConfig config;
-    config.optimizer = optimizer_defaults("sgdm");
-    config.batch = 4;
+  printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.max_steps = 3;
     config.check_replicas = 2;
-    config.run_dir = folder / "run";
     change(config, comm.rank);
     const ImageData& seen = data_of_rank_1 && comm.rank == 1 ? *data_of_rank_1 : data;
-    const Evaluation last = run(config, seen, comm, progress);
+    const Evaluation last = run(config, ImageTask(config, seen, comm), comm, progress);
     if (look && comm.rank == 0) look(last, config.run_dir);
   });
 }
@@ -110,27 +121,66 @@ class PoisonedTask : public ImageTask {
 
 TEST(ImageTrainer, SkippedStepsLeaveParametersAndStatisticsAsTheyWere) {
   const ImageData data = make_data();
-  const TempFolder folder;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
-  Progress progress(out.get(), Progress::Style::lines);
-  run_local({3, 1}, [&](Communicator& comm) {
-    ImageConfig config;
+  const std::string text = printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.optimizer = optimizer_defaults("birder");
-    config.batch = 4;
     config.max_steps = 4;
     config.check_replicas = 1;
     config.ema.decay = 0.5;
     config.non_finite = "skip";
-    config.run_dir = folder / "run";
-    PoisonedTask task(config, data, comm);
-    EXPECT_TRUE(std::isfinite(*Trainer(image_program(), config, task, comm).run(progress).loss));
+    EXPECT_TRUE(std::isfinite(*run(config, PoisonedTask(config, data, comm), comm, progress).loss));
   });
-  std::rewind(out.get());
-  std::string text(1 << 16, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), out.get()));
   EXPECT_THAT(text, HasSubstr("step 2 skipped: the gradient of '"));
   EXPECT_THAT(text, HasSubstr("is not finite on rank 1"));
   EXPECT_THAT(text, HasSubstr("1 of 4 steps were skipped: a gradient was not finite"));
+}
+
+// Counts the micro-batches before which replicas differ, and evaluations; replicas must then agree.
+class WatchedTask : public ImageTask {
+ public:
+  WatchedTask(const ImageConfig& config, const ImageData& data, Communicator& comm, int& local, int& evaluations)
+      : ImageTask(config, data, comm), group_(*comm.compute), local_(local), evaluations_(evaluations) {}
+
+  Forward forward(int64_t micro_batch) override {
+    local_ += !agrees();
+    return ImageTask::forward(micro_batch);
+  }
+  Evaluation evaluate() override {
+    ++evaluations_;
+    EXPECT_TRUE(agrees()) << "evaluation " << evaluations_;
+    return ImageTask::evaluate();
+  }
+
+ private:
+  bool agrees() {
+    double sum = 0;
+    for (const Parameter& p : model().parameters())
+      for (const float value : p.var.value().span<float>()) sum += static_cast<double>(value);
+    const Tensor sums({group_.size()}, DType::f64);
+    group_.all_gather(Tensor::of<double>({sum}, {1}), sums, "test");
+    const std::vector<double> all = sums.to_vector<double>();
+    return std::all_of(all.begin(), all.end(), [&](double x) { return x == all[0]; });
+  }
+
+  Group& group_;
+  int &local_, &evaluations_;
+};
+
+// Pitfall 22: of T_u = 1, 2, 3, 7, 11 no step ends an epoch of four.
+TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronisedBeforeEveryEvaluation) {
+  const ImageData data = make_data();
+  printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+    config.optimizer = optimizer_defaults("zero_one_adam");
+    config.optimizer.warmup_steps = 2, config.optimizer.intervals = "fixed", config.optimizer.max_interval = 4;
+    config.schedule.name = "constant";
+    config.epochs = 3;
+    config.check_replicas = 1;
+    config.ema.decay = 0.5;
+    int local = 0, evaluations = 0;
+    const Evaluation last = run(config, WatchedTask(config, data, comm, local, evaluations), comm, progress);
+    EXPECT_TRUE(std::isfinite(*last.loss));
+    EXPECT_EQ(evaluations, 3);
+    EXPECT_EQ(local, 4) << "after steps 5, 6, 9 and 10; 4, 8 and 12 end epochs";
+  });
 }
 
 // Each result rounds by 2^-8 at most, which moves the loss of three steps by a few hundredths.
@@ -229,21 +279,10 @@ std::string output_with_remarks(const std::vector<std::vector<std::string>>& of_
   for (const std::vector<std::string>& remarks : of_sources)
     data.push_back({std::make_shared<RemarkingSource>(images, remarks),
                     std::make_shared<RemarkingSource>(images, std::vector<std::string>{})});
-  const TempFolder folder;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
-  Progress progress(out.get(), Progress::Style::lines);
-  run_local({2, 2}, [&](Communicator& comm) {
-    ImageConfig config;
-    config.optimizer = optimizer_defaults("sgdm");
-    config.batch = 4;
+  return printed({2, 2}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.max_steps = 1;
-    config.run_dir = folder / "run";
-    run(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm, progress);
+    run(config, ImageTask(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm), comm, progress);
   });
-  std::rewind(out.get());
-  std::string text;
-  for (int c; (c = std::getc(out.get())) != EOF;) text += static_cast<char>(c);
-  return text;
 }
 
 TEST(ImageTrainer, ReportsTheDamagedFilesOfAllRanksOnce) {
