@@ -453,7 +453,7 @@ TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
   kill(child, SIGINT);
   int status = 0;
   waitpid(child, &status, 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
   EXPECT_EQ(read_file(folder_ / "err"),
             "interrupted: saving the weights at the next logged step; once more ends at once\n");
