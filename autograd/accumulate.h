@@ -5,5 +5,6 @@
 namespace godwit {
 
 void accumulate(Cpu, const Tensor& x, const Tensor& y);
+void accumulate(Cuda, const Tensor& x, const Tensor& y);
 
 }  // namespace godwit

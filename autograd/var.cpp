@@ -14,6 +14,7 @@ namespace detail {
 struct Node {
   Shape shape;
   DType dtype;
+  Device device;
   uint64_t order;  // of creation, within a rank's thread: backward walks from high to low
   Tensor grad;
   bool has_grad = false;
@@ -30,6 +31,7 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
   auto node = std::make_shared<Node>();
   node->shape = value.shape();
   node->dtype = value.dtype();
+  node->device = value.device();
   node->order = created++;
   return node;
 }
@@ -39,6 +41,13 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 
 using detail::Node;
 
+namespace {
+// to += g
+void add_to(const Tensor& to, const Tensor& g) {
+  on_device(to, [&](auto device) { accumulate(device, g, to); });
+}
+}  // namespace
+
 struct Var::Impl {
   Tensor value;
   std::shared_ptr<Node> node;
@@ -46,7 +55,7 @@ struct Var::Impl {
 
 Tensor Gradient::target() const {
   if (node_->leaf() && !node_->has_grad && node_->grad.defined()) return node_->grad;
-  return Tensor(node_->shape, node_->dtype);
+  return Tensor(node_->shape, node_->dtype, node_->device);
 }
 
 void Gradient::add(const Tensor& g) const {
@@ -55,15 +64,15 @@ void Gradient::add(const Tensor& g) const {
         ", its value ", node.dtype, " ", node.shape);
   if (node.leaf() && node.grad.defined()) {
     if (!node.has_grad) node.grad.copy_from(g);
-    else accumulate(Cpu{}, g, node.grad);
+    else add_to(node.grad, g);
   } else if (!node.has_grad) {
     node.grad = node.leaf() && g.shared() ? g.clone() : g;
   } else if (node.grad.shared()) {
     Tensor sum = node.grad.clone();
-    accumulate(Cpu{}, g, sum);
+    add_to(sum, g);
     node.grad = sum;
   } else {
-    accumulate(Cpu{}, g, node.grad);
+    add_to(node.grad, g);
   }
   node.has_grad = true;
 }
@@ -171,7 +180,9 @@ void backward(const Var& loss, double seed) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
-  Gradient(root).add(Tensor::full(root->shape, seed, root->dtype));
+  const Tensor first(root->shape, root->dtype, root->device);
+  first.fill(seed);
+  Gradient(root).add(first);
   release(root);
   while (!ready.empty()) {
     const std::shared_ptr<Node> node = ready.top();

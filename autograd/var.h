@@ -13,7 +13,7 @@ struct Node;
 }
 
 // Where the gradient of one Var is gathered; what an op's backward captures of its inputs. Empty when nobody wants it.
-//   if (dx) { Tensor g = dx.target(); relu_backward(Cpu{}, y, dy, g); dx.add(g); }
+//   if (dx) { Tensor g = dx.target(); relu_backward(device, y, dy, g); dx.add(g); }
 class Gradient {
  public:
   Gradient() = default;
@@ -51,6 +51,7 @@ class Var {
   const Shape& shape() const { return value().shape(); }
   int64_t dim(int i) const { return value().dim(i); }
   DType dtype() const { return value().dtype(); }
+  Device device() const { return value().device(); }
   bool requires_grad() const;
   bool operator==(const Var& other) const { return impl_ == other.impl_; }  // the same variable (tied weights)
   Gradient gradient() const;  // for an op's backward; empty while gradients are off

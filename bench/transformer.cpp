@@ -103,11 +103,11 @@ void on_the_vocabulary(const Bench& bench) {
   if (bench.dtype() != DType::f32) return;
   const std::vector<Set> logits = sets_of({kMasked, kVocabulary}, DType::f32);
   const Tensor labels = random_ids(kMasked, kVocabulary), losses({kMasked}, DType::f64),
-               log_sums({kMasked}, DType::f64);
+               log_sums({kMasked}, DType::f64), one = Tensor::full({}, 1);
   bench("softmax_cross_entropy", logits, 1,
         [&](const Set& s) { softmax_cross_entropy_forward(Cpu{}, s.x, labels, 0, {}, losses, log_sums); });
   bench("softmax_cross_entropy backward", logits, 2,
-        [&](const Set& s) { softmax_cross_entropy_backward(Cpu{}, s.x, labels, 0, {}, log_sums, 1, s.x); });
+        [&](const Set& s) { softmax_cross_entropy_backward(Cpu{}, s.x, labels, 0, {}, log_sums, one, 1, s.x); });
 }
 
 // y [n, out] = x [n, in] · wᵀ and its gradients, in float32 each beside gemm() alone.

@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 set(folders engine autograd comm nn optim models data)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Godwit)
 
-set(libraries godwit godwit_threads godwit_onednn)
+set(libraries godwit godwit_threads godwit_onednn godwit_cuda godwit_nccl)
 foreach(folder ${folders})
   list(APPEND libraries godwit_${folder})
 endforeach()
@@ -23,7 +23,8 @@ endif()
 
 # Headers of sources only, which include third-party headers, stay here.
 install(DIRECTORY ${folders} DESTINATION include/godwit FILES_MATCHING PATTERN "*.h"
-        PATTERN "*-inl.h" EXCLUDE PATTERN "*_mpi.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE)
+        PATTERN "*-inl.h" EXCLUDE PATTERN "*_mpi.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE
+        PATTERN "cuda" EXCLUDE)
 install(FILES godwit/godwit.h DESTINATION include/godwit)
 
 # What a static library links to, its user must find too.
@@ -37,6 +38,9 @@ endfunction()
 needs(Threads::Threads "Threads")
 needs(OpenMP::OpenMP_CXX "OpenMP COMPONENTS CXX")
 needs(OneDNN::dnnl "OneDNN MODULE")
+needs(CUDA::cudart "CUDAToolkit")
+needs(CuDNN::cudnn "CuDNN MODULE")
+needs(NCCL::nccl "NCCL MODULE")
 needs(ZLIB::ZLIB "ZLIB")
 needs(JPEG::JPEG "JPEG")
 needs(ICU::uc "ICU COMPONENTS uc")
@@ -45,4 +49,4 @@ configure_package_config_file(cmake/GodwitConfig.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/GodwitConfig.cmake ${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake
-              cmake/FindOneDNN.cmake DESTINATION ${package_dir})
+              cmake/FindOneDNN.cmake cmake/FindCuDNN.cmake cmake/FindNCCL.cmake DESTINATION ${package_dir})

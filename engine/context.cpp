@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+
+#include "engine/check.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -43,12 +45,29 @@ ContextGuard::ContextGuard(Context next) : previous_(mutable_context()) {
   next.threads = 1;
 #endif
   apply_threads(next.threads);
+  if (next.cuda) detail::make_current(*next.cuda);
   mutable_context() = std::move(next);
 }
 
 ContextGuard::~ContextGuard() {
   apply_threads(previous_.threads);
+  try {
+    if (previous_.cuda) detail::make_current(*previous_.cuda);
+  } catch (const Error&) {  // a lost device: the next call to it says so
+  }
   mutable_context() = std::move(previous_);
+}
+
+Context context_on(Device device) {
+  check_usable(device);
+  Context next = context();
+  next.device = device;
+  next.cuda = device.is_cuda() ? detail::make_cuda_context(device.index) : nullptr;
+  return next;
+}
+
+void synchronize() {
+  if (context().cuda) detail::synchronize(*context().cuda);
 }
 
 NoGrad::NoGrad() : previous_(context().grad_enabled) { mutable_context().grad_enabled = false; }

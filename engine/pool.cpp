@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAlignment = 64, kCudaAlignment = 256;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kFirstSegment = 8 << 20;
 constexpr int64_t kLargestStep = 1 << 30;            // segments grow with what is reserved, up to this
@@ -18,13 +18,24 @@ constexpr int64_t kAddressSpace = int64_t{1} << 47;  // no process has more
 
 int64_t rounded(int64_t bytes, int64_t unit) { return std::max(unit, (bytes + unit - 1) / unit * unit); }
 
-std::byte* system_allocate(int64_t bytes) {
-  void* data = std::aligned_alloc(static_cast<size_t>(kHugePage), static_cast<size_t>(bytes));
-  if (data) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  return static_cast<std::byte*>(data);
-}
+class SystemMemory : public MemorySource {
+ public:
+  std::byte* allocate(int64_t bytes) override {
+    void* data = std::aligned_alloc(static_cast<size_t>(kHugePage), static_cast<size_t>(bytes));
+    if (data) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data) override { std::free(data); }
+};
 
 }  // namespace
+
+Pool::Pool() : Pool(std::make_unique<SystemMemory>()) {}
+
+Pool::Pool(std::unique_ptr<MemorySource> source)
+    : source_(std::move(source)),
+      device_(source_->device()),
+      alignment_(device_.is_cuda() ? kCudaAlignment : kAlignment) {}
 
 Pool::~Pool() { trim(); }
 
@@ -39,7 +50,11 @@ Pool::Blocks::iterator Pool::take(int64_t bytes) {
   int64_t size = 0;
   for (const int64_t wanted : {std::max(bytes, growth), bytes}) {  // where memory is short, no more than is needed
     size = rounded(wanted, kHugePage);
-    if ((data = system_allocate(size))) break;
+    if ((data = source_->allocate(size))) break;
+  }
+  if (!data) {  // segments too small for this may be free
+    release_free_segments();
+    data = source_->allocate(size);
   }
   if (!data) return blocks_.end();
   stats_.bytes_reserved += size;
@@ -49,10 +64,11 @@ Pool::Blocks::iterator Pool::take(int64_t bytes) {
 
 void* Pool::allocate(int64_t bytes) {
   std::lock_guard lock(mutex_);
-  const auto block = bytes <= kAddressSpace ? take(rounded(bytes, kAlignment)) : blocks_.end();
-  check(block != blocks_.end(), "out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
-        " in use by this rank; lower --batch or the number of ranks on this machine");
-  const int64_t size = rounded(bytes, kAlignment);
+  const auto block = bytes <= kAddressSpace ? take(rounded(bytes, alignment_)) : blocks_.end();
+  if (block == blocks_.end()) [[unlikely]]
+    fail("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use, " in use by this rank", source_->state(),
+         "; lower --batch or the number of ranks on this ", device_.is_cuda() ? "GPU" : "machine");
+  const int64_t size = rounded(bytes, alignment_);
   if (block->second.bytes > size) {  // the rest stays free
     const auto rest = blocks_.emplace_hint(std::next(block), block->first + size,
                                            Block{block->second.bytes - size, true, false, block->second.last});
@@ -94,13 +110,17 @@ void Pool::release(void* data, int64_t bytes) {
 
 void Pool::trim() {
   std::lock_guard lock(mutex_);
+  release_free_segments();
+}
+
+void Pool::release_free_segments() {
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     const auto [bytes, is_free, first, last] = block->second;
     if (!is_free || !first || !last) {
       ++block;
       continue;
     }
-    std::free(block->first);
+    source_->release(block->first);
     free_.erase({bytes, block->first});
     stats_.bytes_reserved -= bytes;
     block = blocks_.erase(block);
@@ -117,7 +137,7 @@ PoolStats Pool::stats() const {
   return stats_;
 }
 
-Buffer::Buffer(std::shared_ptr<Pool> pool, int64_t bytes) : bytes_(bytes) {
+Buffer::Buffer(std::shared_ptr<Pool> pool, int64_t bytes) : bytes_(bytes), device_(pool->device()) {
   auto* data = static_cast<std::byte*>(pool->allocate(bytes));
   data_ = std::shared_ptr<std::byte>(data, [pool, bytes](std::byte* block) { pool->release(block, bytes); });
 }

@@ -2,36 +2,15 @@
 
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "engine/context.h"
+#include "engine/tensor_kernels.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 20;  // bytes worth a thread
-
-// Calls f.operator()<T>() for every type with C++ arithmetic.
-template <class F>
-auto dispatch_numeric(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::i32: return f.template operator()<int32_t>();
-    case DType::i64: return f.template operator()<int64_t>();
-    case DType::u8: return f.template operator()<uint8_t>();
-    case DType::u32: return f.template operator()<uint32_t>();
-    case DType::f16: return f.template operator()<f16>();
-    case DType::bf16: return f.template operator()<bf16>();
-    default: return dispatch_real(dtype, "tensor", std::forward<F>(f));
-  }
-}
-
-// Through float32 where one side has 16 bits: rounding a float64 twice differs from once by less than the type resolves.
-template <class To, class From>
-GODWIT_INLINE inline To convert(From value) {
-  if constexpr (std::is_same_v<compute_t<To>, To>) return static_cast<To>(static_cast<compute_t<From>>(value));
-  else return To(static_cast<float>(value));
-}
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
   check(shape.numel() <= std::numeric_limits<int64_t>::max() / size_of(dtype), "tensor: ", shape, " of ", dtype,
@@ -41,8 +20,48 @@ int64_t bytes_of(const Shape& shape, DType dtype) {
 
 }  // namespace
 
-Tensor::Tensor(Shape shape, DType dtype)
-    : buffer_(context().pool, bytes_of(shape, dtype)), numel_(shape.numel()), shape_(shape), dtype_(dtype) {}
+namespace detail {
+
+void zero(Cpu, const Tensor& x) {
+  auto* begin_of_x = static_cast<std::byte*>(x.raw());
+  parallel_for(x.bytes(), kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memset(begin_of_x + begin, 0, static_cast<size_t>(end - begin));
+  });
+}
+
+void fill(Cpu, const Tensor& x, double value) {
+  dispatch_numeric(x.dtype(), [&]<class T>() { std::fill_n(x.data<T>(), x.numel(), converted<T>(value)); });
+}
+
+void convert(Cpu, const Tensor& x, const Tensor& y) {
+  dispatch_numeric(x.dtype(), [&]<class From>() {
+    dispatch_numeric(y.dtype(), [&]<class To>() {
+      const From* from = x.data<From>();
+      To* to = y.data<To>();
+      vector_for(x.numel(), kCopyGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+        for (int64_t i = begin; i < end; ++i) to[i] = converted<To>(from[i]);
+      });
+    });
+  });
+}
+
+void copy(Cpu, const Tensor& x, const Tensor& y) {
+  auto* to = static_cast<std::byte*>(y.raw());
+  const auto* from = static_cast<const std::byte*>(x.raw());
+  parallel_for(x.bytes(), kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace detail
+
+Tensor::Tensor(Shape shape, DType dtype) : Tensor(shape, dtype, context().device) {}
+
+Tensor::Tensor(Shape shape, DType dtype, Device device)
+    : buffer_(device.is_cuda() ? detail::cuda_pool(device) : context().pool, bytes_of(shape, dtype)),
+      numel_(shape.numel()),
+      shape_(shape),
+      dtype_(dtype) {}
 
 Tensor Tensor::zeros(Shape shape, DType dtype) {
   Tensor result(shape, dtype);
@@ -54,6 +73,13 @@ Tensor Tensor::full(Shape shape, double value, DType dtype) {
   Tensor result(shape, dtype);
   result.fill(value);
   return result;
+}
+
+Tensor Tensor::from_host(const void* values, int64_t count, Shape shape, DType dtype) {
+  check(count == shape.numel(), "tensor: ", count, " values for shape ", shape);
+  Tensor here(shape, dtype, kCpu);
+  if (count > 0) std::memcpy(here.raw(), values, static_cast<size_t>(here.bytes()));
+  return here.to(context().device);
 }
 
 Tensor Tensor::over(Buffer buffer, int64_t begin, Shape shape, DType dtype) {
@@ -97,56 +123,60 @@ Tensor Tensor::rows(int64_t begin, int64_t count) const {
 }
 
 Tensor Tensor::clone() const {
-  Tensor result(shape_, dtype_);
+  Tensor result(shape_, dtype_, device());
   result.copy_from(*this);
   return result;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return clone();
-  Tensor result(shape_, dtype);
-  dispatch_numeric(dtype_, [&]<class From>() {
-    dispatch_numeric(dtype, [&]<class To>() {
-      const From* from = data<From>();
-      To* to = result.data<To>();
-      vector_for(numel_, kCopyGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
-        for (int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
-      });
-    });
-  });
+  Tensor result(shape_, dtype, device());
+  on_device(*this, [&](auto device) { detail::convert(device, *this, result); });
+  return result;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor result(shape_, dtype_, device);
+  result.copy_from(*this);
   return result;
 }
 
 void Tensor::zero() const {
-  auto* bytes_begin = static_cast<std::byte*>(raw());
-  parallel_for(bytes(), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memset(bytes_begin + begin, 0, static_cast<size_t>(end - begin));
-  });
+  on_device(*this, [&](auto device) { detail::zero(device, *this); });
 }
 
 void Tensor::fill(double value) const {
-  dispatch_numeric(dtype_, [&]<class T>() { std::fill_n(data<T>(), numel_, convert<T>(value)); });
+  on_device(*this, [&](auto device) { detail::fill(device, *this, value); });
 }
 
 void Tensor::copy_from(const Tensor& source) const {
   check(source.dtype_ == dtype_ && source.numel_ == numel_, "copy: ", dtype_, " ", shape_, " from ", source.dtype_, " ",
         source.shape_);
-  auto* to = static_cast<std::byte*>(raw());
-  const auto* from = static_cast<const std::byte*>(source.raw());
-  if (to == from) return;
-  parallel_for(bytes(), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-  });
+  if (address() == source.address() || numel_ == 0) return;
+  on_device(device().is_cuda() ? *this : source, [&](auto device) { detail::copy(device, source, *this); });
 }
 
 double Tensor::item(int64_t i) const {
   check(i >= 0 && i < numel_, "item: element ", i, " of ", numel_);
-  return dispatch_numeric(dtype_, [&]<class T>() { return convert<double>(data<T>()[i]); });
+  if (device().is_cuda()) return range(i, 1).to(kCpu).item();
+  return detail::dispatch_numeric(dtype_, [&]<class T>() { return detail::converted<double>(data<T>()[i]); });
+}
+
+void Tensor::refuse_cpu() const {
+  fail("tensor ", shape_, " of ", dtype_, " is on ", device(),
+       ", and this operation runs on the CPU alone; move it with ", "to(kCpu), or train with --device cpu");
+}
+
+void Tensor::refuse_cuda() const {
+  fail("tensor ", shape_, " of ", dtype_, " is on the CPU, where a kernel of ", context().device,
+       " cannot read it; move it with to(device)");
 }
 
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name) {
   check(x.shape() == like.shape() && x.dtype() == like.dtype(), operation, ": ", name, " is ", x.dtype(), " ",
         x.shape(), ", expected ", like.dtype(), " ", like.shape());
+  check(x.device() == like.device(), operation, ": ", name, " is on ", x.device(), ", expected on ", like.device());
 }
 
 }  // namespace godwit

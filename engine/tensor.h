@@ -10,17 +10,17 @@
 
 namespace godwit {
 
-// Where a kernel runs: kernels are overloaded by this tag.
-struct Cpu {};
-
 class Tensor {
  public:
   Tensor() = default;                                // undefined
-  explicit Tensor(Shape shape, DType dtype = DType::f32);  // memory of the context's pool, uninitialised
+  explicit Tensor(Shape shape, DType dtype = DType::f32);  // uninitialised memory of the context's device
+  Tensor(Shape shape, DType dtype, Device device);
   static Tensor zeros(Shape shape, DType dtype = DType::f32);
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
   template <class T>
-  static Tensor of(std::span<const T> values, Shape shape);
+  static Tensor of(std::span<const T> values, Shape shape) {
+    return from_host(values.data(), static_cast<int64_t>(values.size()), shape, dtype_of<T>);
+  }
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
   static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // its memory from byte `begin` on
@@ -31,33 +31,61 @@ class Tensor {
   int64_t numel() const { return numel_; }
   DType dtype() const { return dtype_; }
   int64_t bytes() const { return numel_ * size_of(dtype_); }
+  Device device() const { return buffer_.device(); }
 
-  // The elements; T must be the tensor's type. A handle: constness of the tensor is not that of its memory.
+  // The elements; T must be the tensor's type, and its memory the CPU's. A handle: constness of the tensor is not that
+  // of its memory.
   template <class T>
   T* data() const {
-    check(dtype_of<T> == dtype_, "tensor ", shape_, ": holds ", dtype_, ", was asked for ", dtype_of<T>);
+    check_type(dtype_of<T>);
     return static_cast<T*>(raw());
   }
   template <class T>
   std::span<T> span() const { return {data<T>(), static_cast<size_t>(numel_)}; }
-  void* raw() const { return buffer_.data() + offset_; }
+  void* raw() const {
+    if (device().is_cuda()) [[unlikely]]
+      refuse_cpu();
+    return address();
+  }
+  // The same in a GPU's memory, for its kernels.
+  template <class T>
+  T* cuda_data() const {
+    check_type(dtype_of<T>);
+    if (!device().is_cuda()) [[unlikely]]
+      refuse_cuda();
+    return static_cast<T*>(address());
+  }
+  void* address() const { return buffer_.data() + offset_; }  // on whichever device
 
   Tensor view(Shape shape) const;                          // the same memory, as many elements
   Tensor range(int64_t begin, int64_t count) const;        // flat elements [begin, begin + count) as [count]
   Tensor rows(int64_t begin, int64_t count) const;         // [begin, begin + count) of the first extent
   Tensor clone() const;
   Tensor to(DType dtype) const;                            // converted copy; to 16 bits rounded to nearest even
+  Tensor to(Device device) const;                          // a copy there; itself where it is there already
   void zero() const;
   void fill(double value) const;
-  void copy_from(const Tensor& source) const;              // same type and number of elements
+  // Same type and number of elements, on either device. From a GPU it waits until the values are here; to a GPU it
+  // returns when the source may change again.
+  void copy_from(const Tensor& source) const;
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // other handles hold the buffer
 
   template <class T>
-  std::vector<T> to_vector() const { auto s = span<T>(); return {s.begin(), s.end()}; }
+  std::vector<T> to_vector() const {
+    const Tensor here = to(kCpu);
+    return {here.data<T>(), here.data<T>() + numel_};
+  }
   double item(int64_t i = 0) const;                        // element i of any numeric type
 
  private:
+  static Tensor from_host(const void* values, int64_t count, Shape shape, DType dtype);
+  void check_type(DType asked) const {
+    check(asked == dtype_, "tensor ", shape_, ": holds ", dtype_, ", was asked for ", asked);
+  }
+  [[noreturn]] void refuse_cpu() const;
+  [[noreturn]] void refuse_cuda() const;
+
   Buffer buffer_;
   int64_t offset_ = 0;  // bytes
   int64_t numel_ = 0;
@@ -65,15 +93,17 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-template <class T>
-Tensor Tensor::of(std::span<const T> values, Shape shape) {
-  Tensor result(shape, dtype_of<T>);
-  check(static_cast<int64_t>(values.size()) == shape.numel(), "tensor: ", values.size(), " values for shape ", shape);
-  std::copy(values.begin(), values.end(), result.data<T>());
-  return result;
+// f(Cpu{}) or f(Cuda), by where x is: one line of an op picks the kernel.
+//   on_device(x, [&](auto device) { relu_forward(device, x, y); });
+template <class F>
+decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {
+#ifdef GODWIT_HAS_CUDA
+  if (x.device().is_cuda()) return f(cuda_of(x.device()));
+#endif
+  return f(Cpu{});
 }
 
-// Throws unless the two have the same shape and type; `operation` and `name` begin the message.
+// Throws unless the two have the same shape, type and device; `operation` and `name` begin the message.
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name);
 
 }  // namespace godwit

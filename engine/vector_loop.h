@@ -1,10 +1,7 @@
 // Parallel loops whose bodies are compiled for wider vectors too, chosen on the machine they run on.
 #pragma once
+#include "engine/inline.h"
 #include "engine/parallel.h"
-
-// Marks a loop body, and what it calls, to be compiled into each copy: [=](int64_t begin, int64_t end) GODWIT_INLINE
-// {…}
-#define GODWIT_INLINE __attribute__((always_inline))
 
 // Before a loop whose output may be one of its inputs, element for element, but overlaps them in no other way.
 #ifdef __clang__

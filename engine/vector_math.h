@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/vector_loop.h"
+#include "engine/inline.h"
 
 namespace godwit {
 

@@ -7,6 +7,7 @@
 
 #include "apps/common/program.h"
 #include "engine/check.h"
+#include "engine/device.h"
 #include "engine/nearest.h"
 
 namespace godwit::apps {
@@ -121,15 +122,22 @@ Value value_from_text(const Program& program, const Setting& setting, const std:
   return value;
 }
 
+namespace {
+// Which GPU a worker gets depends on its rank: here it is enough that there are some.
+void check_device(const std::string& word, const std::string& subject) {
+  if (parse_device(word, subject).is_cuda() && cuda_devices() == 0)
+    fail(subject, ": '", word, "' is not available: ", why_no_cuda());
+}
+}  // namespace
+
 void assign(CommonConfig& config, const Assignment& a) {
   std::visit([&](auto* member) { store(*member, a); }, a.setting->member(config));
   if (!a.setting->choices) return;
   const std::string word = *std::get<std::string*>(a.setting->member(config));
+  if (a.setting->path == "device") return check_device(word, a.subject);
   const std::vector<std::string> choices = a.setting->choices();
   for (const std::string& choice : choices)
     if (word == choice) return;
-  if (a.setting->path == "device")
-    fail(a.subject, ": '", word, "' is not available: this build trains on the CPU only");
   const std::string& path = a.setting->path;
   const size_t name = path.rfind(".name");
   fail(a.subject, ": no such ", name == std::string::npos ? path : path.substr(0, name), " '", word, "'",

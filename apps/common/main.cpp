@@ -18,6 +18,7 @@
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
+#include "engine/context.h"
 
 namespace godwit::apps {
 namespace {
@@ -31,6 +32,8 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
   std::atomic<bool> stopped{false};
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
+    const int local_rank = comm.rank % comm.topology.workers_per_node;
+    const ContextGuard guard(context_on(parse_device(config->device, "--device", local_rank)));
     const std::unique_ptr<Task> task = make(comm);
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);

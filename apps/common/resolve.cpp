@@ -5,6 +5,7 @@
 #include "comm/launcher.h"
 #include "comm/mpi.h"
 #include "engine/check.h"
+#include "engine/device.h"
 
 namespace godwit::apps {
 namespace {
@@ -133,7 +134,7 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   }
   if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
   else check_sharding(config.exchange);
-  if (config.device == "auto") config.device = "cpu";
+  if (config.device == "auto") config.device = cuda_devices() > 0 ? "cuda" : "cpu";
   fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);
   program.check(config);

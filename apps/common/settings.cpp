@@ -14,7 +14,7 @@ namespace {
 constexpr Range kFromMinusOne{-1, std::numeric_limits<double>::infinity()};
 constexpr Range kBucket{1.0 / 1024, 1 << 20};
 
-std::vector<std::string> devices() { return {"cpu", "auto"}; }
+std::vector<std::string> devices() { return {"cpu", "cuda", "auto"}; }
 std::vector<std::string> dtypes() { return {"f32", "bf16"}; }
 std::vector<std::string> transports() { return {"auto", "local", "mpi"}; }
 std::vector<std::string> error_feedbacks() { return {"both", "worker", "server", "none"}; }
@@ -170,7 +170,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "bucket.first_mib", "", GODWIT_AT(bucket.first_mib), "first bucket, MiB", kBucket},
       {"workers", "bucket.mib", "", GODWIT_AT(bucket.mib), "the other buckets, MiB", kBucket},
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
-      {"workers", "device", "--device", GODWIT_AT(device), "this build has no other", kAny, devices},
+      {"workers", "device", "--device", GODWIT_AT(device), "cuda: one GPU a worker; or cuda:N", kAny, devices},
       {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "of activations; parameters stay f32", kAny, dtypes},
       {"run", "run_dir", "--run-dir", GODWIT_AT(run_dir), wording.run_dir, kAny, nullptr, "DIR"},
       {"run", "log_every", "", GODWIT_AT(log_every), "steps between lines of metrics.jsonl", kAtLeastOne},

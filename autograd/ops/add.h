@@ -5,14 +5,16 @@
 namespace godwit {
 
 void add_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+void add_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+void add_relu_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 
 namespace ops {
 
 inline Var add(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add", "b");
-  Tensor y(a.shape(), a.dtype());
-  add_forward(Cpu{}, a.value(), b.value(), y);
+  Tensor y(a.shape(), a.dtype(), a.device());
+  on_device(y, [&](auto device) { add_forward(device, a.value(), b.value(), y); });
   return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient()](const Tensor& dy) {
     if (da) da.add(dy);
     if (db) db.add(dy);
@@ -22,11 +24,11 @@ inline Var add(const Var& a, const Var& b) {
 // The gradient through the relu is one tensor that both inputs share.
 inline Var add_relu(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add_relu", "b");
-  Tensor y(a.shape(), a.dtype());
-  add_relu_forward(Cpu{}, a.value(), b.value(), y);
+  Tensor y(a.shape(), a.dtype(), a.device());
+  on_device(y, [&](auto device) { add_relu_forward(device, a.value(), b.value(), y); });
   return Var::result(y, {a, b}, [da = a.gradient(), db = b.gradient(), y](const Tensor& dy) {
-    const Tensor g = dy.shared() ? Tensor(y.shape(), y.dtype()) : dy;
-    relu_backward(Cpu{}, y, dy, g);
+    const Tensor g = dy.shared() ? Tensor(y.shape(), y.dtype(), y.device()) : dy;
+    on_device(y, [&](auto device) { relu_backward(device, y, dy, g); });
     if (da) da.add(g);
     if (db) db.add(g);
   });

@@ -5,7 +5,9 @@
 namespace godwit {
 
 void bias_forward(Cpu, const Tensor& bias, const Tensor& y);  // each row of y becomes the bias
+void bias_forward(Cuda, const Tensor& bias, const Tensor& y);
 // db = sum of the rows of dy, in float64 and in their order. db is float32 beside a bfloat16 dy, else of dy's type.
 void bias_backward(Cpu, const Tensor& dy, const Tensor& db);
+void bias_backward(Cuda, const Tensor& dy, const Tensor& db);
 
 }  // namespace godwit

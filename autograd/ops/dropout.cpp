@@ -49,11 +49,11 @@ Var ops::dropout(const Var& x, double p, const DropoutKey& key) {
   check(key.site < 1 << 24, "dropout: the site must be below 2^24, it is ", key.site);
   check(x.value().numel() <= int64_t{1} << 34, "dropout: x has more than 2^34 elements, it is ", x.shape());
   if (p == 0) return x;
-  Tensor y(x.shape(), x.dtype());
-  dropout_forward(Cpu{}, x.value(), p, key, y);
+  Tensor y(x.shape(), x.dtype(), x.device());
+  on_device(y, [&](auto device) { dropout_forward(device, x.value(), p, key, y); });
   return Var::result(y, {x}, [dx = x.gradient(), p, key](const Tensor& dy) {
     const Tensor g = dy.shared() ? dx.target() : dy;
-    dropout_forward(Cpu{}, dy, p, key, g);
+    on_device(dy, [&](auto device) { dropout_forward(device, dy, p, key, g); });
     dx.add(g);
   });
 }

@@ -7,6 +7,7 @@ namespace godwit {
 
 // p is in [0, 1). The gradient of x is the same function of that of y: the draws are made again. y may be x.
 void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, const Tensor& y);
+void dropout_forward(Cuda, const Tensor& x, double p, const DropoutKey& key, const Tensor& y);
 
 namespace ops {
 

@@ -76,14 +76,17 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
   });
 }
 
+// Ids are checked on the CPU, where loaders leave them: for those on a GPU the host waits.
 Var ops::embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding) {
-  check_arguments(ids, table.value());
+  const Tensor here = ids.to(kCpu);
+  check_arguments(here, table.value());
   check(!padding || (*padding >= 0 && *padding < table.dim(0)), "embedding: padding is row ", padding.value_or(0),
         ", the table has ", table.dim(0), " rows");
-  Tensor y({ids.numel(), table.dim(1)}, table.dtype());
-  embedding_forward(Cpu{}, ids, table.value(), y);
-  return Var::result(y, {table}, [d_table = table.gradient(), ids, padding](const Tensor& dy) {
-    embedding_backward(Cpu{}, ids, dy, d_table.sum(), padding);
+  Tensor y({ids.numel(), table.dim(1)}, table.dtype(), table.device());
+  on_device(y, [&](auto device) { embedding_forward(device, here, table.value(), y); });
+  return Var::result(y, {table}, [d_table = table.gradient(), here, padding](const Tensor& dy) {
+    const Tensor g = d_table.sum();
+    on_device(g, [&](auto device) { embedding_backward(device, here, dy, g, padding); });
   });
 }
 

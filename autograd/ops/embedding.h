@@ -6,11 +6,14 @@
 
 namespace godwit {
 
-// y [n, width] = table [rows, width] at ids, int32 [n], all of them in [0, rows).
+// y [n, width] = table [rows, width] at ids, int32 [n] on the CPU, all of them in [0, rows).
 void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor& y);
+void embedding_forward(Cuda, const Tensor& ids, const Tensor& table, const Tensor& y);
 // Adds to each row of d_table the rows of dy of its id, summed in order of position in compute_t and rounded once;
-// to row `padding` nothing.
+// to row `padding` nothing. A GPU sums pieces of 64 positions, then the pieces, in order.
 void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
+                        std::optional<int64_t> padding = std::nullopt);
+void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding = std::nullopt);
 
 namespace ops {

@@ -12,7 +12,9 @@ enum class Gelu {
 // In float32 the erf form is within 6 · 2⁻²⁴ of its value, in the tail below zero too, its derivative within 1.5 ·
 // 2⁻²³. Values below 2⁻¹²⁶ are 0.
 void gelu_forward(Cpu, const Tensor& x, Gelu form, const Tensor& y);
+void gelu_forward(Cuda, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy itself
+void gelu_backward(Cuda, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);
 
 namespace ops {
 

@@ -5,18 +5,20 @@
 namespace godwit {
 
 void global_avg_pool_forward(Cpu, const Tensor& x, const Tensor& y);
+void global_avg_pool_forward(Cuda, const Tensor& x, const Tensor& y);
 void global_avg_pool_backward(Cpu, const Tensor& dy, const Tensor& dx);
+void global_avg_pool_backward(Cuda, const Tensor& dy, const Tensor& dx);
 
 namespace ops {
 
 inline Var global_avg_pool(const Var& x) {
   check(x.shape().rank() == 4, "global_avg_pool: x must be [n, h, w, c], it is ", x.shape());
   check(x.dim(1) > 0 && x.dim(2) > 0, "global_avg_pool: x has no pixels, it is ", x.shape());
-  Tensor y({x.dim(0), x.dim(3)}, x.dtype());
-  global_avg_pool_forward(Cpu{}, x.value(), y);
+  Tensor y({x.dim(0), x.dim(3)}, x.dtype(), x.device());
+  on_device(y, [&](auto device) { global_avg_pool_forward(device, x.value(), y); });
   return Var::result(y, {x}, [dx = x.gradient()](const Tensor& dy) {
     Tensor g = dx.target();
-    global_avg_pool_backward(Cpu{}, dy, g);
+    on_device(dy, [&](auto device) { global_avg_pool_backward(device, dy, g); });
     dx.add(g);
   });
 }

@@ -29,10 +29,10 @@ struct Backward {
   Gradient dx, d_residual, d_gamma, d_beta;
 
   void operator()(const Tensor& dy) const {
-    const Tensor g = dy.shared() ? Tensor(x.shape(), x.dtype()) : dy;
-    const Tensor g_gamma = d_gamma ? d_gamma.target() : Tensor(gamma.shape(), gamma.dtype());
-    const Tensor g_beta = d_beta ? d_beta.target() : Tensor(gamma.shape(), gamma.dtype());
-    layer_norm_backward(Cpu{}, x, gamma, mean, inv_std, dy, g, g_gamma, g_beta);
+    const Tensor g = dy.shared() ? Tensor(x.shape(), x.dtype(), x.device()) : dy;
+    const Tensor g_gamma = d_gamma ? d_gamma.target() : Tensor(gamma.shape(), gamma.dtype(), gamma.device());
+    const Tensor g_beta = d_beta ? d_beta.target() : Tensor(gamma.shape(), gamma.dtype(), gamma.device());
+    on_device(x, [&](auto device) { layer_norm_backward(device, x, gamma, mean, inv_std, dy, g, g_gamma, g_beta); });
     if (dx) dx.add(g);
     if (d_residual) d_residual.add(g);
     if (d_gamma) d_gamma.add(g_gamma);
@@ -42,10 +42,13 @@ struct Backward {
 
 Var normalise(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps) {
   const DType type = gamma.dtype();
-  const Tensor y(x.shape(), x.dtype()), mean({x.dim(0)}, type), inv_std({x.dim(0)}, type);
-  const Tensor sum = residual.defined() ? Tensor(x.shape(), x.dtype()) : x.value();
-  layer_norm_forward(Cpu{}, x.value(), residual.defined() ? residual.value() : Tensor(), gamma.value(), beta.value(),
-                     eps, sum, y, mean, inv_std);
+  const Device where = x.device();
+  const Tensor y(x.shape(), x.dtype(), where), mean({x.dim(0)}, type, where), inv_std({x.dim(0)}, type, where);
+  const Tensor sum = residual.defined() ? Tensor(x.shape(), x.dtype(), x.device()) : x.value();
+  on_device(y, [&](auto device) {
+    layer_norm_forward(device, x.value(), residual.defined() ? residual.value() : Tensor(), gamma.value(), beta.value(),
+                       eps, sum, y, mean, inv_std);
+  });
   return Var::result(y, {x, residual, gamma, beta},
                      Backward{sum, gamma.value(), mean, inv_std, x.gradient(), residual.gradient(), gamma.gradient(),
                               beta.gradient()});

@@ -9,8 +9,12 @@ namespace godwit {
 // (undefined: none) x + residual is normalised, and written to sum, which may be x.
 void layer_norm_forward(Cpu, const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
+void layer_norm_forward(Cuda, const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
+                        double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
 // x is what was normalised. dx may be dy itself; d_gamma and d_beta [width] are summed over the rows in a fixed order.
 void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
+                         const Tensor& dy, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
+void layer_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
                          const Tensor& dy, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
 
 namespace ops {

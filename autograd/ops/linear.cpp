@@ -10,7 +10,7 @@ namespace godwit {
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   if (x.dtype() != DType::f64 && detail::library_linear_forward(x, w, bias, y)) return;
   if (x.dtype() == DType::bf16) {
-    const Tensor wide(y.shape());
+    const Tensor wide(y.shape(), DType::f32, kCpu);
     linear_forward(Cpu{}, x.to(DType::f32), w, bias, wide);
     return y.copy_from(wide.to(DType::bf16));
   }
@@ -25,7 +25,7 @@ void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, c
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx) {
   if (dy.dtype() != DType::f64 && detail::library_linear_backward_data(dy, w, dx)) return;
   if (dy.dtype() == DType::bf16) {
-    const Tensor wide(dx.shape());
+    const Tensor wide(dx.shape(), DType::f32, kCpu);
     linear_backward_data(Cpu{}, dy.to(DType::f32), w, wide);
     return dx.copy_from(wide.to(DType::bf16));
   }
@@ -57,24 +57,26 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
   if (bias.defined())
     check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == type, "linear: bias must be ", type, " ", Shape{w.dim(0)},
           ", it is ", bias.dtype(), " ", bias.shape());
-  Tensor y({x.dim(0), w.dim(0)}, x.dtype());
-  linear_forward(Cpu{}, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
+  Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
+  on_device(y, [&](auto device) {
+    linear_forward(device, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
+  });
   return Var::result(y, {x, w, bias},
                      [xv = w.requires_grad() ? x.value() : Tensor(), wv = w.value(), dx = x.gradient(),
                       dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
                        if (dw) {
                          const Tensor g = dw.target();
-                         linear_backward_weights(Cpu{}, xv, dy, g);
+                         on_device(dy, [&](auto device) { linear_backward_weights(device, xv, dy, g); });
                          dw.add(g);
                        }
                        if (db) {
                          const Tensor g = db.target();
-                         bias_backward(Cpu{}, dy, g);
+                         on_device(dy, [&](auto device) { bias_backward(device, dy, g); });
                          db.add(g);
                        }
                        if (dx) {
                          const Tensor g = dx.target();
-                         linear_backward_data(Cpu{}, dy, wv, g);
+                         on_device(dy, [&](auto device) { linear_backward_data(device, dy, wv, g); });
                          dx.add(g);
                        }
                      });

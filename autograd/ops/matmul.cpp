@@ -6,7 +6,7 @@ namespace godwit {
 
 void matmul(Cpu, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c) {
   if (c.dtype() == DType::bf16) {
-    const Tensor wide(c.shape());
+    const Tensor wide(c.shape(), DType::f32, kCpu);
     matmul(Cpu{}, trans_a, trans_b, a.to(DType::f32), b.to(DType::f32), wide);
     return c.copy_from(wide.to(DType::bf16));
   }
@@ -19,6 +19,12 @@ void matmul(Cpu, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, c
            b.dim(last), T{0}, c.data<T>() + i * m * n, n);
   });
 }
+
+namespace {
+void multiply(bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c) {
+  on_device(c, [&](auto device) { matmul(device, trans_a, trans_b, a, b, c); });
+}
+}  // namespace
 
 Var ops::matmul(const Var& a, const Var& b, bool trans_a, bool trans_b) {
   const int rank = a.shape().rank(), last = rank - 1;
@@ -34,22 +40,22 @@ Var ops::matmul(const Var& a, const Var& b, bool trans_a, bool trans_b) {
         " columns, b ", b.shape(), trans_b ? " transposed" : "", " has ", b.dim(trans_b ? last : last - 1), " rows");
   check(a.value().numel() > 0 && b.value().numel() > 0, "matmul: nothing to compute, a is ", a.shape(), ", b ",
         b.shape());
-  const Tensor c(rank == 2 ? Shape{m, n} : Shape{a.dim(0), m, n}, a.dtype());
-  godwit::matmul(Cpu{}, trans_a, trans_b, a.value(), b.value(), c);
+  const Tensor c(rank == 2 ? Shape{m, n} : Shape{a.dim(0), m, n}, a.dtype(), a.device());
+  multiply(trans_a, trans_b, a.value(), b.value(), c);
   return Var::result(
       c, {a, b},
       [trans_a, trans_b, av = b.requires_grad() ? a.value() : Tensor(), bv = a.requires_grad() ? b.value() : Tensor(),
        da = a.gradient(), db = b.gradient()](const Tensor& dc) {
         if (da) {  // dc · op(b)ᵀ, or its transpose
           const Tensor g = da.target();
-          if (trans_a) godwit::matmul(Cpu{}, trans_b, true, bv, dc, g);
-          else godwit::matmul(Cpu{}, false, !trans_b, dc, bv, g);
+          if (trans_a) multiply(trans_b, true, bv, dc, g);
+          else multiply(false, !trans_b, dc, bv, g);
           da.add(g);
         }
         if (db) {  // op(a)ᵀ · dc, or its transpose
           const Tensor g = db.target();
-          if (trans_b) godwit::matmul(Cpu{}, true, trans_a, dc, av, g);
-          else godwit::matmul(Cpu{}, !trans_a, false, av, dc, g);
+          if (trans_b) multiply(true, trans_a, dc, av, g);
+          else multiply(!trans_a, false, av, dc, g);
           db.add(g);
         }
       });

@@ -7,6 +7,7 @@ namespace godwit {
 // c [m, n] = op(a) [m, k] · op(b) [k, n], or the same of each of the first extent's entries; float32, bfloat16 (through
 // float32 products, rounded at the end) or float64. op transposes when its flag is set.
 void matmul(Cpu, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c);
+void matmul(Cuda, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c);
 
 namespace ops {
 

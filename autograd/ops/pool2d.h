@@ -14,11 +14,15 @@ Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* op
 // y is the largest value of each window and `taps` (uint8, y's shape) its place in it, row by row: the first of equal
 // ones. NaN is larger than any number; padding never wins.
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
+void max_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
+void max_pool2d_backward(Cuda, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
 // y is the sum of each window over kernel²: padding counts as zeros.
 void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
+void avg_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
 void avg_pool2d_backward(Cpu, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
+void avg_pool2d_backward(Cuda, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
 namespace ops {
 
@@ -26,21 +30,21 @@ namespace ops {
 inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   const Shape shape = pool2d_shape(x.value(), options, "max_pool2d");
   check(options.kernel <= 16, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");
-  Tensor y(shape, x.dtype()), taps(shape, DType::u8);
-  max_pool2d_forward(Cpu{}, x.value(), options, y, taps);
+  Tensor y(shape, x.dtype(), x.device()), taps(shape, DType::u8, x.device());
+  on_device(y, [&](auto device) { max_pool2d_forward(device, x.value(), options, y, taps); });
   return Var::result(y, {x}, [dx = x.gradient(), taps, options](const Tensor& dy) {
     Tensor g = dx.target();
-    max_pool2d_backward(Cpu{}, taps, dy, options, g);
+    on_device(dy, [&](auto device) { max_pool2d_backward(device, taps, dy, options, g); });
     dx.add(g);
   });
 }
 
 inline Var avg_pool2d(const Var& x, const Pool2dOptions& options) {
-  Tensor y(pool2d_shape(x.value(), options, "avg_pool2d"), x.dtype());
-  avg_pool2d_forward(Cpu{}, x.value(), options, y);
+  Tensor y(pool2d_shape(x.value(), options, "avg_pool2d"), x.dtype(), x.device());
+  on_device(y, [&](auto device) { avg_pool2d_forward(device, x.value(), options, y); });
   return Var::result(y, {x}, [dx = x.gradient(), options](const Tensor& dy) {
     Tensor g = dx.target();
-    avg_pool2d_backward(Cpu{}, dy, options, g);
+    on_device(dy, [&](auto device) { avg_pool2d_backward(device, dy, options, g); });
     dx.add(g);
   });
 }

@@ -11,13 +11,15 @@ namespace godwit::detail {
 struct PoolAxis {
   int64_t in, out, kernel, stride, padding;
 
-  int64_t start(int64_t o) const { return o * stride - padding; }
+  constexpr int64_t start(int64_t o) const { return o * stride - padding; }
   // Taps of window o that lie inside.
-  int64_t first_tap(int64_t o) const { return std::max<int64_t>(0, -start(o)); }
-  int64_t end_tap(int64_t o) const { return std::min(kernel, in - start(o)); }
+  constexpr int64_t first_tap(int64_t o) const { return std::max<int64_t>(0, -start(o)); }
+  constexpr int64_t end_tap(int64_t o) const { return std::min(kernel, in - start(o)); }
   // Windows that cover input i.
-  int64_t first_window(int64_t i) const { return std::max<int64_t>(0, (i + padding - kernel + stride) / stride); }
-  int64_t end_window(int64_t i) const { return std::min(out, (i + padding) / stride + 1); }
+  constexpr int64_t first_window(int64_t i) const {
+    return std::max<int64_t>(0, (i + padding - kernel + stride) / stride);
+  }
+  constexpr int64_t end_window(int64_t i) const { return std::min(out, (i + padding) / stride + 1); }
 };
 
 struct PoolGeometry {
@@ -34,11 +36,11 @@ struct PoolGeometry {
     return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, width * channels));
   }
   // Offset in x of tap (i, j) of window (r, o).
-  int64_t pixel(int64_t image, int64_t r, int64_t o, int64_t i, int64_t j) const {
+  constexpr int64_t pixel(int64_t image, int64_t r, int64_t o, int64_t i, int64_t j) const {
     return ((image * rows.in + rows.start(r) + i) * columns.in + columns.start(o) + j) * channels;
   }
   // Offset of window (r, o) in y.
-  int64_t window(int64_t image, int64_t r, int64_t o) const {
+  constexpr int64_t window(int64_t image, int64_t r, int64_t o) const {
     return ((image * rows.out + r) * columns.out + o) * channels;
   }
 };

@@ -5,17 +5,19 @@
 namespace godwit {
 
 void relu_forward(Cpu, const Tensor& x, const Tensor& y);
+void relu_forward(Cuda, const Tensor& x, const Tensor& y);
 // dx = dy where y > 0, else 0; a NaN in y lets dy through. dx may be dy itself.
 void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void relu_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 namespace ops {
 
 inline Var relu(const Var& x) {
-  Tensor y(x.shape(), x.dtype());
-  relu_forward(Cpu{}, x.value(), y);
+  Tensor y(x.shape(), x.dtype(), x.device());
+  on_device(y, [&](auto device) { relu_forward(device, x.value(), y); });
   return Var::result(y, {x}, [dx = x.gradient(), y](const Tensor& dy) {
     const Tensor g = dy.shared() ? dx.target() : dy;
-    relu_backward(Cpu{}, y, dy, g);
+    on_device(y, [&](auto device) { relu_backward(device, y, dy, g); });
     dx.add(g);
   });
 }

@@ -5,15 +5,16 @@
 namespace godwit {
 
 void scale_forward(Cpu, const Tensor& x, double factor, const Tensor& y);  // y may be x itself
+void scale_forward(Cuda, const Tensor& x, double factor, const Tensor& y);
 
 namespace ops {
 
 inline Var scale(const Var& x, double factor) {
-  Tensor y(x.shape(), x.dtype());
-  scale_forward(Cpu{}, x.value(), factor, y);
+  Tensor y(x.shape(), x.dtype(), x.device());
+  on_device(y, [&](auto device) { scale_forward(device, x.value(), factor, y); });
   return Var::result(y, {x}, [dx = x.gradient(), factor](const Tensor& dy) {
     const Tensor g = dy.shared() ? dx.target() : dy;
-    scale_forward(Cpu{}, dy, factor, g);
+    on_device(dy, [&](auto device) { scale_forward(device, dy, factor, g); });
     dx.add(g);
   });
 }

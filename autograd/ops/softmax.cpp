@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/vector_loop.h"
 #include "engine/vector_math.h"
 
 namespace godwit {
@@ -68,11 +69,12 @@ Var ops::softmax(const Var& x, const Tensor& mask) {
   if (mask.defined())
     check(mask.dtype() == DType::u8 && mask.shape() == x.shape(), "softmax: mask must be ", DType::u8, " ", x.shape(),
           ", it is ", mask.dtype(), " ", mask.shape());
-  const Tensor y(x.shape(), x.dtype());
-  softmax_forward(Cpu{}, x.value(), mask, y);
+  const Tensor y(x.shape(), x.dtype(), x.device());
+  const Tensor there = mask.defined() ? mask.to(x.device()) : mask;
+  on_device(y, [&](auto device) { softmax_forward(device, x.value(), there, y); });
   return Var::result(y, {x}, [y, dx = x.gradient()](const Tensor& dy) {
     const Tensor g = dx.target();
-    softmax_backward(Cpu{}, y, dy, g);
+    on_device(y, [&](auto device) { softmax_backward(device, y, dy, g); });
     dx.add(g);
   });
 }

@@ -77,10 +77,17 @@ void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labe
   });
 }
 
+void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean) {
+  double sum = 0;
+  for (const double loss : losses.span<double>()) sum += loss * share;
+  mean.fill(sum);
+}
+
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                    std::optional<int32_t> ignore, const Tensor& log_sums, double scale,
-                                    const Tensor& d_logits) {
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
+                                    double share, const Tensor& d_logits) {
   const int64_t n = logits.dim(0), classes = logits.dim(1);
+  const double scale = dy.item() * share;
   const int32_t* label = labels.data<int32_t>();
   const double* log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
@@ -106,30 +113,37 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
 
 namespace ops {
 
+// Labels are checked and counted on the CPU, where loaders leave them: for those on a GPU the host waits.
 Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing,
                           std::optional<int32_t> ignore) {
-  check_labels(logits.value(), labels, ignore, "softmax_cross_entropy");
+  const Tensor here = labels.to(kCpu), there = labels.to(logits.device());
+  check_labels(logits.value(), here, ignore, "softmax_cross_entropy");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
   check(label_smoothing >= 0 && label_smoothing <= 1,
         "softmax_cross_entropy: label smoothing must be in [0, 1], it is ", label_smoothing);
-  Tensor losses({n}, DType::f64), log_sums({n}, DType::f64);
-  softmax_cross_entropy_forward(Cpu{}, logits.value(), labels, label_smoothing, ignore, losses, log_sums);
   int64_t counted = 0;
-  for (const int32_t label : labels.span<int32_t>()) counted += label != ignore;
+  for (const int32_t label : here.span<int32_t>()) counted += label != ignore;
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
-  double mean = 0;
-  for (const double loss : losses.span<double>()) mean += loss * share;
+  const Tensor losses({n}, DType::f64, logits.device()), log_sums({n}, DType::f64, logits.device());
+  const Tensor mean({}, logits.dtype(), logits.device());
+  on_device(mean, [&](auto device) {
+    softmax_cross_entropy_forward(device, logits.value(), there, label_smoothing, ignore, losses, log_sums);
+    mean_loss(device, losses, share, mean);
+  });
   return Var::result(
-      Tensor::full({}, mean, logits.dtype()), {logits},
-      [dx = logits.gradient(), x = logits.value(), labels, label_smoothing, ignore, log_sums, share](const Tensor& dy) {
+      mean, {logits},
+      [dx = logits.gradient(), x = logits.value(), there, label_smoothing, ignore, log_sums, share](const Tensor& dy) {
         const Tensor g = x.shared() ? dx.target() : x;  // x is read for the last time
-        softmax_cross_entropy_backward(Cpu{}, x, labels, label_smoothing, ignore, log_sums, dy.item() * share, g);
+        on_device(x, [&](auto device) {
+          softmax_cross_entropy_backward(device, x, there, label_smoothing, ignore, log_sums, dy, share, g);
+        });
         dx.add(g);
       });
 }
 
-int64_t top_k_correct(const Tensor& logits, const Tensor& labels, int k) {
+int64_t top_k_correct(const Tensor& logits_anywhere, const Tensor& labels_anywhere, int k) {
+  const Tensor logits = logits_anywhere.to(kCpu), labels = labels_anywhere.to(kCpu);
   check_labels(logits, labels, std::nullopt, "top_k_correct");
   check(k >= 1, "top_k_correct: k must be at least 1, it is ", k);
   const int64_t classes = logits.dim(1);

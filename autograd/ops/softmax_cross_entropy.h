@@ -10,11 +10,19 @@ namespace godwit {
 // both are 0 where the label is `ignore`.
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                    std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
-// d_logits = scale · (softmax(logits) - target), where target = (1 - smoothing) · onehot(label) + smoothing / classes;
-// 0 where the label is `ignore`. d_logits may be logits.
+void softmax_cross_entropy_forward(Cuda, const Tensor& logits, const Tensor& labels, double smoothing,
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
+// mean, one element of any type, = Σ share · losses.
+void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean);
+void mean_loss(Cuda, const Tensor& losses, double share, const Tensor& mean);
+// d_logits = dy · share · (softmax(logits) - target), where dy has one element and target = (1 - smoothing) ·
+// onehot(label) + smoothing / classes; 0 where the label is `ignore`. d_logits may be logits.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                    std::optional<int32_t> ignore, const Tensor& log_sums, double scale,
-                                    const Tensor& d_logits);
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
+                                    double share, const Tensor& d_logits);
+void softmax_cross_entropy_backward(Cuda, const Tensor& logits, const Tensor& labels, double smoothing,
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
+                                    double share, const Tensor& d_logits);
 
 namespace ops {
 

@@ -1,5 +1,6 @@
 #include "autograd/ops/tanh.h"
 
+#include "engine/vector_loop.h"
 #include "engine/vector_math.h"
 
 namespace godwit {

@@ -5,16 +5,18 @@
 namespace godwit {
 
 void tanh_forward(Cpu, const Tensor& x, const Tensor& y);
+void tanh_forward(Cuda, const Tensor& x, const Tensor& y);
 void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);  // dx = dy · (1 - y²), may be dy itself
+void tanh_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 namespace ops {
 
 inline Var tanh(const Var& x) {
-  Tensor y(x.shape(), x.dtype());
-  tanh_forward(Cpu{}, x.value(), y);
+  Tensor y(x.shape(), x.dtype(), x.device());
+  on_device(y, [&](auto device) { tanh_forward(device, x.value(), y); });
   return Var::result(y, {x}, [dx = x.gradient(), y](const Tensor& dy) {
     const Tensor g = dy.shared() ? dx.target() : dy;
-    tanh_backward(Cpu{}, y, dy, g);
+    on_device(y, [&](auto device) { tanh_backward(device, y, dy, g); });
     dx.add(g);
   });
 }

@@ -11,6 +11,7 @@
 #include "apps/image/image_config.h"
 #include "apps/text/text_config.h"
 #include "engine/check.h"
+#include "engine/device.h"
 
 namespace godwit::apps {
 namespace {
@@ -248,7 +249,9 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--lr"}), {"--lr expects a value"});
   expect_parts(error({"--epochs", "--batch", "4"}), {"--epochs expects a value, got the flag --batch"});
   expect_parts(error({"--dtype", "f16"}), {"--dtype: no such dtype 'f16'", "bf16"});
-  expect_parts(error({"--device", "cuda"}), {"--device", "cuda", "on the CPU only"});
+  if (cuda_devices() == 0)
+    expect_parts(error({"--device", "cuda:0"}), {"--device: 'cuda:0' is not available: ", why_no_cuda()});
+  expect_parts(error({"--device", "gpu"}), {"--device: 'gpu' is no device", "cuda:N"});
   expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
 }
 

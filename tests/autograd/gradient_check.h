@@ -16,7 +16,7 @@ namespace godwit::testing {
 // Standard normal numbers times `scale`, the same for the same seed.
 inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed = 1, double scale = 1) {
   RandomStream random(seed, Purpose::test);
-  Tensor x(shape, dtype);
+  const Tensor x(shape, dtype, kCpu);
   dispatch_real(dtype, "random_tensor", [&]<class T>() {
     for (T& value : x.span<T>()) value = static_cast<T>(scale * random.normal());
   });

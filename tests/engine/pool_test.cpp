@@ -120,6 +120,50 @@ TEST(Pool, RefusesImpossibleSizes) {
   EXPECT_EQ(pool.stats().bytes_reserved, 0);
 }
 
+// A source of memory with an end, as a GPU's.
+class Small : public MemorySource {
+ public:
+  explicit Small(int64_t& left) : left_(left) {}
+  std::byte* allocate(int64_t bytes) override {
+    if (bytes > left_) return nullptr;
+    left_ -= bytes;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(256, static_cast<size_t>(bytes)));
+    sizes_[data] = bytes;
+    return data;
+  }
+  void release(std::byte* data) override {
+    left_ += sizes_.at(data);
+    std::free(data);
+  }
+  Device device() const override { return cuda_device(1); }
+  std::string state() const override { return detail::concat(", ", left_, " free"); }
+
+ private:
+  int64_t& left_;
+  std::map<std::byte*, int64_t> sizes_;
+};
+
+TEST(Pool, TakesFromAnySource) {
+  constexpr int64_t kMiB = 1 << 20;
+  int64_t left = 40 * kMiB;
+  {
+    Pool pool(std::make_unique<Small>(left));
+    EXPECT_EQ(pool.device(), cuda_device(1));
+    void *a = pool.allocate(1), *b = pool.allocate(1);
+    EXPECT_EQ(static_cast<std::byte*>(b) - static_cast<std::byte*>(a), 256)
+        << "the alignment that a GPU's libraries like";
+    pool.release(a, 1);
+    pool.release(b, 1);
+    void* large = pool.allocate(36 * kMiB);
+    EXPECT_EQ(left, 4 * kMiB) << "the first segment, which is free, went back to make room";
+    EXPECT_THAT(error_of([&] { pool.allocate(5 * kMiB); }),
+                testing::AllOf(testing::HasSubstr("5242880 bytes asked for, 37748736 in use"),
+                               testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU")));
+    pool.release(large, 36 * kMiB);
+  }
+  EXPECT_EQ(left, 40 * kMiB);
+}
+
 // Threads allocate, fill and free at once; a block given to two of them would show in its bytes.
 TEST(Pool, IsThreadSafe) {
   const auto pool = std::make_shared<Pool>();

@@ -1,0 +1,70 @@
+#include "autograd/ops/embedding.h"
+#include "autograd/ops/embedding_pieces.h"
+#include "engine/cuda/reduce.h"
+
+namespace godwit {
+namespace {
+
+// A block a position.
+template <class T>
+__global__ void gather_kernel(int64_t width, const int32_t* ids, const T* table, T* y) {
+  const T* from = table + ids[blockIdx.x] * width;
+  T* to = y + blockIdx.x * width;
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) to[c] = from[c];
+}
+
+// A block a piece: partial [pieces, width] = the sum of its positions' rows of dy.
+template <class T>
+__global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t* piece, const T* dy,
+                             compute_t<T>* partial) {
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
+    compute_t<T> sum = 0;
+    for (int32_t k = piece[blockIdx.x]; k < piece[blockIdx.x + 1]; ++k) sum += compute_t<T>(dy[order[k] * width + c]);
+    partial[blockIdx.x * width + c] = sum;
+  }
+}
+
+// A block a row of the table that was picked.
+template <class T>
+__global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* row, const compute_t<T>* partial,
+                           T* d_table) {
+  T* to = d_table + row[blockIdx.x] * width;
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
+    compute_t<T> sum = 0;
+    for (int32_t p = first[blockIdx.x]; p < first[blockIdx.x + 1]; ++p) sum += partial[p * width + c];
+    to[c] = static_cast<T>(compute_t<T>(to[c]) + sum);
+  }
+}
+
+}  // namespace
+
+void embedding_forward(Cuda device, const Tensor& ids, const Tensor& table, const Tensor& y) {
+  const Tensor there = ids.to(table.device());
+  dispatch_float(table.dtype(), "embedding", [&]<class T>() {
+    launch(device, "embedding", gather_kernel<T>, ids.numel(), row_threads(table.dim(1)), table.dim(1),
+           there.cuda_data<int32_t>(), table.cuda_data<T>(), y.cuda_data<T>());
+  });
+}
+
+// The positions are sorted by the host, which has the ids, while the GPU is still at earlier work.
+void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
+                        std::optional<int64_t> padding) {
+  const detail::EmbeddingPieces pieces(ids.span<int32_t>(), padding);
+  const int64_t width = d_table.dim(1), rows = std::ssize(pieces.row), count = std::ssize(pieces.piece) - 1;
+  std::vector<int32_t> all = pieces.order;  // in one copy
+  for (const auto* part : {&pieces.piece, &pieces.first, &pieces.row})
+    all.insert(all.end(), part->begin(), part->end());
+  const Tensor there = Tensor::of(all, {std::ssize(all)}).to(d_table.device());
+  const int32_t* order = there.cuda_data<int32_t>();
+  const int32_t *piece = order + pieces.order.size(), *first = piece + count + 1, *row = first + rows + 1;
+  dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
+    using C = compute_t<T>;
+    const Tensor partial({count, width}, dtype_of<C>, d_table.device());
+    launch(device, "embedding", piece_kernel<T>, count, row_threads(width), width, order, piece, dy.cuda_data<T>(),
+           partial.cuda_data<C>());
+    launch(device, "embedding", add_kernel<T>, rows, row_threads(width), width, first, row, partial.cuda_data<C>(),
+           d_table.cuda_data<T>());
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,50 @@
+#include "autograd/ops/gelu_math.h"
+#include "engine/cuda/elementwise.h"
+
+namespace godwit {
+namespace {
+
+template <Gelu form>
+struct Value {
+  template <class C>
+  __device__ C operator()(C x) const {
+    return detail::gelu_value<form>(x);
+  }
+};
+
+template <Gelu form>
+struct Slope {
+  template <class C>
+  __device__ C operator()(C x, C dy) const {
+    return dy * detail::gelu_slope<form>(x);
+  }
+};
+
+template <Gelu form>
+void forward(Cuda device, const Tensor& x, const Tensor& y) {
+  dispatch_float(x.dtype(), "gelu", [&]<class T>() {
+    elementwise(device, "gelu", x.numel(), Value<form>{}, y.cuda_data<T>(), x.cuda_data<T>());
+  });
+}
+
+template <Gelu form>
+void backward(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  dispatch_float(x.dtype(), "gelu", [&]<class T>() {
+    elementwise(device, "gelu", x.numel(), Slope<form>{}, dx.cuda_data<T>(), x.cuda_data<T>(), dy.cuda_data<T>());
+  });
+}
+
+}  // namespace
+
+void gelu_forward(Cuda device, const Tensor& x, Gelu form, const Tensor& y) {
+  check_like(y, x, "gelu", "y");
+  form == Gelu::erf ? forward<Gelu::erf>(device, x, y) : forward<Gelu::tanh>(device, x, y);
+}
+
+void gelu_backward(Cuda device, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx) {
+  check_like(dy, x, "gelu", "dy");
+  check_like(dx, x, "gelu", "dx");
+  form == Gelu::erf ? backward<Gelu::erf>(device, x, dy, dx) : backward<Gelu::tanh>(device, x, dy, dx);
+}
+
+}  // namespace godwit

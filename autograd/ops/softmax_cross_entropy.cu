@@ -1,0 +1,106 @@
+#include <cmath>
+#include <limits>
+
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/cuda/reduce.h"
+#include "engine/vector_math.h"
+
+namespace godwit {
+namespace {
+
+// The label that stands for "leave this row out", where there is one.
+struct Ignore {
+  bool any;
+  int32_t label;
+  explicit Ignore(std::optional<int32_t> ignore) : any(ignore.has_value()), label(ignore.value_or(0)) {}
+  __device__ bool operator()(int32_t other) const { return any && other == label; }
+};
+
+// A block a row: the largest, then the sum of exp(x - largest), a thread's share in T, all shares in float64.
+template <class T>
+__global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing, Ignore ignore,
+                               double* losses, double* log_sums) {
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  const int64_t row = blockIdx.x;
+  const T* x = logits + row * classes;
+  const int32_t label = labels[row];
+  if (ignore(label)) {
+    if (threadIdx.x == 0) losses[row] = log_sums[row] = 0;
+    return;
+  }
+  T largest = kNone;
+  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) largest = Larger()(largest, x[c]);
+  largest = block_reduce(largest, Larger());
+  const T base = largest > kNone ? largest : T(0);
+  T share = 0;
+  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) share += exp_below(x[c] - base);
+  const double sum = block_reduce(static_cast<double>(share), Plus());
+  const double log_sum = static_cast<double>(largest) + std::log(sum);
+  double loss = (1 - smoothing) * (log_sum - static_cast<double>(x[label]));
+  if (smoothing != 0) {  // else a class at -inf must not count
+    double all = 0;
+    for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) all += log_sum - static_cast<double>(x[c]);
+    loss += smoothing / static_cast<double>(classes) * block_reduce(all, Plus());
+  }
+  if (threadIdx.x == 0) {
+    losses[row] = loss;
+    log_sums[row] = log_sum;
+  }
+}
+
+// One block.
+template <class T>
+__global__ void mean_kernel(int64_t n, const double* losses, double share, T* mean) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += losses[i] * share;
+  sum = block_reduce(sum, Plus());
+  if (threadIdx.x == 0) *mean = static_cast<T>(sum);
+}
+
+template <class T>
+__global__ void backward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing,
+                                Ignore ignore, const double* log_sums, const T* dy, double share, T* d_logits) {
+  const int64_t row = blockIdx.x;
+  const T* x = logits + row * classes;
+  T* dx = d_logits + row * classes;
+  const int32_t label = labels[row];
+  const bool left_out = ignore(label);
+  const double scale = static_cast<double>(*dy) * share;
+  const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
+  const T off = static_cast<T>(smoothing / static_cast<double>(classes));
+  const T most = static_cast<T>(log_sums[row]), rest = static_cast<T>(static_cast<double>(most) - log_sums[row]);
+  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) {
+    const T all = factor * (exp_below(x[c] - most, rest) - off);
+    dx[c] = left_out ? T(0) : c == label ? all - at_label : all;
+  }
+}
+
+}  // namespace
+
+void softmax_cross_entropy_forward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums) {
+  dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
+    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(logits.dim(1)), logits.dim(1),
+           logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), losses.cuda_data<double>(),
+           log_sums.cuda_data<double>());
+  });
+}
+
+void mean_loss(Cuda device, const Tensor& losses, double share, const Tensor& mean) {
+  dispatch_real(mean.dtype(), "mean_loss", [&]<class T>() {
+    launch(device, "mean_loss", mean_kernel<T>, 1, kBlock, losses.numel(), losses.cuda_data<double>(), share,
+           mean.cuda_data<T>());
+  });
+}
+
+void softmax_cross_entropy_backward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
+                                    std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
+                                    double share, const Tensor& d_logits) {
+  dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
+    launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1)),
+           logits.dim(1), logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore),
+           log_sums.cuda_data<double>(), dy.cuda_data<T>(), share, d_logits.cuda_data<T>());
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,142 @@
+#include "engine/cuda/cuda_context.h"
+
+#include <mutex>
+
+#include "engine/context.h"
+
+namespace godwit {
+namespace {
+
+class CudaMemory : public MemorySource {
+ public:
+  explicit CudaMemory(int index) : index_(index) {}
+  std::byte* allocate(int64_t bytes) override {
+    cuda_check(cudaSetDevice(index_), "cudaSetDevice");
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // not one for later calls to report
+      return nullptr;
+    }
+    cuda_check(status, "cudaMalloc");
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data) override { cudaFree(data); }  // waits for the kernels that use it
+  Device device() const override { return cuda_device(index_); }
+  std::string state() const override {
+    size_t free_bytes = 0, total = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return "";
+    return detail::concat(", ", free_bytes, " free of ", total, " on ", device());
+  }
+
+ private:
+  const int index_;
+};
+
+// CUDA's answer, asked once: what it says stays true while the process lives.
+struct Found {
+  int count = 0;
+  std::string why;
+};
+
+Found find_devices() {
+  Found found;
+  const cudaError_t status = cudaGetDeviceCount(&found.count);
+  if (status == cudaSuccess && found.count > 0) return found;
+  found.count = 0;
+  cudaGetLastError();
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const auto version = [](int number) { return detail::concat(number / 1000, ".", number % 1000 / 10); };
+  if (driver == 0) {
+    found.why = "no NVIDIA driver is loaded on this machine; use --device cpu";
+  } else if (status == cudaErrorInsufficientDriver) {
+    found.why = detail::concat("the NVIDIA driver knows CUDA up to ", version(driver), ", this build is of CUDA ",
+                               version(runtime), "; update the driver, or build with an older toolkit");
+  } else {
+    found.why = detail::concat("no GPU is visible to this process (", cudaGetErrorString(status),
+                               "); look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+  }
+  return found;
+}
+
+const Found& found_devices() {
+  static const Found found = find_devices();
+  return found;
+}
+
+int multiprocessors_of(int index) {
+  check_usable(cuda_device(index));
+  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  int count = 0;
+  cuda_check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index), "cudaDeviceGetAttribute");
+  return count;
+}
+
+}  // namespace
+
+void cuda_check(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cudaGetErrorString(status), " (",
+                             cudaGetErrorName(status), ")"),
+              file, line);
+}
+
+void cuda_check(cublasStatus_t status, const char* call, const char* file, int line) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cublasLtGetStatusString(status), " (",
+                             cublasLtGetStatusName(status), ")"),
+              file, line);
+}
+
+int cuda_devices() { return found_devices().count; }
+std::string why_no_cuda() { return found_devices().why; }
+
+CudaContext::CudaContext(int device_index)
+    : index(device_index),
+      multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
+      pool(std::make_shared<Pool>(std::make_unique<CudaMemory>(device_index))) {}
+
+CudaContext::~CudaContext() {
+  cudaStreamSynchronize(stream.get());
+  cache_.clear();
+  if (blas_) cublasLtDestroy(blas_);
+  if (dnn_) cudnnDestroy(dnn_);
+}
+
+cublasLtHandle_t CudaContext::blas() {
+  if (!blas_) cuda_check(cublasLtCreate(&blas_), "cublasLtCreate");
+  return blas_;
+}
+
+cudnnHandle_t CudaContext::dnn() {
+  if (!dnn_) {
+    cudnnHandle_t made = nullptr;
+    const cudnnStatus_t status = cudnnCreate(&made);
+    check(status == CUDNN_STATUS_SUCCESS, "cudnnCreate: ", cudnnGetErrorString(status));
+    dnn_ = made;
+    check(cudnnSetStream(dnn_, stream.get()) == CUDNN_STATUS_SUCCESS, "cudnnSetStream failed");
+  }
+  return dnn_;
+}
+
+Cuda cuda_of(Device device) {
+  const Context& here = context();
+  check(here.cuda && here.cuda->index == device.index, "a tensor on ", device,
+        " was used by a thread whose context is on ", here.device, "; make its context with context_on(device)");
+  return {here.cuda.get(), here.cuda->stream.get()};
+}
+
+namespace detail {
+
+std::shared_ptr<CudaContext> make_cuda_context(int index) { return std::make_shared<CudaContext>(index); }
+std::shared_ptr<Pool> cuda_pool(Device device) { return cuda_of(device).context->pool; }
+void make_current(const CudaContext& context) { cuda_check(cudaSetDevice(context.index), "cudaSetDevice"); }
+void synchronize(const CudaContext& context) { context.stream.synchronize(); }
+
+}  // namespace detail
+
+}  // namespace godwit

@@ -1,0 +1,74 @@
+// Elementwise kernels: to[i] = f(from[i]…), 16 bytes of the widest type at a time, the rest one by one.
+#pragma once
+#include <cstdint>
+
+#include "engine/cuda/launch.h"
+#include "engine/half.h"
+
+namespace godwit {
+
+namespace detail {
+
+template <class T, int n>
+struct alignas(n * sizeof(T)) Pack {
+  T values[n];
+};
+
+template <int n, class T>
+__device__ Pack<T, n> load_pack(const T* from, int64_t pack) {
+  return reinterpret_cast<const Pack<T, n>*>(from)[pack];
+}
+
+// The result is rounded once, to To; f computes in compute_t.
+template <int n, class F, class To, class... From>
+__device__ void map_pack(const F& f, To* to, int64_t pack, const Pack<From, n>&... from) {
+  Pack<To, n> result;
+  for (int k = 0; k < n; ++k) result.values[k] = static_cast<To>(f(static_cast<compute_t<From>>(from.values[k])...));
+  reinterpret_cast<Pack<To, n>*>(to)[pack] = result;
+}
+
+// `packs` packs of n elements, then the elements after them.
+template <int n, class F, class To, class... From>
+__global__ void map_kernel(F f, int64_t packs, int64_t elements, To* to, const From*... from) {
+  const int64_t first = grid_thread(), stride = grid_threads();
+  for (int64_t pack = first; pack < packs; pack += stride) map_pack<n>(f, to, pack, load_pack<n>(from, pack)...);
+  for (int64_t i = packs * n + first; i < elements; i += stride)
+    to[i] = static_cast<To>(f(static_cast<compute_t<From>>(from[i])...));
+}
+
+template <class F, class To>
+__global__ void generate_kernel(F f, int64_t elements, To* to) {
+  for (int64_t i = grid_thread(); i < elements; i += grid_threads()) to[i] = static_cast<To>(f(i));
+}
+
+constexpr int largest(int a) { return a; }
+template <class... Rest>
+constexpr int largest(int a, int b, Rest... rest) {
+  return largest(a > b ? a : b, rest...);
+}
+
+}  // namespace detail
+
+// Whether all of these begin at a multiple of so many bytes.
+template <size_t bytes, class... Pointers>
+bool aligned_to(Pointers... pointers) {
+  return (... && (reinterpret_cast<uintptr_t>(pointers) % bytes == 0));
+}
+
+// to[i] = f(from[i]…) for i in [0, n). f is a functor with a const __device__ operator() on compute_t of the types;
+// `to` may be one of `from`, element for element. Memory that does not begin at 16 bytes is walked one by one.
+template <class F, class To, class... From>
+void elementwise(Cuda device, const char* operation, int64_t n, F f, To* to, const From*... from) {
+  constexpr int kWidth = 16 / detail::largest(sizeof(To), sizeof(From)...);
+  const int64_t packs = aligned_to<16>(to, from...) ? n / kWidth : 0;
+  launch(device, operation, detail::map_kernel<kWidth, F, To, From...>,
+         blocks_for(device, packs > 0 ? std::max(packs, n - packs * kWidth) : n), kBlock, f, packs, n, to, from...);
+}
+
+// to[i] = f(i) for i in [0, n).
+template <class F, class To>
+void generate(Cuda device, const char* operation, int64_t n, F f, To* to) {
+  launch(device, operation, detail::generate_kernel<F, To>, blocks_for(device, n), kBlock, f, n, to);
+}
+
+}  // namespace godwit

@@ -1,0 +1,39 @@
+// Kernel launches, checked, on the stream of the thread's context.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "engine/cuda/cuda_context.h"
+
+namespace godwit {
+
+// kernel<<<blocks, threads>>>(arguments…); nothing when there are no blocks. An Error names the operation. What fails
+// while the kernel runs is reported by a later call: CUDA_LAUNCH_BLOCKING=1 shows which.
+template <class... Parameters, class... Arguments>
+void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
+            const Arguments&... arguments) {
+  if (blocks == 0) return;
+  check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks are more than a launch takes");
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = device.stream;
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+  check(status == cudaSuccess, operation, ": the launch of its kernel on cuda:", device.context->index,
+        " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+}
+
+constexpr int kBlock = 256;  // threads of a block, where nothing else is said
+
+// Blocks for n independent pieces of work, one a thread, in a loop of stride gridDim · blockDim: enough to fill the
+// GPU.
+inline int64_t blocks_for(Cuda device, int64_t n, int threads = kBlock) {
+  return std::min<int64_t>((n + threads - 1) / threads,
+                           int64_t{8} * device.context->multiprocessors * kBlock / threads);
+}
+
+// The thread's place among all of the launch, and how many there are.
+__device__ inline int64_t grid_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
+
+}  // namespace godwit

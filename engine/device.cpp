@@ -1,0 +1,35 @@
+#include "engine/device.h"
+
+#include <charconv>
+
+#include "engine/check.h"
+
+namespace godwit {
+
+std::ostream& operator<<(std::ostream& out, Device device) {
+  return device.is_cuda() ? out << "cuda:" << device.index : out << "cpu";
+}
+
+Device parse_device(const std::string& text, const std::string& subject, int local_rank) {
+  if (text == "cpu") return kCpu;
+  if (text == "cuda") return cuda_device(local_rank);
+  if (text == "auto") return cuda_devices() > 0 ? cuda_device(local_rank) : kCpu;
+  const std::string prefix = "cuda:";
+  if (text.starts_with(prefix)) {
+    int index = -1;
+    const char *begin = text.data() + prefix.size(), *end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(begin, end, index);
+    if (error == std::errc() && stop == end && index >= 0) return cuda_device(index);
+  }
+  fail(subject, ": '", text, "' is no device; say cpu, cuda, cuda:N (N counts from 0) or auto");
+}
+
+void check_usable(Device device) {
+  if (!device.is_cuda()) return;
+  const int count = cuda_devices();
+  check(count > 0, device, ": ", why_no_cuda());
+  check(device.index < count, device, ": there ", count == 1 ? "is 1 GPU" : detail::concat("are ", count, " GPUs"),
+        " here, numbered from 0; use fewer ranks a machine, or --device cuda:N to let ranks share one");
+}
+
+}  // namespace godwit

@@ -1,0 +1,42 @@
+// Inside tensor.cpp and tensor.cu: what a tensor does to its elements.
+#pragma once
+#include <type_traits>
+#include <utility>
+
+#include "engine/inline.h"
+#include "engine/tensor.h"
+
+namespace godwit::detail {
+
+void zero(Cpu, const Tensor& x);
+void fill(Cpu, const Tensor& x, double value);
+void convert(Cpu, const Tensor& x, const Tensor& y);  // y = x in y's type
+void copy(Cpu, const Tensor& x, const Tensor& y);     // y = x, byte for byte
+void zero(Cuda, const Tensor& x);
+void fill(Cuda, const Tensor& x, double value);
+void convert(Cuda, const Tensor& x, const Tensor& y);
+void copy(Cuda, const Tensor& x, const Tensor& y);  // one of them may be on the CPU
+
+// Calls f.operator()<T>() for every type with C++ arithmetic.
+template <class F>
+auto dispatch_numeric(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::i32: return f.template operator()<int32_t>();
+    case DType::i64: return f.template operator()<int64_t>();
+    case DType::u8: return f.template operator()<uint8_t>();
+    case DType::u32: return f.template operator()<uint32_t>();
+    case DType::f16: return f.template operator()<f16>();
+    case DType::bf16: return f.template operator()<bf16>();
+    default: return dispatch_real(dtype, "tensor", std::forward<F>(f));
+  }
+}
+
+// Through float32 where one side has 16 bits: rounding a float64 twice differs from once by less than the type
+// resolves.
+template <class To, class From>
+GODWIT_INLINE inline To converted(From value) {
+  if constexpr (std::is_same_v<compute_t<To>, To>) return static_cast<To>(static_cast<compute_t<From>>(value));
+  else return To(static_cast<float>(value));
+}
+
+}  // namespace godwit::detail

@@ -1,0 +1,276 @@
+// Every op on a GPU against the same op on the CPU: values and gradients, through the functions that models call.
+#include <gmock/gmock.h>
+
+#include "autograd/ops/add.h"
+#include "autograd/ops/cast.h"
+#include "autograd/ops/column.h"
+#include "autograd/ops/dropout.h"
+#include "autograd/ops/embedding.h"
+#include "autograd/ops/gelu.h"
+#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/layer_norm.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/matmul.h"
+#include "autograd/ops/pool2d.h"
+#include "autograd/ops/relu.h"
+#include "autograd/ops/reshape.h"
+#include "autograd/ops/scale.h"
+#include "autograd/ops/softmax.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "autograd/ops/tanh.h"
+#include "tests/autograd/gradient_check.h"
+#include "tests/on_gpu.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_tensor, testing::values;
+
+using Inputs = std::vector<Tensor>;
+using Op = std::function<Var(const std::vector<Var>&)>;
+
+// Of numbers of a type, relative to the largest of a result: half a unit in the last place.
+double unit(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : dtype == DType::f32 ? 0x1p-24 : 0x1p-8; }
+
+// The value of an op, then the gradients of all inputs for one dy, in turn as others hold it and as it may be written
+// over.
+std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held) {
+  std::vector<Var> leaves;
+  for (const Tensor& x : inputs) leaves.emplace_back(x.to(context().device).clone(), true);
+  const Var y = op(leaves);
+  const Tensor weights = random_tensor(y.shape(), DType::f32, 99).to(y.dtype()), dy = weights.to(context().device);
+  std::vector<Tensor> all{y.value().to(kCpu).clone()};
+  const Var loss = Var::result(Tensor::zeros({}, DType::f32), {y}, [g = y.gradient(), dy, dy_is_held](const Tensor&) {
+    g.add(dy_is_held ? dy : dy.clone());
+  });
+  backward(loss);
+  for (const Var& leaf : leaves) all.push_back(leaf.has_grad() ? leaf.grad().to(kCpu) : Tensor());
+  return all;
+}
+
+class CudaParity : public OnGpu {
+ protected:
+  // Within `units` half units in the last place of the largest value; 0 asks for the same bits.
+  void expect_same(const Op& op, const Inputs& inputs, double units, const std::string& what = "") {
+    ASSERT_FALSE(context().tf32);
+    for (const bool held : {true, false}) {
+      const auto expected = results(op, inputs, held);
+      const auto found = on_gpu([&] { return results(op, inputs, held); });
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t k = 0; k < expected.size(); ++k) compare(found[k], expected[k], units, what + name(k));
+    }
+  }
+
+  static void compare(const Tensor& found, const Tensor& expected, double units, const std::string& what) {
+    ASSERT_EQ(found.defined(), expected.defined()) << what;
+    if (!found.defined()) return;
+    ASSERT_EQ(found.shape(), expected.shape()) << what;
+    ASSERT_EQ(found.dtype(), expected.dtype()) << what;
+    const std::vector<double> f = values(found), e = values(expected);
+    double largest = 0;
+    for (const double value : e)
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < e.size(); ++i) {
+      if (f[i] == e[i] || (std::isnan(f[i]) && std::isnan(e[i]))) continue;
+      ASSERT_LE(std::abs(f[i] - e[i]), units * unit(found.dtype()) * largest)
+          << what << ", element " << i << ": " << f[i] << ", on the CPU " << e[i];
+    }
+  }
+
+ private:
+  static std::string name(size_t k) {
+    return k == 0 ? ": the value" : detail::concat(": the gradient of input ", k - 1);
+  }
+};
+
+const DType kTypes[] = {DType::f32, DType::bf16, DType::f64};
+
+Tensor random(Shape shape, DType dtype, uint64_t seed = 1, double scale = 1) {
+  return random_tensor(shape, DType::f64, seed, scale).to(dtype);
+}
+
+// One pack and none, odd, more than the launch's threads.
+const Shape kShapes[] = {{}, {1}, {8}, {17}, {3, 5}, {2, 3, 4, 8}, {4099}, {20, 1000}};
+
+TEST_F(CudaParity, ElementwiseOpsHaveTheSameBits) {
+  for (const DType type : kTypes)
+    for (const Shape& shape : kShapes) {
+      const Tensor a = random(shape, type, 1), b = random(shape, type, 2);
+      const std::string what = detail::concat(type, " ", shape);
+      expect_same([](const auto& in) { return ops::add(in[0], in[1]); }, {a, b}, 0, "add " + what);
+      expect_same([](const auto& in) { return ops::add(in[0], in[0]); }, {a}, 0, "add to itself " + what);
+      expect_same([](const auto& in) { return ops::add_relu(in[0], in[1]); }, {a, b}, 0, "add_relu " + what);
+      expect_same([](const auto& in) { return ops::relu(in[0]); }, {a}, 0, "relu " + what);
+      expect_same([](const auto& in) { return ops::scale(in[0], 0.3); }, {a}, 0, "scale " + what);
+      expect_same([](const auto& in) { return ops::dropout(in[0], 0.3, {7, 3, 2, 1}); }, {a}, 0, "dropout " + what);
+      expect_same([&](const auto& in) { return ops::reshape(in[0], {shape.numel()}); }, {a}, 0, "reshape " + what);
+      for (const DType to : kTypes)
+        expect_same([=](const auto& in) { return ops::cast(in[0], to); }, {a}, 0, detail::concat("to ", to, " ", what));
+    }
+}
+
+TEST_F(CudaParity, ReluKeepsNan) {
+  const Tensor x = Tensor::of<float>({-1, -0.0f, 0, 2, std::numeric_limits<float>::quiet_NaN()}, {5});
+  expect_same([](const auto& in) { return ops::relu(in[0]); }, {x}, 0);
+}
+
+// nvcc contracts products and sums; the functions are within a few units of their value either way.
+TEST_F(CudaParity, Functions) {
+  for (const DType type : kTypes)
+    for (const Shape& shape : kShapes) {
+      const Tensor x = random(shape, type, 3, 3);
+      const std::string what = detail::concat(type, " ", shape);
+      expect_same([](const auto& in) { return ops::tanh(in[0]); }, {x}, 8, "tanh " + what);
+      expect_same([](const auto& in) { return ops::gelu(in[0]); }, {x}, 8, "gelu " + what);
+      expect_same([](const auto& in) { return ops::gelu(in[0], true); }, {x}, 16, "gelu, tanh " + what);
+    }
+}
+
+// Sums over c values in another order: each within c half units of the terms' sizes.
+TEST_F(CudaParity, Softmax) {
+  for (const DType type : kTypes)
+    for (const Shape& shape : {Shape{1, 1}, Shape{3, 10}, Shape{5, 33}, Shape{2, 257}, Shape{3, 1000}}) {
+      const Tensor x = random(shape, type, 4, 2), mask({shape[0], shape[1]}, DType::u8);
+      for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = i >= shape[1] && i % 3 != 0;
+      const std::string what = detail::concat("softmax ", type, " ", shape);
+      expect_same([](const auto& in) { return ops::softmax(in[0]); }, {x}, 64, what);
+      expect_same([=](const auto& in) { return ops::softmax(in[0], mask); }, {x}, 64, what + " masked");
+    }
+}
+
+TEST_F(CudaParity, SoftmaxCrossEntropy) {
+  for (const DType type : {DType::f32, DType::f64})
+    for (const auto& [n, classes] : {std::pair<int64_t, int64_t>{1, 1}, {3, 10}, {70, 33}, {4, 5003}})
+      for (const double smoothing : {0.0, 0.1})
+        for (const std::optional<int32_t> ignore : {std::optional<int32_t>(), std::optional(-100)}) {
+          const Tensor logits = random({n, classes}, type, 5, 3), labels({n}, DType::i32);
+          for (int64_t i = 0; i < n; ++i)
+            labels.data<int32_t>()[i] = ignore && i % 3 == 1 ? *ignore : static_cast<int32_t>(i * 7919 % classes);
+          const auto op = [=](const auto& in) { return ops::softmax_cross_entropy(in[0], labels, smoothing, ignore); };
+          expect_same(op, {logits}, 64, detail::concat("[", n, ", ", classes, "] ", type, " ", smoothing));
+        }
+  const Tensor logits = random({40, 12}, DType::f32, 6), labels = Tensor::zeros({40}, DType::i32);
+  const int64_t expected = ops::top_k_correct(logits, labels, 3);
+  EXPECT_EQ(on_gpu([&] { return ops::top_k_correct(logits.to(context().device), labels, 3); }), expected);
+  EXPECT_EQ(on_gpu([&] {
+              return ops::softmax_cross_entropy(Var(logits.to(context().device)), labels.to(context().device)).device();
+            }),
+            cuda_device(0));
+}
+
+// Gradients of gamma and beta are sums over n rows of float32 terms.
+TEST_F(CudaParity, LayerNorm) {
+  for (const DType type : kTypes)
+    for (const auto& [n, width] : {std::pair<int64_t, int64_t>{1, 1}, {2, 7}, {33, 64}, {70, 300}, {5, 1024}}) {
+      const DType parameters = compute_dtype(type);
+      const Inputs in{random({n, width}, type, 7), random({width}, parameters, 8), random({width}, parameters, 9)};
+      const std::string what = detail::concat("layer_norm [", n, ", ", width, "] ", type);
+      const double eps = width == 1 ? 1 : 1e-5;
+      expect_same([=](const auto& v) { return ops::layer_norm(v[0], v[1], v[2], eps); }, in, 64, what);
+      Inputs two = in;
+      two.push_back(random({n, width}, type, 10));
+      expect_same([=](const auto& v) { return ops::add_layer_norm(v[0], v[3], v[1], v[2], eps); }, two, 64,
+                  what + " +");
+    }
+}
+
+TEST_F(CudaParity, Embedding) {
+  for (const DType type : kTypes)
+    for (const int64_t width : {1, 5, 64, 300})
+      for (const std::optional<int64_t> padding : {std::optional<int64_t>(), std::optional<int64_t>(2)}) {
+        const Tensor table = random({11, width}, type, 11), ids({300}, DType::i32);
+        for (int64_t i = 0; i < 300; ++i) ids.data<int32_t>()[i] = static_cast<int32_t>(i % 5 ? 3 : i * i % 11);
+        // 240 positions of one id: their sum in pieces
+        expect_same([=](const auto& in) { return ops::embedding(ids, in[0], padding); }, {table}, 256,
+                    detail::concat("embedding ", width, " ", type));
+      }
+  const Tensor ids = Tensor::of<int32_t>({4, 0, 4}, {3}), table = random({5, 3}, DType::f32);
+  expect_same([=](const auto& in) { return ops::embedding(ids, in[0]); }, {table}, 0, "embedding");
+  on_gpu([&] {
+    const Var there(table.to(context().device), true);
+    EXPECT_EQ(ops::embedding(ids.to(context().device), there).value().to(kCpu).item(0), table.item(12));
+    EXPECT_THAT(error_of([&] {
+                  ops::embedding(Tensor::of<int32_t>({0, 9}, {2}), there);
+                }),
+                ::testing::HasSubstr("embedding: id 1 is 9, the table has 5 rows"));
+  });
+}
+
+TEST_F(CudaParity, Column) {
+  for (const DType type : kTypes)
+    expect_same([](const auto& in) { return ops::add(ops::column(in[0], 1), ops::column(in[0], 2)); },
+                {random({700, 3}, type)}, 0);
+}
+
+TEST_F(CudaParity, Pooling) {
+  for (const DType type : kTypes)
+    for (const auto& [kernel, stride, padding] : {std::tuple{2, 2, 0}, {3, 2, 1}, {3, 1, 1}, {3, 3, 0}, {1, 1, 0}}) {
+      const Tensor x = random({2, 9, 7, 5}, type, 12);
+      const Pool2dOptions options{kernel, stride, padding};
+      const std::string what = detail::concat(type, " ", kernel, " ", stride);
+      expect_same([=](const auto& in) { return ops::max_pool2d(in[0], options); }, {x}, 0, "max " + what);
+      expect_same([=](const auto& in) { return ops::avg_pool2d(in[0], options); }, {x}, 8, "average " + what);
+    }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::of<float>({1, 2, nan, 2, 2, nan, 0, 0, 7}, {1, 3, 3, 1});
+  expect_same([](const auto& in) { return ops::max_pool2d(in[0], {2, 1, 0}); }, {x}, 0, "NaN");
+  for (const DType type : kTypes)
+    expect_same([](const auto& in) { return ops::global_avg_pool(in[0]); }, {random({3, 7, 5, 6}, type)}, 0,
+                detail::concat("global ", type));
+}
+
+// Sums over k products in another order; bfloat16 rounds the result, and the CPU may round parameters otherwise.
+TEST_F(CudaParity, Matmul) {
+  for (const DType type : kTypes)
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true})
+        for (const auto& [m, n, k] :
+             {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {5, 3, 7}, {16, 8, 32}, {33, 20, 65}})
+          for (const int64_t batch : {0, 3}) {
+            Shape a = trans_a ? Shape{k, m} : Shape{m, k}, b = trans_b ? Shape{n, k} : Shape{k, n};
+            if (batch > 0) a = {batch, a[0], a[1]}, b = {batch, b[0], b[1]};
+            expect_same([=](const auto& in) { return ops::matmul(in[0], in[1], trans_a, trans_b); },
+                        {random(a, type, 13), random(b, type, 14)}, type == DType::bf16 ? 4 : 64,
+                        detail::concat("matmul ", a, " ", b, " ", type));
+          }
+}
+
+TEST_F(CudaParity, Linear) {
+  for (const DType type : kTypes)
+    for (const auto& [n, in, out] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 5, 7}, {40, 64, 16}}) {
+      const DType parameters = compute_dtype(type);
+      const Tensor x = random({n, in}, type, 15), w = random({out, in}, parameters, 16),
+                   bias = random({out}, parameters, 17);
+      const std::string what = detail::concat("linear [", n, ", ", in, "] to ", out, " ", type);
+      // of float32 gradients beside bfloat16 values: products of numbers of 8 bits, exact, summed in float32
+      expect_same([](const auto& v) { return ops::linear(v[0], v[1], v[2]); }, {x, w, bias}, 64, what);
+      expect_same([](const auto& v) { return ops::linear(v[0], v[1]); }, {x, w}, 64, what + " without bias");
+    }
+}
+
+// Parameters are views of flat buckets: they begin anywhere.
+TEST_F(CudaParity, LinearTakesParametersOffAlignment) {
+  const Tensor flat = random({200}, DType::f32, 18), x = random({6, 7}, DType::f32, 19);
+  const auto op = [](const auto& in) {
+    return ops::linear(in[0], Var(in[1].value().range(1, 35).view({5, 7})), Var(in[1].value().range(37, 5)));
+  };
+  compare(on_gpu([&] {
+            return op(std::vector{Var(x.to(context().device)), Var(flat.to(context().device))}).value().to(kCpu);
+          }),
+          op(std::vector{Var(x), Var(flat)}).value(), 64, "linear off alignment");
+}
+
+TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {
+  on_gpu([&] {
+    const Var x(Tensor::full({1000}, 2), true);
+    for (int i = 0; i < 3; ++i)
+      backward(
+          Var::result(Tensor::zeros({}), {x}, [g = x.gradient()](const Tensor&) { g.add(Tensor::full({1000}, 0.5)); }));
+    EXPECT_EQ(x.grad().device(), cuda_device(0));
+    EXPECT_EQ(x.grad().item(999), 1.5);
+  });
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,232 @@
+#include "cuda_runtime.h"
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulated {
+namespace {
+
+constexpr size_t kStack = 128 << 10, kTotal = size_t{1} << 30;
+constexpr unsigned kMostThreads = 1024;
+
+enum class State { ready, at_block_barrier, at_warp_barrier, done };
+
+struct Fiber {
+  ucontext_t place;
+  State state;
+};
+
+// The block that runs on this thread.
+struct Block {
+  std::vector<Fiber> fibers;
+  std::vector<std::byte> stacks = std::vector<std::byte>(kMostThreads * kStack);
+  std::byte slots[kMostThreads][kLaneBytes];
+  ucontext_t scheduler;
+  unsigned running = 0;
+  const std::function<void()>* thread = nullptr;
+};
+
+Block& block() {
+  thread_local Block here;
+  return here;
+}
+
+void run_fiber() {
+  Block& b = block();
+  (*b.thread)();
+  b.fibers[b.running].state = State::done;
+}
+
+void wait_at(State barrier) {
+  Block& b = block();
+  const unsigned self = b.running;
+  b.fibers[self].state = barrier;
+  swapcontext(&b.fibers[self].place, &b.scheduler);
+}
+
+[[noreturn]] void stuck(const char* why) {
+  std::fprintf(stderr, "emulated kernel, block %u of %u: %s\n", blockIdx.x, gridDim.x, why);
+  std::abort();
+}
+
+// Lets go those whose barrier is complete; false when nobody can go on though some are not done.
+bool release(Block& b) {
+  const unsigned threads = static_cast<unsigned>(b.fibers.size());
+  unsigned done = 0, waiting = 0;
+  bool moved = false;
+  for (const Fiber& f : b.fibers) done += f.state == State::done, waiting += f.state == State::at_block_barrier;
+  for (unsigned warp = 0; warp < threads; warp += 32) {
+    const unsigned end = std::min(threads, warp + 32);
+    unsigned here = 0, gone = 0;
+    for (unsigned t = warp; t < end; ++t)
+      here += b.fibers[t].state == State::at_warp_barrier, gone += b.fibers[t].state == State::done;
+    if (here > 0 && gone > 0) stuck("a thread ended while others of its warp exchange values");
+    if (here < end - warp) continue;
+    for (unsigned t = warp; t < end; ++t) b.fibers[t].state = State::ready;
+    moved = true;
+  }
+  if (waiting > 0 && waiting + done == threads) {
+    for (Fiber& f : b.fibers)
+      if (f.state == State::at_block_barrier) f.state = State::ready;
+    moved = true;
+  }
+  return moved || done == threads;
+}
+
+void run_block(Block& b, unsigned threads) {
+  b.fibers.resize(threads);
+  for (unsigned t = 0; t < threads; ++t) {
+    Fiber& f = b.fibers[t];
+    f.state = State::ready;
+    getcontext(&f.place);
+    f.place.uc_stack.ss_sp = b.stacks.data() + t * kStack;
+    f.place.uc_stack.ss_size = kStack;
+    f.place.uc_link = &b.scheduler;
+    makecontext(&f.place, run_fiber, 0);
+  }
+  for (bool all_done = false; !all_done;) {
+    all_done = true;
+    for (unsigned t = 0; t < threads; ++t) {
+      if (b.fibers[t].state == State::done) continue;
+      all_done = false;
+      if (b.fibers[t].state != State::ready) continue;
+      b.running = t;
+      threadIdx = dim3(t);
+      swapcontext(&b.scheduler, &b.fibers[t].place);
+    }
+    if (!all_done && !release(b)) stuck("its threads wait at different barriers");
+  }
+}
+
+// Device memory by address, to tell it from the host's.
+struct Memory {
+  std::mutex mutex;
+  std::map<const std::byte*, size_t> blocks;
+  size_t used = 0;
+
+  bool holds(const void* begin, size_t bytes) {
+    std::lock_guard lock(mutex);
+    const auto* data = static_cast<const std::byte*>(begin);
+    auto next = blocks.upper_bound(data);
+    if (next == blocks.begin()) return false;
+    const auto& [start, size] = *std::prev(next);
+    return data + bytes <= start + size;
+  }
+};
+
+Memory& memory() {
+  static Memory* all = new Memory;  // outlives the pools of threads
+  return *all;
+}
+
+}  // namespace
+
+cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
+  if (grid.x == 0 || threads.x == 0 || threads.x > kMostThreads || threads.y * threads.z * grid.y * grid.z != 1)
+    return cudaErrorInvalidConfiguration;
+  Block& b = block();
+  b.thread = &thread;
+  gridDim = grid;
+  blockDim = threads;
+  for (unsigned i = 0; i < grid.x; ++i) {
+    blockIdx = dim3(i);
+    run_block(b, threads.x);
+  }
+  return cudaSuccess;
+}
+
+void block_barrier() { wait_at(State::at_block_barrier); }
+void warp_barrier() { wait_at(State::at_warp_barrier); }
+std::byte* lane_slot(unsigned lane) { return block().slots[threadIdx.x / 32 * 32 + lane]; }
+
+}  // namespace emulated
+
+using emulated::memory;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+  }
+  return "unknown";
+}
+const char* cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "cudaError"; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 2, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return device >= 0 && device < 2 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  auto& m = memory();
+  std::lock_guard lock(m.mutex);
+  if (bytes > emulated::kTotal - m.used) return cudaErrorMemoryAllocation;
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!*data) return cudaErrorMemoryAllocation;
+  std::memset(*data, 0xFF, bytes);
+  m.blocks.emplace(static_cast<std::byte*>(*data), bytes);
+  m.used += bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+  auto& m = memory();
+  std::lock_guard lock(m.mutex);
+  const auto block = m.blocks.find(static_cast<std::byte*>(data));
+  if (block == m.blocks.end()) return cudaErrorInvalidValue;
+  m.used -= block->second;
+  m.blocks.erase(block);
+  std::free(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
+  auto& m = memory();
+  std::lock_guard lock(m.mutex);
+  *total = emulated::kTotal;
+  *free_bytes = emulated::kTotal - m.used;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return *data ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
+  if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
+    return cudaErrorInvalidValue;
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+  if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
+  std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new CUstream_st, cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }

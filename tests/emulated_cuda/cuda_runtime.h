@@ -1,0 +1,152 @@
+// CUDA's runtime, as far as Godwit uses it, on the CPU: device memory is the host's, streams do their work at once, and
+// the threads of a kernel are fibers, so that barriers and exchanges within a warp mean what they do on a GPU.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidDevice = 101
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+
+struct CUstream_st {};
+struct CUevent_st {};
+using cudaStream_t = CUstream_st*;
+using cudaEvent_t = CUevent_st*;
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+constexpr int warpSize = 32;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaMalloc(void** data, size_t bytes);  // filled with NaN
+cudaError_t cudaFree(void* data);
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total);
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* data);
+// Refuse memory that is not where `kind` says.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+
+namespace emulated {
+
+// Every thread of every block; blocks one after another. Ends the process where threads wait for others that cannot
+// come.
+cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+void block_barrier();
+void warp_barrier();
+constexpr size_t kLaneBytes = 16;
+std::byte* lane_slot(unsigned lane);  // of the running thread's warp
+inline unsigned lane() { return threadIdx.x % 32; }
+
+template <class T>
+T exchange(const T& mine, unsigned from) {
+  static_assert(sizeof(T) <= kLaneBytes && std::is_trivially_copyable_v<T>);
+  std::memcpy(lane_slot(lane()), &mine, sizeof(T));
+  warp_barrier();
+  T result;
+  std::memcpy(&result, lane_slot(from), sizeof(T));
+  warp_barrier();
+  return result;
+}
+
+}  // namespace emulated
+
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  return emulated::run_grid(config->gridDim, config->blockDim, [&] { kernel(static_cast<P>(arguments)...); });
+}
+
+inline void __syncthreads() { emulated::block_barrier(); }
+inline void __syncwarp(unsigned = ~0u) { emulated::warp_barrier(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int from) {
+  return emulated::exchange(value, static_cast<unsigned>(from) % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return emulated::exchange(value, (emulated::lane() ^ static_cast<unsigned>(mask)) % 32);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned by) {
+  const unsigned from = emulated::lane() + by;
+  return emulated::exchange(value, from < 32 ? from : emulated::lane());
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned by) {
+  return emulated::exchange(value, emulated::lane() < by ? emulated::lane() : emulated::lane() - by);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  unsigned bits = 0;
+  const int mine = predicate != 0;
+  for (unsigned from = 0; from < 32; ++from) bits |= static_cast<unsigned>(emulated::exchange(mine, from)) << from;
+  return bits;
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == ~0u; }
+inline int __popc(unsigned x) { return std::popcount(x); }
+template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
+template <class T>
+T atomicAdd(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  *to = before + value;
+  return before;
+}
+template <class T>
+T atomicMax(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  *to = before > value ? before : value;
+  return before;
+}
+template <class T>
+T atomicOr(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  *to = before | value;
+  return before;
+}
