@@ -48,12 +48,13 @@ Var ops::subsample_pad(const Var& x, int stride, int64_t channels) {
   check(stride >= 1, "subsample_pad: stride must be at least 1, it is ", stride);
   check(channels >= x.dim(3), "subsample_pad: cannot go from ", x.dim(3), " channels down to ", channels);
   const Shape shape = x.shape();
-  Tensor y({shape[0], (shape[1] + stride - 1) / stride, (shape[2] + stride - 1) / stride, channels}, x.dtype());
-  subsample_pad_forward(Cpu{}, x.value(), stride, y);
+  Tensor y({shape[0], (shape[1] + stride - 1) / stride, (shape[2] + stride - 1) / stride, channels}, x.dtype(),
+           x.device());
+  on_device(y, [&](auto device) { subsample_pad_forward(device, x.value(), stride, y); });
   return Var::result(y, {x}, [dx = x.gradient(), stride](const Tensor& dy) {
     if (!dx) return;
     const Tensor g = dx.target();
-    subsample_pad_backward(Cpu{}, dy, stride, g);
+    on_device(dy, [&](auto device) { subsample_pad_backward(device, dy, stride, g); });
     dx.add(g);
   });
 }

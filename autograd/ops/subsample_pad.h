@@ -6,8 +6,10 @@ namespace godwit {
 
 // y [n, ceil(h/stride), ceil(w/stride), c'] from x [n, h, w, c], c' >= c: y(i, j) = x(stride·i, stride·j), then zeros.
 void subsample_pad_forward(Cpu, const Tensor& x, int stride, const Tensor& y);
+void subsample_pad_forward(Cuda, const Tensor& x, int stride, const Tensor& y);
 // dx from dy, shapes as above: zero where forward skipped.
 void subsample_pad_backward(Cpu, const Tensor& dy, int stride, const Tensor& dx);
+void subsample_pad_backward(Cuda, const Tensor& dy, int stride, const Tensor& dx);
 
 namespace ops {
 

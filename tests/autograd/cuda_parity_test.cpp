@@ -17,6 +17,7 @@
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax.h"
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "autograd/ops/subsample_pad.h"
 #include "autograd/ops/tanh.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
@@ -218,6 +219,13 @@ TEST_F(CudaParity, Pooling) {
   for (const DType type : kTypes)
     expect_same([](const auto& in) { return ops::global_avg_pool(in[0]); }, {random({3, 7, 5, 6}, type)}, 0,
                 detail::concat("global ", type));
+}
+
+TEST_F(CudaParity, SubsamplePad) {
+  for (const DType type : kTypes)
+    for (const int stride : {1, 2, 3})
+      expect_same([=](const auto& in) { return ops::subsample_pad(in[0], stride, 7); }, {random({2, 5, 6, 3}, type)}, 0,
+                  detail::concat("subsample_pad ", stride, " ", type));
 }
 
 // Sums over k products in another order; bfloat16 rounds the result, and the CPU may round parameters otherwise.

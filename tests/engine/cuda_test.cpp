@@ -15,6 +15,14 @@ using ::testing::HasSubstr;
 
 const Device kGpu = cuda_device(0);
 
+TEST(Cuda, WithoutAGpuEveryWayToOneSaysWhy) {
+  if (cuda_devices() > 0) GTEST_SKIP() << "there is one";
+  ASSERT_THAT(why_no_cuda(), HasSubstr(";")) << "what to do about it";
+  EXPECT_THAT(error_of([] { context_on(kGpu); }), HasSubstr("cuda:0: " + why_no_cuda()));
+  EXPECT_FALSE(error_of([] { Tensor({2}, DType::f32, kGpu); }).empty());
+  EXPECT_FALSE(error_of([] { Tensor::zeros({2}).to(kGpu); }).empty());
+}
+
 class CudaTensor : public OnGpu {};
 
 TEST_F(CudaTensor, LivesWhereTheContextIs) {
