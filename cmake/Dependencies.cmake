@@ -110,6 +110,7 @@ elseif(GODWIT_CUDA_AUTO)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for")
   endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # one runtime, also with libraries that bring it
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know it of nvcc
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
