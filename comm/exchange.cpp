@@ -149,8 +149,8 @@ std::unique_ptr<BlockCodec> codec_of(const ExchangeConfig& config) {
 }  // namespace
 
 std::vector<std::string> exchange_names() {
-  return {"dense", "hierarchical", "qsgd", "terngrad", "one_bit_sgd", "signsgd", "ef_signsgd", "topk", "randomk", "powersgd",
-          "ef21",  "zeropp",       "loco", "loco_zeropp"};
+  return {"dense",   "hierarchical", "qsgd",     "terngrad", "one_bit_sgd", "signsgd", "ef_signsgd",
+          "topk",    "randomk",      "powersgd", "ef21",     "zeropp",      "loco",    "loco_zeropp"};
 }
 
 std::vector<std::string> wire_names() { return {"f32", "bf16", "f16", "int8"}; }
@@ -196,7 +196,8 @@ ExchangeConfig exchange_defaults(const std::string& name) {
 void check_sharding(const ExchangeConfig& config) {
   check_choice("exchange: sharding", config.sharding, sharding_names());
   check_choice("exchange: parameter_wire", config.parameter_wire, parameter_wire_names());
-  const bool scatters = (config.name == "dense" && config.wire != "int8") || is_loco(config.name) || config.name == "zeropp";
+  const bool scatters =
+      (config.name == "dense" && config.wire != "int8") || is_loco(config.name) || config.name == "zeropp";
   check(config.sharding != "zero2" || scatters, config.name,
         ": sharding zero2 needs an exchange that can leave each mean with its owner, and ",
         config.name == "dense" ? "dense in int8" : config.name,

@@ -44,7 +44,8 @@ Adafactor::Adafactor(const OptimizerConfig& config, const Buckets& buckets, std:
     };
     for (const Slot& slot : bucket.slots) {
       Moments moments;
-      const bool apart = bucket.owned.numel() == 0 || slot.offset >= bucket.owned.end || slot.offset + slot.numel <= bucket.owned.begin;
+      const bool apart = bucket.owned.numel() == 0 || slot.offset >= bucket.owned.end ||
+                         slot.offset + slot.numel <= bucket.owned.begin;
       check(within(slot, bucket.owned) || apart || slot.numel == 0, "adafactor: the shards cut parameter '", slot.name,
             "', whose update reads all of it; shard whole parameters (a block size of 0)");
       const Shape& shape = slot.var.shape();
@@ -82,11 +83,15 @@ template <class T>
 void Adafactor::update(const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
   const double beta2 = 1 - std::pow(static_cast<double>(step.step), -config_.decay_exponent);
   const int64_t n = slot.numel, rows = std::max<int64_t>(moments.rows, 1), columns = n / rows;
-  const auto square = [=, eps = config_.eps](int64_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]) + eps; };
-  const auto move = [=](T& mean, double value) { mean = static_cast<T>(beta2 * static_cast<double>(mean) + (1 - beta2) * value); };
+  const auto squared = [](T value) { return static_cast<double>(value) * static_cast<double>(value); };
+  const auto square = [=, eps = config_.eps](int64_t i) { return squared(g[i]) + eps; };
+  const auto move = [=](T& mean, double value) {
+    mean = static_cast<T>(beta2 * static_cast<double>(mean) + (1 - beta2) * value);
+  };
   // u = ĝ·by_row·by_column
   std::vector<T> by_row(static_cast<size_t>(rows), T{1}), by_column(static_cast<size_t>(columns));
-  const int64_t row_grain = std::max<int64_t>(1, (1 << 14) / columns), column_grain = std::max<int64_t>(1, (1 << 14) / rows);
+  const int64_t row_grain = std::max<int64_t>(1, (1 << 14) / columns);
+  const int64_t column_grain = std::max<int64_t>(1, (1 << 14) / rows);
   if (moments.rows == 0) {
     T* v = moments.v.data<T>();
     parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
@@ -113,7 +118,8 @@ void Adafactor::update(const Slot& slot, const Moments& moments, T* x, const T* 
         by_column[static_cast<size_t>(j)] = static_cast<T>(1 / std::sqrt(static_cast<double>(c[j])));
       }
     });
-    const double mean = sum_over(rows, [=](int64_t i) { return static_cast<double>(r[i]); }) / static_cast<double>(rows);
+    const double sum = sum_over(rows, [=](int64_t i) { return static_cast<double>(r[i]); });
+    const double mean = sum / static_cast<double>(rows);
     for (int64_t i = 0; i < rows; ++i)
       by_row[static_cast<size_t>(i)] = static_cast<T>(std::sqrt(mean / static_cast<double>(r[i])));
   }
@@ -121,14 +127,15 @@ void Adafactor::update(const Slot& slot, const Moments& moments, T* x, const T* 
     return g[i] * by_row[static_cast<size_t>(i / columns)] * by_column[static_cast<size_t>(i % columns)];
   };
   const double count = static_cast<double>(n);
-  const double size_of_u = std::sqrt(sum_over(n, [&](int64_t i) { return static_cast<double>(u(i)) * static_cast<double>(u(i)); }) / count);
+  const double size_of_u = std::sqrt(sum_over(n, [&](int64_t i) { return squared(u(i)); }) / count);
   double lr = step.lr;
   if (config_.relative) {
-    const double size = std::sqrt(sum_over(n, [=](int64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); }) / count);
+    const double size = std::sqrt(sum_over(n, [=](int64_t i) { return squared(x[i]); }) / count);
     lr *= std::max(kLeastSize, size);
   }
   const double decay = slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0;
-  const T keep = static_cast<T>(1 - step.lr * decay), move_by = static_cast<T>(lr / std::max(1.0, size_of_u / config_.clip_update));
+  const T keep = static_cast<T>(1 - step.lr * decay);
+  const T move_by = static_cast<T>(lr / std::max(1.0, size_of_u / config_.clip_update));
   parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) x[i] = keep * x[i] - move_by * u(i);
   });

@@ -10,18 +10,17 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optim/lanes-inl.h"
+#include "optim/moments-inl.h"
 
 #ifndef GODWIT_OPTIM_ADAM_ARGS
 #define GODWIT_OPTIM_ADAM_ARGS
 namespace godwit {
 template <class T>
-struct AdamArgs {
-  T *x, *m, *v;
+struct AdamArgs : Moments<T> {
+  T* x;
   const T* g;
-  T l2, keep;  // adam: λ and 1; the others: 0 and 1 − αλ
-  T beta1, o1, beta2, o2;
-  T step_size, root_correction, eps;  // α/(1−β1ᵗ), √(1−β2ᵗ), ε; bert_adam: α, 1, ε
+  T l2, keep;   // adam: λ and 1; the others: 0 and 1 − αλ
+  T step_size;  // α/(1−β1ᵗ); bert_adam: α, and no correction of the root
 };
 }  // namespace godwit
 #endif
@@ -35,12 +34,8 @@ HWY_INLINE void adam_range(const AdamArgs<T>& a, int64_t begin, int64_t end) {
   for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
     const auto x = hn::LoadU(d, a.x + i);
     const auto g = hn::Add(hn::LoadU(d, a.g + i), hn::Mul(hn::Set(d, a.l2), x));
-    const auto m = hn::Add(hn::Mul(hn::Set(d, a.beta1), hn::LoadU(d, a.m + i)), hn::Mul(hn::Set(d, a.o1), g));
-    const auto v =
-        hn::Add(hn::Mul(hn::Set(d, a.beta2), hn::LoadU(d, a.v + i)), hn::Mul(hn::Set(d, a.o2), hn::Mul(g, g)));
-    const auto root = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, a.root_correction)), hn::Set(d, a.eps));
-    hn::StoreU(m, d, a.m + i);
-    hn::StoreU(v, d, a.v + i);
+    hn::Vec<decltype(d)> m, root;
+    advance<T>(a, d, i, g, m, root);
     const auto kept = hn::Mul(hn::Set(d, a.keep), x);
     hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, a.step_size), hn::Div(m, root))), d, a.x + i);
   });
@@ -76,9 +71,8 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
     const auto r = [](double value) { return static_cast<T>(value); };
     AdamArgs<T> a{};
     a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
-    a.m = by_offset<T>(m_, bucket), a.v = by_offset<T>(v_, bucket);
-    a.beta1 = r(beta1), a.o1 = r(1 - beta1), a.beta2 = r(beta2), a.o2 = r(1 - beta2);
-    a.step_size = r(step_size), a.root_correction = r(root_correction), a.eps = r(config_.eps);
+    a.set(config_, by_offset<T>(m_, bucket), by_offset<T>(v_, bucket), root_correction);
+    a.step_size = r(step_size);
     for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        AdamArgs<T> range = a;

@@ -21,8 +21,8 @@ Buckets made_buckets(const std::vector<Parameter>& parameters, const DataParalle
   const ExchangeConfig& exchange = options.exchange;
   if (communicates_itself(options.optimizer.name)) {
     check(exchange.sharding == "none", options.optimizer.name, ": keeps state of all parameters on every rank, which ",
-          "sharding ", exchange.sharding, " cannot divide; leave exchange.sharding out, or take an optimizer behind an ",
-          "exchange, as adamw");
+          "sharding ", exchange.sharding, " cannot divide; leave exchange.sharding out, or take an optimizer behind ",
+          "an exchange, as adamw");
     return buckets;
   }
   check_sharding(exchange);
@@ -84,7 +84,8 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
   check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_same(*comm.world, buckets_.value_hash(), "the initial weights");
   if (!communicates_itself_ && options.exchange.sharding != "none")
-    shards_ = std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire, options.exchange.block_size);
+    shards_ = std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire,
+                                                  options.exchange.block_size);
 }
 
 void DataParallel::work(Bucket& bucket) {

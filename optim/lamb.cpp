@@ -12,16 +12,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optim/lanes-inl.h"
+#include "optim/moments-inl.h"
 
 #ifndef GODWIT_OPTIM_LAMB_ARGS
 #define GODWIT_OPTIM_LAMB_ARGS
 namespace godwit {
 template <class T>
-struct LambArgs {
-  T *m, *v, *g;  // g ← r
+struct LambArgs : Moments<T> {
+  T* g;  // ← r
   const T* x;
-  T beta1, o1, beta2, o2, correction, root_correction, eps, decay;  // 1 − β1ᵗ, √(1−β2ᵗ)
+  T correction, decay;  // 1 − β1ᵗ or 1; λ
 };
 }  // namespace godwit
 #endif
@@ -33,13 +33,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 HWY_INLINE void lamb_range(const LambArgs<T>& a, int64_t begin, int64_t end) {
   for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
-    const auto g = hn::LoadU(d, a.g + i);
-    const auto m = hn::Add(hn::Mul(hn::Set(d, a.beta1), hn::LoadU(d, a.m + i)), hn::Mul(hn::Set(d, a.o1), g));
-    const auto v =
-        hn::Add(hn::Mul(hn::Set(d, a.beta2), hn::LoadU(d, a.v + i)), hn::Mul(hn::Set(d, a.o2), hn::Mul(g, g)));
-    const auto root = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, a.root_correction)), hn::Set(d, a.eps));
-    hn::StoreU(m, d, a.m + i);
-    hn::StoreU(v, d, a.v + i);
+    hn::Vec<decltype(d)> m, root;
+    advance<T>(a, d, i, hn::LoadU(d, a.g + i), m, root);
     const auto ratio = hn::Div(hn::Div(m, hn::Set(d, a.correction)), root);
     hn::StoreU(hn::Add(ratio, hn::Mul(hn::Set(d, a.decay), hn::LoadU(d, a.x + i))), d, a.g + i);
   });
@@ -107,16 +102,15 @@ Lamb::Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_pt
 }
 
 void Lamb::apply(Bucket& bucket, const StepInfo& step) {
-  const double t = static_cast<double>(step.step), beta1 = config_.beta1, beta2 = config_.beta2;
+  const double t = static_cast<double>(step.step);
   std::vector<double>& coefficients = coefficients_.at(static_cast<size_t>(bucket.index));
   dispatch_real(bucket.param.dtype(), "lamb", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
     LambArgs<T> a{};
-    a.m = by_offset<T>(m_, bucket), a.v = by_offset<T>(v_, bucket);
+    a.set(config_, by_offset<T>(m_, bucket), by_offset<T>(v_, bucket),
+          config_.bias_correction ? std::sqrt(1 - std::pow(config_.beta2, t)) : 1);
     a.g = bucket.grad.data<T>(), a.x = bucket.param.data<T>();
-    a.beta1 = r(beta1), a.o1 = r(1 - beta1), a.beta2 = r(beta2), a.o2 = r(1 - beta2), a.eps = r(config_.eps);
-    a.correction = r(config_.bias_correction ? 1 - std::pow(beta1, t) : 1);
-    a.root_correction = r(config_.bias_correction ? std::sqrt(1 - std::pow(beta2, t)) : 1);
+    a.correction = r(config_.bias_correction ? 1 - std::pow(config_.beta1, t) : 1);
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
       const Slot& slot = bucket.slots[s];
       if (slot.numel == 0 || slot.offset < bucket.owned.begin || slot.offset >= bucket.owned.end) continue;

@@ -86,7 +86,8 @@ void store(T& member, const Assignment& a) {
       member = a.value.shown;
       return;
     }
-    if (!std::holds_alternative<std::string>(data)) fail_type(a, a.setting->may_be_number ? "text or a number" : "text");
+    const char* expected = a.setting->may_be_number ? "text or a number" : "text";
+    if (!std::holds_alternative<std::string>(data)) fail_type(a, expected);
     if (std::get<std::string>(data).find('\0') != std::string::npos) fail_type(a, "text without NUL characters");
     member = std::get<std::string>(data);
   } else {

@@ -10,7 +10,7 @@
 namespace godwit::apps {
 namespace {
 
-// Signals belong to the process, and a handler may only touch what is ready: two pairs of texts, of which one is in use.
+// Signals belong to the process, and a handler may only touch what is ready: two pairs of texts, one of them in use.
 constexpr size_t kCapacity = 4096;
 struct Text {
   char bytes[kCapacity];

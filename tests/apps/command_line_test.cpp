@@ -295,7 +295,7 @@ TEST(CommandLine, AScaleIsANumberOrAText) {
   EXPECT_EQ(scale_of("0.5"), "0.5");
   EXPECT_EQ(scale_of("-1"), "-1") << "which loco refuses";
   EXPECT_EQ(scale_of("\"2^19\""), "2^19");
-  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got [1"});
+  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got ["});
   expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});
 }
 

@@ -79,7 +79,7 @@ TEST(Collectives, AllToAllTransposesParts) {
     }
 }
 
-// Pitfall 36: every rank sends all others more than sockets and pipes hold, at the same time, and nobody waits for ever.
+// Pitfall 36: all ranks send all others more than sockets and pipes hold, at the same time, and nobody waits for ever.
 TEST(Collectives, Pitfall36AllSendMoreThanABufferHolds) {
   constexpr int64_t kWords = 3 << 19;  // 6 MiB to each
   for (const Topology& topology : topologies()) {

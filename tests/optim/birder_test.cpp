@@ -183,8 +183,8 @@ TEST(Birder, Pitfall25PaddingAndTinyTensors) {
   }
 }
 
-// Pitfall 21: "worker i" of the algorithm is node i. Two workers of a node that have the same gradient are the node: the
-// same signs, and the same m, b, e and ē at the same global offsets, cut otherwise.
+// Pitfall 21: "worker i" of the algorithm is node i. Two workers of a node that have the same gradient are the node:
+// the same signs, and the same m, b, e and ē at the same global offsets, cut otherwise.
 TEST(Birder, Pitfall21TheWorkerOfTheAlgorithmIsTheNode) {
   for (const int nodes : {1, 3}) {
     Plan plan = birder_plan(nodes, 1);

@@ -110,8 +110,8 @@ TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
   }
 }
 
-// Pitfall 19: an owner's error is that of the values it owns, whatever the buckets and their shards are: every value has
-// one, under its global offset, with the same bits in any layout.
+// Pitfall 19: an owner's error is that of the values it owns, whatever the buckets and their shards are: every value
+// has one, under its global offset, with the same bits in any layout.
 TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
   int64_t methods = 0;
   for_each_part([&](MethodPlan plan) {
@@ -163,8 +163,8 @@ TEST(Methods, Pitfall30OneRoundOfCallsABucket) {
   });
 }
 
-// Pitfall 33: through owners a worker sends (W−1)/W of what it has, and not W−1 times as much as when messages go to all
-// (eight workers: 7 instead of 1 with two, here 7/4).
+// Pitfall 33: through owners a worker sends (W−1)/W of what it has, and not W−1 times as much as when messages go to
+// all (eight workers: 7 times what two send, here 7/4).
 TEST(Methods, Pitfall33BytesOfAWorkerDoNotGrowWithTheWorkers) {
   for_each_part([](MethodPlan plan) {
     const auto bytes_with = [&](int workers, const char* reply) {
@@ -199,7 +199,7 @@ TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
   });
 }
 
-// Pitfall 38: ε is where each paper has it, beside the root or inside. A first step along g from x = 1/4, without decay.
+// Pitfall 38: ε is where each paper has it, beside the root or inside. A first step along g from x = 1/4, no decay.
 TEST(Methods, Pitfall38EpsilonIsWhereThePaperHasIt) {
   constexpr double kG = 0.05, kEps = 0.01;
   const double m = 0.1 * kG, v = 1e-3 * kG * kG;  // after a step with β 0.9 and 0.999
