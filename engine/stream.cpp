@@ -4,7 +4,10 @@
 
 namespace godwit {
 
-Stream::Stream() : thread_([this, inherited = context()]() mutable { run(std::move(inherited)); }) {}
+Stream::Stream()
+    : thread_([this, inherited = context().cuda ? context_on(context().device) : context()]() mutable {
+        run(std::move(inherited));
+      }) {}
 
 Stream::~Stream() {
   {
@@ -16,10 +19,11 @@ Stream::~Stream() {
 }
 
 void Stream::submit(std::function<void()> work) {
+  StreamMark after = StreamMark::now();
   {
     std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
-    queue_.push_back(std::move(work));
+    queue_.push_back({std::move(after), std::move(work)});
   }
   changed_.notify_all();
 }
@@ -27,6 +31,7 @@ void Stream::submit(std::function<void()> work) {
 void Stream::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  done_.hold();
   if (error_) std::rethrow_exception(error_);
 }
 
@@ -36,19 +41,23 @@ void Stream::run(Context inherited) {
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    auto work = std::move(queue_.front());
+    Work work = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
     lock.unlock();
     std::exception_ptr error;
+    StreamMark done;
     try {
-      work();
+      work.after.hold();
+      work.run();
+      done = StreamMark::now();
     } catch (...) {
       error = std::current_exception();
     }
-    work = nullptr;  // what it captured is freed before it counts as done, and without the lock
-    std::deque<std::function<void()>> dropped;
+    work = {};  // what it captured is freed before it counts as done, and without the lock
+    std::deque<Work> dropped;
     lock.lock();
+    done_ = std::move(done);
     if (error) {
       error_ = error;
       dropped.swap(queue_);

@@ -8,11 +8,14 @@
 #include <thread>
 
 #include "engine/context.h"
+#include "engine/stream_mark.h"
 
 namespace godwit {
 
-// The thread takes on the maker's context (rank, threads, pool). An exception ends the queue: what follows is dropped,
-// and the next wait() or submit() rethrows it.
+// The thread takes on the maker's context (rank, threads, pool); on a GPU with a CUDA stream and pool of its own. There
+// work begins after what its submitter had asked of the GPU, and what follows wait() comes after the work: what both
+// touch must live until then. An exception ends the queue: what follows is dropped, and the next wait() or submit()
+// rethrows it.
 class Stream {
  public:
   Stream();
@@ -26,9 +29,15 @@ class Stream {
  private:
   void run(Context inherited);
 
+  struct Work {
+    StreamMark after;
+    std::function<void()> run;
+  };
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Work> queue_;
+  StreamMark done_;  // the end of the last work
   bool busy_ = false, closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

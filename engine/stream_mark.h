@@ -1,0 +1,18 @@
+// StreamMark: order between the streams of threads that share a GPU's memory.
+#pragma once
+#include <memory>
+
+namespace godwit {
+
+// A point in a thread's stream. On the CPU there is none: a call has ended when it returns.
+class StreamMark {
+ public:
+  StreamMark() = default;   // nothing to wait for
+  static StreamMark now();   // what the calling thread has asked of its stream so far
+  void hold() const;         // what the calling thread asks of its stream from now on comes after it; the host does not wait
+
+ private:
+  std::shared_ptr<void> event_;
+};
+
+}  // namespace godwit
