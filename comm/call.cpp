@@ -14,6 +14,7 @@ std::string describe(const Call& call) {
   std::string text = std::string(name_of(call.collective)) + " in phase '" + std::string(call.phase) + "'";
   if (call.collective == Collective::barrier) return text;
   text += detail::concat(" of ", call.bytes, " bytes ", call.dtype);
+  if (call.device.is_cuda()) text += detail::concat(" on ", call.device);
   if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
     text += call.reduce == Reduce::mean ? " (mean)" : " (sum)";
   if (call.collective == Collective::broadcast) text += detail::concat(" from ", call.root);
@@ -24,7 +25,7 @@ std::string describe(const Call& call) {
 
 bool same(const Call& a, const Call& b) {
   return a.collective == b.collective && a.phase == b.phase && a.dtype == b.dtype && a.reduce == b.reduce &&
-         a.root == b.root && a.bytes == b.bytes;
+         a.root == b.root && a.bytes == b.bytes && a.device.kind == b.device.kind;
 }
 
 std::string disagreement(int rank_a, const Call& a, int rank_b, const Call& b) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "comm/group.h"
+#include "engine/stream_mark.h"
 
 namespace godwit {
 
@@ -19,6 +20,8 @@ struct Call {
   int64_t bytes = 0;
   const void* in = nullptr;
   void* out = nullptr;
+  Device device = kCpu;  // where that memory is
+  StreamMark ready = {};  // after which it may be read
 };
 
 bool same(const Call& a, const Call& b);  // but for the memory

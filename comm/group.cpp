@@ -13,8 +13,9 @@ void check_real(const Tensor& x, const char* operation) {
 void check_pair(const Tensor& in, const Tensor& out, const char* operation) {
   check(in.defined() && out.defined(), operation, ": a tensor is undefined");
   check(in.dtype() == out.dtype(), operation, ": in is ", in.dtype(), ", out is ", out.dtype());
-  const auto* in_begin = static_cast<const std::byte*>(in.raw());
-  const auto* out_begin = static_cast<const std::byte*>(out.raw());
+  check(in.device() == out.device(), operation, ": in is on ", in.device(), ", out on ", out.device());
+  const auto* in_begin = static_cast<const std::byte*>(in.address());
+  const auto* out_begin = static_cast<const std::byte*>(out.address());
   check(in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin, operation,
         ": in and out overlap; give it memory of its own");
 }

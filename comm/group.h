@@ -17,9 +17,9 @@ enum class Reduce { sum, mean };
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
 // Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. A call blocks
-// until the result is there (run it on a Stream to overlap it). A peer that failed, or that does not come before the
-// timeout, makes it throw an Error naming rank and phase. Sums run in rank order, then divide: the same bits on all
-// ranks.
+// until the result is there (run it on a Stream to overlap it); on a GPU what the thread asks of its stream afterwards
+// finds it there. A peer that failed, or that does not come before the timeout, makes it throw an Error naming rank and
+// phase. Sums run in rank order, but for NCCL's, then divide: the same bits on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
@@ -28,6 +28,7 @@ class Group {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(links_.size()); }
+  const std::vector<Link>& links() const { return links_; }  // [j]: how peer j is reached; the own is not used
 
   // Reductions take float32 and float64, the others any type; in and out must not overlap.
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
@@ -37,10 +38,10 @@ class Group {
   void broadcast(const Tensor& x, int root, std::string_view phase);
   void barrier(std::string_view phase);
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
+  virtual void check_failure(std::string_view phase) = 0;  // throws where a rank has failed
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
 
  protected:
-  // links[j]: how peer j is reached; links[rank] is not used.
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
 
   // What a transport provides; arguments were checked, bytes counted. in and out never overlap.

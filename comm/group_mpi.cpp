@@ -1,8 +1,9 @@
 #include "comm/group_mpi.h"
 
-#include <cstring>
 #include <utility>
 
+#include "comm/host_memory.h"
+#include "comm/peer_memory.h"
 #include "comm/reduce.h"
 
 namespace godwit {
@@ -11,12 +12,6 @@ namespace {
 constexpr int kScatter = 1, kGather = 2;  // tags of the two halves of an all-reduce
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
-
-void copy_bytes(const std::byte* from, std::byte* to, int64_t bytes) {
-  parallel_for(bytes, 1 << 20, [=](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-  });
-}
 
 // Where the parts that the peers send lie in one block of memory, in rank order without the own.
 int64_t slot(int peer, int rank) { return peer < rank ? peer : peer - 1; }
@@ -28,18 +23,27 @@ MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<
 
 void MpiGroup::abort(const std::string& reason) { members_.world->notices.fail(reason); }
 
+void MpiGroup::check_failure(std::string_view phase) {
+  Notices& notices = members_.world->notices;
+  notices.poll();
+  if (const std::optional<int> failed = notices.failed_peer())
+    fail("rank ", members_.world_ranks[static_cast<size_t>(rank())], ": phase '", phase, "': rank ", *failed,
+         " failed: ", notices.failures().at(*failed));
+}
+
 template <class F>
 void MpiGroup::for_each_peer(F&& f) const {
   for (int step = 1; step < size(); ++step) f((rank() + step) % size());
 }
 
 // Each rank gets the others' values of its part, sums them, and sends the sum to all.
-void MpiGroup::do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
+void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
+  const Tensor x = on_host(values);
   const int64_t item = size_of(x.dtype());
   const auto begin = [&](int peer) { return part_begin(x.numel(), size(), peer) * item; };
   const int64_t own = begin(rank()), part = begin(rank() + 1) - own;
-  const Tensor others({(size() - 1) * part / item}, x.dtype());
+  const Tensor others({(size() - 1) * part / item}, x.dtype(), kCpu);
   Transfer transfer(members_, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()}, {x, others});
   for_each_peer([&](int peer) {
     transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
@@ -50,18 +54,20 @@ void MpiGroup::do_all_reduce(const Tensor& x, Reduce op, std::string_view phase)
     std::vector<const T*> in;
     for (int peer = 0; peer < size(); ++peer)
       in.push_back(reinterpret_cast<const T*>(peer == rank() ? at(x, own) : at(others, slot(peer, rank()) * part)));
-    reduce_in_order(in, {reinterpret_cast<T*>(at(x, own))}, part / item, op);
+    reduce_in_order(Cpu{}, in, {reinterpret_cast<T*>(at(x, own))}, part / item, op);
   });
   for_each_peer([&](int peer) {
     transfer.receive(peer, at(x, begin(peer)), begin(peer + 1) - begin(peer), kGather);
     transfer.send(peer, at(x, own), part, kGather);
   });
   transfer.finish();
+  values.copy_from(x);
 }
 
-void MpiGroup::do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) {
+void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op, std::string_view phase) {
+  const Tensor in = on_host(from), out = host_like(to);
   const int64_t part = out.bytes();
-  const Tensor others({(size() - 1) * out.numel()}, in.dtype());
+  const Tensor others({(size() - 1) * out.numel()}, in.dtype(), kCpu);
   Transfer transfer(members_, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes()}, {in, others});
   for_each_peer([&](int peer) {
     transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
@@ -73,37 +79,44 @@ void MpiGroup::do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op,
     for (int peer = 0; peer < size(); ++peer)
       parts.push_back(
           reinterpret_cast<const T*>(peer == rank() ? at(in, peer * part) : at(others, slot(peer, rank()) * part)));
-    reduce_in_order(parts, {out.data<T>()}, out.numel(), op);
+    reduce_in_order(Cpu{}, parts, {out.data<T>()}, out.numel(), op);
   });
+  to.copy_from(out);
 }
 
-void MpiGroup::do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) {
+void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_view phase) {
+  const Tensor in = on_host(from), out = host_like(to);
   const int64_t part = in.bytes();
   Transfer transfer(members_, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, part}, {in, out});
   for_each_peer([&](int peer) {
     transfer.receive(peer, at(out, peer * part), part, kGather);
     transfer.send(peer, in.raw(), part, kGather);
   });
-  copy_bytes(at(in, 0), at(out, rank() * part), part);
+  copy_bytes(Cpu{}, at(in, 0), at(out, rank() * part), part);
   transfer.finish();
+  to.copy_from(out);
 }
 
-void MpiGroup::do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) {
+void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_view phase) {
+  const Tensor in = on_host(from), out = host_like(to);
   const int64_t part = in.bytes() / size();
   Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
   for_each_peer([&](int peer) {
     transfer.receive(peer, at(out, peer * part), part, kScatter);
     transfer.send(peer, at(in, peer * part), part, kScatter);
   });
-  copy_bytes(at(in, rank() * part), at(out, rank() * part), part);
+  copy_bytes(Cpu{}, at(in, rank() * part), at(out, rank() * part), part);
   transfer.finish();
+  to.copy_from(out);
 }
 
-void MpiGroup::do_broadcast(const Tensor& x, int root, std::string_view phase) {
+void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view phase) {
+  const Tensor x = rank() == root ? on_host(values) : host_like(values);
   Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
   if (rank() == root) for_each_peer([&](int peer) { transfer.send(peer, x.raw(), x.bytes(), kGather); });
   else transfer.receive(root, x.raw(), x.bytes(), kGather);
   transfer.finish();
+  if (rank() != root) values.copy_from(x);
 }
 
 void MpiGroup::do_barrier(std::string_view phase) { Transfer(members_, {Collective::barrier, phase}, {}).finish(); }

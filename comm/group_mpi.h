@@ -1,4 +1,5 @@
-// MpiGroup: a group of ranks in processes of their own; every collective is pairwise messages.
+// MpiGroup: a group of ranks in processes of their own; every collective is pairwise messages, from and to the host's
+// memory.
 #pragma once
 #include "comm/transfer_mpi.h"
 
@@ -8,6 +9,7 @@ class MpiGroup : public Group {
  public:
   MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats);
   void abort(const std::string& reason) override;
+  void check_failure(std::string_view phase) override;
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override;

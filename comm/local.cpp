@@ -1,12 +1,14 @@
 #include "comm/local.h"
 
 #include <algorithm>
-#include <cstring>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "comm/failure.h"
+#include "comm/group_nccl.h"
+#include "comm/peer_memory.h"
 #include "comm/reduce.h"
 #include "comm/rendezvous.h"
 #include "engine/context.h"
@@ -72,18 +74,6 @@ class World {
   std::string reason_;
 };
 
-// All members are in the same call while one of these lives, and read (and write) the memory they published.
-class Meeting {
- public:
-  Meeting(Rendezvous& place, int member, const Call& call) : place_(place) { place_.enter(member, call); }
-  ~Meeting() { place_.leave(); }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-
- private:
-  Rendezvous& place_;
-};
-
 class LocalGroup : public Group {
  public:
   LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& place,
@@ -94,63 +84,93 @@ class LocalGroup : public Group {
         world_rank_(world_rank) {}
 
   void abort(const std::string& reason) override { world_->fail(world_rank_, reason); }
+  void check_failure(std::string_view phase) override { place_.check_failure(rank(), phase); }
 
  protected:
   // Every rank reduces one part and writes it to all: nobody else touches that part.
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
-    Meeting meeting(place_, rank(), {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes(), nullptr, x.raw()});
-    const int64_t begin = part_begin(x.numel(), size(), rank()), end = part_begin(x.numel(), size(), rank() + 1);
-    dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
-      std::vector<const T*> in;
-      std::vector<T*> out;
-      for (int peer = 0; peer < size(); ++peer) {
-        out.push_back(static_cast<T*>(place_.call(peer).out) + begin);
-        in.push_back(out.back());
-      }
-      if (size() > 1) reduce_in_order(in, out, end - begin, op);
+    meet(x, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes(), nullptr, x.address()}, [&](auto device) {
+      const int64_t begin = part_begin(x.numel(), size(), rank()), end = part_begin(x.numel(), size(), rank() + 1);
+      dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
+        std::vector<const T*> in;
+        std::vector<T*> out;
+        for (int peer = 0; peer < size(); ++peer) {
+          out.push_back(static_cast<T*>(place_.call(peer).out) + begin);
+          in.push_back(out.back());
+        }
+        if (size() > 1) reduce_in_order(device, in, out, end - begin, op);
+      });
     });
   }
 
   void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) override {
-    Meeting meeting(place_, rank(),
-                    {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes(), in.raw(), nullptr});
-    dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
-      std::vector<const T*> parts;
-      for (int peer = 0; peer < size(); ++peer)
-        parts.push_back(static_cast<const T*>(place_.call(peer).in) + rank() * out.numel());
-      reduce_in_order(parts, {out.data<T>()}, out.numel(), op);
+    meet(in, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes(), in.address()}, [&](auto device) {
+      dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
+        std::vector<const T*> parts;
+        for (int peer = 0; peer < size(); ++peer)
+          parts.push_back(static_cast<const T*>(place_.call(peer).in) + rank() * out.numel());
+        reduce_in_order(device, parts, {static_cast<T*>(out.address())}, out.numel(), op);
+      });
     });
   }
 
   void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) override {
-    Meeting meeting(place_, rank(),
-                    {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.raw(), nullptr});
-    for (int peer = 0; peer < size(); ++peer) copy(place_.call(peer).in, 0, out, peer * in.bytes(), in.bytes());
+    meet(in, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.address()}, [&](auto device) {
+      for (int peer = 0; peer < size(); ++peer) copy(device, peer, 0, out, peer * in.bytes(), in.bytes());
+    });
   }
 
   void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) override {
-    Meeting meeting(place_, rank(),
-                    {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.raw(), nullptr});
-    const int64_t part = in.bytes() / size();
-    for (int peer = 0; peer < size(); ++peer) copy(place_.call(peer).in, rank() * part, out, peer * part, part);
+    meet(in, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.address()}, [&](auto device) {
+      const int64_t part = in.bytes() / size();
+      for (int peer = 0; peer < size(); ++peer) copy(device, peer, rank() * part, out, peer * part, part);
+    });
   }
 
   void do_broadcast(const Tensor& x, int root, std::string_view phase) override {
-    Meeting meeting(place_, rank(),
-                    {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes(), x.raw(), nullptr});
-    if (rank() != root) copy(place_.call(root).in, 0, x, 0, x.bytes());
+    meet(x, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes(), x.address()}, [&](auto device) {
+      if (rank() != root) copy(device, root, 0, x, 0, x.bytes());
+    });
   }
 
   // There is no memory to be done with, so nobody waits a second time.
   void do_barrier(std::string_view phase) override { place_.enter(rank(), {Collective::barrier, phase}); }
 
  private:
-  static void copy(const void* from, int64_t from_offset, const Tensor& to, int64_t to_offset, int64_t bytes) {
-    const auto* source = static_cast<const std::byte*>(from) + from_offset;
-    auto* target = static_cast<std::byte*>(to.raw()) + to_offset;
-    parallel_for(bytes, 1 << 20, [=](int64_t begin, int64_t end) {
-      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
-    });
+  // All members are in the same call while work(device) runs, and touch the memory they published. On a GPU they are
+  // there with their streams: the hosts only order them.
+  template <class F>
+  void meet(const Tensor& x, Call call, F&& work) {
+    const bool on_gpu = x.device().is_cuda();
+    call.device = x.device();
+    if (on_gpu) call.ready = StreamMark::now();
+    place_.enter(rank(), call);
+    std::exception_ptr error;
+    StreamMark done;
+    try {
+      on_device(x, [&](auto device) {
+        for (int peer = 0; peer < size(); ++peer) {
+          if (peer == rank()) continue;
+          reach(device, place_.call(peer).device);
+          place_.call(peer).ready.hold();
+        }
+        work(device);
+      });
+      if (on_gpu) done = StreamMark::now();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    place_.leave(rank(), std::move(done));
+    if (error) std::rethrow_exception(error);
+    for (int peer = 0; on_gpu && peer < size(); ++peer)
+      if (peer != rank()) place_.done(peer).hold();
+  }
+
+  // Of what the peer published to what is this rank's alone.
+  template <class D>
+  void copy(D device, int peer, int64_t from, const Tensor& to, int64_t to_offset, int64_t bytes) {
+    copy_bytes(device, static_cast<const std::byte*>(place_.call(peer).in) + from,
+               static_cast<std::byte*>(to.address()) + to_offset, bytes);
   }
 
   Rendezvous& place_;
@@ -174,11 +194,14 @@ Communicator make_communicator(const std::shared_ptr<World>& world, int rank) {
   return comm;
 }
 
-void run_rank(const std::shared_ptr<World>& world, int rank, int threads,
+void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const LocalOptions& options,
               const std::function<void(Communicator&)>& body, std::exception_ptr& error) {
   try {
-    ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
+    const int size = world->topology().world();
+    const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
+    const ContextGuard placed(context_on(device_of(options.placement, rank, size)));
     Communicator comm = make_communicator(world, rank);
+    if (size > 1 && exchanges_by_nccl(options.placement, size)) comm = over_nccl(comm, options.timeout);
     body(comm);
     world->retire(rank);
   } catch (...) {
@@ -195,6 +218,7 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   check(options.threads_per_rank >= 0, "run_local: ", options.threads_per_rank, " threads per rank");
   check(options.timeout.count() > 0, "run_local: the timeout is ", options.timeout.count(), " ms; it must be positive");
   const int size = topology.world();
+  device_of(options.placement, 0, size);  // throws before there are ranks that could say the same
   const int threads = options.threads_per_rank ? options.threads_per_rank : std::max(1, hardware_threads() / size);
   auto world = std::make_shared<World>(topology, options.timeout);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
@@ -202,7 +226,8 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   bool started = true;
   try {
     for (int rank = 0; rank < size; ++rank)
-      ranks.emplace_back([&, rank] { run_rank(world, rank, threads, body, errors[static_cast<size_t>(rank)]); });
+      ranks.emplace_back(
+          [&, rank] { run_rank(world, rank, threads, options, body, errors[static_cast<size_t>(rank)]); });
   } catch (...) {
     started = false;
     world->fail(static_cast<int>(ranks.size()), "the system gave it no thread");

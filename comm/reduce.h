@@ -12,7 +12,7 @@ namespace godwit {
 // Sums n elements of all `in` in order, divides once for the mean, and writes the result to all `out`, block by block
 // through the cache: an `out` may be one of the `in`.
 template <class T>
-void reduce_in_order(const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
+void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
   constexpr int64_t kBlock = 16384 / sizeof(T);
   const T divisor = static_cast<T>(in.size());
   parallel_for(
@@ -31,5 +31,10 @@ void reduce_in_order(const std::vector<const T*>& in, const std::vector<T*>& out
       },
       16);
 }
+
+template <class T>
+void reduce_in_order(Cuda device, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op);
+
+void divide(Cuda device, const Tensor& sum, int ranks);  // in place: the mean
 
 }  // namespace godwit

@@ -7,7 +7,11 @@
 namespace godwit {
 
 Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout)
-    : ranks_(std::move(world_ranks)), timeout_(timeout), calls_(ranks_.size()), here_(ranks_.size(), false) {}
+    : ranks_(std::move(world_ranks)),
+      timeout_(timeout),
+      calls_(ranks_.size()),
+      done_(ranks_.size()),
+      here_(ranks_.size(), false) {}
 
 void Rendezvous::enter(int member, const Call& call) {
   std::unique_lock lock(mutex_);
@@ -35,8 +39,9 @@ void Rendezvous::finish_meeting() {
   ++meeting_;
 }
 
-void Rendezvous::leave() {
+void Rendezvous::leave(int member, StreamMark done) {
   std::unique_lock lock(mutex_);
+  done_[static_cast<size_t>(member)] = std::move(done);
   if (++left_ == static_cast<int>(ranks_.size())) {
     left_ = 0;
     ++parting_;
@@ -46,6 +51,11 @@ void Rendezvous::leave() {
   }
   const uint64_t mine = parting_;
   changed_.wait(lock, [&] { return parting_ != mine; });
+}
+
+void Rendezvous::check_failure(int member, std::string_view phase) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) give_up(member, phase, false);
 }
 
 void Rendezvous::fail(int world_rank, const std::string& reason) {

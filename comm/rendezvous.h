@@ -24,10 +24,14 @@ class Rendezvous {
   void enter(int member, const Call& call);
   // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
   // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.
-  void leave();
+  // On a GPU a member is done after `done`.
+  void leave(int member, StreamMark done);
   // Between enter() and leave().
   const Call& call(int member) const { return calls_[static_cast<size_t>(member)]; }
+  // Between leave() and the next enter().
+  const StreamMark& done(int member) const { return done_[static_cast<size_t>(member)]; }
 
+  void check_failure(int member, std::string_view phase);  // throws after a fail()
   void fail(int world_rank, const std::string& reason);  // everybody who waits or comes throws
   void retire(int world_rank);                           // it ended and will not come again
 
@@ -42,6 +46,7 @@ class Rendezvous {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
+  std::vector<StreamMark> done_;
   std::vector<bool> here_;
   int entered_ = 0, left_ = 0;
   uint64_t meeting_ = 0, parting_ = 0;  // completed so far

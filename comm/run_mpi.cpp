@@ -7,6 +7,7 @@
 
 #include "comm/failure.h"
 #include "comm/group_mpi.h"
+#include "comm/group_nccl.h"
 #include "comm/launcher.h"
 #include "comm/mpi.h"
 #include "comm/session_mpi.h"
@@ -60,6 +61,23 @@ Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Top
   comm.intra = make_group(world, comm, node, comm.node());
   comm.inter = make_group(world, comm, column, comm.local_rank());
   return comm;
+}
+
+// The ranks of this host before this one, and all of them.
+std::pair<int, int> place_on_host(const MpiSession& session) {
+  const std::vector<std::string>& hosts = session.hosts();
+  const auto self = hosts.begin() + session.rank();
+  return {static_cast<int>(std::count(hosts.begin(), self, *self)),
+          static_cast<int>(std::count(hosts.begin(), hosts.end(), *self))};
+}
+
+// All ranks can exchange through NCCL.
+bool agree_on_nccl(Group& group, bool here) {
+  const Tensor own = Tensor({1}, DType::u8, kCpu), all = Tensor({group.size()}, DType::u8, kCpu);
+  own.fill(here);
+  group.all_gather(own, all, "nccl/agree");
+  const std::vector<uint8_t> can = all.to_vector<uint8_t>();
+  return std::find(can.begin(), can.end(), 0) == can.end();
 }
 
 void describe_launch(const MpiSession& session, const Topology& topology,
@@ -152,9 +170,15 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   try {
     const Topology topology = agree_on_topology(given, session);
     const int threads = options.threads_per_rank ? options.threads_per_rank : session.threads_per_rank();
-    ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
+    const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     Communicator comm = make_communicator(world, topology, rank);
     watch.reset();
+    const auto [local_rank, local_ranks] = place_on_host(session);
+    const Device device = device_of(options.placement, local_rank, local_ranks);
+    const ContextGuard placed(context_on(device));
+    if (device.is_cuda() && topology.world() > 1 &&
+        agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks)))
+      comm = over_nccl(comm, options.timeout);
     describe_launch(session, topology, options.note);
     body(comm);
     world->notices.leave();

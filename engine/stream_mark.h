@@ -7,9 +7,11 @@ namespace godwit {
 // A point in a thread's stream. On the CPU there is none: a call has ended when it returns.
 class StreamMark {
  public:
-  StreamMark() = default;   // nothing to wait for
-  static StreamMark now();   // what the calling thread has asked of its stream so far
-  void hold() const;         // what the calling thread asks of its stream from now on comes after it; the host does not wait
+  StreamMark() = default;  // nothing to wait for
+  static StreamMark now();  // what the calling thread has asked of its stream so far
+  // What the calling thread asks of its stream from now on comes after it. The host waits only where the thread has no
+  // stream.
+  void hold() const;
 
  private:
   std::shared_ptr<void> event_;

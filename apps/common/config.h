@@ -37,6 +37,8 @@ struct CommonConfig {
   double timeout_s = 300;          // how long a worker waits for the others
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
+  bool share_gpu = false;  // with device cuda: several workers on one GPU, where there are not enough
+  bool nccl = true;        // workers on GPUs of their own exchange through NCCL, where the build has it
   uint64_t seed = 1;
   int threads = 0;             // per worker; 0: cores / workers
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>

@@ -18,7 +18,6 @@
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
-#include "engine/context.h"
 
 namespace godwit::apps {
 namespace {
@@ -30,10 +29,9 @@ bool train(const Program& program, const ConfigPtr& config) {
   Progress progress(stdout, uses_mpi(*config) ? Style::lines : Style::automatic);
   const Topology topology{config->nodes, config->workers_per_node};
   const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
+  const Placement placement{config->device, config->share_gpu, config->nccl};
   std::atomic<bool> stopped{false};
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
-    const int local_rank = comm.rank % comm.topology.workers_per_node;
-    const ContextGuard guard(context_on(parse_device(config->device, "--device", local_rank)));
     const std::unique_ptr<Task> task = make(comm);
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);
@@ -46,10 +44,11 @@ bool train(const Program& program, const ConfigPtr& config) {
       check_same_config(*comm.world, program, *config);
       run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
     };
-    run_mpi(topology, body, {timeout, config->threads, [&](const std::string& line) { progress.line(line); }});
+    const auto note = [&](const std::string& line) { progress.line(line); };
+    run_mpi(topology, body, {timeout, config->threads, note, placement});
   } else {
     const TaskMaker make = program.load(config, &progress);
-    run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads});
+    run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads, placement});
   }
   return !stopped;
 }

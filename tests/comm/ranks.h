@@ -4,10 +4,12 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "comm/placement.h"
 
 namespace godwit::testing {
 
 std::vector<Topology> topologies();  // that this program can run
-void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body);
+void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body,
+               const Placement& placement = {});
 
 }  // namespace godwit::testing

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Fiber {
 // The block that runs on this thread.
 struct Block {
   std::vector<Fiber> fibers;
-  std::vector<std::byte> stacks = std::vector<std::byte>(kMostThreads * kStack);
+  std::unique_ptr<std::byte[]> stacks = std::make_unique_for_overwrite<std::byte[]>(kMostThreads * kStack);
   std::byte slots[kMostThreads][kLaneBytes];
   ucontext_t scheduler;
   unsigned running = 0;
@@ -86,7 +87,7 @@ void run_block(Block& b, unsigned threads) {
     Fiber& f = b.fibers[t];
     f.state = State::ready;
     getcontext(&f.place);
-    f.place.uc_stack.ss_sp = b.stacks.data() + t * kStack;
+    f.place.uc_stack.ss_sp = b.stacks.get() + t * kStack;
     f.place.uc_stack.ss_size = kStack;
     f.place.uc_link = &b.scheduler;
     makecontext(&f.place, run_fiber, 0);
@@ -158,6 +159,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
   }
   return "unknown";
 }
@@ -168,6 +170,8 @@ cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSu
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device >= 0 && device < 2 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *can = device != peer, cudaSuccess; }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   auto& m = memory();

@@ -23,8 +23,8 @@ std::vector<Topology> topologies() {
   return all;
 }
 
-void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body) {
-  run_mpi(topology, body, {.timeout = std::chrono::seconds(120)});
+void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body, const Placement& placement) {
+  run_mpi(topology, body, {.timeout = std::chrono::seconds(120), .placement = placement});
 }
 
 }  // namespace godwit::testing
