@@ -1,11 +1,24 @@
+#include <algorithm>
 #include <bit>
 
 #include "comm/exchanges/codecs.h"
 #include "comm/wire/block_math.h"
 #include "comm/wire/sign_bits.h"
+#include "comm/wire/sums_by_sign.h"
+#include "engine/vector_loop.h"
 
 namespace godwit {
 namespace {
+
+constexpr int64_t kPiece = 4096;  // values in the first-level cache
+
+int64_t ones(const uint32_t* words, int64_t n) {
+  int64_t count = 0;
+  detail::run_wide(detail::vector_bits(), [=, &count](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t w = begin; w < end; ++w) count += std::popcount(words[w]);
+  }, 0, n);
+  return count;
+}
 
 // Code: what a 1 stands for, what a 0 stands for (float32), the signs.
 class OneBit : public BlockCodec {
@@ -13,14 +26,20 @@ class OneBit : public BlockCodec {
   int64_t words(int64_t n) const override { return 2 + sign_words(n); }
 
   void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
-    pack_signs(Cpu{}, x, code + 2, n);
     int64_t plus = 0;
-    for (int64_t w = 0; w < sign_words(n); ++w) plus += std::popcount(code[2 + w]);
+    SumsBySign sums;
+    for (int64_t at = 0; at < n; at += kPiece) {
+      const int64_t count = std::min(kPiece, n - at);
+      uint32_t* signs = code + 2 + at / 32;
+      sums.add(x + at, count);
+      pack_signs(Cpu{}, x + at, signs, count);
+      plus += ones(signs, sign_words(count));
+    }
     const auto mean = [](double sum, int64_t count) {
       return std::bit_cast<uint32_t>(count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f);
     };
-    code[0] = mean(block::sum_of_positive(x, n), plus);
-    code[1] = mean(block::sum_of_negative(x, n), n - plus);
+    code[0] = mean(sums.positive(), plus);
+    code[1] = mean(sums.negative(), n - plus);
   }
 
   void decode(const uint32_t* code, int64_t n, float* x) const override {

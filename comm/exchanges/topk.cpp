@@ -2,6 +2,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,37 +13,55 @@
 namespace godwit {
 namespace {
 
-uint32_t select(std::vector<uint32_t>& magnitudes, int64_t k) {
-  const auto kth = magnitudes.begin() + (k - 1);
-  std::nth_element(magnitudes.begin(), kth, magnitudes.end(), std::greater<>());
+// The k-th largest: by a histogram, then among those that share its bin.
+uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
+  constexpr int kBinBits = 12, kBins = 1 << kBinBits;
+  uint32_t base = UINT32_MAX, high = 0;
+  for (const uint32_t size : sizes) base = std::min(base, size), high = std::max(high, size);
+  const int shift = std::max(0, static_cast<int>(std::bit_width(high - base)) - kBinBits);
+  std::array<int32_t, kBins> count{};
+  for (const uint32_t size : sizes) ++count[(size - base) >> shift];
+  uint32_t bin = kBins - 1;
+  for (; k > count[bin]; --bin) k -= count[bin];
+  std::vector<uint32_t> sharing;
+  for (const uint32_t size : sizes)
+    if ((size - base) >> shift == bin) sharing.push_back(size);
+  const auto kth = sharing.begin() + (k - 1);
+  std::nth_element(sharing.begin(), kth, sharing.end(), std::greater<>());
   return *kth;
 }
 
-// The k-th largest of the magnitudes. Of many: by a histogram of their leading bits, then among those that share them.
-uint32_t kth_largest(std::vector<uint32_t> magnitudes, int64_t k) {
-  constexpr int kShift = 19;  // leaves the exponent and four bits of the fraction
-  constexpr size_t kMany = 1 << 14;
-  if (magnitudes.size() < kMany) return select(magnitudes, k);
-  std::array<int64_t, 4096> count{};
-  for (const uint32_t size : magnitudes) ++count[size >> kShift];
-  uint32_t leading = count.size() - 1;
-  for (; k > count[leading]; --leading) k -= count[leading];
-  std::vector<uint32_t> sharing;
-  for (const uint32_t size : magnitudes)
-    if (size >> kShift == leading) sharing.push_back(size);
-  return select(sharing, k);
-}
-
-// A magnitude that probably k values or a few more reach, by every 64th of them; 0, which all reach, where that is too
+// A magnitude that probably k values or a few more reach, by a sample of which about 32 do; 0, which all reach, where that is too
 // uncertain.
 uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
-  constexpr int64_t kStride = 64;
-  const double expected = static_cast<double>(k) / kStride;
+  const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: rows of even lengths do not repeat in it
+  const double expected = static_cast<double>(k) / static_cast<double>(stride);
   const int64_t rank = static_cast<int64_t>(expected + 4 * std::sqrt(expected)) + 4;
-  if (rank >= n / kStride) return 0;
+  if (rank >= n / stride) return 0;
   std::vector<uint32_t> sample;
-  for (int64_t i = 0; i < n; i += kStride) sample.push_back(magnitude_bits(x[i]));
-  return kth_largest(std::move(sample), rank);
+  sample.reserve(static_cast<size_t>(n / stride + 1));
+  for (int64_t i = 0; i < n; i += stride) sample.push_back(magnitude_bits(x[i]));
+  return kth_largest(sample, rank);
+}
+
+struct Candidates {
+  std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values, and without their signs
+};
+
+void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
+  constexpr int64_t kPiece = 4096;  // values in the first-level cache
+  std::array<uint32_t, kPiece + kPlacesSlack> places;
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const auto count = static_cast<size_t>(places_of_at_least(x + at, std::min(kPiece, n - at), least, places.data()));
+    const size_t known = found.places.size();
+    for (auto* all : {&found.places, &found.values, &found.sizes}) all->resize(known + count);
+    for (size_t j = 0; j < count; ++j) {
+      const float value = x[at + places[j]];
+      found.places[known + j] = static_cast<uint32_t>(at) + places[j];
+      found.values[known + j] = std::bit_cast<uint32_t>(value);
+      found.sizes[known + j] = magnitude_bits(value);
+    }
+  }
 }
 
 // Code: the k values in order of their places, then the places, of 16 bits in blocks of up to 65536 values, else of 32.
@@ -55,23 +74,21 @@ class TopK : public BlockCodec {
   // The k largest magnitudes; of equal ones those that come first.
   void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
     const int64_t k = chosen(n);
-    const std::unique_ptr<uint32_t[]> among(new uint32_t[static_cast<size_t>(n)]);
-    int64_t count = places_of_at_least(x, n, probable_bound(x, n, k), among.get());
-    if (count < k) count = places_of_at_least(x, n, 0, among.get());
-    std::vector<uint32_t> magnitudes;
-    for (int64_t j = 0; j < count; ++j) magnitudes.push_back(magnitude_bits(x[among[static_cast<size_t>(j)]]));
-    const uint32_t least = kth_largest(magnitudes, k);
+    Candidates among;
+    find(x, n, probable_bound(x, n, k), among);
+    if (std::ssize(among.sizes) < k) among = {}, find(x, n, 0, among);
+    const uint32_t least = kth_largest(among.sizes, k);
     int64_t equal = k;  // how many of the least fit
-    for (const uint32_t size : magnitudes) equal -= size > least;
+    for (const uint32_t size : among.sizes) equal -= size > least;
     uint32_t* places = code + k;
     if (narrow(n)) places[(k - 1) / 2] = 0;
-    for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {
-      const uint32_t size = magnitudes[j], i = among[j];
-      if (size < least || (size == least && equal-- <= 0)) continue;
-      code[at] = std::bit_cast<uint32_t>(x[i]);
-      if (narrow(n)) places[at / 2] = at % 2 == 0 ? i : places[at / 2] | i << 16;
+    for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // what is not chosen is written over, without a branch
+      const uint32_t size = among.sizes[j], i = among.places[j];
+      code[at] = among.values[j];
+      if (narrow(n)) places[at / 2] = (places[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);
       else places[at] = i;
-      ++at;
+      at += (size > least) | ((size == least) & (equal > 0));
+      equal -= size == least;
     }
   }
 

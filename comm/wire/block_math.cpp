@@ -37,13 +37,6 @@ double sum(const float* x, int64_t n, const Term& term) {
   return sum_over(n, [&](int64_t i) GODWIT_INLINE { return term(x[i]); });
 }
 
-// x where its sign bit is `sign`, else 0; without the branch that a comparison would become.
-template <int32_t sign>
-GODWIT_INLINE inline float with_sign(float x) {
-  const int32_t bits = std::bit_cast<int32_t>(x), negative = bits >> 31;
-  return std::bit_cast<float>(bits & (sign ? negative : ~negative));
-}
-
 // Without its sign, the bits of infinity and of every NaN are at least 0x7F800000, those of a larger number are larger.
 int32_t largest_bits(const float* x, int64_t n) {
   int32_t largest = 0;
@@ -100,14 +93,6 @@ float largest_magnitude(const float* x, int64_t n) { return std::bit_cast<float>
 
 double sum_of(const float* x, int64_t n) {
   return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v); });
-}
-
-double sum_of_positive(const float* x, int64_t n) {
-  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(with_sign<0>(v)); });
-}
-
-double sum_of_negative(const float* x, int64_t n) {
-  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(with_sign<1>(v)); });
 }
 
 double sum_of_magnitudes(const float* x, int64_t n) {

@@ -15,8 +15,6 @@ void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x);  
 bool all_finite(const float* x, int64_t n);
 float largest_magnitude(const float* x, int64_t n);
 double sum_of(const float* x, int64_t n);
-double sum_of_positive(const float* x, int64_t n);
-double sum_of_negative(const float* x, int64_t n);
 double sum_of_magnitudes(const float* x, int64_t n);
 double dot(const float* a, const float* b, int64_t n);
 double sum_of_squares(const float* x, int64_t n);

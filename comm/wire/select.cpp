@@ -15,12 +15,13 @@ int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
   const hn::Rebind<float, decltype(d)> values;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto below = hn::Set(d, static_cast<int32_t>(least) - 1);
+  auto here = hn::Iota(d, 0);
   int64_t count = 0, i = 0;
-  for (; i + lanes <= n; i += lanes) {
+  for (; i + lanes <= n; i += lanes, here = hn::Add(here, hn::Set(d, static_cast<int32_t>(lanes)))) {
     const auto magnitude = hn::BitCast(d, hn::Abs(hn::LoadU(values, x + i)));
-    uint64_t ones = 0;
-    hn::StoreMaskBits(d, hn::Gt(magnitude, below), reinterpret_cast<uint8_t*>(&ones));
-    for (; ones != 0; ones &= ones - 1) places[count++] = static_cast<uint32_t>(i + std::countr_zero(ones));
+    const auto chosen = hn::Gt(magnitude, below);  // without a branch: some of most vectors' values are
+    hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(places) + count);
+    count += static_cast<int64_t>(hn::CountTrue(d, chosen));
   }
   for (; i < n; ++i)
     if (magnitude_bits(x[i]) >= least) places[count++] = static_cast<uint32_t>(i);

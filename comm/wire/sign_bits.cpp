@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 static_assert(std::endian::native == std::endian::little, "bit j of a word is bit j mod 8 of byte j / 8");
 
-constexpr size_t kMaxPlanes = 15;  // of a count up to 32767
+constexpr int64_t kMaxPlanes = 15;  // of a count up to 32767
 
 // Bits [first, first + lanes) of those that begin at `bits`, not across bytes unless whole ones.
 template <class D>
@@ -59,63 +59,74 @@ HWY_INLINE V full_add(V a, V b, V c, V& carry) {
   return hn::Xor(either, c);
 }
 
-// Counts the ones of Lanes(d) words of every sender: bit p of all the counts lies in plane p. Eight senders at a time, whose
-// sum has four bits. Returns how many planes there are.
+// Counts the ones of blocks of Lanes(d) words of every sender: bit p of a block's counts lies in its plane p, of kMaxPlanes. Eight
+// senders at a time, whose sum has four bits, and all the blocks, so that few of the senders' words meet in a cache.
 template <class D>
-HWY_INLINE size_t count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
-                               uint32_t* HWY_RESTRICT planes) {
-  const size_t lanes = hn::Lanes(d), used = std::bit_width(static_cast<uint64_t>(senders));
-  for (size_t p = 3; p < used; ++p) hn::StoreU(hn::Zero(d), d, planes + p * lanes);
-  auto p0 = hn::Zero(d), p1 = p0, p2 = p0, a = p0, b = p0, c = p0, e = p0;
-  for (int64_t s = 0; s < senders; s += 8) {
-    const auto w = [&](int64_t k) HWY_ATTR { return s + k < senders ? hn::LoadU(d, words + (s + k) * stride) : hn::Zero(d); };
-    p0 = full_add(p0, w(0), w(1), a);
-    p0 = full_add(p0, w(2), w(3), b);
-    p1 = full_add(p1, a, b, c);
-    p0 = full_add(p0, w(4), w(5), a);
-    p0 = full_add(p0, w(6), w(7), b);
-    p1 = full_add(p1, a, b, e);
-    p2 = full_add(p2, c, e, a);
-    for (size_t p = 3; p < used; ++p) {
-      const auto plane = hn::LoadU(d, planes + p * lanes);
-      hn::StoreU(hn::Xor(plane, a), d, planes + p * lanes);
-      a = hn::And(plane, a);
+HWY_INLINE void count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride, int64_t blocks,
+                             uint32_t* HWY_RESTRICT planes) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), used = std::bit_width(static_cast<uint64_t>(senders));
+  for (int64_t s = 0; s < senders; s += 8, words += 8 * stride)
+    for (int64_t block = 0; block < blocks; ++block) {
+      uint32_t* plane = planes + block * kMaxPlanes * lanes;
+      const auto word = [&](int64_t k) HWY_ATTR {
+        return s + k < senders ? hn::LoadU(d, words + k * stride + block * lanes) : hn::Zero(d);
+      };
+      const auto so_far = [&](int64_t p) HWY_ATTR { return s > 0 ? hn::LoadU(d, plane + p * lanes) : hn::Zero(d); };
+      auto a = hn::Zero(d), b = a, c = a, e = a, p0 = so_far(0), p1 = so_far(1), p2 = so_far(2);
+      p0 = full_add(p0, word(0), word(1), a);
+      p0 = full_add(p0, word(2), word(3), b);
+      p1 = full_add(p1, a, b, c);
+      p0 = full_add(p0, word(4), word(5), a);
+      p0 = full_add(p0, word(6), word(7), b);
+      p1 = full_add(p1, a, b, e);
+      p2 = full_add(p2, c, e, a);
+      hn::StoreU(p0, d, plane);
+      hn::StoreU(p1, d, plane + lanes);
+      hn::StoreU(p2, d, plane + 2 * lanes);
+      for (int64_t p = 3; p < used; ++p) {
+        const auto old = so_far(p);
+        hn::StoreU(hn::Xor(old, a), d, plane + p * lanes);
+        a = hn::And(old, a);
+      }
     }
-  }
-  hn::StoreU(p0, d, planes);
-  hn::StoreU(p1, d, planes + lanes);
-  hn::StoreU(p2, d, planes + 2 * lanes);
-  return used;
 }
 
-// Sums Lanes(d) words of every sender, in whole numbers T that hold them modulo 2^bits.
-template <class T, class D, class Sum>
-HWY_INLINE void sum_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
-                          Sum* HWY_RESTRICT sum) {
-  constexpr size_t kLanes = hn::MaxLanes(D()), kValues = 32 * kLanes;
-  HWY_ALIGN uint32_t planes[(kMaxPlanes + 1) * kLanes];
-  HWY_ALIGN T totals[kValues];
-  const size_t used = count_planes(d, words, senders, stride, planes);
-  const hn::CappedTag<T, kLanes == 1 ? 32 : 64> dt;
-  for (size_t i = 0; i < kValues; i += hn::Lanes(dt)) {
-    auto total = hn::Set(dt, static_cast<T>(-senders));
-    for (size_t p = 0; p < used; ++p) {
-      const auto one = load_mask(dt, reinterpret_cast<const uint8_t*>(planes + p * kLanes), i);
-      total = hn::IfThenElse(one, hn::Add(total, hn::Set(dt, static_cast<T>(2u << p))), total);
+// The sums of a block of kLanes words from its counts, in whole numbers T that hold them modulo 2^bits.
+template <class T, size_t kLanes, class Sum>
+HWY_INLINE void sum_block(const uint32_t* planes, int64_t senders, Sum* HWY_RESTRICT sum) {
+  HWY_ALIGN T totals[32 * kLanes];
+  const hn::CappedTag<T, kLanes == 1 ? 32 : 64> d;
+  const int64_t used = std::bit_width(static_cast<uint64_t>(senders));
+  for (size_t i = 0; i < 32 * kLanes; i += hn::Lanes(d)) {
+    auto total = hn::Set(d, static_cast<T>(-senders));
+    for (int64_t p = 0; p < used; ++p) {
+      const auto one = load_mask(d, reinterpret_cast<const uint8_t*>(planes + p * static_cast<int64_t>(kLanes)), i);
+      total = hn::IfThenElse(one, hn::Add(total, hn::Set(d, static_cast<T>(2u << p))), total);
     }
-    hn::Store(total, dt, totals + i);
+    hn::Store(total, d, totals + i);
   }
-  for (size_t i = 0; i < kValues; ++i) sum[i] = static_cast<std::make_signed_t<T>>(totals[i]);
+  for (size_t i = 0; i < 32 * kLanes; ++i) sum[i] = static_cast<std::make_signed_t<T>>(totals[i]);
+}
+
+// Sums whole blocks of `count` words; returns how many words these are.
+template <class T, class D, class Sum>
+HWY_INLINE int64_t sum_blocks(D d, const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t count) {
+  constexpr int64_t kLanes = hn::MaxLanes(D()), kBlocks = 8;
+  HWY_ALIGN uint32_t planes[kBlocks * kMaxPlanes * kLanes];
+  int64_t w = 0;
+  while (w + kLanes <= count) {
+    const int64_t blocks = std::min(kBlocks, (count - w) / kLanes);
+    count_planes(d, words + w, senders, stride, blocks, planes);
+    for (int64_t block = 0; block < blocks; ++block, w += kLanes)
+      sum_block<T, kLanes>(planes + block * kMaxPlanes * kLanes, senders, sum + 32 * w);
+  }
+  return w;
 }
 
 template <class T, class Sum>
 HWY_INLINE void sum_words(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t count) {
-  const hn::CappedTag<uint32_t, 16> wide;
-  const hn::CappedTag<uint32_t, 1> single;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
-  int64_t w = 0;
-  for (; w + lanes <= count; w += lanes) sum_block<T>(wide, words + w, senders, stride, sum + 32 * w);
-  for (; w < count; ++w) sum_block<T>(single, words + w, senders, stride, sum + 32 * w);
+  const int64_t w = sum_blocks<T>(hn::CappedTag<uint32_t, 16>(), words, senders, stride, sum, count);
+  sum_blocks<T>(hn::CappedTag<uint32_t, 1>(), words + w, senders, stride, sum + 32 * w, count - w);
 }
 
 template <class Sum>
@@ -136,9 +147,9 @@ template <class D>
 HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
                                uint32_t* HWY_RESTRICT votes) {
   const size_t lanes = hn::Lanes(d);
-  const size_t used = std::min<size_t>(std::bit_width(static_cast<uint64_t>(senders)), kMaxPlanes);
+  const size_t used = std::min<size_t>(std::bit_width(static_cast<uint64_t>(senders)), size_t{kMaxPlanes});
   const uint64_t begin = (uint64_t{1} << used) - static_cast<uint64_t>((senders + 1) / 2);
-  HWY_ALIGN uint32_t planes[(kMaxPlanes + 1) * hn::MaxLanes(D())];
+  HWY_ALIGN uint32_t planes[(size_t{kMaxPlanes} + 1) * hn::MaxLanes(D())];
   for (size_t p = 0; p <= used; ++p)
     hn::Store(hn::Set(d, begin >> p & 1 ? ~uint32_t{0} : 0), d, planes + p * lanes);
   for (int64_t s = 0; s < senders; ++s) {

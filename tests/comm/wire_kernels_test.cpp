@@ -1,0 +1,94 @@
+// Kernels of compressors against scalar code, on every instruction set this machine has.
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/exchanges/codecs.h"
+#include "comm/wire/select.h"
+#include "comm/wire/sums_by_sign.h"
+#include "table.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_row;
+
+class WireKernelsOn : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { choose(GetParam()); }
+  void TearDown() override { choose(0); }
+
+ private:
+  static void choose(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sets, WireKernelsOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+
+TEST_P(WireKernelsOn, PlacesOfLargeValuesAscend) {
+  for (const int64_t n : {0, 1, 15, 16, 17, 1000})
+    for (const float least : {0.0f, 0.5f, 3.0f}) {
+      const std::vector<float> x = random_row<float>(6, 1, n);
+      std::vector<uint32_t> places(static_cast<size_t>(n + kPlacesSlack)), expected;
+      for (int64_t i = 0; i < n; ++i)
+        if (std::abs(x[static_cast<size_t>(i)]) >= least) expected.push_back(static_cast<uint32_t>(i));
+      places.resize(static_cast<size_t>(places_of_at_least(x.data(), n, magnitude_bits(least), places.data())));
+      EXPECT_EQ(places, expected) << n;
+    }
+}
+
+double lane_sum(const std::vector<float>& x, bool positive) {
+  double lanes[16] = {};
+  for (size_t i = 0; i < x.size(); ++i)
+    if (positive ? x[i] > 0 : x[i] < 0) lanes[i % 16] += static_cast<double>(x[i]);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+TEST_P(WireKernelsOn, SumsBySignHaveOneOrder) {
+  for (const int64_t n : {1, 15, 16, 17, 33, 1000, 5000}) {
+    std::vector<float> x = random_row<float>(7, 1, n);
+    x[0] = -0.0f;
+    SumsBySign whole, pieces;
+    whole.add(x.data(), n);
+    for (int64_t at = 0; at < n; at += 48) pieces.add(x.data() + at, std::min<int64_t>(48, n - at));
+    EXPECT_EQ(whole.positive(), lane_sum(x, true)) << n;
+    EXPECT_EQ(whole.negative(), lane_sum(x, false)) << n;
+    EXPECT_EQ(pieces.positive(), whole.positive()) << n;
+    EXPECT_EQ(pieces.negative(), whole.negative()) << n;
+  }
+}
+
+// The k largest by sorting, equal ones by place, whatever a sample of the values suggests.
+TEST_P(WireKernelsOn, TopKIsThatOfSorting) {
+  const auto codec = topk_codec(0.01);
+  for (const int64_t n : {100, 5000, 65536, 70001})
+    for (const int kind : {0, 1, 2, 3}) {
+      std::vector<float> x = random_row<float>(8, kind, n);
+      for (int64_t i = 0; i < n; ++i) {
+        float& v = x[static_cast<size_t>(i)];
+        if (kind == 1) v = std::nearbyint(v);         // many equal ones
+        if (kind == 2) v = i % 17 == 0 ? 9 : v;       // the sample sees nothing else
+        if (kind == 3) v = i % 17 == 0 ? 0.0f : v;
+      }
+      std::vector<int64_t> order(x.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return std::abs(x[static_cast<size_t>(a)]) > std::abs(x[static_cast<size_t>(b)]);
+      });
+      std::vector<float> expected(x.size()), back(x.size());
+      for (int64_t j = 0; j < (n + 99) / 100; ++j) expected[static_cast<size_t>(order[static_cast<size_t>(j)])] = x[static_cast<size_t>(order[static_cast<size_t>(j)])];
+      std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)));
+      codec->encode(x.data(), n, {}, code.data());
+      codec->decode(code.data(), n, back.data());
+      EXPECT_EQ(back, expected) << n << " values, kind " << kind;
+    }
+}
+
+}  // namespace
+}  // namespace godwit
