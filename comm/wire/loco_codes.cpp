@@ -194,7 +194,9 @@ HWY_EXPORT(sum_bytes);
 // The low four bits of each byte of pairs[n], moved together.
 void pack_nibbles(const uint16_t* pairs, int64_t n, uint8_t* to) {
   const auto pack = [=](int64_t begin, int64_t end) GODWIT_INLINE {
-    for (int64_t i = begin; i < end; ++i) to[i] = static_cast<uint8_t>((pairs[i] & 15) | (pairs[i] >> 4 & 0xF0));
+    const uint16_t* __restrict from = pairs;
+    uint8_t* __restrict out = to;  // a copy: stores of bytes might change what `to` refers to
+    for (int64_t i = begin; i < end; ++i) out[i] = static_cast<uint8_t>((from[i] & 15) | (from[i] >> 4 & 0xF0));
   };
   detail::run_wide(detail::vector_bits(), pack, 0, n);
 }

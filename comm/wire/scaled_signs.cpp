@@ -38,6 +38,13 @@ HWY_INLINE hn::Mask<D> mask_of(D d, uint64_t bits) {
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
 }
 
+// From bit `first` on, not across bytes unless whole ones.
+template <class D>
+HWY_INLINE hn::Mask<D> mask_at(D d, const uint8_t* bits, int64_t first) {
+  if constexpr (hn::MaxLanes(D()) >= 8) return hn::LoadMaskBits(d, bits + first / 8);
+  return mask_of(d, bits[first / 8] >> first % 8);
+}
+
 // Bits [bit, bit + count), count <= 32; reads no word beyond them.
 HWY_INLINE uint32_t bits_at(const uint32_t* words, int64_t bit, int64_t count) {
   const int64_t shift = bit % 32;
@@ -115,7 +122,7 @@ HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t str
       for (const float scale : scales) {
         const auto plus = hn::Set(d, scale), minus = hn::Set(d, -scale);
         const auto add = [&](hn::Vec<Many>& sum, int64_t shift) HWY_ATTR {
-          sum = hn::Add(sum, hn::IfThenElse(mask_of(d, *word >> shift), plus, minus));
+          sum = hn::Add(sum, hn::IfThenElse(mask_at(d, reinterpret_cast<const uint8_t*>(word), shift), plus, minus));
         };
         add(a, part), add(b, part + 16), add(c, part + 32), add(e, part + 48);
         word += kTileWords;
