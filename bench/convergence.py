@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Trains every configuration with every seed, then prints a table of the last evaluations and draws the curves.
+"""Trains every configuration with every seed, then prints a table and draws the curves. The table: the last evaluations; bytes
+that all workers send in a step, mean of the run; state that a worker keeps for each parameter, in bytes, mean of the workers;
+the median step of the run, in milliseconds (compare only what ran on an otherwise idle machine).
 
-  python3 bench/convergence.py --data FOLDER [--program train_bert] [--seeds 1,2,3] [--out runs/cifar10] [--plot FILE]
+  python3 bench/convergence.py --data FOLDER [--program train_bert] [--seeds 1,2,3] [--out runs/cifar10] [--jobs 2] [--plot FILE]
       CONFIG.json … [-- flags of the program, such as --epochs 4 --lr 0.01]
 
 A run whose folder already holds a finished run is not repeated, so an interrupted series goes on. --plot needs matplotlib.
 """
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -34,6 +37,14 @@ def run(program, config, seed, data, folder, flags):
 def metric_of(metrics):
     """What the runs are compared by: its row of METRICS."""
     return next(row for row in METRICS if any(row[0] in m for m in metrics))
+
+
+def costs(folder, metrics):
+    """The table's cells of what a run cost."""
+    accounts = json.load(open(folder / "accounting.json"))
+    sent = [sum(phase[level] for phase in accounts["phases"]) / accounts["steps"] for level in ("bytes_intra", "bytes_inter")]
+    state = sum(part["bytes_per_parameter"] for part in accounts["state"])
+    return [f"{sent[0]:,.0f}", f"{sent[1]:,.0f}", f"{state:.2f}", f"{1000 * statistics.median(m['step_s'] for m in metrics if 'step_s' in m):.1f}"]
 
 
 def plot(results, path):
@@ -71,28 +82,30 @@ def main():
     parser.add_argument("--program", default="train_resnet")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time [1]; with more, steps take longer, and results stay")
     parser.add_argument("--plot")
     arguments = parser.parse_args(own)
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    results = {}
-    for seed in seeds:
-        for config in arguments.configs:
-            folder = arguments.out.resolve() / f"{config.stem}-{seed}"
-            metrics = run(arguments.program, config.resolve(), seed, arguments.data, folder, flags)
-            if metrics is None:
-                print(f"{config.stem}, seed {seed}: failed", file=sys.stderr)
-            else:
-                results.setdefault(config.stem, {})[seed] = metrics
+    results, out = {}, arguments.out.resolve()
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        runs = {(config.stem, seed): pool.submit(run, arguments.program, config.resolve(), seed, arguments.data,
+                                                 out / f"{config.stem}-{seed}", flags) for config in arguments.configs for seed in seeds}
+    for (name, seed), done in runs.items():
+        if done.result() is None:
+            print(f"{name}, seed {seed}: failed", file=sys.stderr)
+        else:
+            results.setdefault(name, {})[seed] = done.result()
     if not results:
         return 1
     key, label, factor = metric_of(next(iter(next(iter(results.values())).values())))
-    print(f"| {label} | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | bytes between nodes a step |")
-    print("| --- |" + " --- |" * (len(seeds) + 2))
+    print(f"| {label} | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | within nodes | between nodes | state | step, ms |")
+    print("| --- |" + " --- |" * (len(seeds) + 5))
     for name, runs in results.items():
         last = {seed: factor * [m[key] for m in metrics if key in m][-1] for seed, metrics in runs.items()}
         cells = [f"{last[seed]:.2f}" if seed in last else "–" for seed in seeds]
-        bytes_inter = [m["bytes_inter"] for m in next(iter(runs.values())) if "bytes_inter" in m][-1]
-        print(f"| {name} | " + " | ".join(cells) + f" | {statistics.mean(last.values()):.2f} | {bytes_inter:,.0f} |")
+        first = next(iter(runs))
+        cells += [f"{statistics.mean(last.values()):.2f}", *costs(out / f"{name}-{first}", runs[first])]
+        print(f"| {name} | " + " | ".join(cells) + " |")
     if arguments.plot:
         plot(results, arguments.plot)
     return 0

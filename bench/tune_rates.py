@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Short runs of every configuration at several learning rates: its own times each factor. Prints the last evaluation of each.
+
+  python3 bench/tune_rates.py --data FOLDER [--program train_bert] [--factors 0.3,1,3] [--out runs/rates] [--jobs 2] [--write]
+      CONFIG.json … [-- flags of the program, such as --max-steps 400]
+
+--write puts the best rate into the configuration. The best at the edge of the factors is named, as a better one may lie outside: run again.
+"""
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import sys
+
+from convergence import metric_of, root, run
+
+RATE = re.compile(r'("lr":\s*)([0-9.eE+-]+)')
+
+
+def main():
+    own, flags = sys.argv[1:], []
+    if "--" in own:
+        own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", nargs="+", type=pathlib.Path)
+    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--program", default="train_resnet")
+    parser.add_argument("--factors", default="0.3,1,3")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "rates")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time [1]")
+    parser.add_argument("--write", action="store_true", help="the best rates into the configurations")
+    arguments = parser.parse_args(own)
+    factors = sorted(float(factor) for factor in arguments.factors.split(","))
+    out = arguments.out.resolve()
+
+    def evaluate(config, rate):
+        """The last evaluation of a run, larger is better; None when it failed, as a diverging one does."""
+        metrics = run(arguments.program, config.resolve(), arguments.seed, arguments.data, out / f"{config.stem}-{rate:g}", [*flags, "--lr", f"{rate:g}"])
+        if metrics is None:
+            return None
+        key, label, factor = metric_of(metrics)
+        return factor * [m[key] for m in metrics if key in m][-1] * (-1 if "loss" in key else 1)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        tried = {config: {float(f"{factor * float(RATE.search(config.read_text())[2]):.2g}"): None for factor in factors} for config in arguments.configs}
+        for config, rates in tried.items():
+            tried[config] = {rate: pool.submit(evaluate, config, rate) for rate in rates}
+    for config, rates in tried.items():
+        values = {rate: done.result() for rate, done in rates.items() if done.result() is not None}
+        if not values:
+            print(f"{config.stem}: every run failed")
+            continue
+        best = max(values, key=values.get)
+        edge = len(rates) > 1 and best in (min(rates), max(rates))
+        print(f"{config.stem}: " + "  ".join(f"{rate:g}: {abs(values[rate]):.3f}" if rate in values else f"{rate:g}: failed" for rate in rates)
+              + f"  best {best:g}" + (", the edge" if edge else ""))
+        if arguments.write:
+            config.write_text(RATE.sub(lambda match: f"{match[1]}{best:g}", config.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
