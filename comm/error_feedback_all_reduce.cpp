@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/elements.h"
 #include "engine/nearest.h"
 
 namespace godwit {
@@ -12,8 +13,10 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   return scale_block < 0 ? BlockLayout::whole(bucket, ranks) : BlockLayout(bucket, scale_block, ranks);
 }
 
-[[noreturn]] void fail_not_finite(const std::string& name, const Bucket& bucket, const float* z, int64_t at,
+[[noreturn]] void fail_not_finite(const std::string& name, const Bucket& bucket, const Tensor& values, int64_t at,
                                   int64_t step) {
+  const Tensor here = values.to(kCpu);
+  const float* z = here.data<float>();
   const float* bad = std::find_if(z + at, z + bucket.numel, [](float value) { return !std::isfinite(value); });
   const int64_t i = bad == z + bucket.numel ? at : bad - z;
   for (const Slot& slot : bucket.slots) {
@@ -79,20 +82,26 @@ void ErrorFeedbackAllReduce::mean(const Bucket& bucket, const Tensor& z, const T
   Part& part = part_of(bucket);
   const int ranks = comm.world->size();
   const Tensor sent = Tensor::zeros({ranks * part.words}, DType::u32);
-  const int64_t bad =
-      compress_signs(Cpu{}, z.data<float>(), part.e.data<float>(), part.sent, scale_, sent.data<uint32_t>());
-  if (bad >= 0) fail_not_finite(name_, bucket, z.data<float>(), bad, step);
+  const int64_t bad = on_device(z, [&](auto device) {
+    return compress_signs(device, elements<float>(device, z), elements<float>(device, part.e), part.sent, scale_,
+                          elements<uint32_t>(device, sent));
+  });
+  if (bad >= 0) fail_not_finite(name_, bucket, z, bad, step);
   if (ranks > 1) {
     const Tensor received(sent.shape(), DType::u32), own = Tensor::zeros({part.words}, DType::u32);
     comm.world->all_to_all(sent, received, name_ + "/all_to_all");
-    const int64_t wrong =
-        compress_mean_of_signs(Cpu{}, received.data<uint32_t>(), ranks, part.words, part.server_e.data<float>(),
-                               part.served, scale_, own.data<uint32_t>());
+    const int64_t wrong = on_device(z, [&](auto device) {
+      return compress_mean_of_signs(device, elements<uint32_t>(device, received), ranks, part.words,
+                                    elements<float>(device, part.server_e), part.served, scale_,
+                                    elements<uint32_t>(device, own));
+    });
     check(wrong < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index,
           " is not finite; lower the learning rate");
     comm.world->all_gather(own, sent, name_ + "/all_gather");
   }
-  expand_signs(Cpu{}, sent.data<uint32_t>(), part.sent, mean.data<float>());
+  on_device(z, [&](auto device) {
+    expand_signs(device, elements<uint32_t>(device, sent), part.sent, elements<float>(device, mean));
+  });
 }
 
 std::vector<StatePart> ErrorFeedbackAllReduce::state() const {

@@ -4,6 +4,7 @@
 
 #include "optim/decay.h"
 #include "optim/state.h"
+#include "optim/update_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/adam.cpp"
@@ -11,19 +12,6 @@
 #include <hwy/highway.h>
 
 #include "optim/moments-inl.h"
-
-#ifndef GODWIT_OPTIM_ADAM_ARGS
-#define GODWIT_OPTIM_ADAM_ARGS
-namespace godwit {
-template <class T>
-struct AdamArgs : Moments<T> {
-  T* x;
-  const T* g;
-  T l2, keep;   // adam: λ and 1; the others: 0 and 1 − αλ
-  T step_size;  // α/(1−β1ᵗ); bert_adam: α, and no correction of the root
-};
-}  // namespace godwit
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
@@ -50,14 +38,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace godwit {
-namespace {
 
 HWY_EXPORT(adam_f32);
 HWY_EXPORT(adam_f64);
-void adam(const AdamArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f32)(a, begin, end); }
-void adam(const AdamArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f64)(a, begin, end); }
-
-}  // namespace
+void adam(Cpu, const AdamArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f32)(a, begin, end); }
+void adam(Cpu, const AdamArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f64)(a, begin, end); }
 
 Adam::Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {}
@@ -69,17 +54,19 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
   const double root_correction = corrected ? std::sqrt(1 - std::pow(beta2, t)) : 1;
   dispatch_real(bucket.param.dtype(), "adam", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
-    AdamArgs<T> a{};
-    a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
-    a.set(config_, by_offset<T>(m_, bucket), by_offset<T>(v_, bucket), root_correction);
-    a.step_size = r(step_size);
-    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       AdamArgs<T> range = a;
-                       range.l2 = decoupled ? T{0} : r(decay);
-                       range.keep = decoupled ? r(1 - step.lr * decay) : T{1};
-                       adam(range, begin, end);
-                     });
+    on_device(bucket.param, [&](auto device) {
+      AdamArgs<T> a{};
+      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
+      a.set(config_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket), root_correction);
+      a.step_size = r(step_size);
+      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                       [&](int64_t begin, int64_t end, double decay) {
+                         AdamArgs<T> range = a;
+                         range.l2 = decoupled ? T{0} : r(decay);
+                         range.keep = decoupled ? r(1 - step.lr * decay) : T{1};
+                         adam(device, range, begin, end);
+                       });
+    });
   });
 }
 

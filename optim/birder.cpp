@@ -1,8 +1,10 @@
 #include "optim/birder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/finite.h"
+#include "engine/elements.h"
 #include "engine/nearest.h"
 #include "optim/decay.h"
 
@@ -29,12 +31,13 @@ std::vector<std::string> frozen_names(const std::string& list, const Buckets& bu
 
 // From the word on that begins with the bit of a bucket's value `offset`, a multiple of 32.
 const uint32_t* bits_at(const Tensor& words, int64_t offset) {
-  return words.defined() ? words.data<uint32_t>() + offset / 32 : nullptr;
+  return words.defined() ? static_cast<const uint32_t*>(words.address()) + offset / 32 : nullptr;
 }
 
+// State of any type, where the parameters are.
 template <class T>
 T* values_of(const Tensor& x) {
-  return x.defined() ? static_cast<T*>(x.raw()) : nullptr;
+  return x.defined() ? static_cast<T*>(x.address()) : nullptr;
 }
 
 }  // namespace
@@ -71,27 +74,31 @@ Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Comm
     if (worker_feedback) part.e = Tensor::zeros(worked, errors);
     if (server_feedback && senders > 1) part.server_e = Tensor::zeros({part.served.length}, errors);
     part.words = Tensor::zeros({bucket.padded() / 32}, DType::u32);
+    part.not_finite = Tensor::zeros({1}, DType::u32);
     if (config.mask == "automatic" || !frozen.empty()) make_masks(bucket, frozen, part);
     parts_.push_back(std::move(part));
   }
 }
 
 void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, Part& part) const {
-  const Shape words{bucket.padded() / 32};
-  part.frozen = Tensor::zeros(words, DType::u32);
-  part.awake = Tensor::zeros(words, DType::u32);
+  std::vector<uint32_t> frozen_bits(static_cast<size_t>(bucket.padded() / 32)), awake_bits(frozen_bits);
   for (const Slot& slot : bucket.slots) {
     const bool stays = std::find(frozen.begin(), frozen.end(), slot.name) != frozen.end();
     if (!stays && config_.mask == "automatic") continue;
-    uint32_t* bits = (stays ? part.frozen : part.awake).data<uint32_t>();
-    for (int64_t i = slot.offset; i < slot.offset + slot.numel; ++i) bits[i / 32] |= uint32_t{1} << (i % 32);
+    std::vector<uint32_t>& bits = stays ? frozen_bits : awake_bits;
+    for (int64_t i = slot.offset; i < slot.offset + slot.numel; ++i)
+      bits[static_cast<size_t>(i / 32)] |= uint32_t{1} << (i % 32);
   }
+  part.frozen = Tensor::of(frozen_bits, part.words.shape());
+  part.awake = Tensor::of(awake_bits, part.words.shape());
 }
 
 Birder::Part& Birder::part_of(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
   check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].words.numel() * 32 == bucket.padded(),
         "birder: bucket ", bucket.index, " is not one it was made for");
+  check(parts_[i].words.device() == bucket.param.device(), "birder: its state is on ", parts_[i].words.device(),
+        ", bucket ", bucket.index, " on ", bucket.param.device(), "; make it where the parameters are");
   return parts_[i];
 }
 
@@ -144,31 +151,44 @@ void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradien
   const Range& range = part.worked;
   const birder::Draw draws = draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
   const bool short_moments = config_.moments == "bf16", short_errors = config_.errors == "int8";
-  const bool finite = short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
-                                                    : worker_step<bf16, float>(part, gradient, words, step, draws)
-                       : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
-                                     : worker_step<float, float>(part, gradient, words, step, draws);
-  if (!finite) fail_not_finite("birder", step.step, bucket, gradient.data<float>(), range.begin, range.count);
+  short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
+                                : worker_step<bf16, float>(part, gradient, words, step, draws)
+  : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
+                 : worker_step<float, float>(part, gradient, words, step, draws);
+  part.unchecked = gradient;
+  if (!gradient.device().is_cuda()) check_finite(bucket, part, step);
+}
+
+void Birder::check_finite(const Bucket& bucket, Part& part, const StepInfo& step) {
+  const Tensor gradient = std::exchange(part.unchecked, Tensor());
+  if (!gradient.defined() || part.not_finite.item() == 0) return;
+  part.not_finite.zero();
+  fail_not_finite("birder", step.step, bucket, gradient.to(kCpu).data<float>(), part.worked.begin, part.worked.count);
 }
 
 template <class Moment, class Error>
-bool Birder::worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+void Birder::worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                          const birder::Draw& draw) const {
   const birder::WorkerSettings settings{static_cast<float>(config_.beta), static_cast<float>(1 - config_.beta),
                                         static_cast<float>(config_.eps), step.step > config_.t0};
   const birder::WorkerState<Moment, Error> state{values_of<Moment>(part.m), values_of<Moment>(part.b),
                                                  values_of<Moment>(part.b_hat), values_of<Error>(part.e),
                                                  bits_at(part.awake, part.worked.begin)};
-  return birder::worker_step(gradient.data<float>(), state, words.data<uint32_t>(), part.worked.count,
-                             part.worked.length, settings, draw);
+  on_device(gradient, [&](auto device) {
+    birder::worker_step(device, elements<float>(device, gradient), state, elements<uint32_t>(device, words),
+                        part.worked.count, part.worked.length, settings, draw,
+                        elements<uint32_t>(device, part.not_finite));
+  });
 }
 
 void Birder::server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
   const Range& range = part.served;
   const birder::Draw draws = draw(step, Purpose::server_sign, 0, part.bucket_begin + range.begin);
   const auto run = [&](auto* e) {
-    birder::server_step(words.data<uint32_t>(), senders, e, bits_at(part.awake, range.begin), agreed.data<uint32_t>(),
-                        range.count, range.length, draws);
+    on_device(words, [&](auto device) {
+      birder::server_step(device, elements<uint32_t>(device, words), senders, e, bits_at(part.awake, range.begin),
+                          elements<uint32_t>(device, agreed), range.count, range.length, draws);
+    });
   };
   config_.errors == "int8" ? run(values_of<int8_t>(part.server_e)) : run(values_of<float>(part.server_e));
 }
@@ -179,17 +199,19 @@ birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender
 }
 
 void Birder::apply(Bucket& bucket, const StepInfo& step) {
-  const Part& part = part_of(bucket);
-  const uint32_t *words = part.words.data<uint32_t>(), *awake = bits_at(part.awake, 0);
-  float* x = bucket.param.data<float>();
-  for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                   [&](int64_t begin, int64_t end, double decay) {
-                     birder::update(x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
-                                    static_cast<float>(step.lr));
-                   });
-  if (!awake) return;
-  for (int64_t i = 0; i < part.words.numel(); ++i)
-    part.awake.data<uint32_t>()[i] |= words[i] & ~part.frozen.data<uint32_t>()[i];
+  Part& part = part_of(bucket);
+  check_finite(bucket, part, step);
+  const uint32_t *words = bits_at(part.words, 0), *awake = bits_at(part.awake, 0);
+  on_device(bucket.param, [&](auto device) {
+    float* x = elements<float>(device, bucket.param);
+    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&](int64_t begin, int64_t end, double decay) {
+                       birder::update(device, x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
+                                      static_cast<float>(step.lr));
+                     });
+    if (awake)
+      birder::wake(device, elements<uint32_t>(device, part.awake), words, bits_at(part.frozen, 0), part.words.numel());
+  });
 }
 
 std::vector<StatePart> Birder::state() const {

@@ -16,7 +16,8 @@ class Birder : public Optimizer {
   // Buckets are float32 and padded to a multiple of 32·workers per node·nodes.
   Birder(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
-  // Agrees on the bucket's signs; throws, naming step and parameter, when a gradient is not finite.
+  // Agrees on the bucket's signs; throws, naming step and parameter, when a gradient is not finite. On a GPU, which is
+  // not waited for here, apply() does, before it changes anything.
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
@@ -39,6 +40,8 @@ class Birder : public Optimizer {
     Tensor server_e;        // [served.length]
     Tensor words;           // [padded / 32]: what apply() reads
     Tensor awake, frozen;   // [padded / 32], bits; undefined without a mask
+    Tensor not_finite;      // [1], not 0 when a value of `unchecked` is not finite
+    Tensor unchecked;       // the last gradient, until not_finite was looked at
   };
   static Range share(const Range& whole, int parts, int index);
 
@@ -48,8 +51,9 @@ class Birder : public Optimizer {
   void exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step);
   void worker_step(const Bucket& bucket, Part& part, const Tensor& gradient, const Tensor& words, uint32_t sender,
                    const StepInfo& step);
+  void check_finite(const Bucket& bucket, Part& part, const StepInfo& step);
   template <class Moment, class Error>
-  bool worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+  void worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                    const birder::Draw& draw) const;
   void server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step);
   birder::Draw draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const;

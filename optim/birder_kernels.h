@@ -1,9 +1,11 @@
 // Birder's arithmetic (Birder paper, Algorithm 1) over flat float32 memory: the worker's step, the server's, the
-// update. One fused pass each, threaded and SIMD. IEEE float32 without contraction in the order written here, so every
-// instruction set gives the same bits; a sign bit is 1 for +1, value i sits in word i/32 at bit i mod 32.
+// update. One fused pass each, threaded and SIMD, or a launch on a GPU. IEEE float32 without contraction in the order
+// written here, so every instruction set, and a GPU, give the same bits; a sign bit is 1 for +1, value i sits in word i/32
+// at bit i mod 32.
 #pragma once
 #include <cstdint>
 
+#include "engine/device.h"
 #include "engine/half.h"
 #include "engine/philox.h"
 
@@ -61,5 +63,35 @@ void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* a
 
 // x ← keep·x − lr·(±1) on [begin, end), signs by the same indices; keep = 1 − αλ. Values asleep stay.
 void update(float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep, float lr);
+
+// awake[i] ← awake[i] | words[i] & ~frozen[i], of `count` words.
+inline void wake(Cpu, uint32_t* awake, const uint32_t* words, const uint32_t* frozen, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) awake[i] |= words[i] & ~frozen[i];
+}
+
+// The same by where memory is. *not_finite, there too, becomes 1 when some g is not finite; a GPU does not set it to 0.
+template <class Moment, class Error>
+void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
+                 int64_t padded, const WorkerSettings& settings, const Draw& draw, uint32_t* not_finite) {
+  *not_finite = !worker_step(g, state, words, count, padded, settings, draw);
+}
+template <class Moment, class Error>
+void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
+                 int64_t padded, const WorkerSettings& settings, const Draw& draw, uint32_t* not_finite);
+template <class Error>
+void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out, int64_t count,
+                 int64_t padded, const Draw& draw) {
+  server_step(words, senders, e, awake, out, count, padded, draw);
+}
+template <class Error>
+void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out,
+                 int64_t count, int64_t padded, const Draw& draw);
+inline void update(Cpu, float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep,
+                   float lr) {
+  update(x, words, awake, begin, end, keep, lr);
+}
+void update(Cuda, float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep,
+            float lr);
+void wake(Cuda, uint32_t* awake, const uint32_t* words, const uint32_t* frozen, int64_t count);
 
 }  // namespace godwit::birder

@@ -1,29 +1,4 @@
 // Adam's moments of the gradient; part of the kernel sources of Adam and LAMB, once per instruction set.
-#ifndef GODWIT_OPTIM_MOMENTS_ARGS
-#define GODWIT_OPTIM_MOMENTS_ARGS
-#include <cstdint>
-
-#include "optim/factory.h"
-
-namespace godwit {
-
-template <class T>
-struct Moments {
-  T *m, *v;
-  T beta1, o1, beta2, o2;  // o = 1 − β
-  T root_correction, eps;  // √(1−β2ᵗ) or 1; ε
-
-  void set(const OptimizerConfig& config, T* first, T* second, double correction_of_root) {
-    m = first, v = second;
-    beta1 = static_cast<T>(config.beta1), o1 = static_cast<T>(1 - config.beta1);
-    beta2 = static_cast<T>(config.beta2), o2 = static_cast<T>(1 - config.beta2);
-    root_correction = static_cast<T>(correction_of_root), eps = static_cast<T>(config.eps);
-  }
-};
-
-}  // namespace godwit
-#endif
-
 #if defined(GODWIT_OPTIM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_OPTIM_MOMENTS_INL_H_
 #undef GODWIT_OPTIM_MOMENTS_INL_H_
@@ -33,6 +8,7 @@ struct Moments {
 #include <hwy/highway.h>
 
 #include "optim/lanes-inl.h"
+#include "optim/update_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {

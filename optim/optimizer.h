@@ -23,7 +23,7 @@ class Optimizer {
 
   // What must cross the network. By default: the mean of the gradients, through the Exchange.
   virtual void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step);
-  // exchange() throws by itself, naming step and parameter, when a gradient is not finite.
+  // exchange() or apply() throws by itself, naming step and parameter, when a gradient is not finite.
   virtual bool refuses_not_finite() const { return false; }
   // Updates bucket.param; the padding stays zero.
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;

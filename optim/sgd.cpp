@@ -2,6 +2,7 @@
 
 #include "optim/decay.h"
 #include "optim/state.h"
+#include "optim/update_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/sgd.cpp"
@@ -9,20 +10,6 @@
 #include <hwy/highway.h>
 
 #include "optim/lanes-inl.h"
-
-#ifndef GODWIT_OPTIM_SGD_ARGS
-#define GODWIT_OPTIM_SGD_ARGS
-namespace godwit {
-template <class T>
-struct SgdArgs {
-  T* x;
-  T* v;  // null: no momentum
-  const T* g;
-  T lr, decay, momentum;
-  bool nesterov;
-};
-}  // namespace godwit
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
@@ -52,14 +39,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace godwit {
-namespace {
 
 HWY_EXPORT(sgd_f32);
 HWY_EXPORT(sgd_f64);
-void sgd(const SgdArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f32)(a, begin, end); }
-void sgd(const SgdArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f64)(a, begin, end); }
-
-}  // namespace
+void sgd(Cpu, const SgdArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f32)(a, begin, end); }
+void sgd(Cpu, const SgdArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f64)(a, begin, end); }
 
 Sgd::Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), config_(config) {
@@ -68,14 +52,18 @@ Sgd::Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<
 
 void Sgd::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "sgd", [&]<class T>() {
-    T* v = momentum_.empty() ? nullptr : by_offset<T>(momentum_, bucket);
-    T *x = bucket.param.data<T>(), *g = bucket.grad.data<T>();
-    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       sgd(SgdArgs<T>{x, v, g, static_cast<T>(step.lr), static_cast<T>(decay),
-                                      static_cast<T>(config_.momentum), config_.nesterov},
-                           begin, end);
-                     });
+    on_device(bucket.param, [&](auto device) {
+      SgdArgs<T> a{};
+      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
+      if (!momentum_.empty()) a.v = by_offset<T>(device, momentum_, bucket);
+      a.lr = static_cast<T>(step.lr), a.momentum = static_cast<T>(config_.momentum), a.nesterov = config_.nesterov;
+      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                       [&](int64_t begin, int64_t end, double decay) {
+                         SgdArgs<T> range = a;
+                         range.decay = static_cast<T>(decay);
+                         sgd(device, range, begin, end);
+                       });
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "optim/decay.h"
 #include "optim/state.h"
+#include "optim/update_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/softsign.cpp"
@@ -9,18 +10,6 @@
 #include <hwy/highway.h>
 
 #include "optim/lanes-inl.h"
-
-#ifndef GODWIT_OPTIM_SOFTSIGN_ARGS
-#define GODWIT_OPTIM_SOFTSIGN_ARGS
-namespace godwit {
-template <class T>
-struct SoftSignArgs {
-  T *x, *m, *b;
-  const T* g;
-  T keep, lr, beta, o, eps;  // keep = 1 − αλ, o = 1 − β
-};
-}  // namespace godwit
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
@@ -50,18 +39,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace godwit {
-namespace {
 
 HWY_EXPORT(softsign_f32);
 HWY_EXPORT(softsign_f64);
-void softsign(const SoftSignArgs<float>& a, int64_t begin, int64_t end) {
+void softsign(Cpu, const SoftSignArgs<float>& a, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(softsign_f32)(a, begin, end);
 }
-void softsign(const SoftSignArgs<double>& a, int64_t begin, int64_t end) {
+void softsign(Cpu, const SoftSignArgs<double>& a, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(softsign_f64)(a, begin, end);
 }
-
-}  // namespace
 
 SoftSignSgd::SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), b_(state_like(buckets, "b")) {}
@@ -69,16 +55,18 @@ SoftSignSgd::SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, 
 void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "softsignsgd", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
-    SoftSignArgs<T> a{};
-    a.x = bucket.param.data<T>(), a.g = bucket.grad.data<T>();
-    a.m = by_offset<T>(m_, bucket), a.b = by_offset<T>(b_, bucket);
-    a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
-    for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       SoftSignArgs<T> range = a;
-                       range.keep = r(1 - step.lr * decay);
-                       softsign(range, begin, end);
-                     });
+    on_device(bucket.param, [&](auto device) {
+      SoftSignArgs<T> a{};
+      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
+      a.m = by_offset<T>(device, m_, bucket), a.b = by_offset<T>(device, b_, bucket);
+      a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
+      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                       [&](int64_t begin, int64_t end, double decay) {
+                         SoftSignArgs<T> range = a;
+                         range.keep = r(1 - step.lr * decay);
+                         softsign(device, range, begin, end);
+                       });
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 // Optimizer state of one value per parameter that a rank owns; for the optimizers' sources.
 #pragma once
+#include "engine/elements.h"
 #include "optim/optimizer.h"
 
 namespace godwit {
@@ -9,9 +10,13 @@ std::vector<StatePart> state_like(const Buckets& buckets, const std::string& nam
 // The tensor of one bucket: of its elements [owned.begin, owned.end).
 const Tensor& of_bucket(const std::vector<StatePart>& state, const Bucket& bucket);
 // The same, to be indexed by the bucket's offsets in [owned.begin, owned.end).
+template <class T, class Where>
+T* by_offset(Where device, const std::vector<StatePart>& state, const Bucket& bucket) {
+  return elements<T>(device, of_bucket(state, bucket)) - bucket.owned.begin;
+}
 template <class T>
 T* by_offset(const std::vector<StatePart>& state, const Bucket& bucket) {
-  return of_bucket(state, bucket).data<T>() - bucket.owned.begin;
+  return by_offset<T>(Cpu{}, state, bucket);
 }
 std::vector<StatePart> joined(std::vector<StatePart> a, const std::vector<StatePart>& b);
 

@@ -1,0 +1,52 @@
+// Kernels that change several arrays in place: f(i, a[i], b[i], …), 16 bytes of the widest type at a time.
+#pragma once
+#include <type_traits>
+
+#include "engine/cuda/elementwise.h"
+
+namespace godwit {
+
+namespace detail {
+
+template <class T, int n>
+__device__ void store_pack(T* to, const Pack<T, n>& pack) {
+  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+template <class T, int n>
+__device__ void store_pack(const T*, const Pack<T, n>&) {}  // of what is only read
+
+template <int n, class F, class... T>
+__device__ void update_pack(const F& f, int64_t i, T*... at) {
+  const auto update = [&](Pack<std::remove_const_t<T>, n>... packs) {
+    for (int k = 0; k < n; ++k) f(i + k, packs.values[k]...);
+    (store_pack(at + i, packs), ...);
+  };
+  update(load_pack<n>(at + i, 0)...);
+}
+
+// [begin, first) and [last, end) one by one, [first, last) by packs.
+template <int n, class F, class... T>
+__global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, int64_t end, T*... at) {
+  const int64_t thread = grid_thread(), stride = grid_threads();
+  for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack<n>(f, i, at...);
+  for (int64_t i = begin + thread; i < first; i += stride) update_pack<1>(f, i, at...);
+  for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, at...);
+}
+
+}  // namespace detail
+
+// f(i, at[i]…) for i in [begin, end); f is a functor with a const __device__ operator() that takes the elements of what
+// it changes by reference. Arrays that do not reach a multiple of 16 bytes at the same i are walked one by one.
+template <class F, class... T>
+void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
+  constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
+  int64_t first = begin;
+  while (first < end && first < begin + kWidth && !aligned_to<16>((at + first)...)) ++first;
+  if (!aligned_to<16>((at + first)...)) first = end;
+  const int64_t packs = (end - first) / kWidth, last = first + packs * kWidth;
+  const int64_t threads = std::max({packs, first - begin, end - last});
+  launch(device, operation, detail::update_kernel<kWidth, F, T...>, blocks_for(device, threads), kBlock, f, begin,
+         first, last, end, at...);
+}
+
+}  // namespace godwit

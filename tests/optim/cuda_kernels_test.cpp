@@ -1,0 +1,299 @@
+// The optimizers' kernels on a GPU against those of the CPU: every bit.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "optim/birder_kernels.h"
+#include "optim/update_kernels.h"
+#include "tests/on_gpu.h"
+
+namespace godwit {
+namespace {
+
+template <class T>
+std::vector<T> random_values(int64_t n, uint32_t stream, double scale = 1) {
+  RandomStream random(11, Purpose::test, stream);
+  std::vector<T> values(static_cast<size_t>(n));
+  for (T& value : values) {
+    value = static_cast<T>(scale * random.normal() * std::pow(10, -8 * random.uniform()));
+    if (random.below(8) == 0) value = random.below(2) ? T(0) : T(-0.0f);
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> sizes_of(std::vector<T> values) {
+  for (T& value : values) value = std::abs(value);
+  return values;
+}
+
+// Memory of a GPU, of any type, that tests compare by its bytes.
+template <class T>
+class There {
+ public:
+  explicit There(const std::vector<T>& here) : tensor_({static_cast<int64_t>(here.size() * sizeof(T))}, DType::u8) {
+    set(here);
+  }
+  void set(const std::vector<T>& here) {
+    std::vector<uint8_t> bytes(here.size() * sizeof(T));
+    std::memcpy(bytes.data(), here.data(), bytes.size());
+    tensor_.copy_from(Tensor::of(bytes, tensor_.shape()));
+  }
+  T* data() const { return reinterpret_cast<T*>(tensor_.cuda_data<uint8_t>()); }
+  std::vector<T> here() const {
+    const std::vector<uint8_t> bytes = tensor_.to_vector<uint8_t>();
+    std::vector<T> result(bytes.size() / sizeof(T));
+    std::memcpy(result.data(), bytes.data(), bytes.size());
+    return result;
+  }
+
+ private:
+  Tensor tensor_;
+};
+
+template <class T>
+void expect_same(const There<T>& there, const std::vector<T>& expected, const char* what) {
+  const std::vector<T> found = there.here();
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(std::memcmp(&found[i], &expected[i], sizeof(T)), 0)
+        << what << ", value " << i << ": " << static_cast<double>(found[i]) << ", on the CPU "
+        << static_cast<double>(expected[i]);
+}
+
+class CudaOptimizers : public OnGpu {
+ protected:
+  Cuda device() const { return cuda_of(cuda_device(0)); }
+};
+
+struct Range {
+  int64_t n, begin, end;
+};
+const std::vector<Range> kRanges{{1, 0, 1}, {37, 0, 37}, {1000, 3, 997}, {5000, 4, 4999}, {64, 17, 17}};
+
+// Two steps of one kernel on the same x, two states and g, here and there. call(device, x, s, t, g, range).
+template <class T, class Call>
+void compare_updates(Cuda device, const Call& call) {
+  for (const Range& range : kRanges)
+    for (const int64_t shift : {0, 1}) {  // of g, which then does not reach 16 bytes where the others do
+      SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n << ", g + " << shift);
+      auto x = random_values<T>(range.n, 1), s = random_values<T>(range.n, 2), t = sizes_of(random_values<T>(range.n, 3));
+      const There<T> on_x(x), on_s(s), on_t(t);
+      for (uint32_t step = 4; step < 6; ++step) {
+        const auto g = random_values<T>(range.n + shift, step);
+        const There<T> on_g(g);
+        call(Cpu{}, x.data(), s.data(), t.data(), g.data() + shift, range);
+        call(device, on_x.data(), on_s.data(), on_t.data(), on_g.data() + shift, range);
+      }
+      expect_same(on_x, x, "x");
+      expect_same(on_s, s, "the first state");
+      expect_same(on_t, t, "the second state");
+    }
+}
+
+template <class T>
+void compare_optimizers(Cuda device) {
+  const auto r = [](double value) { return static_cast<T>(value); };
+  const auto with = [&](auto&& step) {
+    compare_updates<T>(device, [&](auto where, T* x, T* s, T* t, const T* g, const Range& range) {
+      step(where, x, s, t, g, range.begin, range.end);
+    });
+  };
+  for (const bool nesterov : {false, true})
+    with([&](auto where, T* x, T* s, T*, const T* g, int64_t begin, int64_t end) {
+      sgd(where, SgdArgs<T>{x, s, g, r(0.1), r(1e-4), r(0.9), nesterov}, begin, end);
+    });
+  with([&](auto where, T* x, T*, T*, const T* g, int64_t begin, int64_t end) {
+    sgd(where, SgdArgs<T>{x, nullptr, g, r(0.1), r(1e-4), r(0), false}, begin, end);
+  });
+  for (const bool decoupled : {false, true})
+    with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
+      AdamArgs<T> a{x, s, t, g, r(decoupled ? 0 : 0.01), r(decoupled ? 0.99999 : 1), r(0.9), r(1 - 0.9),
+                    r(0.999), r(1 - 0.999), r(1e-3 / 0.19), r(std::sqrt(1 - 0.999 * 0.999)), r(1e-8)};
+      adam(where, a, begin, end);
+    });
+  with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
+    softsign(where, SoftSignArgs<T>{x, s, t, g, r(0.9999), r(1e-3), r(0.95), r(1 - 0.95), r(1e-8)}, begin, end);
+  });
+}
+
+TEST_F(CudaOptimizers, UpdateAsTheCpuDoesBitForBit) {
+  on_gpu([&] { compare_optimizers<float>(device()); });
+  on_gpu([&] { compare_optimizers<double>(device()); });
+}
+
+const std::vector<int64_t> kCounts{0, 1, 31, 32, 33, 1000, 1025, 4097};
+
+int64_t padded(int64_t count) { return (count + 31) / 32 * 32 + 64; }
+
+std::vector<uint32_t> random_bits(int64_t words, uint32_t stream) {
+  RandomStream random(12, Purpose::test, stream);
+  std::vector<uint32_t> bits(static_cast<size_t>(words));
+  for (uint32_t& word : bits) word = random.next();
+  return bits;
+}
+
+struct WorkerCase {
+  birder::Quantizer quantizer = birder::Quantizer::random;
+  bool feedback = true, b_hat = false, mask = false;
+};
+
+// Three steps of one worker; all state and the words after each.
+template <class Moment, class Error>
+void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t element) {
+  SCOPED_TRACE(testing::Message() << count << " values from element " << element << ", " << sizeof(Moment)
+                                  << " bytes a moment, " << sizeof(Error) << " an error, b_hat " << c.b_hat << ", mask "
+                                  << c.mask << ", feedback " << c.feedback);
+  const int64_t length = padded(count), words = length / 32;
+  std::vector<Moment> m(static_cast<size_t>(length)), b(m), b_hat(m);
+  std::vector<Error> e(static_cast<size_t>(length));
+  const std::vector<uint32_t> awake = random_bits(words, 1);
+  const There<Moment> on_m(m), on_b(b), on_b_hat(b_hat);
+  const There<Error> on_e(e);
+  const There<uint32_t> on_awake(awake), fault(std::vector<uint32_t>(1));
+  for (uint32_t step = 1; step <= 3; ++step) {
+    const auto g = random_values<float>(length, step);
+    const There<float> on_g(g);
+    std::vector<uint32_t> bits(static_cast<size_t>(words), 0xDEADBEEF);
+    const There<uint32_t> on_bits(bits);
+    const birder::WorkerSettings settings{0.95f, static_cast<float>(1 - 0.95), 1e-8f, step > 2};
+    const birder::Draw draw{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, element};
+    ASSERT_TRUE(birder::worker_step(g.data(),
+                                    birder::WorkerState<Moment, Error>{m.data(), b.data(), c.b_hat ? b_hat.data() : nullptr,
+                                                                       c.feedback ? e.data() : nullptr,
+                                                                       c.mask ? awake.data() : nullptr},
+                                    bits.data(), count, length, settings, draw));
+    birder::worker_step(device, on_g.data(),
+                        birder::WorkerState<Moment, Error>{
+                            on_m.data(), on_b.data(), c.b_hat ? on_b_hat.data() : nullptr,
+                            c.feedback ? on_e.data() : nullptr, c.mask ? on_awake.data() : nullptr},
+                        on_bits.data(), count, length, settings, draw, fault.data());
+    expect_same(on_bits, bits, "words");
+    expect_same(on_m, m, "m");
+    expect_same(on_b, b, "b");
+    expect_same(on_b_hat, b_hat, "b_hat");
+    expect_same(on_e, e, "e");
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_EQ(fault.here()[0], 0u);
+}
+
+template <class Moment, class Error>
+void compare_workers(Cuda device) {
+  using birder::Quantizer;
+  for (const WorkerCase& c : {WorkerCase{}, WorkerCase{.feedback = false}, WorkerCase{.quantizer = Quantizer::sign},
+                              WorkerCase{.b_hat = true}, WorkerCase{.b_hat = true, .mask = true}})
+    for (const int64_t count : kCounts)
+      compare_worker<Moment, Error>(device, c, count, count % 2 == 0 ? 0 : (int64_t{1} << 33) - 5);
+  for (const int64_t element : {1, 2, 3, 4}) compare_worker<Moment, Error>(device, {}, 100, element);
+}
+
+TEST_F(CudaOptimizers, BirdersWorkerStepIsTheCpusBitForBit) {
+  on_gpu([&] {
+    compare_workers<float, float>(device());
+    compare_workers<float, int8_t>(device());
+    compare_workers<bf16, float>(device());
+    compare_workers<bf16, int8_t>(device());
+  });
+}
+
+TEST_F(CudaOptimizers, BirdersWorkerStepWorksOnMemoryThatBeginsAnywhere) {
+  on_gpu([&] {
+    const int64_t count = 133, length = 160;
+    const auto g = random_values<float>(length + 1, 5);
+    std::vector<float> m(static_cast<size_t>(length + 1)), b(m), e(m);
+    const There<float> on_g(g), on_m(m), on_b(b), on_e(e);
+    std::vector<uint32_t> bits(5);
+    const There<uint32_t> on_bits(bits), fault(std::vector<uint32_t>(1));
+    const birder::WorkerSettings settings{0.9f, 0.1f, 1e-8f, false};
+    const birder::Draw draw{birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 8};
+    ASSERT_TRUE(birder::worker_step(g.data() + 1, birder::Worker{m.data() + 1, b.data() + 1, nullptr, e.data() + 1},
+                                    bits.data(), count, length, settings, draw));
+    birder::worker_step(device(), on_g.data() + 1,
+                        birder::Worker{on_m.data() + 1, on_b.data() + 1, nullptr, on_e.data() + 1}, on_bits.data(),
+                        count, length, settings, draw, fault.data());
+    expect_same(on_bits, bits, "words");
+    expect_same(on_m, m, "m");
+    expect_same(on_b, b, "b");
+    expect_same(on_e, e, "e");
+  });
+}
+
+TEST_F(CudaOptimizers, BirdersWorkerStepSeesWhatIsNotFinite) {
+  on_gpu([&] {
+    for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()})
+      for (const int64_t at : {0, 70, 96, 97}) {  // 97 values count
+        std::vector<float> g(128, 1);
+        g[static_cast<size_t>(at)] = bad;
+        const There<float> on_g(g), m(std::vector<float>(128)), b(std::vector<float>(128)), e(std::vector<float>(128));
+        const There<uint32_t> words(std::vector<uint32_t>(4)), fault(std::vector<uint32_t>(1));
+        birder::worker_step(device(), on_g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(),
+                            97, 128, {0.9f, 0.1f, 1e-8f, false},
+                            {birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 0}, fault.data());
+        EXPECT_EQ(fault.here()[0], at < 97 ? 1u : 0u) << at;
+      }
+  });
+}
+
+template <class Error>
+void compare_server(Cuda device, int senders, bool feedback, bool mask, int64_t count) {
+  SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values, " << sizeof(Error)
+                                  << " bytes an error, feedback " << feedback << ", mask " << mask);
+  const int64_t length = padded(count), words = length / 32;
+  std::vector<Error> e(static_cast<size_t>(length));
+  const std::vector<uint32_t> awake = random_bits(words, 1);
+  const There<Error> on_e(e);
+  const There<uint32_t> on_awake(awake);
+  for (uint32_t step = 1; step <= 3; ++step) {
+    const auto sent = random_bits(senders * words, step);
+    std::vector<uint32_t> agreed(static_cast<size_t>(words), 0xDEADBEEF);
+    const There<uint32_t> on_sent(sent), on_agreed(agreed);
+    const auto quantizer = step == 3 ? birder::Quantizer::sign : birder::Quantizer::random;
+    const birder::Draw draw{quantizer, 99, step, Purpose::server_sign, 0, 4 * count + 1};
+    birder::server_step(sent.data(), senders, feedback ? e.data() : nullptr, mask ? awake.data() : nullptr,
+                        agreed.data(), count, length, draw);
+    birder::server_step(device, on_sent.data(), senders, feedback ? on_e.data() : nullptr,
+                        mask ? on_awake.data() : nullptr, on_agreed.data(), count, length, draw);
+    expect_same(on_agreed, agreed, "words");
+    expect_same(on_e, e, "e");
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST_F(CudaOptimizers, BirdersServerStepIsTheCpusBitForBit) {
+  on_gpu([&] {
+    for (const int senders : {1, 2, 3, 8, 300})
+      for (const int64_t count : {1, 33, 1025}) {
+        compare_server<float>(device(), senders, true, false, count);
+        compare_server<int8_t>(device(), senders, true, false, count);
+        compare_server<float>(device(), senders, true, true, count);
+        compare_server<int8_t>(device(), senders, true, true, count);
+        compare_server<float>(device(), senders, false, true, count);
+      }
+  });
+}
+
+TEST_F(CudaOptimizers, BirdersUpdateAndMaskAreTheCpusBitForBit) {
+  on_gpu([&] {
+    for (const Range& range : kRanges)
+      for (const bool mask : {false, true}) {
+        auto x = random_values<float>(range.n, 1);
+        const int64_t words = (range.n + 31) / 32;
+        const auto bits = random_bits(words, 2), frozen = random_bits(words, 3);
+        auto awake = random_bits(words, 4);
+        const There<float> on_x(x);
+        const There<uint32_t> on_bits(bits), on_frozen(frozen), on_awake(awake);
+        birder::update(x.data(), bits.data(), mask ? awake.data() : nullptr, range.begin, range.end, 0.9999f, 1e-3f);
+        birder::update(device(), on_x.data(), on_bits.data(), mask ? on_awake.data() : nullptr, range.begin, range.end,
+                       0.9999f, 1e-3f);
+        expect_same(on_x, x, "x");
+        birder::wake(Cpu{}, awake.data(), bits.data(), frozen.data(), words);
+        birder::wake(device(), on_awake.data(), on_bits.data(), on_frozen.data(), words);
+        expect_same(on_awake, awake, "awake");
+      }
+  });
+}
+
+}  // namespace
+}  // namespace godwit
