@@ -23,9 +23,9 @@ void check_divides(const Bucket& bucket, int ranks, const char* name) {
 // This rank's part of Σ x over the group's ranks / divisor, in 16 bits on the wire: every rank rounds its values and
 // sends each peer its part; the owner of a part adds in float32 and in rank order, divides, and rounds once.
 Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, const char* name, const char* phase) {
-  const Tensor all = to_half(Cpu{}, x, wire, name), parts(x.shape(), wire), own({x.numel() / group.size()}, wire);
+  const Tensor all = to_half(x, wire, name), parts(x.shape(), wire), own({x.numel() / group.size()}, wire);
   group.all_to_all(all, parts, phase);
-  mean_of_halves(Cpu{}, parts, divisor, own);
+  mean_of_halves(parts, divisor, own);
   return own;
 }
 
@@ -34,7 +34,7 @@ void half_mean(Group& group, const Tensor& x, DType wire, int divisor, const cha
                const char* to_all) {
   const Tensor own = half_mean_part(group, x, wire, divisor, name, to_owners), all(x.shape(), wire);
   group.all_gather(own, all, to_all);
-  from_half(Cpu{}, all, x);
+  from_half(all, x);
 }
 
 class Dense : public Exchange {
@@ -52,7 +52,7 @@ class Dense : public Exchange {
     const Tensor own =
         half_mean_part(world, shards_as_parts(bucket, bucket.grad), wire_, world.size(), "dense", "dense/all_to_all");
     const Segment& owned = bucket.owned;
-    from_half(Cpu{}, own.range(0, owned.numel()), bucket.grad.range(owned.begin, owned.numel()));
+    from_half(own.range(0, owned.numel()), bucket.grad.range(owned.begin, owned.numel()));
   }
 
  private:

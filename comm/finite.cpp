@@ -38,12 +38,16 @@ bool all_finite(const T* x, int64_t n) {
 
 }  // namespace
 
-int64_t first_not_finite(const Tensor& x, int64_t n) {
+int64_t first_not_finite(Cpu, const Tensor& x, int64_t n) {
   return dispatch_real(x.dtype(), "first_not_finite", [&]<class T>() -> int64_t {
     const T* values = x.data<T>();
     if (all_finite<T, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>(values, n)) return n;
     return std::find_if(values, values + n, [](T value) { return !std::isfinite(value); }) - values;
   });
+}
+
+int64_t first_not_finite(const Tensor& x, int64_t n) {
+  return on_device(x, [&](auto device) { return first_not_finite(device, x, n); });
 }
 
 void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const float* gradient, int64_t begin,

@@ -11,7 +11,9 @@ namespace godwit {
 
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);  // bucket.grad's
 
-// Index of the first of x[0, n) that is not finite; n when all are. One pass, threaded.
+// Index of the first of x[0, n) that is not finite; n when all are. One pass, threaded; on a GPU the host waits for it.
 int64_t first_not_finite(const Tensor& x, int64_t n);
+int64_t first_not_finite(Cpu, const Tensor& x, int64_t n);
+int64_t first_not_finite(Cuda, const Tensor& x, int64_t n);
 
 }  // namespace godwit

@@ -129,7 +129,7 @@ Tensor ShardedParameters::encode(const Bucket& bucket, int owner) const {
   const BlockLayout layout(bucket, block_size_, bucket.shards);
   if (wire_ == Wire::bf16) {
     const Tensor message = Tensor::zeros({(layout.longest() + 1) / 2}, DType::u32);
-    const Tensor halves = to_half(Cpu{}, bucket.param.range(shard.begin, shard.numel()), DType::bf16, "sharding");
+    const Tensor halves = to_half(bucket.param.range(shard.begin, shard.numel()), DType::bf16, "sharding");
     std::memcpy(message.raw(), halves.raw(), static_cast<size_t>(halves.bytes()));
     return message;
   }
@@ -151,7 +151,7 @@ void ShardedParameters::decode(const Bucket& bucket, int owner, const Tensor& me
   if (wire_ == Wire::bf16) {
     const Tensor halves({shard.numel()}, DType::bf16);
     std::memcpy(halves.raw(), message.raw(), static_cast<size_t>(halves.bytes()));
-    return from_half(Cpu{}, halves, bucket.param.range(shard.begin, shard.numel()));
+    return from_half(halves, bucket.param.range(shard.begin, shard.numel()));
   }
   float* x = bucket.param.data<float>();
   for_blocks(BlockLayout(bucket, block_size_, bucket.shards).parts(owner), [&](const Segment& block, int64_t at) {

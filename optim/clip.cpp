@@ -50,12 +50,13 @@ NormClip::NormClip(const Buckets& buckets, double limit) : limit_(limit) {
 }
 
 void NormClip::measure(const Bucket& bucket, const Segment& part) {
-  std::vector<double>& squares = squares_.at(static_cast<size_t>(bucket.index));
-  for (size_t s = 0; s < squares.size(); ++s) {
-    const Slot& slot = bucket.slots[s];
+  std::vector<Segment> ranges;
+  for (const Slot& slot : bucket.slots) {
     const int64_t begin = std::max(slot.offset, part.begin), end = std::min(slot.offset + slot.numel, part.end);
-    squares[s] = begin < end ? squares_of(bucket.grad.range(begin, end - begin)) : 0;
+    ranges.push_back({begin, std::max(begin, end)});
   }
+  squares_.at(static_cast<size_t>(bucket.index)) =
+      on_device(bucket.grad, [&](auto device) { return detail::sums_of_squares(device, bucket.grad, ranges); });
 }
 
 double NormClip::sum() const {
@@ -102,15 +103,32 @@ void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t s
 }
 
 void scale_gradient(Bucket& bucket, double factor) {
-  dispatch_real(bucket.grad.dtype(), "clip", [&]<class T>() {
-    T* g = bucket.grad.data<T>();
+  const Tensor g = bucket.grad.range(0, bucket.numel);
+  on_device(g, [&](auto device) { detail::scale(device, g, factor); });
+}
+
+double sum_of_squares(const Tensor& x) {
+  return on_device(x, [&](auto device) { return detail::sums_of_squares(device, x, {{0, x.numel()}})[0]; });
+}
+
+namespace detail {
+
+std::vector<double> sums_of_squares(Cpu, const Tensor& x, const std::vector<Segment>& ranges) {
+  std::vector<double> sums;
+  for (const Segment& range : ranges) sums.push_back(squares_of(x.range(range.begin, range.numel())));
+  return sums;
+}
+
+void scale(Cpu, const Tensor& x, double factor) {
+  dispatch_real(x.dtype(), "clip", [&]<class T>() {
+    T* values = x.data<T>();
     const T f = static_cast<T>(factor);
-    parallel_for(bucket.numel, 1 << 15, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) g[i] *= f;
+    parallel_for(x.numel(), 1 << 15, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) values[i] *= f;
     });
   });
 }
 
-double sum_of_squares(const Tensor& x) { return squares_of(x); }
+}  // namespace detail
 
 }  // namespace godwit

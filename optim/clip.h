@@ -38,4 +38,12 @@ class NormClip {
 void scale_gradient(Bucket& bucket, double factor);
 double sum_of_squares(const Tensor& x);  // the same way as the norm's
 
+namespace detail {
+// Σx² of each range of x; on a GPU the host waits for them.
+std::vector<double> sums_of_squares(Cpu, const Tensor& x, const std::vector<Segment>& ranges);
+std::vector<double> sums_of_squares(Cuda, const Tensor& x, const std::vector<Segment>& ranges);
+void scale(Cpu, const Tensor& x, double factor);
+void scale(Cuda, const Tensor& x, double factor);
+}  // namespace detail
+
 }  // namespace godwit

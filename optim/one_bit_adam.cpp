@@ -33,8 +33,11 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   const Tensor& m = of_bucket(m_, bucket);
   const Tensor& z = config_.keep_local_momentum ? m : bucket.grad;
   const auto beta = static_cast<float>(config_.beta1), o = static_cast<float>(1 - config_.beta1);
-  for_decay_ranges(bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-    one_bit::momentum(m.data<float>(), bucket.grad.data<float>(), z.data<float>(), beta, o, begin, end);
+  on_device(m, [&](auto device) {
+    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
+      one_bit::momentum(device, elements<float>(device, m), elements<float>(device, bucket.grad),
+                        elements<float>(device, z), beta, o, begin, end);
+    });
   });
   all_reduce_.mean(bucket, z, bucket.grad, comm, step.step);
 }
@@ -44,17 +47,20 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   const bool corrected = config_.bias_correction;
   const double t = static_cast<double>(step.step), frozen_at = static_cast<double>(config_.warmup_steps);
   one_bit::Frozen a{};
-  a.x = bucket.param.data<float>(), a.agreed = bucket.grad.data<float>(), a.v = by_offset<float>(v_, bucket);
-  a.m = config_.keep_local_momentum ? nullptr : by_offset<float>(m_, bucket);
   a.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(config_.beta1, t)) : step.lr);
   a.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(config_.beta2, frozen_at)) : 1);
   a.eps = static_cast<float>(config_.eps);
-  for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                   [&](int64_t begin, int64_t end, double decay) {
-                     one_bit::Frozen range = a;
-                     range.keep = static_cast<float>(1 - step.lr * decay);
-                     one_bit::frozen_update(range, begin, end);
-                   });
+  on_device(bucket.param, [&](auto device) {
+    a.x = elements<float>(device, bucket.param), a.agreed = elements<float>(device, bucket.grad);
+    a.m = config_.keep_local_momentum ? nullptr : by_offset<float>(device, m_, bucket);
+    a.v = by_offset<float>(device, v_, bucket);
+    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&](int64_t begin, int64_t end, double decay) {
+                       one_bit::Frozen range = a;
+                       range.keep = static_cast<float>(1 - step.lr * decay);
+                       one_bit::frozen_update(device, range, begin, end);
+                     });
+  });
 }
 
 std::vector<StatePart> OneBitAdam::state() const {

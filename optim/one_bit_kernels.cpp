@@ -107,26 +107,26 @@ HWY_EXPORT(local_update_range);
 HWY_EXPORT(sync_range);
 HWY_EXPORT(frozen_lamb_range);
 
-void momentum(const float* m, const float* g, float* to, float beta, float o, int64_t begin, int64_t end) {
+void momentum(Cpu, const float* m, const float* g, float* to, float beta, float o, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(momentum_range)(m, g, to, beta, o, begin, end);
 }
 
-void variance(float* v, const float* g, float beta, float o, int64_t begin, int64_t end) {
+void variance(Cpu, float* v, const float* g, float beta, float o, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(variance_range)(v, g, beta, o, begin, end);
 }
 
-void frozen_update(const Frozen& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(frozen_range)(a, begin, end); }
+void frozen_update(Cpu, const Frozen& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(frozen_range)(a, begin, end); }
 
-void local_momentum(float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin, int64_t end) {
+void local_momentum(Cpu, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(local_momentum_range)(m, u, g, beta, o, lr, begin, end);
 }
 
-void local_update(float* x, const float* m, const float* v, float keep, float lr, float eps, int64_t begin,
+void local_update(Cpu, float* x, const float* m, const float* v, float keep, float lr, float eps, int64_t begin,
                   int64_t end) {
   HWY_DYNAMIC_DISPATCH(local_update_range)(x, m, v, keep, lr, eps, begin, end);
 }
 
-void sync_update(const Sync& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sync_range)(a, begin, end); }
+void sync_update(Cpu, const Sync& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sync_range)(a, begin, end); }
 
 float frozen_lamb(const FrozenLamb& a, int64_t begin, int64_t end) {
   return HWY_DYNAMIC_DISPATCH(frozen_lamb_range)(a, begin, end);

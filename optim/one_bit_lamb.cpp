@@ -47,7 +47,7 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return comm.world->all_reduce(bucket.grad, Reduce::mean, config_.name + "/warmup_all_reduce");
   float* g = bucket.grad.data<float>();
   for_decay_ranges(bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-    one_bit::momentum(by_offset<float>(m_, bucket), g, g, static_cast<float>(config_.beta1),
+    one_bit::momentum(Cpu{}, by_offset<float>(m_, bucket), g, g, static_cast<float>(config_.beta1),
                       static_cast<float>(1 - config_.beta1), begin, end);
   });
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);

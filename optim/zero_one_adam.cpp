@@ -33,17 +33,20 @@ void ZeroOneAdam::begin(const StepInfo& step) {
 void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   begin(step);
   const auto r = [](double value) { return static_cast<float>(value); };
-  float *m = by_offset<float>(m_, bucket), *u = by_offset<float>(u_, bucket), *v = by_offset<float>(v_, bucket);
+  Tensor mean;
   if (now_.variance && first_) {
-    const Tensor mean = bucket.grad.clone();
+    mean = bucket.grad.clone();
     comm.world->all_reduce(mean, Reduce::mean, config_.name + "/variance_all_reduce");
-    for_decay_ranges(bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::variance(v, mean.data<float>(), r(config_.beta2), r(1 - config_.beta2), begin, end);
-    });
   }
-  for_decay_ranges(bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-    one_bit::local_momentum(m, u, bucket.grad.data<float>(), r(config_.beta1), r(1 - config_.beta1), r(step.lr), begin,
-                            end);
+  on_device(bucket.grad, [&](auto device) {
+    float *m = by_offset<float>(device, m_, bucket), *u = by_offset<float>(device, u_, bucket);
+    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
+      if (mean.defined())
+        one_bit::variance(device, by_offset<float>(device, v_, bucket), elements<float>(device, mean), r(config_.beta2),
+                          r(1 - config_.beta2), begin, end);
+      one_bit::local_momentum(device, m, u, elements<float>(device, bucket.grad), r(config_.beta1),
+                              r(1 - config_.beta1), r(step.lr), begin, end);
+    });
   });
   if (now_.sync) agree(bucket, comm);
 }
@@ -56,25 +59,31 @@ void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
 void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
   if (first_ && !now_.sync) of_bucket(x_sync_, bucket).copy_from(bucket.param.range(0, bucket.numel));
   if (now_.sync) return apply_agreed(bucket);
-  const float *m = by_offset<float>(m_, bucket), *v = by_offset<float>(v_, bucket);
-  for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                   [&](int64_t begin, int64_t end, double decay) {
-                     one_bit::local_update(bucket.param.data<float>(), m, v, static_cast<float>(1 - step.lr * decay),
-                                           static_cast<float>(step.lr), static_cast<float>(config_.eps), begin, end);
-                   });
+  on_device(bucket.param, [&](auto device) {
+    float* x = elements<float>(device, bucket.param);
+    const float *m = by_offset<float>(device, m_, bucket), *v = by_offset<float>(device, v_, bucket);
+    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&](int64_t begin, int64_t end, double decay) {
+                       one_bit::local_update(device, x, m, v, static_cast<float>(1 - step.lr * decay),
+                                             static_cast<float>(step.lr), static_cast<float>(config_.eps), begin, end);
+                     });
+  });
 }
 
 void ZeroOneAdam::apply_agreed(Bucket& bucket) {
   one_bit::Sync a{};
-  a.x = bucket.param.data<float>(), a.base = first_ ? a.x : by_offset<float>(x_sync_, bucket);
-  a.u = by_offset<float>(u_, bucket), a.m = by_offset<float>(m_, bucket), a.v = by_offset<float>(v_, bucket);
   a.rate_sum = static_cast<float>(rate_sum_), a.eps = static_cast<float>(config_.eps);
-  for_decay_ranges(bucket, config_.weight_decay, config_.decay_norm_and_bias,
-                   [&](int64_t begin, int64_t end, double decay) {
-                     one_bit::Sync range = a;
-                     range.keep = static_cast<float>(decay > 0 ? keep_ : 1);
-                     one_bit::sync_update(range, begin, end);
-                   });
+  on_device(bucket.param, [&](auto device) {
+    a.x = elements<float>(device, bucket.param), a.base = first_ ? a.x : by_offset<float>(device, x_sync_, bucket);
+    a.u = by_offset<float>(device, u_, bucket), a.m = by_offset<float>(device, m_, bucket);
+    a.v = by_offset<float>(device, v_, bucket);
+    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                     [&](int64_t begin, int64_t end, double decay) {
+                       one_bit::Sync range = a;
+                       range.keep = static_cast<float>(decay > 0 ? keep_ : 1);
+                       one_bit::sync_update(device, range, begin, end);
+                     });
+  });
 }
 
 void ZeroOneAdam::synchronise(Buckets& buckets, Communicator& comm) {

@@ -36,7 +36,8 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
 }  // namespace detail
 
 // f(i, at[i]…) for i in [begin, end); f is a functor with a const __device__ operator() that takes the elements of what
-// it changes by reference. Arrays that do not reach a multiple of 16 bytes at the same i are walked one by one.
+// it changes by reference. What is only read may be what is
+// changed. Arrays that do not reach a multiple of 16 bytes at the same i are walked one by one.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);

@@ -1,0 +1,81 @@
+#include "optim/clip.h"
+
+#include "engine/cuda/update.h"
+
+namespace godwit::detail {
+namespace {
+
+constexpr int64_t kValues = 4096;  // of a block, as on the CPU
+constexpr int kLanes = 8;          // running sums of a block, a thread each
+
+// A range and the place of its first block's sum among those of all ranges.
+struct Place {
+  int64_t begin, end, first;
+};
+
+template <class T>
+__global__ void block_kernel(const T* x, const Place* places, int64_t ranges, int64_t blocks, double* sums) {
+  const int64_t lane = threadIdx.x % kLanes;
+  for (int64_t block = grid_thread() / kLanes; block - threadIdx.x % 32 / kLanes < blocks;
+       block += grid_threads() / kLanes) {
+    double sum = 0;
+    if (block < blocks) {
+      int64_t low = 0, high = ranges;  // the last range whose first block is not behind this one
+      while (high - low > 1) (places[(low + high) / 2].first <= block ? low : high) = (low + high) / 2;
+      const int64_t begin = places[low].begin + (block - places[low].first) * kValues;
+      const int64_t end = begin + kValues < places[low].end ? begin + kValues : places[low].end;
+      for (int64_t i = begin + lane; i < end; i += kLanes) {
+        const auto value = static_cast<double>(x[i]);
+        sum = sum + value * value;
+      }
+    }
+    for (int other = 1; other < kLanes; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (lane == 0 && block < blocks) sums[block] = sum;
+  }
+}
+
+__global__ void range_kernel(const double* sums, const Place* places, int64_t ranges, int64_t blocks, double* totals) {
+  for (int64_t range = grid_thread(); range < ranges; range += grid_threads()) {
+    const int64_t end = range + 1 < ranges ? places[range + 1].first : blocks;
+    double total = 0;
+    for (int64_t block = places[range].first; block < end; ++block) total = total + sums[block];
+    totals[range] = total;
+  }
+}
+
+template <class T>
+struct Scale {
+  T factor;
+  __device__ void operator()(int64_t, T& x) const { x = x * factor; }
+};
+
+}  // namespace
+
+std::vector<double> sums_of_squares(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
+  const auto count = static_cast<int64_t>(ranges.size());
+  if (count == 0) return {};
+  std::vector<int64_t> table;
+  int64_t blocks = 0;
+  for (const Segment& range : ranges) {
+    table.insert(table.end(), {range.begin, range.end, blocks});
+    blocks += (range.numel() + kValues - 1) / kValues;
+  }
+  const Tensor on = Tensor::of(table, {3 * count}), sums({blocks}, DType::f64), totals({count}, DType::f64);
+  static_assert(sizeof(Place) == 3 * sizeof(int64_t));
+  const auto* places = reinterpret_cast<const Place*>(on.cuda_data<int64_t>());
+  dispatch_real(x.dtype(), "clip", [&]<class T>() {
+    launch(device, "clip", block_kernel<T>, blocks_for(device, kLanes * blocks), kBlock, x.cuda_data<T>(), places,
+           count, blocks, sums.cuda_data<double>());
+  });
+  launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), places, count,
+         blocks, totals.cuda_data<double>());
+  return totals.to_vector<double>();
+}
+
+void scale(Cuda device, const Tensor& x, double factor) {
+  dispatch_real(x.dtype(), "clip", [&]<class T>() {
+    update_each(device, "clip", 0, x.numel(), Scale<T>{static_cast<T>(factor)}, x.cuda_data<T>());
+  });
+}
+
+}  // namespace godwit::detail
