@@ -23,7 +23,7 @@ void dispatch_half(DType dtype, const char* operation, F&& f) {
 
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation) {
   constexpr float kLargest = std::numeric_limits<float>::max();
-  Tensor result(x.shape(), wire);
+  Tensor result(x.shape(), wire, kCpu);
   dispatch_half(wire, operation, [&]<class T>() {
     const float* from = x.data<float>();
     T* to = result.data<T>();

@@ -1,64 +1,20 @@
 // The optimizers' kernels on a GPU against those of the CPU: every bit.
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "optim/birder_kernels.h"
+#include "optim/clip.h"
+#include "optim/one_bit_kernels.h"
 #include "optim/update_kernels.h"
-#include "tests/on_gpu.h"
+#include "tests/gpu_memory.h"
 
 namespace godwit {
 namespace {
 
 template <class T>
-std::vector<T> random_values(int64_t n, uint32_t stream, double scale = 1) {
-  RandomStream random(11, Purpose::test, stream);
-  std::vector<T> values(static_cast<size_t>(n));
-  for (T& value : values) {
-    value = static_cast<T>(scale * random.normal() * std::pow(10, -8 * random.uniform()));
-    if (random.below(8) == 0) value = random.below(2) ? T(0) : T(-0.0f);
-  }
-  return values;
-}
-
-template <class T>
 std::vector<T> sizes_of(std::vector<T> values) {
   for (T& value : values) value = std::abs(value);
   return values;
-}
-
-// Memory of a GPU, of any type, that tests compare by its bytes.
-template <class T>
-class There {
- public:
-  explicit There(const std::vector<T>& here) : tensor_({static_cast<int64_t>(here.size() * sizeof(T))}, DType::u8) {
-    set(here);
-  }
-  void set(const std::vector<T>& here) {
-    std::vector<uint8_t> bytes(here.size() * sizeof(T));
-    std::memcpy(bytes.data(), here.data(), bytes.size());
-    tensor_.copy_from(Tensor::of(bytes, tensor_.shape()));
-  }
-  T* data() const { return reinterpret_cast<T*>(tensor_.cuda_data<uint8_t>()); }
-  std::vector<T> here() const {
-    const std::vector<uint8_t> bytes = tensor_.to_vector<uint8_t>();
-    std::vector<T> result(bytes.size() / sizeof(T));
-    std::memcpy(result.data(), bytes.data(), bytes.size());
-    return result;
-  }
-
- private:
-  Tensor tensor_;
-};
-
-template <class T>
-void expect_same(const There<T>& there, const std::vector<T>& expected, const char* what) {
-  const std::vector<T> found = there.here();
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_EQ(std::memcmp(&found[i], &expected[i], sizeof(T)), 0)
-        << what << ", value " << i << ": " << static_cast<double>(found[i]) << ", on the CPU "
-        << static_cast<double>(expected[i]);
 }
 
 class CudaOptimizers : public OnGpu {
@@ -125,13 +81,6 @@ TEST_F(CudaOptimizers, UpdateAsTheCpuDoesBitForBit) {
 const std::vector<int64_t> kCounts{0, 1, 31, 32, 33, 1000, 1025, 4097};
 
 int64_t padded(int64_t count) { return (count + 31) / 32 * 32 + 64; }
-
-std::vector<uint32_t> random_bits(int64_t words, uint32_t stream) {
-  RandomStream random(12, Purpose::test, stream);
-  std::vector<uint32_t> bits(static_cast<size_t>(words));
-  for (uint32_t& word : bits) word = random.next();
-  return bits;
-}
 
 struct WorkerCase {
   birder::Quantizer quantizer = birder::Quantizer::random;
@@ -293,6 +242,66 @@ TEST_F(CudaOptimizers, BirdersUpdateAndMaskAreTheCpusBitForBit) {
         expect_same(on_awake, awake, "awake");
       }
   });
+}
+
+TEST_F(CudaOptimizers, OneBitAdamsKernelsAreTheCpusBitForBit) {
+  on_gpu([&] {
+    const float beta = 0.9f, o = static_cast<float>(1 - 0.9);
+    const auto with = [&](auto&& step) {
+      compare_updates<float>(device(), [&](auto where, float* x, float* s, float* t, const float* g, const Range& range) {
+        step(where, x, s, t, g, range.begin, range.end);
+      });
+    };
+    with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
+      one_bit::momentum(where, s, g, s, beta, o, begin, end);  // in place, and to another
+      one_bit::momentum(where, s, g, x, beta, o, begin, end);
+      one_bit::variance(where, t, g, beta, o, begin, end);
+    });
+    for (const bool keeps_m : {false, true})
+      with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
+        one_bit::frozen_update(where, {x, keeps_m ? s : nullptr, g, t, 0.999f, 1e-3f, 0.97f, 1e-8f}, begin, end);
+      });
+    with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
+      one_bit::local_momentum(where, s, x, g, beta, o, 1e-3f, begin, end);
+      one_bit::local_update(where, x, s, t, 0.999f, 1e-3f, 1e-16f, begin, end);
+    });
+  });
+}
+
+// Whose x and base are one array or two.
+TEST_F(CudaOptimizers, ZeroOneAdamsSynchronisationIsTheCpusBitForBit) {
+  on_gpu([&] {
+    for (const Range& range : kRanges)
+      for (const bool in_place : {false, true}) {
+        auto x = random_values<float>(range.n, 1), base = random_values<float>(range.n, 2);
+        auto u = random_values<float>(range.n, 3), m = random_values<float>(range.n, 4);
+        const auto v = sizes_of(random_values<float>(range.n, 5));
+        const There<float> on_x(x), on_base(base), on_u(u), on_m(m), on_v(v);
+        one_bit::sync_update(Cpu{}, {x.data(), in_place ? x.data() : base.data(), u.data(), m.data(), v.data(), 0.999f,
+                                     0.003f, 1e-16f}, range.begin, range.end);
+        one_bit::sync_update(device(), {on_x.data(), in_place ? on_x.data() : on_base.data(), on_u.data(), on_m.data(),
+                                        on_v.data(), 0.999f, 0.003f, 1e-16f}, range.begin, range.end);
+        expect_same(on_x, x, "x");
+        expect_same(on_u, u, "u");
+        expect_same(on_m, m, "m");
+      }
+  });
+}
+
+template <class T>
+void compare_clipping() {
+  const int64_t n = 3 * 4096 + 5;
+  const Tensor x = Tensor::of(random_values<T>(n, 6), {n}).to(kCpu), y = x.to(cuda_device(0));
+  const std::vector<Segment> ranges{{0, 0}, {0, 1}, {1, 20}, {20, 4116}, {4116, 4116}, {4116, n}, {3, n}, {n, n}};
+  EXPECT_EQ(detail::sums_of_squares(cuda_of(y.device()), y, ranges), detail::sums_of_squares(Cpu{}, x, ranges));
+  detail::scale(Cpu{}, x, 0.3);
+  detail::scale(cuda_of(y.device()), y, 0.3);
+  EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+}
+
+TEST_F(CudaOptimizers, ClippingAddsAsTheCpuDoes) {
+  on_gpu([] { compare_clipping<float>(); });
+  on_gpu([] { compare_clipping<double>(); });
 }
 
 }  // namespace
