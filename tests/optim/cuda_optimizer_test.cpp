@@ -1,0 +1,103 @@
+// Whole optimizers on a GPU, one rank: parameters and all state after several steps are the CPU's, bit for bit.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "optim/adam.h"
+#include "optim/birder.h"
+#include "optim/sgd.h"
+#include "optim/softsign.h"
+#include "tests/gpu_memory.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+std::vector<uint8_t> bytes_of(const Tensor& x) {
+  const Tensor here = x.to(kCpu);
+  const auto* at = static_cast<const uint8_t*>(here.address());
+  return {at, at + here.bytes()};
+}
+
+// Three parameters in two buckets, of which the second decays alone, so that ranges begin anywhere.
+Buckets made_buckets() {
+  std::vector<Parameter> parameters;
+  for (const int64_t size : {301, 77, 1030})
+    parameters.push_back({"p" + std::to_string(size), Var(Tensor::of(random_values<float>(size, 1), {size}), true),
+                          size == 77});
+  return Buckets(parameters, {1200, 1200, 32});
+}
+
+template <class Method>
+std::unique_ptr<Optimizer> made(const OptimizerConfig& config, const Buckets& buckets) {
+  const Communicator alone{};
+  if constexpr (std::is_same_v<Method, Birder>) return std::make_unique<Birder>(config, buckets, alone, 42);
+  else return std::make_unique<Method>(config, buckets, nullptr);
+}
+
+// The parameters' and the state's bytes after five steps with the same gradients, on the context's device.
+template <class Method>
+std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
+  constexpr bool kExchanges = std::is_same_v<Method, Birder>;
+  Buckets buckets = made_buckets();
+  const auto optimizer = made<Method>(config, buckets);
+  Communicator alone{};
+  for (int64_t step = 1; step <= 5; ++step)
+    for (Bucket& bucket : buckets) {
+      auto g = random_values<float>(bucket.padded(), static_cast<uint32_t>(10 * step + bucket.index));
+      for (int64_t i = 0; i < bucket.padded(); ++i)
+        if (i >= bucket.numel || i % 7 == 3) g[static_cast<size_t>(i)] = 0;
+      bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
+      if (kExchanges) optimizer->exchange(bucket, alone, {step, config.lr});
+      optimizer->apply(bucket, {step, config.lr});
+    }
+  std::vector<std::vector<uint8_t>> all;
+  for (const Bucket& bucket : buckets) all.push_back(bytes_of(bucket.param));
+  for (const StatePart& part : optimizer->state()) all.push_back(bytes_of(part.values));
+  return all;
+}
+
+class CudaOptimizer : public OnGpu {
+ protected:
+  template <class Method>
+  void expect_same(OptimizerConfig config) const {
+    SCOPED_TRACE(config.name);
+    config.lr = 0.01, config.weight_decay = 0.1, config.decay_norm_and_bias = false;
+    const auto expected = trained<Method>(config), found = on_gpu([&] { return trained<Method>(config); });
+    EXPECT_EQ(found, expected);
+  }
+};
+
+TEST_F(CudaOptimizer, TrainsAsTheCpuDoesBitForBit) {
+  expect_same<Sgd>({.name = "sgd"});
+  expect_same<Sgd>({.name = "sgdm", .nesterov = true});
+  for (const char* name : {"adam", "adamw", "bert_adam"}) expect_same<Adam>({.name = name});
+  expect_same<SoftSignSgd>({.name = "softsignsgd"});
+}
+
+TEST_F(CudaOptimizer, BirderIsTheCpusBitForBit) {
+  expect_same<Birder>({.name = "birder"});
+  expect_same<Birder>({.name = "birder", .quantizer = "sign", .t0 = 2});
+  expect_same<Birder>({.name = "birder", .moments = "bf16", .errors = "int8"});
+  expect_same<Birder>({.name = "birder", .mask = "automatic", .frozen = "p77"});
+}
+
+TEST_F(CudaOptimizer, BirderRefusesWhatIsNotFiniteBeforeItMovesAnything) {
+  on_gpu([] {
+    Buckets buckets = made_buckets();
+    Communicator alone{};
+    Birder birder({.name = "birder", .lr = 0.01}, buckets, alone, 42);
+    Bucket& bucket = buckets[0];
+    std::vector<float> g(static_cast<size_t>(bucket.padded()), 1);
+    g[5] = std::numeric_limits<float>::infinity();
+    bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
+    const auto before = bytes_of(bucket.param);
+    birder.exchange(bucket, alone, {1, 0.01});
+    EXPECT_THAT(error_of([&] { birder.apply(bucket, {1, 0.01}); }),
+                ::testing::HasSubstr("birder: step 1: the gradient of 'p1030' is inf at element 5"));
+    EXPECT_EQ(bytes_of(bucket.param), before);
+  });
+}
+
+}  // namespace
+}  // namespace godwit
