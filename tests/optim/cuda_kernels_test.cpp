@@ -64,8 +64,10 @@ void compare_optimizers(Cuda device) {
   });
   for (const bool decoupled : {false, true})
     with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
-      AdamArgs<T> a{x, s, t, g, r(decoupled ? 0 : 0.01), r(decoupled ? 0.99999 : 1), r(0.9), r(1 - 0.9),
-                    r(0.999), r(1 - 0.999), r(1e-3 / 0.19), r(std::sqrt(1 - 0.999 * 0.999)), r(1e-8)};
+      AdamArgs<T> a{};
+      a.set({}, s, t, std::sqrt(1 - 0.999 * 0.999));
+      a.x = x, a.g = g, a.step_size = r(1e-3 / 0.19);
+      a.l2 = r(decoupled ? 0 : 0.01), a.keep = r(decoupled ? 0.99999 : 1);
       adam(where, a, begin, end);
     });
   with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
