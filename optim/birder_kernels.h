@@ -1,7 +1,7 @@
 // Birder's arithmetic (Birder paper, Algorithm 1) over flat float32 memory: the worker's step, the server's, the
 // update. One fused pass each, threaded and SIMD, or a launch on a GPU. IEEE float32 without contraction in the order
-// written here, so every instruction set, and a GPU, give the same bits; a sign bit is 1 for +1, value i sits in word i/32
-// at bit i mod 32.
+// written here, so every instruction set, and a GPU, give the same bits; a sign bit is 1 for +1, value i sits in word
+// i/32 at bit i mod 32.
 #pragma once
 #include <cstdint>
 

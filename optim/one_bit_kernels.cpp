@@ -115,9 +115,12 @@ void variance(Cpu, float* v, const float* g, float beta, float o, int64_t begin,
   HWY_DYNAMIC_DISPATCH(variance_range)(v, g, beta, o, begin, end);
 }
 
-void frozen_update(Cpu, const Frozen& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(frozen_range)(a, begin, end); }
+void frozen_update(Cpu, const Frozen& a, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(frozen_range)(a, begin, end);
+}
 
-void local_momentum(Cpu, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin, int64_t end) {
+void local_momentum(Cpu, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin,
+                    int64_t end) {
   HWY_DYNAMIC_DISPATCH(local_momentum_range)(m, u, g, beta, o, lr, begin, end);
 }
 

@@ -27,7 +27,8 @@ void frozen_update(Cuda, const Frozen& a, int64_t begin, int64_t end);
 
 // 0/1 Adam's local step: m ← β·m + o·g;  u ← u + lr·m.
 void local_momentum(Cpu, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin, int64_t end);
-void local_momentum(Cuda, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin, int64_t end);
+void local_momentum(Cuda, float* m, float* u, const float* g, float beta, float o, float lr, int64_t begin,
+                    int64_t end);
 // x ← keep·x − lr·m/√(v+ε); where v = 0: x ← keep·x.
 void local_update(Cpu, float* x, const float* m, const float* v, float keep, float lr, float eps, int64_t begin,
                   int64_t end);

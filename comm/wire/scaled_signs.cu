@@ -40,7 +40,8 @@ __device__ float sum_tile(const float* y, int count, bool squares) {
   __shared__ float parts[kParts];
   if (threadIdx.x < kParts) {
     float sum = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kParts) sum = sum + (squares ? y[i] * y[i] : std::abs(y[i]));
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kParts)
+      sum = sum + (squares ? y[i] * y[i] : std::abs(y[i]));
     parts[threadIdx.x] = sum;
   }
   for (unsigned half = kParts / 2; half > 0; half /= 2) {
@@ -71,7 +72,8 @@ __device__ void quantize_tile(const float* y, float* e, const SignTile& tile, fl
 }
 
 // The scale to its slot, by the first tile that has it; `fault` keeps the first value at fault, as kFar − it.
-__device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint32_t* words, unsigned long long* fault) {
+__device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint32_t* words,
+                          unsigned long long* fault) {
   if (threadIdx.x != 0) return;
   const int64_t slot = tiles[tile].slot;
   if (tile == 0 || tiles[tile - 1].slot != slot) words[slot] = std::bit_cast<uint32_t>(scale);
