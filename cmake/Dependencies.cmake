@@ -8,14 +8,14 @@ find_package(ICU REQUIRED COMPONENTS uc)
 if(GODWIT_APPS)
   find_package(CLI11 2.1 REQUIRED)
 endif()
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+find_package(Highway MODULE REQUIRED)
 
 # How Godwit's own sources are compiled. No contraction to fused multiply-add: optimizer and compressor state must match bit
-# for bit on every machine. In another project's build warnings are not errors: its compiler may know more of them.
+# for bit on every machine. In another project's build warnings are not errors (GODWIT_WERROR): its compiler may know
+# more of them.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-ffp-contract=off>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off;--expt-relaxed-constexpr>")
-if(PROJECT_IS_TOP_LEVEL)
+if(GODWIT_WERROR)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
 endif()
 

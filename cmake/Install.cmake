@@ -37,6 +37,7 @@ function(needs target package)
 endfunction()
 needs(Threads::Threads "Threads")
 needs(OpenMP::OpenMP_CXX "OpenMP COMPONENTS CXX")
+needs(Highway::hwy "Highway MODULE")
 needs(OneDNN::dnnl "OneDNN MODULE")
 needs(CUDA::cudart "CUDAToolkit")
 needs(CuDNN::cudnn "CuDNN MODULE")
@@ -49,4 +50,4 @@ configure_package_config_file(cmake/GodwitConfig.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/GodwitConfig.cmake ${PROJECT_BINARY_DIR}/GodwitConfigVersion.cmake
-              cmake/FindOneDNN.cmake cmake/FindCuDNN.cmake cmake/FindNCCL.cmake DESTINATION ${package_dir})
+              cmake/FindHighway.cmake cmake/FindOneDNN.cmake cmake/FindCuDNN.cmake cmake/FindNCCL.cmake DESTINATION ${package_dir})
