@@ -101,7 +101,8 @@ if(GODWIT_CUDA_AUTO STREQUAL "AUTO") # builds of machines without a GPU do not p
 endif()
 if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
   set(GODWIT_HAS_CUDA ON)
-  add_library(godwit_emulated_cuda STATIC tests/emulated_cuda/cuda_runtime.cpp tests/emulated_cuda/cublasLt.cpp)
+  add_library(godwit_emulated_cuda STATIC tests/emulated_cuda/cuda_runtime.cpp tests/emulated_cuda/cublasLt.cpp
+              tests/emulated_cuda/cudnn.cpp)
   target_include_directories(godwit_emulated_cuda SYSTEM PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tests/emulated_cuda>)
   target_compile_features(godwit_emulated_cuda PUBLIC cxx_std_20)
   target_link_libraries(godwit_cuda INTERFACE godwit_emulated_cuda)

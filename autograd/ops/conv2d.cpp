@@ -58,21 +58,23 @@ Var ops::conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions
   if (bias.defined())
     check(bias.shape() == Shape{s.o} && bias.dtype() == type, "conv2d: bias must be ", type, " ", Shape{s.o},
           ", it is ", bias.dtype(), " ", bias.shape());
-  Tensor y({s.n, s.ho, s.wo, s.o}, x.dtype());
-  conv2d_forward(Cpu{}, s, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
+  Tensor y({s.n, s.ho, s.wo, s.o}, x.dtype(), x.device());
+  on_device(y, [&](auto device) {
+    conv2d_forward(device, s, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
+  });
   return Var::result(y, {x, w, bias},
                      [s, xv = w.requires_grad() || bias.requires_grad() ? x.value() : Tensor(), wv = w.value(),
                       dx = x.gradient(), dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
                        if (dw || db) {
-                         const Tensor gw = dw ? dw.target() : Tensor(wv.shape(), wv.dtype());
+                         const Tensor gw = dw ? dw.target() : Tensor(wv.shape(), wv.dtype(), wv.device());
                          const Tensor gb = db ? db.target() : Tensor();
-                         conv2d_backward_weights(Cpu{}, s, xv, dy, gw, gb);
+                         on_device(dy, [&](auto device) { conv2d_backward_weights(device, s, xv, dy, gw, gb); });
                          if (dw) dw.add(gw);
                          if (db) db.add(gb);
                        }
                        if (dx) {
                          const Tensor gx = dx.target();
-                         conv2d_backward_data(Cpu{}, s, dy, wv, gx);
+                         on_device(dy, [&](auto device) { conv2d_backward_data(device, s, dy, wv, gx); });
                          dx.add(gx);
                        }
                      });

@@ -22,11 +22,16 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
 
 // Images, results and their gradients are float32, bfloat16 or float64; filters, bias and their gradients have the same
 // type, float32 beside bfloat16. float64: the same bits on any thread count. Else through oneDNN: the same bits on the
-// same thread count; for bfloat16 it rounds the filters to bfloat16 and sums in float32.
+// same thread count; for bfloat16 it rounds the filters to bfloat16 and sums in float32. On a GPU through cuDNN, by
+// engines that give the same bits each time; where it has none, and for float64, by plain loops, which are slow.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+void conv2d_forward(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
+void conv2d_backward_data(Cuda, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 // An undefined bias or db is left out.
 void conv2d_backward_weights(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                             const Tensor& db);
+void conv2d_backward_weights(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                              const Tensor& db);
 
 namespace ops {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
+#include <cudnn.h>
 
 #include "engine/check.h"
 
@@ -10,6 +11,8 @@ namespace godwit {
 //   cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 void cuda_check(cudaError_t status, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 void cuda_check(cublasStatus_t status, const char* call, const char* file = __builtin_FILE(),
+                int line = __builtin_LINE());
+void cuda_check(cudnnStatus_t status, const char* call, const char* file = __builtin_FILE(),
                 int line = __builtin_LINE());
 
 }  // namespace godwit

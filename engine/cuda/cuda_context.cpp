@@ -92,6 +92,15 @@ void cuda_check(cublasStatus_t status, const char* call, const char* file, int l
               file, line);
 }
 
+void cuda_check(cudnnStatus_t status, const char* call, const char* file, int line) {
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
+  char reason[512] = "";
+  cudnnGetLastErrorString(reason, sizeof(reason));
+  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cudnnGetErrorString(status), " (", reason, ")"),
+              file, line);
+}
+
 int cuda_devices() { return found_devices().count; }
 std::string why_no_cuda() { return found_devices().why; }
 
@@ -114,11 +123,8 @@ cublasLtHandle_t CudaContext::blas() {
 
 cudnnHandle_t CudaContext::dnn() {
   if (!dnn_) {
-    cudnnHandle_t made = nullptr;
-    const cudnnStatus_t status = cudnnCreate(&made);
-    check(status == CUDNN_STATUS_SUCCESS, "cudnnCreate: ", cudnnGetErrorString(status));
-    dnn_ = made;
-    check(cudnnSetStream(dnn_, stream.get()) == CUDNN_STATUS_SUCCESS, "cudnnSetStream failed");
+    cuda_check(cudnnCreate(&dnn_), "cudnnCreate");
+    cuda_check(cudnnSetStream(dnn_, stream.get()), "cudnnSetStream");
   }
   return dnn_;
 }

@@ -143,6 +143,7 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   return cudaSuccess;
 }
 
+bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
 void block_barrier() { wait_at(State::at_block_barrier); }
 void warp_barrier() { wait_at(State::at_warp_barrier); }
 std::byte* lane_slot(unsigned lane) { return block().slots[threadIdx.x / 32 * 32 + lane]; }

@@ -79,6 +79,7 @@ namespace emulated {
 // Every thread of every block; blocks one after another. Ends the process where threads wait for others that cannot
 // come.
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+bool in_device_memory(const void* begin, size_t bytes);
 void block_barrier();
 void warp_barrier();
 constexpr size_t kLaneBytes = 16;

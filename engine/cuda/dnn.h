@@ -1,0 +1,23 @@
+// Convolutions through cuDNN: images [n, h, w, c], filters [o, kh, kw, c/groups], results [n, ho, wo, o].
+#pragma once
+#include <string_view>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+enum class Convolution { forward, backward_data, backward_filter };
+
+struct ConvolutionOptions {
+  int64_t stride, padding, dilation;
+  bool tf32;  // float32 products may round their factors to 11 bits
+};
+
+// Writes y, x or w, as `what` says, from the other two; gradients take the place of what they are of. float32 or
+// bfloat16, in memory that begins at 16 bytes; sums of products in float32, by deterministic engines only. The groups
+// follow from the channels. Empty when done; else why cuDNN has no way, and nothing is written. The engine is chosen
+// once for a shape.
+std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
+                          const Tensor& w, const Tensor& y);
+
+}  // namespace godwit
