@@ -12,7 +12,8 @@ struct BatchNormOptions {
   double momentum = 0.1;  // running = (1 - momentum) · running + momentum · batch
   double eps = 1e-5;
   bool relu = false;
-  // Set where the batch is that of several ranks: gives every rank's x, float64 [n], as [ranks, n] in rank order.
+  // Set where the batch is that of several ranks: gives every rank's x, float64 [n], as [ranks, n] in rank order, on
+  // the device of x.
   // Called once in a training forward and once in its backward, in the same order on all ranks.
   std::function<Tensor(const Tensor& x)> gather = {};
 };
@@ -27,16 +28,27 @@ struct BatchNormState {
 
 // mean and biased variance, both float64 [c], of x [.., c].
 void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
+void batch_norm_statistics(Cuda, const Tensor& x, const Tensor& mean, const Tensor& variance);
+// state.mean and state.inv_std from those; moves the running statistics, if defined, by a batch of so many rows.
+void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const BatchNormOptions& options,
+                       const Tensor& running_mean, const Tensor& running_var, const BatchNormState& state);
+void batch_norm_settle(Cuda, const Tensor& mean, const Tensor& variance, double rows, const BatchNormOptions& options,
+                       const Tensor& running_mean, const Tensor& running_var, const BatchNormState& state);
 // The residual is of x's shape and type, or undefined.
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual, const Tensor& y);
+void batch_norm_forward(Cuda, const BatchNormState& state, const Tensor& residual, const Tensor& y);
 // d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t, where g is dy behind the relu and x̂ the normalised x. With
 // state.y defined, g is kept for the next kernel and the residual; it may be dy itself.
 void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& g,
+                                    const Tensor& d_gamma, const Tensor& d_beta);
+void batch_norm_backward_parameters(Cuda, const BatchNormState& state, const Tensor& dy, const Tensor& g,
                                     const Tensor& d_gamma, const Tensor& d_beta);
 // dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) when mean and std come from x (training), else
 // gamma / std · g. With state.y defined, dy is that g. dx may be dy or x itself.
 void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& dy, bool training, const Tensor& d_gamma,
                                const Tensor& d_beta, const Tensor& dx);
+void batch_norm_backward_input(Cuda, const BatchNormState& state, const Tensor& dy, bool training,
+                               const Tensor& d_gamma, const Tensor& d_beta, const Tensor& dx);
 
 namespace ops {
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <new>
 #include <vector>
 
@@ -278,6 +279,26 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
     bool far = false;  // by eight deviations: the difference of the sums has lost 64 times their rounding
     for (int64_t c = 0; c < walk.channels; ++c) far |= (m[c] - center[c]) * (m[c] - center[c]) > 64 * v[c];
     if (far) statistics_about(walk, x.data<T>(), std::vector<double>(m, m + walk.channels), m, v);
+  });
+}
+
+// running = (1 - momentum) · running + momentum · batch, by the unbiased variance
+void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const BatchNormOptions& options,
+                       const Tensor& running_mean, const Tensor& running_var, const BatchNormState& state) {
+  const double *m = mean.data<double>(), *v = variance.data<double>(), momentum = options.momentum;
+  dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {
+    const auto move = [=](const Tensor& running, const double* batch, double factor) {
+      if (!running.defined()) return;
+      C* to = running.data<C>();
+      for (int64_t c = 0; c < running.numel(); ++c)
+        to[c] = static_cast<C>((1 - momentum) * static_cast<double>(to[c]) + momentum * factor * batch[c]);
+    };
+    move(running_mean, m, 1);
+    move(running_var, v, rows / (rows - 1));
+    for (int64_t c = 0; c < mean.numel(); ++c) {
+      state.mean.data<C>()[c] = static_cast<C>(m[c]);
+      state.inv_std.data<C>()[c] = static_cast<C>(1 / std::sqrt(v[c] + options.eps));
+    }
   });
 }
 
