@@ -1,6 +1,6 @@
 // A whole training step of a BERT on random texts, one rank: the median over steps, by phase, and the peak memory.
 //   bench_bert_step [model=bert_base] [batch=8] [length=128] [task=squad] [optimizer=adamw] [threads=cores] [steps=7]
-//                   [dtype=f32]
+//                   [dtype=f32] [device=cpu] [json=0]
 // task: squad (begin and end of an answer) or pretrain (15 % masked words, next sentence). Dropout is BERT's 10 %.
 // bench/peers/bert_step.py does the same with HuggingFace's; `bench/peers/compare PYTHON ROUNDS bert_step` alternates.
 #include "bench/step.h"
@@ -12,9 +12,9 @@ using namespace godwit;
 namespace {
 
 Tensor draw(RandomStream& random, const Shape& shape, int64_t limit) {
-  Tensor x(shape, DType::i32);
-  for (int32_t& value : x.span<int32_t>()) value = static_cast<int32_t>(random.below(static_cast<uint32_t>(limit)));
-  return x;
+  std::vector<int32_t> values(static_cast<size_t>(shape.numel()));
+  for (int32_t& value : values) value = static_cast<int32_t>(random.below(static_cast<uint32_t>(limit)));
+  return Tensor::of(values, shape);
 }
 
 void run(const bench::Settings& settings, Communicator& comm) {
@@ -28,8 +28,9 @@ void run(const bench::Settings& settings, Communicator& comm) {
                         Tensor::full({batch, length}, 1, DType::u8)};
   const Tensor starts = draw(random, {batch}, length), ends = draw(random, {batch}, length);
   const int64_t masked = std::max<int64_t>(1, batch * length * 15 / 100);
-  Tensor positions({masked}, DType::i32);
-  for (int64_t i = 0; i < masked; ++i) positions.data<int32_t>()[i] = static_cast<int32_t>(i * batch * length / masked);
+  std::vector<int32_t> places(static_cast<size_t>(masked));
+  for (int64_t i = 0; i < masked; ++i) places[static_cast<size_t>(i)] = static_cast<int32_t>(i * batch * length / masked);
+  const Tensor positions = Tensor::of(places, {masked});
   const Tensor words = draw(random, {masked}, config.vocab_size), next = draw(random, {batch}, 2);
   const auto dropout = [](int step) { return DropoutRun{1, static_cast<uint32_t>(step), 0}; };
   const std::string what = detail::concat(task, " batch ", batch, ", ", length, " tokens");
@@ -56,7 +57,8 @@ int main(int argc, char** argv) try {
       argc, argv,
       {{"model", "bert_base"}, {"batch", "8"}, {"length", "128"}, {"task", "squad"}, {"optimizer", "adamw"},
        {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}});
-  return bench::main_of(settings, [&](Communicator& comm) { run(settings, comm); });
+  settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
+  return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/context.h"
@@ -13,13 +14,13 @@ namespace godwit {
 
 // Normal numbers, the same ones again and again.
 inline void fill_normal(const Tensor& x, uint64_t seed) {
-  static const Tensor some = [] {
-    Tensor t({1 << 20});
+  static const std::vector<float> some = [] {
+    std::vector<float> values(1 << 20);
     RandomStream random(1, Purpose::test);
-    for (float& value : t.span<float>()) value = static_cast<float>(random.normal());
-    return t;
+    for (float& value : values) value = static_cast<float>(random.normal());
+    return values;
   }();
-  const Tensor source = some.range(static_cast<int64_t>(seed) * 1000, 1000000).to(x.dtype());
+  const Tensor source = Tensor::of(std::span(some).subspan(seed * 1000, 1000000), {1000000}).to(x.dtype());
   for (int64_t at = 0; at < x.numel(); at += source.numel()) {
     const int64_t count = std::min(source.numel(), x.numel() - at);
     x.range(at, count).copy_from(source.range(0, count));
@@ -32,14 +33,43 @@ inline Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
   return x;
 }
 
-// Of one thread the time it computed, of more the time that passed.
+// Flat memory of any type on the context's device, zero at first.
+template <class T>
+class Array {
+ public:
+  explicit Array(int64_t size) : bytes_(Tensor::zeros({size * static_cast<int64_t>(sizeof(T))}, DType::u8)) {}
+  T* data() const { return static_cast<T*>(bytes_.address()); }
+  int64_t size() const { return bytes_.bytes() / static_cast<int64_t>(sizeof(T)); }
+  const Tensor& bytes() const { return bytes_; }
+  void set(const std::vector<T>& values) const {
+    const auto* from = reinterpret_cast<const uint8_t*>(values.data());
+    bytes_.copy_from(Tensor::of(std::span(from, values.size() * sizeof(T)), bytes_.shape()));
+  }
+  std::vector<T> here() const {
+    const Tensor copy = bytes_.to(kCpu);
+    const T* from = static_cast<const T*>(copy.address());
+    return {from, from + size()};
+  }
+
+ private:
+  Tensor bytes_;
+};
+
+// Of one thread the time it computed, of more the time that passed; a call's among ten that a GPU does in a row.
 inline double ms_of(const std::function<void()>& f) {
-  const auto clock = context().threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  const bool on_gpu = context().device.is_cuda();
+  const auto clock = context().threads == 1 && !on_gpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  const int calls = on_gpu ? 10 : 1;
   timespec begin, end;
+  synchronize();
   clock_gettime(clock, &begin);
-  f();
+  for (int i = 0; i < calls; ++i) f();
+  synchronize();
   clock_gettime(clock, &end);
-  return static_cast<double>(end.tv_sec - begin.tv_sec) * 1e3 + static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-6;
+  const auto ms = [](const timespec& at) {
+    return static_cast<double>(at.tv_sec) * 1e3 + static_cast<double>(at.tv_nsec) * 1e-6;
+  };
+  return (ms(end) - ms(begin)) / calls;
 }
 
 inline double median(std::vector<double> values) {

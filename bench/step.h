@@ -1,4 +1,4 @@
-// What the benchmarks of whole training steps share: name=value settings, and one rank's step timed by its phases.
+// What the benchmarks of whole training steps share: one rank's step timed, also by its phases.
 #pragma once
 #include <sys/resource.h>
 
@@ -8,40 +8,18 @@
 #include <cstdio>
 #include <ctime>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/local.h"
+#include "bench/settings.h"
 #include "comm/scheduler.h"
 #include "engine/kernel_library.h"
 #include "nn/module.h"
 #include "optim/factory.h"
 
 namespace godwit::bench {
-
-class Settings {
- public:
-  Settings(int argc, char** argv, std::map<std::string, std::string> defaults) : values_(std::move(defaults)) {
-    std::string names;
-    for (const auto& [name, value] : values_) names += " " + name + "=";
-    for (int i = 1; i < argc; ++i) {
-      const std::string argument = argv[i];
-      const size_t equals = argument.find('=');
-      check(equals != std::string::npos && values_.contains(argument.substr(0, equals)), argv[0], ": '", argument,
-            "' is none of", names);
-      values_[argument.substr(0, equals)] = argument.substr(equals + 1);
-    }
-    check(text("dtype") == "f32" || text("dtype") == "bf16", argv[0], ": dtype is f32 or bf16");
-  }
-  const std::string& text(const char* name) const { return values_.at(name); }
-  int number(const char* name) const { return std::stoi(values_.at(name)); }
-  DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
-
- private:
-  std::map<std::string, std::string> values_;
-};
 
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -61,57 +39,125 @@ inline double resident_mb() {
   return static_cast<double>(usage.ru_maxrss) * 1024e-6;
 }
 
+// The most that the context's device held in tensors.
+inline double tensor_mb() {
+  const Pool& pool = context().device.is_cuda() ? *detail::cuda_pool(context().device) : *context().pool;
+  return static_cast<double>(pool.stats().peak_bytes_in_use) * 1e-6;
+}
+
+// Steps by settings' optimizer, timed.
+class StepTimer {
+ public:
+  StepTimer(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
+            std::function<Var(int step)> loss_of)
+      : buckets_(model.parameters(), {}), comm_(comm), info_{0, lr}, loss_of_(std::move(loss_of)) {
+    OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
+    config.weight_decay = 1e-4;
+    optimizer_ = make_optimizer(config, buckets_, comm, 1,
+                                communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets_, comm, 1));
+    scheduler_ = std::make_unique<Scheduler>(buckets_, [this](Bucket& bucket) {
+      optimizer_->exchange(bucket, comm_, info_);
+      optimizer_->apply(bucket, info_);
+    });
+  }
+
+  Var step() {
+    begin();
+    const Var loss = forward();
+    backward(loss);
+    scheduler_->finish_step();
+    return loss;
+  }
+
+  // Windows of five steps on a GPU, where the host runs ahead and waits once.
+  void time(int samples) {
+    constexpr int kSteps = 5;
+    for (int i = 0; i < samples; ++i) {
+      const double start = now(), cpu_start = cpu_now();
+      Var loss;
+      for (int k = 0; k < kSteps; ++k) loss = step();
+      losses.push_back(loss.value().item());
+      step_s.push_back((now() - start) / kSteps);
+      cpu_s.push_back((cpu_now() - cpu_start) / kSteps);
+    }
+  }
+
+  // Steps whose phases are waited for one by one, which on a GPU takes longer.
+  void time_phases(int samples) {
+    for (int i = 0; i < samples; ++i) {
+      synchronize();
+      const double start = now(), cpu_start = cpu_now();
+      begin();
+      const Var loss = forward();
+      synchronize();
+      const double there = now();
+      backward(loss);
+      synchronize();
+      const double back = now();
+      scheduler_->finish_step();
+      losses.push_back(loss.value().item());
+      forward_s.push_back(there - start);
+      backward_s.push_back(back - there);
+      rest_s.push_back(now() - back);
+      waited_s.push_back(now() - start);
+      if (context().device.is_cuda()) continue;
+      step_s.push_back(waited_s.back());
+      cpu_s.push_back(cpu_now() - cpu_start);
+    }
+  }
+
+  std::vector<double> losses, step_s, cpu_s, forward_s, backward_s, rest_s, waited_s;
+
+ private:
+  void begin() {
+    ++info_.step;
+    scheduler_->begin_step();
+  }
+  Var forward() { return loss_of_(static_cast<int>(info_.step) - 1); }
+
+  Buckets buckets_;
+  Communicator& comm_;
+  StepInfo info_;
+  std::function<Var(int step)> loss_of_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
 // Steps `loss` by settings' optimizer, after two to warm up, and prints medians: `what` and samples per second as
 // `unit`. Throws where the loss does not fall.
 inline void time_steps(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
-                       const std::string& what, const char* unit, const std::function<Var(int step)>& loss_of) {
-  Buckets buckets(model.parameters(), {});
-  OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
-  config.weight_decay = 1e-4;
-  const auto optimizer =
-      make_optimizer(config, buckets, comm, 1, communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets, comm, 1));
-  StepInfo info{0, lr};
-  Scheduler scheduler(buckets, [&](Bucket& bucket) {
-    optimizer->exchange(bucket, comm, info);
-    optimizer->apply(bucket, info);
-  });
-  std::vector<double> step_s, cpu_s, forward_s, backward_s, rest_s, losses;
-  for (int i = 0; i < settings.number("steps") + 2; ++i) {
-    ++info.step;
-    const double start = now(), cpu_start = cpu_now();
-    scheduler.begin_step();
-    const Var loss = loss_of(i);
-    const double forward = now();
-    backward(loss);
-    const double back = now();
-    scheduler.finish_step();
-    losses.push_back(loss.value().item());
-    if (i < 2) continue;
-    step_s.push_back(now() - start);
-    cpu_s.push_back(cpu_now() - cpu_start);
-    forward_s.push_back(forward - start);
-    backward_s.push_back(back - forward);
-    rest_s.push_back(now() - back);
-  }
-  check(std::isfinite(losses.back()) && losses.back() < losses.front(), "the loss went from ", losses.front(), " to ",
-        losses.back(), ": this does not train");
-  std::printf("godwit %s %s %s, %s, %d threads (%s)\n", settings.text("model").c_str(), settings.text("dtype").c_str(),
-              what.c_str(), config.name.c_str(), context().threads, kernel_library().c_str());
-  const double step = median(step_s);
+                       const std::string& what, const char* unit, std::function<Var(int step)> loss_of) {
+  StepTimer timer(settings, comm, model, lr, std::move(loss_of));
+  for (int i = 0; i < 2; ++i) timer.losses.push_back(timer.step().value().item());
+  const int samples = settings.number("steps");
+  const bool on_gpu = context().device.is_cuda();
+  if (on_gpu) timer.time(samples);
+  timer.time_phases(on_gpu ? std::min(samples, 3) : samples);
+  const double first = timer.losses.front(), last = timer.losses.back(), step = median(timer.step_s);
+  check(std::isfinite(last) && last < first, "the loss went from ", first, " to ", last, ": this does not train");
+  const std::string where = detail::concat(context().device, ", ", context().threads, " threads");
+  std::printf("godwit %s %s %s, %s, %s (%s)\n", settings.text("model").c_str(), settings.text("dtype").c_str(),
+              what.c_str(), settings.text("optimizer").c_str(), where.c_str(), kernel_library().c_str());
   std::printf(
-      "  %.3f s/step (cores %.3f s)  %.2f %s/s   forward %.3f  backward %.3f  rest %.3f   peak %.0f MB resident, "
+      "  %.4f s/step (cores %.4f s)  %.2f %s/s   forward %.4f  backward %.4f  rest %.4f   peak %.0f MB resident, "
       "%.0f MB tensors   loss %.4f -> %.4f\n",
-      step, median(cpu_s), settings.number("batch") / step, unit, median(forward_s), median(backward_s), median(rest_s),
-      resident_mb(), static_cast<double>(context().pool->stats().peak_bytes_in_use) * 1e-6, losses.front(),
-      losses.back());
-}
-
-// run(comm) as one rank of settings' threads; the exit status of main.
-inline int main_of(const Settings& settings, const std::function<void(Communicator&)>& run) {
-  LocalOptions options;
-  options.threads_per_rank = settings.number("threads");
-  run_local({1, 1}, run, options);
-  return 0;
+      step, median(timer.cpu_s), settings.number("batch") / step, unit, median(timer.forward_s),
+      median(timer.backward_s), median(timer.rest_s), resident_mb(), tensor_mb(), first, last);
+  if (settings.json())
+    JsonLine()
+        .add("name", detail::concat("godwit ", settings.text("model"), " ", settings.text("dtype"), " ", what, ", ",
+                                    settings.text("optimizer")))
+        .add("s_per_step", step)
+        .add("per_s", settings.number("batch") / step)
+        .add("core_s", median(timer.cpu_s))
+        .add("forward_s", median(timer.forward_s))
+        .add("backward_s", median(timer.backward_s))
+        .add("rest_s", median(timer.rest_s))
+        .add("waited_s", median(timer.waited_s))
+        .add("tensor_mb", tensor_mb())
+        .add("first_loss", first)
+        .add("last_loss", last)
+        .print();
 }
 
 }  // namespace godwit::bench

@@ -1,5 +1,6 @@
 // A whole training step of a ResNet on random images, one rank: the median over steps, by phase, and the peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
+//                    [device=cpu] [json=0]
 // bench/peers/train_step.py does the same with PyTorch; bench/peers/compare alternates the two.
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "bench/step.h"
@@ -17,9 +18,12 @@ void run(const bench::Settings& settings, Communicator& comm) {
   config.dtype = settings.dtype();
   const auto model = make_resnet(config);
   RandomStream random(1, Purpose::test);
-  Tensor images({batch, image, image, config.in_channels}), labels({batch}, DType::i32);
-  for (float& value : images.span<float>()) value = static_cast<float>(random.normal());
-  for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(10));
+  std::vector<float> pixels(static_cast<size_t>(int64_t{batch} * image * image * config.in_channels));
+  std::vector<int32_t> classes(static_cast<size_t>(batch));
+  for (float& value : pixels) value = static_cast<float>(random.normal());
+  for (int32_t& label : classes) label = static_cast<int32_t>(random.below(10));
+  const Tensor images = Tensor::of(pixels, {batch, image, image, config.in_channels});
+  const Tensor labels = Tensor::of(classes, {batch});
   const std::string what = detail::concat("batch ", batch, ", ", image, "x", image);
   const double lr = settings.text("optimizer") == "sgdm" ? 0.002 : 1e-4;
   bench::time_steps(settings, comm, *model, lr, what, "images",
@@ -32,7 +36,8 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(argc, argv,
                                  {{"model", "resnet50"}, {"batch", "16"},  {"image", "224"}, {"optimizer", "sgdm"},
                                   {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}});
-  return bench::main_of(settings, [&](Communicator& comm) { run(settings, comm); });
+  settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
+  return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -1,0 +1,68 @@
+// name=value settings of a benchmark, and results as lines of JSON for programs that read them.
+#pragma once
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "comm/local.h"
+#include "engine/check.h"
+#include "engine/dtype.h"
+
+namespace godwit::bench {
+
+class Settings {
+ public:
+  Settings(int argc, char** argv, std::map<std::string, std::string> defaults) : values_(std::move(defaults)) {
+    values_.emplace("device", "cpu");  // or cuda, cuda:1
+    values_.emplace("json", "0");
+    std::string names;
+    for (const auto& [name, value] : values_) names += " " + name + "=";
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      const size_t equals = argument.find('=');
+      check(equals != std::string::npos && values_.contains(argument.substr(0, equals)), argv[0], ": '", argument,
+            "' is none of", names);
+      values_[argument.substr(0, equals)] = argument.substr(equals + 1);
+    }
+    check(!values_.contains("dtype") || text("dtype") == "f32" || text("dtype") == "bf16", argv[0],
+          ": dtype is f32 or bf16");
+  }
+  const std::string& text(const char* name) const { return values_.at(name); }
+  int number(const char* name) const { return std::stoi(values_.at(name)); }
+  DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
+  bool json() const { return text("json") == "1"; }
+
+  // body(communicator) as one rank on the settings' device; threads: 0 for all cores.
+  void run_alone(int threads, const std::function<void(Communicator&)>& body) const {
+    LocalOptions options;
+    options.threads_per_rank = threads;
+    options.placement.device = text("device");
+    run_local({1, 1}, body, options);
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// {"name": "…", "ms": 1.5}
+class JsonLine {
+ public:
+  JsonLine& add(const char* name, const std::string& value) { return add_text(name, '"' + value + '"'); }
+  JsonLine& add(const char* name, double value) {
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.9g", value);
+    return add_text(name, std::isfinite(value) ? number : "null");
+  }
+  void print() const { std::printf("{%s}\n", text_.c_str()), std::fflush(stdout); }
+
+ private:
+  JsonLine& add_text(const char* name, const std::string& value) {
+    text_ += (text_.empty() ? "\"" : ", \"") + std::string(name) + "\": " + value;
+    return *this;
+  }
+  std::string text_;
+};
+
+}  // namespace godwit::bench
