@@ -37,22 +37,27 @@ __global__ void max_kernel(Geometry g, int64_t n, const T* x, T* y, uint8_t* tap
   }
 }
 
-// Of the windows that cover a pixel, row by row, the dy of those where this pixel was the largest.
+// Σ slope(window, tap) over the windows that cover a pixel, row by row; tap is the pixel's place in the window.
+template <class C, class F>
+__device__ C sum_of_windows(const Geometry& g, int64_t at, const F& slope) {
+  const Place p(at, g.rows.in, g.columns.in, g.channels);
+  C sum = 0;
+  for (int64_t r = g.rows.first_window(p.r); r < g.rows.end_window(p.r); ++r)
+    for (int64_t o = g.columns.first_window(p.o); o < g.columns.end_window(p.o); ++o)
+      sum += slope(g.window(p.image, r, o) + p.c, (p.r - g.rows.start(r)) * g.rows.kernel + p.o - g.columns.start(o));
+  return sum;
+}
+
+// dy where this pixel was the window's largest.
 template <class T>
 struct MaxSlope {
   Geometry g;
   const uint8_t* taps;
   const T* dy;
   __device__ compute_t<T> operator()(int64_t at) const {
-    const Place p(at, g.rows.in, g.columns.in, g.channels);
-    compute_t<T> sum = 0;
-    for (int64_t r = g.rows.first_window(p.r); r < g.rows.end_window(p.r); ++r)
-      for (int64_t o = g.columns.first_window(p.o); o < g.columns.end_window(p.o); ++o) {
-        const int64_t window = g.window(p.image, r, o) + p.c;
-        const int64_t tap = (p.r - g.rows.start(r)) * g.rows.kernel + p.o - g.columns.start(o);
-        if (taps[window] == tap) sum += compute_t<T>(dy[window]);
-      }
-    return sum;
+    using C = compute_t<T>;
+    return sum_of_windows<C>(g, at,
+                             [&](int64_t window, int64_t tap) { return taps[window] == tap ? C(dy[window]) : C(0); });
   }
 };
 
@@ -77,12 +82,8 @@ struct AverageSlope {
   const T* dy;
   compute_t<T> share;
   __device__ compute_t<T> operator()(int64_t at) const {
-    const Place p(at, g.rows.in, g.columns.in, g.channels);
-    compute_t<T> sum = 0;
-    for (int64_t r = g.rows.first_window(p.r); r < g.rows.end_window(p.r); ++r)
-      for (int64_t o = g.columns.first_window(p.o); o < g.columns.end_window(p.o); ++o)
-        sum += compute_t<T>(dy[g.window(p.image, r, o) + p.c]) * share;
-    return sum;
+    using C = compute_t<T>;
+    return sum_of_windows<C>(g, at, [&](int64_t window, int64_t) { return C(dy[window]) * share; });
   }
 };
 
