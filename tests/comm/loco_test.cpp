@@ -1,7 +1,6 @@
 #include "comm/exchanges/loco.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <bit>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "comm/wire/loco_codes.h"
 #include "tests/comm/exchange_harness.h"
 #include "tests/comm/table.h"
+#include "tests/every_target.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -290,20 +290,8 @@ TEST(Loco, Pitfall17ResetClearsTheWholeHistory) {
   for (const auto& errors : run_loco(plan).errors) EXPECT_EQ(errors, std::vector<int8_t>(errors.size()));
 }
 
-// Runs on every instruction set this machine has.
-class LocoCodesOn : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
- private:
-  static void choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Sets, LocoCodesOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+class LocoCodesOn : public OnEveryTarget {};
+GODWIT_EVERY_TARGET(LocoCodesOn);
 
 // Codes as they cross the network, and the errors that stay, by scalar code.
 void check_codes(int bits, bool random, int64_t n) {

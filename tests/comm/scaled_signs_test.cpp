@@ -1,13 +1,13 @@
 #include "comm/wire/scaled_signs.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <bit>
 #include <cmath>
 
 #include "sign_server.h"
 #include "table.h"
+#include "tests/every_target.h"
 
 namespace godwit {
 namespace {
@@ -15,20 +15,8 @@ namespace {
 using testing::random_row;
 using Values = std::vector<float>;
 
-// Runs on every instruction set this machine has.
-class ScaledSignsOn : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
- private:
-  static void choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Sets, ScaledSignsOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+class ScaledSignsOn : public OnEveryTarget {};
+GODWIT_EVERY_TARGET(ScaledSignsOn);
 
 // A message of n values in blocks: their scales, then `gap` bits of someone else's, then the signs.
 struct Layout {

@@ -1,12 +1,12 @@
 #include "comm/wire/sign_bits.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <limits>
 
 #include "engine/context.h"
 #include "table.h"
+#include "tests/every_target.h"
 
 namespace godwit {
 namespace {
@@ -22,20 +22,8 @@ std::vector<uint32_t> random_words(uint64_t seed, int64_t count) {
   return words;
 }
 
-// Runs on every instruction set this machine has.
-class SignBitsOn : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
- private:
-  static void choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Sets, SignBitsOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+class SignBitsOn : public OnEveryTarget {};
+GODWIT_EVERY_TARGET(SignBitsOn);
 
 int bit(const uint32_t* words, int64_t j) { return static_cast<int>(words[j / 32] >> (j % 32) & 1); }
 

@@ -1,6 +1,5 @@
 // Kernels of compressors against scalar code, on every instruction set this machine has.
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,25 +8,15 @@
 #include "comm/wire/select.h"
 #include "comm/wire/sums_by_sign.h"
 #include "table.h"
+#include "tests/every_target.h"
 
 namespace godwit {
 namespace {
 
 using testing::random_row;
 
-class WireKernelsOn : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
-
- private:
-  static void choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Sets, WireKernelsOn, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+class WireKernelsOn : public OnEveryTarget {};
+GODWIT_EVERY_TARGET(WireKernelsOn);
 
 TEST_P(WireKernelsOn, PlacesOfLargeValuesAscend) {
   for (const int64_t n : {0, 1, 15, 16, 17, 1000})
