@@ -35,7 +35,9 @@ struct ExchangeConfig {
   double error_gain_new = 1;              // beta: weight of the new error, 1 - beta that of the old one
   int64_t reset_every = 512;              // T_c: steps after which the error is dropped; 0: never
   double clip_element = 0;                // largest |g| of a value; 0: not limited
-  double saturation_limit = 0.5;          // with a fixed scale: part of the values that may saturate
+  // With a fixed scale and more than one bit: the largest part that may have saturated, of all values since the
+  // start that this worker did not send as 0; checked after each step, and above it mean() throws.
+  double saturation_limit = 0.5;
   std::string sign_scale = "l1_mean";   // ef_signsgd: of a block's signs: l1_mean or l2_rms
 };
 
