@@ -30,17 +30,21 @@ Staging::~Staging() {
 }
 
 void Staging::copy(const void* from, void* to, int64_t bytes, cudaStream_t stream) {
-  for (int64_t done = 0; done < bytes; done += kSlotBytes) {
-    Slot& slot = slots_[next_++ % slots_.size()];
+  constexpr auto kSlot = static_cast<size_t>(kSlotBytes);
+  // next_ counts the bytes of all slots: small copies follow one another within one, and the host waits once a slot.
+  for (int64_t done = 0; done < bytes;) {
+    Slot& slot = slots_[next_ / kSlot];
+    const size_t begin = next_ % kSlot, count = std::min(kSlot - begin, static_cast<size_t>(bytes - done));
     if (!slot.data)
-      cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&slot.data), kSlotBytes, cudaHostAllocDefault),
-                 "cudaHostAlloc");
-    slot.copied.synchronize();
-    const auto count = static_cast<size_t>(std::min(kSlotBytes, bytes - done));
-    std::memcpy(slot.data, static_cast<const std::byte*>(from) + done, count);
-    cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, slot.data, count, cudaMemcpyHostToDevice, stream),
+      cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&slot.data), kSlot, cudaHostAllocDefault), "cudaHostAlloc");
+    if (begin == 0) slot.copied.synchronize();
+    std::memcpy(slot.data + begin, static_cast<const std::byte*>(from) + done, count);
+    cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, slot.data + begin, count, cudaMemcpyHostToDevice,
+                               stream),
                "cudaMemcpyAsync");
-    slot.copied.record(stream);
+    if (begin + count == kSlot) slot.copied.record(stream);  // after all copies from this slot
+    next_ = (next_ + count) % (slots_.size() * kSlot);
+    done += static_cast<int64_t>(count);
   }
 }
 
