@@ -1,7 +1,5 @@
 #include "engine/cuda/blas.h"
 
-#include <algorithm>
-
 #include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
 
@@ -39,6 +37,7 @@ struct Plan {
 };
 
 constexpr uint64_t kMostWorkspace = 32 << 20;  // what NVIDIA asks for on Hopper
+constexpr uint32_t kAlignment = 16;            // bytes: of what the library's fastest kernels load and store at once
 constexpr int64_t kProduct = 1;                // first of the keys of this file in the context's cache
 
 cudaDataType_t library_type(DType dtype, const char* operation) {
@@ -76,11 +75,11 @@ Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t entries, const
   return made;
 }
 
-// Parameters begin anywhere in their bucket: the library must know what it may load at once.
-uint32_t alignment(const Tensor& x) {
-  const auto address = reinterpret_cast<uintptr_t>(x.address());
-  return static_cast<uint32_t>(std::min<uintptr_t>(16, address & (~address + 1)));
-}
+bool is_aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.address()) % kAlignment == 0; }
+
+// Parameters begin anywhere in their bucket. A copy costs less than the kernels for such memory, and sums do not depend
+// on where it begins.
+Tensor aligned(const Tensor& x) { return x.defined() && !is_aligned(x) ? x.clone() : x; }
 
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
@@ -106,10 +105,12 @@ Plan make_plan(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor&
   Preference preference;
   cuda_check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(b));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(a));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(c));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(c));
+  // Parts of a sum are added as float32 (float64), never rounded to c's type before.
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(device.context->blas(), plan.desc, plan.a, plan.b,
@@ -123,9 +124,14 @@ Plan make_plan(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor&
 
 }  // namespace
 
-void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& bias_given,
+void multiply(Cuda device, const CudaProduct& p, const Tensor& a_given, const Tensor& b_given, const Tensor& bias_given,
               const Tensor& c) {
-  const Tensor bias = bias_given.defined() && alignment(bias_given) < 16 ? bias_given.clone() : bias_given;
+  if (!is_aligned(c)) {
+    const Tensor result = p.add ? c.clone() : Tensor(c.shape(), c.dtype(), c.device());
+    multiply(device, p, a_given, b_given, bias_given, result);
+    return c.copy_from(result);
+  }
+  const Tensor a = aligned(a_given), b = aligned(b_given), bias = aligned(bias_given);
   const std::vector<int64_t> key{kProduct,
                                  p.trans_a,
                                  p.trans_b,
@@ -137,8 +143,7 @@ void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& 
                                  static_cast<int64_t>(a.dtype()),
                                  static_cast<int64_t>(c.dtype()),
                                  bias.defined(),
-                                 context().tf32,
-                                 alignment(a) | alignment(b) << 8 | alignment(c) << 16};
+                                 context().tf32};
   Plan& plan = device.context->cached<Plan>(key, [&] { return make_plan(device, p, a, b, bias, c); });
   if (bias.defined()) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.address()));
   const Tensor room = workspace(device, plan.workspace);

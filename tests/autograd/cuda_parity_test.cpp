@@ -267,6 +267,16 @@ TEST_F(CudaParity, LinearTakesParametersOffAlignment) {
             return op(std::vector{Var(x.to(context().device)), Var(flat.to(context().device))}).value().to(kCpu);
           }),
           op(std::vector{Var(x), Var(flat)}).value(), 64, "linear off alignment");
+  const auto gradients = [&] {
+    const Var w(flat.to(context().device).range(1, 35).view({5, 7}).clone(), true);
+    const Tensor all = Tensor::full({40}, 3);
+    w.rebind(w.value(), all.range(3, 35).view({5, 7}));
+    const Var y = ops::linear(Var(x.to(context().device)), w);
+    const Tensor dy = Tensor::full({6, 5}, 0.5);
+    backward(Var::result(Tensor::zeros({}), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
+    return all.to(kCpu);
+  };
+  compare(on_gpu(gradients), gradients(), 64, "a gradient off alignment, and its neighbours");
 }
 
 TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {
