@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/check.h"
+
 namespace godwit {
 
 Stream::Stream()
@@ -53,6 +55,10 @@ void Stream::run(Context inherited) {
       done = StreamMark::now();
     } catch (...) {
       error = std::current_exception();
+      try {  // what it had asked for before may still run
+        done = StreamMark::now();
+      } catch (const Error&) {  // a lost GPU runs nothing
+      }
     }
     work = {};  // what it captured is freed before it counts as done, and without the lock
     std::deque<Work> dropped;

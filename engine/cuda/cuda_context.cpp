@@ -1,5 +1,7 @@
 #include "engine/cuda/cuda_context.h"
 
+#include <cuda_runtime_api.h>
+
 #include <mutex>
 
 #include "engine/context.h"
@@ -21,7 +23,14 @@ class CudaMemory : public MemorySource {
     cuda_check(status, "cudaMalloc");
     return static_cast<std::byte*>(data);
   }
-  void release(std::byte* data) override { cudaFree(data); }  // waits for the kernels that use it
+  void release(std::byte* data) override {  // from any thread, which keeps its current GPU
+    int before = index_;
+    cudaGetDevice(&before);
+    cudaSetDevice(index_);
+    cudaDeviceSynchronize();  // kernels that the host has asked for may still use it
+    cudaFree(data);
+    cudaSetDevice(before);
+  }
   Device device() const override { return cuda_device(index_); }
   std::string state() const override {
     size_t free_bytes = 0, total = 0;
@@ -138,7 +147,11 @@ Cuda cuda_of(Device device) {
 
 namespace detail {
 
-std::shared_ptr<CudaContext> make_cuda_context(int index) { return std::make_shared<CudaContext>(index); }
+std::shared_ptr<CudaContext> make_cuda_context(int index) {
+  auto made = std::make_shared<CudaContext>(index);
+  if (const auto& mine = context().cuda) make_current(*mine);
+  return made;
+}
 std::shared_ptr<Pool> cuda_pool(Device device) { return cuda_of(device).context->pool; }
 void make_current(const CudaContext& context) { cuda_check(cudaSetDevice(context.index), "cudaSetDevice"); }
 void synchronize(const CudaContext& context) { context.stream.synchronize(); }

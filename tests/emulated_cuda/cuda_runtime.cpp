@@ -1,5 +1,7 @@
 #include "cuda_runtime.h"
 
+#include "cuda_runtime_api.h"
+
 #include <ucontext.h>
 
 #include <cstdio>
@@ -106,6 +108,18 @@ void run_block(Block& b, unsigned threads) {
   }
 }
 
+thread_local int current_device = 0;
+
+// A stream or an event, of the device that was current when it was made.
+template <class Handle>
+struct Of : Handle {
+  int device = current_device;
+};
+template <class Handle>
+int device_of(const Handle* handle) {
+  return static_cast<const Of<Handle>*>(handle)->device;
+}
+
 // Device memory by address, to tell it from the host's.
 struct Memory {
   std::mutex mutex;
@@ -169,7 +183,17 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 2, cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return device >= 0 && device < 2 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= 2) return cudaErrorInvalidDevice;
+  emulated::current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) { return *device = emulated::current_device, cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
+  std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *can = device != peer, cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
@@ -227,11 +251,21 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = new CUstream_st, cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return *stream = new emulated::Of<CUstream_st>, cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return delete static_cast<emulated::Of<CUstream_st>*>(stream), cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return *event = new emulated::Of<CUevent_st>, cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return delete static_cast<emulated::Of<CUevent_st>*>(event), cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return emulated::device_of(event) == emulated::device_of(stream) ? cudaSuccess : cudaErrorInvalidDevice;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "engine/stream_mark.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -133,6 +134,36 @@ TEST_F(CudaTensor, LargeCopiesGoThereAndBack) {
     const Tensor part({10}, DType::i32, kCpu);
     part.copy_from(x.range(5 << 20, 10));
     EXPECT_EQ(part.item(9), (5 << 20) + 9 - 17);
+  });
+}
+
+// Many that fill the slots, and begin anywhere in them.
+TEST_F(CudaTensor, SmallCopiesFollowOneAnother) {
+  on_gpu([&] {
+    std::vector<Tensor> there;
+    for (int i = 0; i < 70; ++i) {
+      std::vector<uint8_t> bytes(static_cast<size_t>(300'000 + 1111 * i));
+      for (size_t k = 0; k < bytes.size(); ++k) bytes[k] = static_cast<uint8_t>(k * 7 + static_cast<size_t>(i));
+      there.push_back(Tensor::of(bytes, {std::ssize(bytes)}));
+    }
+    for (size_t i = 0; i < there.size(); ++i) {
+      const std::vector<uint8_t> bytes = there[i].to_vector<uint8_t>();
+      for (size_t k = 0; k < bytes.size(); ++k) ASSERT_EQ(bytes[k], static_cast<uint8_t>(k * 7 + i)) << i << " " << k;
+    }
+  });
+}
+
+TEST_F(CudaTensor, AContextMadeForAnotherGpuLeavesTheThreadOnItsOwn) {
+  if (cuda_devices() < 2) GTEST_SKIP() << "there is one GPU";
+  on_gpu([&] {
+    const Context other = context_on(cuda_device(1));
+    StreamMark::now().hold();  // an event that is not of the stream's GPU would be refused
+    EXPECT_EQ(Tensor::full({2}, 1).item(), 1);
+    {
+      const ContextGuard guard(other);
+      EXPECT_EQ(Tensor::full({2}, 2).item(), 2);
+    }
+    EXPECT_EQ(Tensor::full({2}, 3).item(), 3);
   });
 }
 
