@@ -20,6 +20,7 @@ constexpr std::chrono::microseconds kYielding{200}, kSleep{20};
 constexpr std::chrono::seconds kFarewell{10};  // for what is under way when a group ends
 
 ncclDataType_t real_type(const Tensor& x) { return x.dtype() == DType::f32 ? ncclFloat32 : ncclFloat64; }
+bool taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.address()) + offset; }
 
 class NcclGroup : public Group {
@@ -72,12 +73,12 @@ class NcclGroup : public Group {
     const auto bytes = static_cast<size_t>(part);
     run(in, phase, [&](cudaStream_t stream) {
       ncclResult_t result = ncclGroupStart();
-      for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
+      for (int peer = 0; peer < size() && taken(result); ++peer) {
         result = ncclSend(at(in, peer * part), bytes, ncclUint8, peer, comm_, stream);
-        if (result == ncclSuccess) result = ncclRecv(at(out, peer * part), bytes, ncclUint8, peer, comm_, stream);
+        if (taken(result)) result = ncclRecv(at(out, peer * part), bytes, ncclUint8, peer, comm_, stream);
       }
       const ncclResult_t end = ncclGroupEnd();  // ends the thread's group after an error too
-      return result == ncclSuccess ? end : result;
+      return taken(result) ? end : result;
     });
   }
 
@@ -147,7 +148,7 @@ class NcclGroup : public Group {
   }
 
   void accept(ncclResult_t result, std::string_view phase) const {
-    if (result == ncclSuccess || result == ncclInProgress) return;
+    if (taken(result)) return;
     const char* more = comm_ ? ncclGetLastError(comm_) : nullptr;
     fail("rank ", context().rank, ": phase '", phase, "': NCCL: ", ncclGetErrorString(result),
          more && *more ? std::string(" (") + more + ")" : std::string(), "; NCCL_DEBUG=INFO tells more");

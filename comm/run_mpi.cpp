@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -12,7 +13,9 @@
 #include "comm/mpi.h"
 #include "comm/session_mpi.h"
 #include "comm/start_watch.h"
+#include "comm/visible_gpus.h"
 #include "engine/context.h"
+#include "engine/hash.h"
 
 namespace godwit {
 namespace {
@@ -63,12 +66,20 @@ Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Top
   return comm;
 }
 
-// The ranks of this host before this one, and all of them.
-std::pair<int, int> place_on_host(const MpiSession& session) {
-  const std::vector<std::string>& hosts = session.hosts();
-  const auto self = hosts.begin() + session.rank();
-  return {static_cast<int>(std::count(hosts.begin(), self, *self)),
-          static_cast<int>(std::count(hosts.begin(), hosts.end(), *self))};
+// The ranks of this host before this one, and all of them; of those alone that see the same GPUs, where the launcher
+// gives each its own (CUDA_VISIBLE_DEVICES).
+std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const Placement& placement) {
+  std::vector<std::string> places = session.hosts();
+  if (placement.device != "cpu") {
+    Hash seen;
+    seen.add(visible_gpus());
+    const Tensor own = Tensor::of<int64_t>({std::bit_cast<int64_t>(seen.value())}, {1}), all({group.size()}, DType::i64);
+    group.all_gather(own, all, "gpus/agree");
+    for (size_t rank = 0; rank < places.size(); ++rank) places[rank] += " " + std::to_string(all.data<int64_t>()[rank]);
+  }
+  const auto self = places.begin() + session.rank();
+  return {static_cast<int>(std::count(places.begin(), self, *self)),
+          static_cast<int>(std::count(places.begin(), places.end(), *self))};
 }
 
 // All ranks can exchange through NCCL.
@@ -173,14 +184,14 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     Communicator comm = make_communicator(world, topology, rank);
     watch.reset();
-    const auto [local_rank, local_ranks] = place_on_host(session);
+    const auto [local_rank, local_ranks] = place_on_host(session, *comm.compute, options.placement);
     const Device device = device_of(options.placement, local_rank, local_ranks);
     const ContextGuard placed(context_on(device));
-    if (device.is_cuda() && topology.world() > 1 &&
-        agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks)))
-      comm = over_nccl(comm, options.timeout);
+    const bool nccl = device.is_cuda() && topology.world() > 1 &&
+                      agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks));
+    Communicator groups = nccl ? over_nccl(comm, options.timeout) : comm;  // ends before its stream
     describe_launch(session, topology, options.note);
-    body(comm);
+    body(groups);
     world->notices.leave();
     if (world->notices.failures().empty()) end_well(*world);
     if (world->notices.failures().empty()) return;
