@@ -23,15 +23,23 @@ METRICS = (("test_top1", "test top-1, %", 100), ("test_accuracy", "accuracy, %",
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
+def read_metrics(folder):
+    """The lines of metrics.jsonl of a run that came to its end, else None."""
+    if not (folder / "weights.safetensors").exists() and not (folder / "model").exists():
+        return None
+    metrics = [json.loads(line) for line in open(folder / "metrics.jsonl")]
+    return None if any("interrupted" in m for m in metrics) else metrics
+
+
 def run(program, config, seed, data, folder, flags):
     """Trains once, unless that is done; returns the lines of metrics.jsonl."""
-    if not (folder / "weights.safetensors").exists() and not (folder / "model").exists():
+    if read_metrics(folder) is None:
         shutil.rmtree(folder, ignore_errors=True)
         command = [root / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
         print("==", " ".join(map(str, command)), file=sys.stderr, flush=True)
         if subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, cwd=root).returncode:
             return None
-    return [json.loads(line) for line in open(folder / "metrics.jsonl")]
+    return read_metrics(folder)
 
 
 def metric_of(metrics):
