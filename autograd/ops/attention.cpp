@@ -36,15 +36,17 @@ Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask,
   AttentionTensors t{q.value(),
                      k.value(),
                      v.value(),
-                     mask,
-                     Tensor(q.shape(), q.dtype()),
-                     Tensor({q.dim(0), q.dim(2), q.dim(1)}, compute_dtype(q.dtype()))};
-  attention_forward(Cpu{}, t, options);
+                     mask.defined() ? mask.to(q.device()) : mask,
+                     Tensor(q.shape(), q.dtype(), q.device()),
+                     Tensor({q.dim(0), q.dim(2), q.dim(1)}, compute_dtype(q.dtype()), q.device())};
+  on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
   return Var::result(
       t.out, {q, k, v}, [t, options, dq = q.gradient(), dk = k.gradient(), dv = v.gradient()](const Tensor& d_out) {
-        auto fresh = [](const Gradient& g, const Tensor& x) { return g ? Tensor(x.shape(), x.dtype()) : Tensor(); };
+        auto fresh = [](const Gradient& g, const Tensor& x) {
+          return g ? Tensor(x.shape(), x.dtype(), x.device()) : Tensor();
+        };
         const AttentionGradients d{d_out, fresh(dq, t.q), fresh(dk, t.k), fresh(dv, t.v)};  // q, k, v may be one leaf
-        attention_backward(Cpu{}, t, options, d);
+        on_device(t.q, [&](auto device) { attention_backward(device, t, options, d); });
         if (dq) dq.add(d.q);
         if (dk) dk.add(d.k);
         if (dv) dv.add(d.v);

@@ -28,8 +28,11 @@ struct AttentionGradients {
 };
 
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options);
+void attention_forward(Cuda, const AttentionTensors& t, const AttentionOptions& options);
 // Writes the gradients; recomputes the probabilities from log_sums.
 void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& options,
+                        const AttentionGradients& gradients);
+void attention_backward(Cuda, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& gradients);
 
 namespace ops {
@@ -38,7 +41,8 @@ namespace ops {
 // bfloat16 (sums and softmax in float32; with AVX512_BF16 probabilities and the scores' gradients are rounded to it
 // before they are multiplied) or float64. mask [batch, keys], uint8: a key attends where it is not 0; masked
 // keys cost nothing. Where all keys of a batch entry are masked, the result and all its gradients are 0. Probabilities
-// are dropped and scaled as dropout does. Throws on other shapes or types and unless dropout is in [0, 1).
+// are dropped and scaled as dropout does. Throws on other shapes or types, on a GPU where the width
+// is above 128, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
 }  // namespace ops

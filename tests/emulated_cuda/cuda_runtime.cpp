@@ -14,6 +14,12 @@
 thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulated {
+
+void stop(const char* why) {
+  std::fprintf(stderr, "emulated kernel, block %u of %u: %s\n", blockIdx.x, gridDim.x, why);
+  std::abort();
+}
+
 namespace {
 
 constexpr size_t kStack = 128 << 10, kTotal = size_t{1} << 30;
@@ -24,13 +30,14 @@ enum class State { ready, at_block_barrier, at_warp_barrier, done };
 struct Fiber {
   ucontext_t place;
   State state;
+  unsigned turn;
 };
 
 // The block that runs on this thread.
 struct Block {
   std::vector<Fiber> fibers;
   std::unique_ptr<std::byte[]> stacks = std::make_unique_for_overwrite<std::byte[]>(kMostThreads * kStack);
-  std::byte slots[kMostThreads][kLaneBytes];
+  std::byte slots[2][kMostThreads][kLaneBytes];
   ucontext_t scheduler;
   unsigned running = 0;
   const std::function<void()>* thread = nullptr;
@@ -54,11 +61,6 @@ void wait_at(State barrier) {
   swapcontext(&b.fibers[self].place, &b.scheduler);
 }
 
-[[noreturn]] void stuck(const char* why) {
-  std::fprintf(stderr, "emulated kernel, block %u of %u: %s\n", blockIdx.x, gridDim.x, why);
-  std::abort();
-}
-
 // Lets go those whose barrier is complete; false when nobody can go on though some are not done.
 bool release(Block& b) {
   const unsigned threads = static_cast<unsigned>(b.fibers.size());
@@ -70,7 +72,7 @@ bool release(Block& b) {
     unsigned here = 0, gone = 0;
     for (unsigned t = warp; t < end; ++t)
       here += b.fibers[t].state == State::at_warp_barrier, gone += b.fibers[t].state == State::done;
-    if (here > 0 && gone > 0) stuck("a thread ended while others of its warp exchange values");
+    if (here > 0 && gone > 0) stop("a thread ended while others of its warp exchange values");
     if (here < end - warp) continue;
     for (unsigned t = warp; t < end; ++t) b.fibers[t].state = State::ready;
     moved = true;
@@ -88,6 +90,7 @@ void run_block(Block& b, unsigned threads) {
   for (unsigned t = 0; t < threads; ++t) {
     Fiber& f = b.fibers[t];
     f.state = State::ready;
+    f.turn = 0;
     getcontext(&f.place);
     f.place.uc_stack.ss_sp = b.stacks.get() + t * kStack;
     f.place.uc_stack.ss_size = kStack;
@@ -104,7 +107,7 @@ void run_block(Block& b, unsigned threads) {
       threadIdx = dim3(t);
       swapcontext(&b.scheduler, &b.fibers[t].place);
     }
-    if (!all_done && !release(b)) stuck("its threads wait at different barriers");
+    if (!all_done && !release(b)) stop("its threads wait at different barriers");
   }
 }
 
@@ -160,7 +163,8 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
 void block_barrier() { wait_at(State::at_block_barrier); }
 void warp_barrier() { wait_at(State::at_warp_barrier); }
-std::byte* lane_slot(unsigned lane) { return block().slots[threadIdx.x / 32 * 32 + lane]; }
+unsigned next_turn() { return block().fibers[block().running].turn ^= 1; }
+std::byte* lane_slot(unsigned turn, unsigned lane) { return block().slots[turn][threadIdx.x / 32 * 32 + lane]; }
 
 }  // namespace emulated
 

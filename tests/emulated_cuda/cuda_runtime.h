@@ -82,18 +82,30 @@ cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread)
 bool in_device_memory(const void* begin, size_t bytes);
 void block_barrier();
 void warp_barrier();
-constexpr size_t kLaneBytes = 16;
-std::byte* lane_slot(unsigned lane);  // of the running thread's warp
+[[noreturn]] void stop(const char* why);
+constexpr size_t kLaneBytes = 32;
 inline unsigned lane() { return threadIdx.x % 32; }
+unsigned next_turn();                                // of the running thread's exchanges: 0, 1, 0, …
+std::byte* lane_slot(unsigned turn, unsigned lane);  // of its warp
+
+// read(of_lane) with of_lane(i) what lane i gives. Turns have slots of their own: those of the last one may be read yet.
+template <class T, class F>
+void share(const T& mine, const F& read) {
+  static_assert(sizeof(T) <= kLaneBytes && std::is_trivially_copyable_v<T>);
+  const unsigned turn = next_turn();
+  std::memcpy(lane_slot(turn, lane()), &mine, sizeof(T));
+  warp_barrier();
+  read([turn](unsigned from) {
+    T value;
+    std::memcpy(&value, lane_slot(turn, from), sizeof(T));
+    return value;
+  });
+}
 
 template <class T>
 T exchange(const T& mine, unsigned from) {
-  static_assert(sizeof(T) <= kLaneBytes && std::is_trivially_copyable_v<T>);
-  std::memcpy(lane_slot(lane()), &mine, sizeof(T));
-  warp_barrier();
   T result;
-  std::memcpy(&result, lane_slot(from), sizeof(T));
-  warp_barrier();
+  share(mine, [&](const auto& of_lane) { result = of_lane(from); });
   return result;
 }
 
@@ -125,8 +137,9 @@ T __shfl_up_sync(unsigned, T value, unsigned by) {
 }
 inline unsigned __ballot_sync(unsigned, int predicate) {
   unsigned bits = 0;
-  const int mine = predicate != 0;
-  for (unsigned from = 0; from < 32; ++from) bits |= static_cast<unsigned>(emulated::exchange(mine, from)) << from;
+  emulated::share(predicate != 0, [&](const auto& of_lane) {
+    for (unsigned from = 0; from < 32; ++from) bits |= unsigned{of_lane(from)} << from;
+  });
   return bits;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }

@@ -1,0 +1,265 @@
+// Attention on a GPU against the CPU's: values, sums, gradients, and the bits of the dropout.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "autograd/ops/attention.h"
+#include "tests/autograd/gradient_check.h"
+#include "tests/on_gpu.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::random_tensor, testing::values;
+
+struct Sizes {
+  int64_t batch, queries, keys, heads, width;
+  Shape q() const { return {batch, queries, heads, width}; }
+  Shape k() const { return {batch, keys, heads, width}; }
+};
+std::ostream& operator<<(std::ostream& to, const Sizes& s) {
+  return to << s.batch << " x " << s.queries << " on " << s.keys << ", " << s.heads << " heads of " << s.width;
+}
+
+const DropoutKey kDraws{.seed = 0x123456789abcdef, .step = 7, .site = 3, .sender = 2};
+
+Tensor mask_of(const Sizes& s, const std::function<bool(int64_t, int64_t)>& counts) {
+  Tensor mask({s.batch, s.keys}, DType::u8, kCpu);
+  for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = counts(i / s.keys, i % s.keys) ? 1 : 0;
+  return mask;
+}
+
+// Nothing; padding, more of it in later entries; gaps; entries without a key, but for the first.
+std::vector<Tensor> masks(const Sizes& s) {
+  return {Tensor(), mask_of(s, [&](int64_t b, int64_t j) { return j < std::max<int64_t>(1, s.keys / (b + 1) - 1); }),
+          mask_of(s, [](int64_t b, int64_t j) { return (j + b) % 5 != 1; }),
+          mask_of(s, [](int64_t b, int64_t) { return b == 0; })};
+}
+
+using Inputs = std::array<Tensor, 4>;  // q, k, v and the gradient of the result
+
+Inputs inputs(const Sizes& s, DType dtype) {
+  auto make = [&](const Shape& shape, uint64_t seed) { return random_tensor(shape, DType::f32, seed).to(dtype); };
+  return {make(s.q(), 1), make(s.k(), 2), make(s.k(), 3), make(s.q(), 4)};
+}
+
+Inputs to(DType dtype, Inputs t) {
+  for (Tensor& x : t) x = x.to(dtype);
+  return t;
+}
+
+// out, dq, dk, dv and the log_sums, computed where the context is.
+std::vector<std::vector<double>> results(const Inputs& t, const Tensor& mask, const AttentionOptions& options) {
+  const Device device = context().device;
+  std::vector<Var> in;
+  for (int i = 0; i < 3; ++i) in.emplace_back(t[size_t(i)].to(device).clone(), true);
+  const Var out = ops::attention(in[0], in[1], in[2], mask, options);
+  backward(
+      Var::result(Tensor::zeros({}), {out}, [g = out.gradient(), d = t[3].to(device)](const Tensor&) { g.add(d); }));
+  std::vector<std::vector<double>> all{values(out.value().to(kCpu))};
+  for (const Var& x : in) all.push_back(values(x.grad().to(kCpu)));
+  const AttentionTensors tensors{in[0].value(),
+                                 in[1].value(),
+                                 in[2].value(),
+                                 mask.defined() ? mask.to(device) : mask,
+                                 Tensor(t[0].shape(), t[0].dtype()),
+                                 Tensor({t[0].dim(0), t[0].dim(2), t[0].dim(1)}, compute_dtype(t[0].dtype()))};
+  on_device(tensors.q, [&](auto where) { attention_forward(where, tensors, options); });
+  EXPECT_THAT(values(tensors.out.to(kCpu)), ::testing::Pointwise(::testing::NanSensitiveDoubleEq(), all[0]));
+  all.push_back(values(tensors.log_sums.to(kCpu)));
+  return all;
+}
+
+const char* const kNames[] = {"out", "dq", "dk", "dv", "log_sums"};
+
+class CudaAttention : public OnGpu {
+ protected:
+  // Each result within `tolerance` of the CPU's in float64, relative to the largest value or 1.
+  void expect_close(const Sizes& s, DType dtype, const Tensor& mask, const AttentionOptions& options,
+                    double tolerance) {
+    const Inputs t = inputs(s, dtype);
+    const auto expected = results(to(DType::f64, t), mask, options);
+    const auto found = on_gpu([&] { return results(t, mask, options); });
+    for (size_t r = 0; r < expected.size(); ++r) {
+      ASSERT_EQ(found[r].size(), expected[r].size());
+      double largest = 1;
+      for (const double value : expected[r]) largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0);
+      for (size_t i = 0; i < expected[r].size(); ++i) {
+        const size_t entry = i / (expected[r].size() / static_cast<size_t>(s.batch));
+        if (r == 4 && empty(mask, static_cast<int64_t>(entry))) continue;  // log_sums: undefined
+        ASSERT_NEAR(found[r][i], expected[r][i], tolerance * largest)
+            << kNames[r] << " " << i << " of " << dtype << " " << s << ", dropout " << options.dropout;
+      }
+    }
+  }
+
+  static bool empty(const Tensor& mask, int64_t entry) {
+    for (int64_t j = 0; mask.defined() && j < mask.dim(1); ++j)
+      if (mask.item(entry * mask.dim(1) + j) != 0) return false;
+    return mask.defined();
+  }
+};
+
+// Sums of up to 400 products of order 1, rounded once each; bfloat16 rounds results, probabilities and the scores'
+// gradients by 2⁻⁹ each, and the rounded result enters the latter once more.
+double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-5 : 0x1p-7; }
+
+const DType kTypes[] = {DType::f32, DType::bf16, DType::f64};
+
+// Lengths of one value, cut tiles, whole tiles and several; widths of tiles and between them.
+TEST_F(CudaAttention, EqualsTheCpus) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 64},
+                         {3, 17, 17, 2, 32},
+                         {2, 64, 64, 1, 64},
+                         {2, 33, 70, 2, 20},
+                         {2, 70, 33, 1, 7},
+                         {1, 18, 21, 2, 128},
+                         {2, 5, 40, 1, 72}})
+    for (const DType dtype : kTypes) {
+      ASSERT_NO_FATAL_FAILURE(expect_close(s, dtype, {}, {}, tolerance(dtype)));
+      for (const Tensor& mask : masks(s))
+        ASSERT_NO_FATAL_FAILURE(expect_close(s, dtype, mask, {.dropout = 0.2, .key = kDraws}, tolerance(dtype)));
+    }
+}
+
+TEST_F(CudaAttention, EqualsTheCpusOverManyTiles) {
+  for (const DType dtype : kTypes)
+    for (const Sizes& s : {Sizes{1, 130, 130, 1, 64}, {1, 384, 384, 1, 32}}) {
+      const Tensor padded = mask_of(s, [&](int64_t, int64_t j) { return j < s.keys - 75; });
+      ASSERT_NO_FATAL_FAILURE(expect_close(s, dtype, padded, {.dropout = 0.1, .key = kDraws}, tolerance(dtype)));
+    }
+}
+
+TEST_F(CudaAttention, TakesAScale) {
+  for (const DType dtype : kTypes)
+    ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));
+}
+
+// Equal scores and values of one key each: a result is 0 just where the probability is dropped.
+TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
+  for (const Sizes& s : {Sizes{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20}})
+    for (const DType dtype : kTypes)
+      for (int64_t first = 0; first < s.keys; first += s.width) {
+        const Tensor zero = Tensor::zeros(s.q(), dtype), k = Tensor::zeros(s.k(), dtype),
+                     v = Tensor::zeros(s.k(), DType::f32);
+        for (int64_t row = 0; row < v.numel() / s.width; ++row) {
+          const int64_t j = row / s.heads % s.keys - first;
+          if (j >= 0 && j < s.width) v.data<float>()[row * s.width + j] = 1;
+        }
+        const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+        const auto kept = [&] {
+          auto out = values(ops::attention(Var(zero.to(context().device)), Var(k.to(context().device)),
+                                           Var(v.to(dtype).to(context().device)), {}, options)
+                                .value()
+                                .to(kCpu));
+          for (double& value : out) value = value != 0;
+          return out;
+        };
+        const auto expected = kept();
+        ASSERT_GT(std::accumulate(expected.begin(), expected.end(), 0.0), 0);
+        ASSERT_EQ(on_gpu(kept), expected) << dtype << " " << s << ", keys from " << first;
+      }
+}
+
+TEST_F(CudaAttention, SameBitsEveryTime) {
+  const Sizes s{1, 66, 70, 1, 64};
+  for (const DType dtype : kTypes) {
+    const Inputs t = inputs(s, dtype);
+    const auto run = [&] { return results(t, masks(s)[1], {.dropout = 0.1, .key = kDraws}); };
+    EXPECT_EQ(on_gpu(run), on_gpu(run)) << dtype;
+  }
+}
+
+TEST_F(CudaAttention, MaskedKeysDoNotMatter) {
+  for (const int64_t width : {8, 64}) {
+    const Sizes s{2, 5, 70, 1, width};
+    const Tensor mask = mask_of(s, [](int64_t b, int64_t j) { return b == 1 ? j % 2 == 0 : j < 66; });
+    for (const DType dtype : kTypes) {
+      const Inputs t = inputs(s, dtype);
+      Inputs spoilt = t;
+      for (Tensor* x : {&spoilt[1], &spoilt[2]}) {
+        const Tensor wide = x->to(DType::f64);
+        for (int64_t i = 0; i < wide.numel(); ++i)
+          if (mask.item(i / (s.heads * s.width)) == 0)
+            wide.data<double>()[i] = std::numeric_limits<double>::quiet_NaN();
+        *x = wide.to(dtype);
+      }
+      const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+      const auto clean = on_gpu([&] { return results(t, mask, options); });
+      EXPECT_EQ(clean, on_gpu([&] { return results(spoilt, mask, options); })) << dtype;
+      for (size_t r : {2u, 3u})
+        for (size_t i = 0; i < clean[r].size(); ++i)
+          if (mask.item(static_cast<int64_t>(i) / (s.heads * s.width)) == 0) {
+            ASSERT_EQ(clean[r][i], 0) << kNames[r] << " " << i;
+          }
+    }
+  }
+}
+
+TEST_F(CudaAttention, EntriesWithoutKeysGiveZero) {
+  const Sizes s{2, 20, 70, 2, 32};
+  for (const DType dtype : kTypes) {
+    const auto all =
+        on_gpu([&] { return results(inputs(s, dtype), mask_of(s, [](int64_t b, int64_t) { return b == 1; }), {}); });
+    for (size_t r = 0; r < 4; ++r)
+      for (size_t i = 0; i < all[r].size(); ++i)
+        ASSERT_EQ(all[r][i] == 0, i < all[r].size() / 2) << kNames[r] << " " << i;
+  }
+}
+
+TEST_F(CudaAttention, HugeScoresDoNotOverflow) {
+  for (const int64_t width : {1, 64})
+    for (const DType dtype : kTypes) {
+      const auto first = [&](std::vector<double> of_rows) {
+        const Tensor x = Tensor::zeros({1, static_cast<int64_t>(of_rows.size()), 1, width}, DType::f64);
+        for (size_t i = 0; i < of_rows.size(); ++i) x.data<double>()[static_cast<int64_t>(i) * width] = of_rows[i];
+        return x.to(dtype);
+      };
+      const Inputs t{first({200, -200}), first({150, -150, 149}), first({1, 2, 3}), first({1, 1})};
+      const auto out = on_gpu([&] { return results(t, {}, {.scale = 1}); })[0];
+      EXPECT_EQ(out[0], 1) << dtype;
+      EXPECT_EQ(out[static_cast<size_t>(width)], 2) << dtype;
+    }
+}
+
+TEST_F(CudaAttention, NaNReachesItsRowAlone) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+    for (const DType dtype : kTypes) {
+      const Sizes s{1, 20, 70, 1, 64};
+      Inputs t = to(DType::f64, inputs(s, dtype));
+      t[0].data<double>()[3 * s.width] = bad;
+      const auto out = on_gpu([&] { return results(to(dtype, t), {}, {}); })[0];
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 64 == 3) << dtype << " " << i;
+    }
+}
+
+TEST_F(CudaAttention, GradientsOfSomeAlone) {
+  const Sizes s{2, 20, 37, 2, 64};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Inputs t = inputs(s, dtype);
+    const auto all = on_gpu([&] { return results(t, {}, {}); });
+    for (size_t alone = 0; alone < 3; ++alone)
+      on_gpu([&] {
+        std::vector<Var> in;
+        for (size_t i = 0; i < 3; ++i) in.emplace_back(t[i].to(context().device).clone(), i == alone);
+        const Var out = ops::attention(in[0], in[1], in[2]);
+        backward(Var::result(Tensor::zeros({}), {out},
+                             [g = out.gradient(), d = t[3].to(context().device)](const Tensor&) { g.add(d); }));
+        EXPECT_EQ(values(in[alone].grad().to(kCpu)), all[1 + alone]) << dtype << " " << kNames[1 + alone];
+      });
+  }
+}
+
+TEST_F(CudaAttention, RefusesWideHeads) {
+  EXPECT_THAT(on_gpu([] {
+                const Var x(Tensor::zeros({1, 2, 1, 129}));
+                return error_of([&] { ops::attention(x, x, x); });
+              }),
+              ::testing::HasSubstr("attention: on a GPU a head is at most 128 wide, q is [1, 2, 1, 129]"));
+}
+
+}  // namespace
+}  // namespace godwit
