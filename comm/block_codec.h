@@ -3,6 +3,7 @@
 // error feedback, state. docs/compressors.md shows a whole one.
 #pragma once
 #include <cstdint>
+#include <variant>
 
 #include "engine/random_words.h"
 
@@ -21,6 +22,21 @@ struct BlockDraw {
   }
 };
 
+// Codes that a GPU has kernels for.
+struct LevelFormat {  // comm/wire/levels.h: a scale, and whole numbers −levels … levels
+  enum class Scale { largest, norm, clipped };
+  Scale scale;        // the largest magnitude; the L2 norm; the largest, but at most clip_sigma root mean squares
+  int levels;
+  bool random;        // rounding; else to nearest
+  double clip_sigma;  // of Scale::clipped; 0: not clipped
+  const char* name;   // begins messages
+};
+struct OneBitFormat {};                // comm/exchanges/one_bit_sgd.cpp
+struct LargestFormat {                 // comm/exchanges/topk.cpp
+  double density;
+};
+using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;
+
 // Const and without state of its own: blocks are coded on several threads, in any order.
 class BlockCodec {
  public:
@@ -31,6 +47,8 @@ class BlockCodec {
   virtual void decode(const uint32_t* code, int64_t n, float* x) const = 0;
   // x += factor·decoded, factor 1 or −1; `scratch` has room for n values. For codes of few values, a shorter way.
   virtual void add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const;
+  // Which of a GPU's kernels make the same codes; without one, a GPU's tensors are refused.
+  virtual CodeFormat format() const { return {}; }
 };
 
 }  // namespace godwit

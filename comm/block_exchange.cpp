@@ -1,31 +1,22 @@
 #include "comm/block_exchange.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "comm/blocks.h"
 #include "comm/finite.h"
-#include "comm/wire/block_math.h"
-#include "engine/parallel.h"
+#include "engine/elements.h"
 #include "engine/philox.h"
 
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // values worth a thread
-
-// Values [begin, begin + n) of a bucket, whose code begins at word `at` of the messages to all segments.
-struct Block {
-  int64_t begin, n, at;
-};
-
 struct Part {
   int64_t bucket_begin = 0, numel = 0;
-  std::vector<Block> blocks = {};
-  std::vector<size_t> first = {};      // block of each segment, then the number of blocks
-  std::vector<Segment> segments = {};  // their values
+  Table<CodedBlock> blocks = {};       // by the messages to all segments
+  Table<CodedBlock> served = {};       // of the segment this rank owns, by a message about it
+  std::vector<Segment> segments = {};  // of values
+  std::vector<int64_t> used = {};      // words of the message to each
   int64_t words = 0, longest = 0;      // of a message; values of a segment
-  int64_t largest = 0;                 // values of a block
   Tensor memory = {};                  // [numel], the worker's; undefined when there is none
   Tensor mean = {};                    // [numel], of all ranks' estimates
   Tensor server_error = {};            // of the segment this rank owns
@@ -54,20 +45,19 @@ class BlockExchange : public Exchange {
     Group& group = *comm.world;
     const Tensor codes({static_cast<int64_t>(part.segments.size()) * part.words}, DType::u32);
     encode(part, bucket, draws(step, Purpose::gradient_code, group.rank()), codes);
-    float* result = part.mean.defined() ? part.mean.data<float>() : bucket.grad.data<float>();
+    const Tensor& result = part.mean.defined() ? part.mean : bucket.grad;
     if (group.size() == 1) {
-      average(part, 0, part.blocks.size(), codes, 1, result);
+      average(part, part.blocks, codes, 1, result);
     } else if (options_.reply == Reply::none) {
       const Tensor all({group.size() * part.words}, DType::u32);
       group.all_gather(codes, all, phase("all_gather"));
-      average(part, 0, part.blocks.size(), all, group.size(), result);
+      average(part, part.blocks, all, group.size(), result);
     } else {
       const Tensor own(codes.shape(), DType::u32);
       group.all_to_all(codes, own, phase("all_to_all"));
-      if (options_.reply == Reply::owners)
-        return average(part, part.first[rank_], part.first[rank_ + 1], own, group.size(), result);
-      options_.reply == Reply::coded ? reply_coded(part, group, step, own, codes, result)
-                                     : reply_f32(part, group, own, result);
+      average(part, part.served, own, group.size(), result);
+      if (options_.reply == Reply::owners) return;
+      options_.reply == Reply::coded ? reply_coded(part, group, step, codes, result) : reply_f32(part, group, result);
     }
     if (part.mean.defined()) bucket.grad.range(0, part.numel).copy_from(part.mean);
   }
@@ -95,20 +85,20 @@ class BlockExchange : public Exchange {
                                    : BlockLayout(bucket, options_.block_size, owners);
     Part part{.bucket_begin = bucket.begin, .numel = bucket.numel};
     for (int s = 0; s < owners; ++s) {
-      part.first.push_back(part.blocks.size());
       part.segments.push_back(layout.segment(s));
-      int64_t words = 0;
-      for (const Segment& block : layout.parts(s)) {
-        part.blocks.push_back({block.begin, block.numel(), words});
-        words += codec_->words(block.numel());
-        part.largest = std::max(part.largest, block.numel());
-      }
-      part.words = std::max(part.words, words);
+      part.used.push_back(0);
+      for (const Segment& block : layout.parts(s)) part.used.back() += codec_->words(block.numel());
+      part.words = std::max(part.words, part.used.back());
     }
-    part.first.push_back(part.blocks.size());
-    for (size_t s = 0; s + 1 < part.first.size(); ++s)
-      for (size_t b = part.first[s]; b < part.first[s + 1]; ++b)
-        part.blocks[b].at += static_cast<int64_t>(s) * part.words;
+    for (int s = 0; s < owners; ++s) {
+      int64_t at = 0;
+      for (const Segment& block : layout.parts(s)) {
+        part.blocks.all.push_back({block.begin, block.numel(), s * part.words + at, block.begin});
+        if (s == (owners == 1 ? 0 : comm.rank))
+          part.served.all.push_back({block.begin, block.numel(), at, block.begin - layout.segment(s).begin});
+        at += codec_->words(block.numel());
+      }
+    }
     part.longest = layout.longest();
     if (options_.worker != Memory::none) part.memory = Tensor::zeros({bucket.numel});
     if (options_.worker == Memory::estimate) part.mean = Tensor::zeros({bucket.numel});
@@ -122,101 +112,54 @@ class BlockExchange : public Exchange {
     return {seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(purpose), static_cast<uint32_t>(sender)};
   }
 
-  // Calls f(block, a, b) for the blocks [first, last) on several threads; a and b are scratch for a block's values.
-  template <class F>
-  static void for_blocks(const Part& part, size_t first, size_t last, F&& f) {
-    const int64_t count = static_cast<int64_t>(last - first);
-    const int64_t grain = std::max<int64_t>(1, kGrain * count / std::max<int64_t>(part.numel, 1));
-    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-      const std::unique_ptr<float[]> a(new float[static_cast<size_t>(part.largest)]);
-      const std::unique_ptr<float[]> b(new float[static_cast<size_t>(part.largest)]);
-      for (int64_t i = begin; i < end; ++i) f(part.blocks[first + static_cast<size_t>(i)], a.get(), b.get());
-    });
-  }
-
   // codes: of all blocks, zeros between the segments.
-  void encode(Part& part, const Bucket& bucket, const Draws& draws, const Tensor& codes) const {
-    const float* g = bucket.grad.data<float>();
-    float* memory = part.memory.defined() ? part.memory.data<float>() : nullptr;
-    uint32_t* words = codes.data<uint32_t>();
-    std::atomic<bool> finite{true};
-    for_blocks(part, 0, part.blocks.size(), [&](const Block& block, float* a, float* b) {
-      const BlockDraw draw{draws, bucket.begin + block.begin};
-      const float* from = g + block.begin;
-      float* kept = memory ? memory + block.begin : nullptr;
-      uint32_t* code = words + block.at;
-      const int64_t n = block.n;
-      if (options_.worker == Memory::error) block::add(from, kept, kept, n), from = kept;
-      if (options_.worker == Memory::estimate) block::subtract(from, kept, a, n), from = a;
-      if (!block::all_finite(from, n)) return finite.store(false);
-      codec_->encode(from, n, draw, code);
-      if (!kept) return;
-      codec_->add(code, n, options_.worker == Memory::error ? -1.0f : 1.0f, kept, b);
+  void encode(const Part& part, const Bucket& bucket, const Draws& draws, const Tensor& codes) const {
+    for (size_t s = 0; s < part.segments.size(); ++s)
+      if (const int64_t unused = part.words - part.used[s]; unused > 0)
+        codes.range(static_cast<int64_t>(s) * part.words + part.used[s], unused).zero();
+    const bool finite = on_device(bucket.grad, [&](auto device) {
+      float* kept = part.memory.defined() ? elements<float>(device, part.memory) : nullptr;
+      return encode_blocks(device, *codec_, elements<float>(device, bucket.grad), options_.worker, kept, part.blocks,
+                           draws, bucket.begin, elements<uint32_t>(device, codes));
     });
-    if (!finite) fail_not_finite(options_.name, draws.step, bucket, g, 0, part.numel);
-    for (size_t s = 0; s < part.segments.size(); ++s) {
-      int64_t used = static_cast<int64_t>(s) * part.words;
-      if (part.first[s] < part.first[s + 1]) {
-        const Block& last = part.blocks[part.first[s + 1] - 1];
-        used = last.at + codec_->words(last.n);
-      }
-      std::fill(words + used, words + (static_cast<int64_t>(s) + 1) * part.words, 0u);
-    }
+    if (!finite) fail_not_finite(options_.name, draws.step, bucket);
   }
 
-  // The mean of `senders` messages that hold the blocks [first, last), to result (by the bucket's offsets); the mean of
-  // estimates moves by it.
-  void average(const Part& part, size_t first, size_t last, const Tensor& messages, int senders, float* result) const {
-    const bool moves = part.mean.defined();
-    const uint32_t* words = messages.data<uint32_t>();
-    for_blocks(part, first, last, [&](const Block& block, float* a, float* b) {
-      const int64_t n = block.n;
-      float* sum = moves ? a : result + block.begin;
-      const uint32_t* code = words + block.at % std::max<int64_t>(part.words, 1);
-      codec_->decode(code, n, sum);
-      for (int sender = 1; sender < senders; ++sender) codec_->add(code + sender * part.words, n, 1, sum, b);
-      if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
-      if (moves) block::add(result + block.begin, sum, result + block.begin, n);
+  // The mean of `senders` messages that hold these blocks, to result (by the bucket's offsets); the mean of estimates
+  // moves by it.
+  void average(const Part& part, const Table<CodedBlock>& blocks, const Tensor& messages, int senders,
+               const Tensor& result) const {
+    on_device(result, [&](auto device) {
+      mean_of_blocks(device, *codec_, elements<uint32_t>(device, messages), part.words, senders, blocks,
+                     part.mean.defined(), elements<float>(device, result));
     });
   }
 
-  // own: the messages of all ranks about this rank's segment.
-  void reply_f32(const Part& part, Group& group, const Tensor& own, float* result) const {
-    const Tensor mean({part.longest}), all({group.size() * part.longest});
-    const Segment& segment = part.segments[rank_];
-    average(part, part.first[rank_], part.first[rank_ + 1], own, group.size(), result);
-    float* to = mean.data<float>();
-    std::copy(result + segment.begin, result + segment.end, to);
-    std::fill(to + segment.numel(), to + part.longest, 0.0f);
+  // result: the mean, on the owner of each segment; afterwards on all ranks.
+  void reply_f32(const Part& part, Group& group, const Tensor& result) const {
+    const Tensor mean = Tensor::zeros({part.longest}), all({group.size() * part.longest});
+    const Segment& own = part.segments[rank_];
+    mean.range(0, own.numel()).copy_from(result.range(own.begin, own.numel()));
     group.all_gather(mean, all, phase("all_gather"));
     for (size_t s = 0; s < part.segments.size(); ++s) {
-      const float* from = all.data<float>() + static_cast<int64_t>(s) * part.longest;
-      std::copy_n(from, part.segments[s].numel(), result + part.segments[s].begin);
+      const Segment& segment = part.segments[s];
+      const Tensor from = all.range(static_cast<int64_t>(s) * part.longest, segment.numel());
+      result.range(segment.begin, segment.numel()).copy_from(from);
     }
   }
 
-  // codes: room for those of all means.
-  void reply_coded(Part& part, Group& group, int64_t step, const Tensor& own, const Tensor& codes,
-                   float* result) const {
-    const Draws drawn = draws(step, Purpose::mean_code, 0);
-    const Tensor code({part.words}, DType::u32);
-    code.zero();
-    average(part, part.first[rank_], part.first[rank_ + 1], own, group.size(), result);
-    float* error = part.server_error.defined() ? part.server_error.data<float>() : nullptr;
-    for_blocks(part, part.first[rank_], part.first[rank_ + 1], [&](const Block& block, float* a, float*) {
-      const int64_t n = block.n;
-      const float* z = result + block.begin;
-      uint32_t* to = code.data<uint32_t>() + block.at % part.words;
-      float* kept = error ? error + block.begin - part.segments[rank_].begin : nullptr;
-      if (kept) block::add(z, kept, kept, n), z = kept;
-      codec_->encode(z, n, {drawn, part.bucket_begin + block.begin}, to);
-      if (kept) codec_->add(to, n, -1, kept, a);
+  // The same, coded; codes: room for those of all means.
+  void reply_coded(const Part& part, Group& group, int64_t step, const Tensor& codes, const Tensor& result) const {
+    const Tensor code = Tensor::zeros({part.words}, DType::u32);
+    const bool finite = on_device(result, [&](auto device) {
+      const bool keeps = part.server_error.defined();
+      return encode_blocks(device, *codec_, elements<float>(device, result), keeps ? Memory::error : Memory::none,
+                           keeps ? elements<float>(device, part.server_error) : nullptr, part.served,
+                           draws(step, Purpose::mean_code, 0), part.bucket_begin, elements<uint32_t>(device, code));
     });
+    check(finite, options_.name, ": step ", step, ": a mean is not finite; lower the learning rate");
     group.all_gather(code, codes, phase("all_gather"));
-    const uint32_t* words = codes.data<uint32_t>();
-    for_blocks(part, 0, part.blocks.size(), [&](const Block& block, float*, float*) {
-      codec_->decode(words + block.at, block.n, result + block.begin);
-    });
+    average(part, part.blocks, codes, 1, result);
   }
 
   std::unique_ptr<BlockCodec> codec_;
@@ -227,11 +170,6 @@ class BlockExchange : public Exchange {
 };
 
 }  // namespace
-
-void BlockCodec::add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const {
-  decode(code, n, scratch);
-  block::add_times(scratch, factor, x, n);
-}
 
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<BlockCodec> codec, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed) {

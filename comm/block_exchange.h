@@ -4,17 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/block_codec.h"
+#include "comm/block_codes.h"
 #include "comm/exchange.h"
 
 namespace godwit {
-
-// What is kept, per value and in the gradient's unit, so that what coding loses is not lost.
-enum class Memory {
-  none,
-  error,     // e:  z = g + e;  the message is C(z);  e ← z − decoded
-  estimate,  // EF21 (Richtárik et al. 2021), h:  the message is C(g − h);  h ← h + decoded;  the mean is that of h
-};
 
 // How the mean of the messages comes back from the owners of its segments.
 enum class Reply {

@@ -7,10 +7,10 @@
 #include "comm/exchanges/ef_signsgd.h"
 #include "comm/exchanges/exchanges.h"
 #include "comm/exchanges/loco.h"
+#include "comm/reduce.h"
 #include "comm/sharding.h"
 #include "comm/wire/half.h"
 #include "engine/nearest.h"
-#include "engine/parallel.h"
 
 namespace godwit {
 namespace {
@@ -72,7 +72,7 @@ class Hierarchical : public Exchange {
     comm.intra->reduce_scatter(bucket.grad, shard, Reduce::sum, "hierarchical/intra_reduce_scatter");
     if (wire_ == DType::f32 || comm.inter->size() == 1) {
       comm.inter->all_reduce(shard, Reduce::sum, "hierarchical/inter_all_reduce");
-      divide(shard, world);
+      on_device(shard, [&](auto device) { divide(device, shard, world); });
     } else {
       half_mean(*comm.inter, shard, wire_, world, "hierarchical", "hierarchical/inter_all_to_all",
                 "hierarchical/inter_all_gather");
@@ -81,15 +81,6 @@ class Hierarchical : public Exchange {
   }
 
  private:
-  static void divide(const Tensor& x, int divisor) {
-    dispatch_real(x.dtype(), "hierarchical", [&]<class T>() {
-      T* values = x.data<T>();
-      parallel_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) values[i] /= static_cast<T>(divisor);
-      });
-    });
-  }
-
   DType wire_;
 };
 

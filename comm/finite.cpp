@@ -58,6 +58,8 @@ void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket,
 
 void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket) {
   const int64_t i = first_not_finite(bucket.grad, bucket.numel);
+  check(i < bucket.numel, who, ": step ", step, ": what is kept of bucket ", bucket.index,
+        " and its gradient together are not finite; lower the learning rate");
   fail_at(who, step, bucket, i, bucket.grad.item(i));
 }
 

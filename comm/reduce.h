@@ -35,6 +35,15 @@ void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>
 template <class T>
 void reduce_in_order(Cuda device, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op);
 
-void divide(Cuda device, const Tensor& sum, int ranks);  // in place: the mean
+// In place: the mean.
+inline void divide(Cpu, const Tensor& sum, int ranks) {
+  dispatch_real(sum.dtype(), "divide", [&]<class T>() {
+    T* values = sum.data<T>();
+    parallel_for(sum.numel(), 1 << 16, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) values[i] /= static_cast<T>(ranks);
+    });
+  });
+}
+void divide(Cuda device, const Tensor& sum, int ranks);
 
 }  // namespace godwit

@@ -1,18 +1,14 @@
 #include "comm/sharding.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "comm/blocks.h"
-#include "comm/wire/block_math.h"
+#include "comm/exchanges/codecs.h"
 #include "comm/wire/half.h"
-#include "comm/wire/levels.h"
-#include "engine/parallel.h"
+#include "engine/elements.h"
 
 namespace godwit {
 namespace {
-
-constexpr int kLevels = 127;  // of the 8-bit wire
 
 int64_t longest(const Bucket& bucket) {
   int64_t most = 0;
@@ -33,23 +29,6 @@ bool regular(const Bucket& bucket) {
 
 void copy_values(const Tensor& from, int64_t from_begin, const Tensor& to, int64_t to_begin, int64_t count) {
   to.range(to_begin, count).copy_from(from.range(from_begin, count));
-}
-
-int64_t words_of(const std::vector<Segment>& blocks) {
-  int64_t words = 0;
-  for (const Segment& block : blocks) words += scaled_words(block.numel(), kLevels);
-  return words;
-}
-
-// Calls f(block, where its code begins) on several threads.
-template <class F>
-void for_blocks(const std::vector<Segment>& blocks, const F& f) {
-  std::vector<int64_t> at(1, 0);
-  for (const Segment& block : blocks) at.push_back(at.back() + scaled_words(block.numel(), kLevels));
-  const int64_t count = std::ssize(blocks), grain = std::max<int64_t>(1, (int64_t{1} << 13) * count / (at.back() + 1));
-  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(blocks[static_cast<size_t>(i)], at[static_cast<size_t>(i)]);
-  });
 }
 
 }  // namespace
@@ -113,49 +92,54 @@ void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
 }
 
 ShardedParameters::ShardedParameters(Buckets& buckets, const std::string& wire, int64_t block_size)
-    : wire_(wire == "bf16" ? Wire::bf16 : wire == "int8" ? Wire::int8 : Wire::full), block_size_(block_size) {
+    : wire_(wire == "bf16" ? Wire::bf16 : wire == "int8" ? Wire::int8 : Wire::full), codec_(int8_codec()) {
   if (wire_ == Wire::full) return;
   for (Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ", wire, " takes float32 parameters, not ",
           bucket.param.dtype(), "; take f32");
     masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
+    if (wire_ == Wire::int8) add_blocks(bucket, block_size);
     keep_and_round(bucket);
   }
 }
 
-// bf16: the values. int8: of each block its scale and its levels.
-Tensor ShardedParameters::encode(const Bucket& bucket, int owner) const {
-  const Segment& shard = bucket.shards[static_cast<size_t>(owner)];
-  const BlockLayout layout(bucket, block_size_, bucket.shards);
-  if (wire_ == Wire::bf16) {
-    const Tensor message = Tensor::zeros({(layout.longest() + 1) / 2}, DType::u32);
-    const Tensor halves = to_half(bucket.param.range(shard.begin, shard.numel()), DType::bf16, "sharding");
-    std::memcpy(message.raw(), halves.raw(), static_cast<size_t>(halves.bytes()));
-    return message;
-  }
-  int64_t words = 0;
-  for (int r = 0; r < layout.segments(); ++r) words = std::max(words, words_of(layout.parts(r)));
+void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
+  const BlockLayout layout(bucket, block_size, bucket.shards);
+  Blocks blocks;
+  for (int pass = 0; pass < 2; ++pass)  // the first for the longest message
+    for (int r = 0; r < layout.segments(); ++r) {
+      int64_t at = 0;
+      for (const Segment& block : layout.parts(r)) {
+        if (pass == 1) {
+          blocks.all.all.push_back({block.begin, block.numel(), r * blocks.words + at, 0});
+          if (block.begin >= bucket.owned.begin && block.end <= bucket.owned.end)
+            blocks.own.all.push_back({block.begin, block.numel(), at, 0});
+        }
+        at += codec_->words(block.numel());
+      }
+      if (pass == 0) blocks.words = std::max(blocks.words, at);
+    }
+  blocks_.push_back(std::move(blocks));
+}
+
+const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& bucket) const {
+  return blocks_.at(static_cast<size_t>(bucket.index));
+}
+
+Tensor ShardedParameters::encode(const Bucket& bucket, const Table<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
-  const float* x = bucket.param.data<float>();
-  for_blocks(layout.parts(owner), [&](const Segment& block, int64_t at) {
-    const float most = block::largest_magnitude(x + block.begin, block.numel());
-    check(block::all_finite(x + block.begin, block.numel()),
-          "sharding: a parameter is not finite; lower the learning rate or warm it up");
-    encode_scaled(x + block.begin, block.numel(), most, kLevels, nullptr, message.data<uint32_t>() + at);
+  const bool finite = on_device(message, [&](auto device) {
+    return encode_blocks(device, *codec_, elements<float>(device, bucket.param), Memory::none, nullptr, blocks, {}, 0,
+                         elements<uint32_t>(device, message));
   });
+  check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
   return message;
 }
 
-void ShardedParameters::decode(const Bucket& bucket, int owner, const Tensor& message) const {
-  const Segment& shard = bucket.shards[static_cast<size_t>(owner)];
-  if (wire_ == Wire::bf16) {
-    const Tensor halves({shard.numel()}, DType::bf16);
-    std::memcpy(halves.raw(), message.raw(), static_cast<size_t>(halves.bytes()));
-    return from_half(halves, bucket.param.range(shard.begin, shard.numel()));
-  }
-  float* x = bucket.param.data<float>();
-  for_blocks(BlockLayout(bucket, block_size_, bucket.shards).parts(owner), [&](const Segment& block, int64_t at) {
-    decode_scaled(message.data<uint32_t>() + at, block.numel(), kLevels, x + block.begin);
+void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) const {
+  on_device(messages, [&](auto device) {
+    mean_of_blocks(device, *codec_, elements<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
+                   elements<float>(device, bucket.param));
   });
 }
 
@@ -163,7 +147,9 @@ void ShardedParameters::decode(const Bucket& bucket, int owner, const Tensor& me
 void ShardedParameters::keep_and_round(Bucket& bucket) const {
   if (wire_ == Wire::full) return;
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
-  for (int r = 0; r < static_cast<int>(bucket.shards.size()); ++r) decode(bucket, r, encode(bucket, r));
+  if (wire_ == Wire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
+  const Blocks& blocks = blocks_of(bucket);
+  decode(bucket, encode(bucket, blocks.all, std::ssize(bucket.shards) * blocks.words));
 }
 
 void ShardedParameters::before_update(Bucket& bucket) const {
@@ -175,9 +161,23 @@ void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
   constexpr const char* kPhase = "parameters/all_gather";
   if (wire_ == Wire::full) return all_gather_shards(bucket, bucket.param, world, kPhase);
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
-  const Tensor own = encode(bucket, world.rank()), all({own.numel() * world.size()}, DType::u32);
+  if (wire_ == Wire::bf16) {
+    const Segment& owned = bucket.owned;
+    const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole words
+    const Tensor own = Tensor::zeros({length}, DType::bf16), all({length * world.size()}, DType::bf16);
+    own.range(0, owned.numel())
+        .copy_from(to_half(bucket.param.range(owned.begin, owned.numel()), DType::bf16, "sharding"));
+    world.all_gather(own, all, kPhase);
+    for (int r = 0; r < world.size(); ++r) {
+      const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+      from_half(all.range(r * length, shard.numel()), bucket.param.range(shard.begin, shard.numel()));
+    }
+    return;
+  }
+  const Blocks& blocks = blocks_of(bucket);
+  const Tensor own = encode(bucket, blocks.own, blocks.words), all({blocks.words * world.size()}, DType::u32);
   world.all_gather(own, all, kPhase);
-  for (int r = 0; r < world.size(); ++r) decode(bucket, r, all.range(r * own.numel(), own.numel()));
+  decode(bucket, all);
 }
 
 void ShardedParameters::with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const {

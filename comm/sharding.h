@@ -2,11 +2,13 @@
 // ranks gather the shards.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "comm/block_codes.h"
 #include "comm/bucket.h"
 #include "comm/group.h"
 #include "comm/state_part.h"
@@ -45,14 +47,22 @@ class ShardedParameters {
  private:
   enum class Wire { full, bf16, int8 };
 
-  // Messages are of 32-bit words, as long as the longest shard needs.
-  Tensor encode(const Bucket& bucket, int owner) const;
-  void decode(const Bucket& bucket, int owner, const Tensor& message) const;
+  // Of a bucket, for int8: the blocks of all shards by the messages of all ranks, those of this rank's by its own.
+  struct Blocks {
+    Table<CodedBlock> all = {}, own = {};
+    int64_t words = 0;  // of a message
+  };
+
+  void add_blocks(const Bucket& bucket, int64_t block_size);
+  const Blocks& blocks_of(const Bucket& bucket) const;
+  Tensor encode(const Bucket& bucket, const Table<CodedBlock>& blocks, int64_t words) const;
+  void decode(const Bucket& bucket, const Tensor& messages) const;
   void keep_and_round(Bucket& bucket) const;
   const Tensor& master(const Bucket& bucket) const;
 
   Wire wire_;
-  int64_t block_size_;
+  std::unique_ptr<BlockCodec> codec_;
+  std::vector<Blocks> blocks_;
   std::vector<StatePart> masters_;  // of each bucket
 };
 

@@ -13,6 +13,7 @@ class Nearest : public BlockCodec {
     encode_scaled(x, n, block::largest_magnitude(x, n), levels_, nullptr, code);
   }
   void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
+  CodeFormat format() const override { return LevelFormat{LevelFormat::Scale::largest, levels_, false, 0, "int8"}; }
 
  private:
   int levels_;  // of each sign

@@ -45,6 +45,8 @@ class OneBit : public BlockCodec {
   void decode(const uint32_t* code, int64_t n, float* x) const override {
     block::choose(code + 2, std::bit_cast<float>(code[0]), std::bit_cast<float>(code[1]), n, x);
   }
+
+  CodeFormat format() const override { return OneBitFormat{}; }
 };
 
 }  // namespace

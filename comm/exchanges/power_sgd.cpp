@@ -5,6 +5,9 @@
 #include "comm/exchanges/exchanges.h"
 #include "comm/finite.h"
 #include "comm/wire/block_math.h"
+#include "comm/wire/low_rank.h"
+#include "comm/wire/places.h"
+#include "engine/elements.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
 
@@ -39,34 +42,7 @@ class PowerSgd : public Exchange {
   }
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
-    Part& part = parts_.at(static_cast<size_t>(bucket.index));
-    const Tensor first({part.first}), second({part.second});
-    float *g = bucket.grad.data<float>(), *p = first.data<float>(), *q = second.data<float>();
-    float *kept_q = part.q.data<float>(), *e = options_.feedback ? part.e.data<float>() : nullptr;
-    float* z = e ? e : g;
-
-    std::atomic<bool> finite{true};
-    for (const Matrix& m : part.matrices) project(m, g, e, kept_q + m.q, p + m.p, finite);
-    for (const Plain& x : part.plain) {
-      if (!block::all_finite(g + x.begin, x.n)) finite = false;
-      std::copy_n(g + x.begin, x.n, p + x.at);
-    }
-    if (!finite) fail_not_finite("powersgd", step, bucket, g, 0, bucket.numel);
-    comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
-    for (const Plain& x : part.plain) std::copy_n(p + x.at, x.n, g + x.begin);
-    for (const Matrix& m : part.matrices) {
-      orthogonalise(m, bucket.begin, step, p + m.p);
-      project_back(m, z + m.begin, p + m.p, q + m.q);
-      if (e)
-        multiply(
-            m, p + m.p, q + m.q, [](float own, float product) { return own - product; }, z);
-    }
-    if (part.second == 0) return;
-    comm.world->all_reduce(second, Reduce::mean, "powersgd/all_reduce_q");
-    part.q.copy_from(second);
-    for (const Matrix& m : part.matrices)
-      multiply(
-          m, p + m.p, q + m.q, [](float, float product) { return product; }, g);
+    on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
   }
 
   std::vector<StatePart> state() const override {
@@ -88,6 +64,42 @@ class PowerSgd : public Exchange {
   }
 
  private:
+  template <class Where>
+  void mean_on(Where device, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    const Tensor first({part.first}), second({part.second});
+    float *g = elements<float>(device, bucket.grad), *p = elements<float>(device, first);
+    float *q = elements<float>(device, second), *kept_q = elements<float>(device, part.q);
+    float *e = options_.feedback ? elements<float>(device, part.e) : nullptr, *z = e ? e : g;
+
+    bool finite = true;
+    for (const Matrix& m : part.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
+    for (const Plain& x : part.plain) first.range(x.at, x.n).copy_from(bucket.grad.range(x.begin, x.n));
+    if (!finite || !checked(device, part, bucket)) fail_not_finite("powersgd", step, bucket);
+    comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
+    for (const Plain& x : part.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
+    for (const Matrix& m : part.matrices) {
+      orthogonalise(device, m, bucket.begin, step, p + m.p);
+      project_back(device, m, z + m.begin, p + m.p, q + m.q);
+      if (e) multiply(device, m, p + m.p, q + m.q, true, z);
+    }
+    if (part.second == 0) return;
+    comm.world->all_reduce(second, Reduce::mean, "powersgd/all_reduce_q");
+    part.q.copy_from(second);
+    for (const Matrix& m : part.matrices) multiply(device, m, p + m.p, q + m.q, false, g);
+  }
+
+  // Whether all is finite that project() has not looked at.
+  static bool checked(Cpu, const Part& part, const Bucket& bucket) {
+    bool finite = true;
+    for (const Plain& x : part.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
+    return finite;
+  }
+  static bool checked(Cuda, const Part& part, const Bucket& bucket) {
+    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel &&
+           (!part.e.defined() || first_not_finite(part.e, bucket.numel) == bucket.numel);
+  }
+
   void add_part(const Bucket& bucket) {
     check(bucket.grad.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.grad.dtype(),
           "; exchange dense takes either");
@@ -105,11 +117,11 @@ class PowerSgd : public Exchange {
         part.second += rank * cols;
       }
     }
-    part.q = Tensor({part.second});
+    std::vector<float> q(static_cast<size_t>(part.second));
     for (const Matrix& m : part.matrices)
       for (int64_t k = 0; k < rank; ++k)
-        random_vector(bucket.begin + m.begin, 0, static_cast<uint32_t>(k), part.q.data<float>() + m.q + k * m.cols,
-                      m.cols);
+        random_vector(bucket.begin + m.begin, 0, static_cast<uint32_t>(k), q.data() + m.q + k * m.cols, m.cols);
+    part.q = Tensor::of(q, {part.second});
     if (options_.feedback) part.e = Tensor::zeros({bucket.numel});
     parts_.push_back(std::move(part));
   }
@@ -121,8 +133,26 @@ class PowerSgd : public Exchange {
           2 * to_unit(random_word(seed_, element + i, static_cast<uint32_t>(step), Purpose::coordinates, column)) - 1;
   }
 
-  // z = g + e (in e; e null: z = g);  P = z·Q.
-  void project(const Matrix& m, const float* g, float* e, const float* q, float* p, std::atomic<bool>& finite) const {
+  low_rank::Sizes sizes(const Matrix& m) const { return {m.rows, m.cols, options_.rank}; }
+
+  bool project(Cuda device, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
+    if (e) add_values(device, g + m.begin, e + m.begin, m.rows * m.cols);
+    low_rank::project(device, sizes(m), (e ? e : g) + m.begin, q, p);
+    return true;  // for all that the host knows yet
+  }
+  void orthogonalise(Cuda device, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+    low_rank::orthogonalise(device, sizes(m), seed_, bucket_begin + m.begin, step, p);
+  }
+  void project_back(Cuda device, const Matrix& m, const float* z, const float* p, float* q) const {
+    low_rank::project_back(device, sizes(m), z, p, q);
+  }
+  void multiply(Cuda device, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
+    low_rank::multiply(device, sizes(m), p, q, subtract, x + m.begin);
+  }
+
+  // z = g + e (in e; e null: z = g);  P = z·Q. Returns whether z is finite.
+  bool project(Cpu, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
+    std::atomic<bool> finite{true};
     parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const float* row = g + m.begin + i * m.cols;
@@ -136,11 +166,12 @@ class PowerSgd : public Exchange {
           p[k * m.rows + i] = static_cast<float>(block::dot(row, q + k * m.cols, m.cols));
       }
     });
+    return finite;
   }
 
   // The columns of P, one after the other, orthogonal to those before and of length 1 (modified Gram-Schmidt). A column
   // that the ones before span, as all are of a gradient that is 0, becomes a random one: as 0 it would stay 0.
-  void orthogonalise(const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+  void orthogonalise(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
     for (int64_t k = 0; k < options_.rank; ++k) {
       float* column = p + k * m.rows;
       const double before = std::sqrt(block::dot(column, column, m.rows));
@@ -163,7 +194,7 @@ class PowerSgd : public Exchange {
   }
 
   // Q = zᵀ·P, row by row of z.
-  void project_back(const Matrix& m, const float* z, const float* p, float* q) const {
+  void project_back(Cpu, const Matrix& m, const float* z, const float* p, float* q) const {
     parallel_for(
         m.cols, grain(m.rows),
         [&](int64_t begin, int64_t end) {
@@ -175,9 +206,8 @@ class PowerSgd : public Exchange {
         16);
   }
 
-  // x = f(x, P·Qᵀ), where the matrix lies.
-  template <class F>
-  void multiply(const Matrix& m, const float* p, const float* q, const F& f, float* x) const {
+  // x ← P·Qᵀ where the matrix lies, or with `subtract` x − P·Qᵀ.
+  void multiply(Cpu, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
     parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
       std::vector<float> product(static_cast<size_t>(m.cols));
       for (int64_t i = begin; i < end; ++i) {
@@ -185,7 +215,8 @@ class PowerSgd : public Exchange {
         for (int64_t k = 0; k < options_.rank; ++k)
           block::add_times(q + k * m.cols, p[k * m.rows + i], product.data(), m.cols);
         float* row = x + m.begin + i * m.cols;
-        for (int64_t j = 0; j < m.cols; ++j) row[j] = f(row[j], product[static_cast<size_t>(j)]);
+        if (subtract) block::subtract(row, product.data(), row, m.cols);
+        else std::copy(product.begin(), product.end(), row);
       }
     });
   }

@@ -18,6 +18,7 @@ class Qsgd : public BlockCodec {
     encode_scaled(x, n, norm, levels_, &draw, code);
   }
   void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
+  CodeFormat format() const override { return LevelFormat{LevelFormat::Scale::norm, levels_, true, 0, "qsgd"}; }
 
  private:
   int levels_;

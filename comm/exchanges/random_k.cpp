@@ -7,6 +7,8 @@
 #include "comm/exchanges/exchanges.h"
 #include "comm/finite.h"
 #include "comm/wire/block_math.h"
+#include "comm/wire/places.h"
+#include "engine/elements.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
 
@@ -61,28 +63,7 @@ class RandomK : public Exchange {
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     check(step >= 1 && step <= UINT32_MAX, "randomk: step ", step, " is not in 1 … 2³²−1");
-    Part& part = parts_.at(static_cast<size_t>(bucket.index));
-    const Tensor values({part.sent});
-    float *g = bucket.grad.data<float>(), *sent = values.data<float>();
-    float* e = options_.feedback ? part.e.data<float>() : nullptr;
-    std::atomic<bool> finite{true};
-    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
-      float* z = g + block.begin;
-      if (e) block::add(z, e + block.begin, e + block.begin, block.n), z = e + block.begin;
-      if (!block::all_finite(z, block.n)) finite = false;
-      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
-        sent[at] = z[place];
-        if (e) z[place] = 0;
-      });
-    });
-    if (!finite) fail_not_finite("randomk", step, bucket, g, 0, bucket.numel);
-    comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
-    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
-      const float scale = e ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
-      std::fill_n(g + block.begin, block.n, 0.0f);
-      each_place(bucket, block, step, bits,
-                 [&](int64_t place, int64_t at) { g[block.begin + place] = sent[at] * scale; });
-    });
+    on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
   }
 
   std::vector<StatePart> state() const override {
@@ -99,6 +80,58 @@ class RandomK : public Exchange {
     int64_t sent;  // values of a message
     Tensor e;
   };
+
+  void mean_on(Cpu, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    const Tensor values({part.sent});
+    float *g = bucket.grad.data<float>(), *sent = values.data<float>();
+    float* e = options_.feedback ? part.e.data<float>() : nullptr;
+    std::atomic<bool> finite{true};
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      float* z = g + block.begin;
+      if (e) block::add(z, e + block.begin, e + block.begin, block.n), z = e + block.begin;
+      if (!block::all_finite(z, block.n)) finite = false;
+      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
+        sent[at] = z[place];
+        if (e) z[place] = 0;
+      });
+    });
+    if (!finite) fail_not_finite("randomk", step, bucket);
+    comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      const float scale = scale_of(block);
+      std::fill_n(g + block.begin, block.n, 0.0f);
+      each_place(bucket, block, step, bits,
+                 [&](int64_t place, int64_t at) { g[block.begin + place] = sent[at] * scale; });
+    });
+  }
+
+  // The host draws the places: draws follow each other until there are enough.
+  void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    std::vector<int64_t> places(static_cast<size_t>(part.sent));
+    std::vector<float> scales(options_.feedback ? 0 : places.size());
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
+        places[static_cast<size_t>(at)] = block.begin + place;
+        if (!options_.feedback) scales[static_cast<size_t>(at)] = scale_of(block);
+      });
+    });
+    const Tensor z = options_.feedback ? part.e : bucket.grad;
+    if (options_.feedback)
+      add_values(device, elements<float>(device, bucket.grad), elements<float>(device, part.e), bucket.numel);
+    if (first_not_finite(z, bucket.numel) < bucket.numel) fail_not_finite("randomk", step, bucket);
+    const Tensor there = Tensor::of(places, {part.sent}), values({part.sent});
+    take_places(device, there, z, options_.feedback, values);
+    comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
+    bucket.grad.range(0, bucket.numel).zero();
+    put_places(device, there, values, options_.feedback ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
+  }
+
+  // Without feedback, what makes the mean unbiased.
+  float scale_of(const Block& block) const {
+    return options_.feedback ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
+  }
 
   template <class F>
   static void for_blocks(const Part& part, const F& f) {

@@ -5,6 +5,7 @@
 #include "comm/finite.h"
 #include "comm/wire/block_math.h"
 #include "comm/wire/sign_bits.h"
+#include "engine/elements.h"
 #include "engine/parallel.h"
 
 namespace godwit {
@@ -28,22 +29,34 @@ class SignSgd : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const int64_t length = bucket.padded() / 32;
     const Tensor signs({length}, DType::u32);
-    pack(bucket, step, signs.data<uint32_t>());
+    if (!on_device(bucket.grad, [&](auto device) { return pack(device, bucket, signs); }))
+      fail_not_finite("signsgd", step, bucket);
     const int world = comm.world->size();
     if (world > 1) {
       const Tensor received({length}, DType::u32), votes({length / world}, DType::u32);
       comm.world->all_to_all(signs, received, "signsgd/all_to_all");
-      majority_signs(Cpu{}, received.data<uint32_t>(), world, votes.data<uint32_t>(), 32 * votes.numel());
+      on_device(received, [&](auto device) {
+        majority_signs(device, elements<uint32_t>(device, received), world, elements<uint32_t>(device, votes),
+                       32 * votes.numel());
+      });
       comm.world->all_gather(votes, signs, "signsgd/all_gather");
     }
-    float* g = bucket.grad.data<float>();
-    unpack_signs(Cpu{}, signs.data<uint32_t>(), g, bucket.numel);
-    std::fill(g + bucket.numel, g + bucket.padded(), 0.0f);
+    on_device(signs, [&](auto device) {
+      unpack_signs(device, elements<uint32_t>(device, signs), elements<float>(device, bucket.grad), bucket.numel);
+    });
+    bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
   }
 
  private:
-  static void pack(const Bucket& bucket, int64_t step, uint32_t* words) {
+  // Whether all values are finite, which on a GPU is waited for.
+  static bool pack(Cuda device, const Bucket& bucket, const Tensor& signs) {
+    pack_signs(device, elements<float>(device, bucket.grad), elements<uint32_t>(device, signs), bucket.padded());
+    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel;
+  }
+
+  static bool pack(Cpu, const Bucket& bucket, const Tensor& signs) {
     const float* g = bucket.grad.data<float>();
+    uint32_t* words = signs.data<uint32_t>();
     std::atomic<bool> finite{true};
     parallel_for(
         bucket.padded(), 1 << 16,
@@ -55,7 +68,7 @@ class SignSgd : public Exchange {
           }
         },
         kChunk);
-    if (!finite) fail_not_finite("signsgd", step, bucket, g, 0, bucket.numel);
+    return finite;
   }
 };
 

@@ -23,6 +23,9 @@ class TernGrad : public BlockCodec {
     encode_scaled(x, n, scale, 1, &draw, code);
   }
   void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, 1, x); }
+  CodeFormat format() const override {
+    return LevelFormat{LevelFormat::Scale::clipped, 1, true, clip_sigma_, "terngrad"};
+  }
 
  private:
   double clip_sigma_;

@@ -101,11 +101,11 @@ class TopK : public BlockCodec {
     each(code, n, [=](int64_t i, float value) { x[i] += factor * value; });
   }
 
+  CodeFormat format() const override { return LargestFormat{density_}; }
+
  private:
-  int64_t chosen(int64_t n) const {
-    return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(density_ * static_cast<double>(n))), 1, n);
-  }
-  static bool narrow(int64_t n) { return n <= 65536; }
+  int64_t chosen(int64_t n) const { return largest_chosen(density_, n); }
+  static bool narrow(int64_t n) { return n <= kNarrowPlaces; }
 
   template <class F>
   void each(const uint32_t* code, int64_t n, const F& f) const {

@@ -1,0 +1,290 @@
+// Exchanges between ranks that share a GPU: means, state and bytes sent are the CPU's, bit for bit.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "comm/exchange.h"
+#include "comm/local.h"
+#include "comm/sharding.h"
+#include "tests/gpu_memory.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+std::vector<uint8_t> bytes_of(const Tensor& x) {
+  const Tensor here = x.to(kCpu);
+  const auto* at = static_cast<const uint8_t*>(here.address());
+  return {at, at + here.bytes()};
+}
+
+struct Run {
+  std::vector<std::vector<uint8_t>> bytes;  // of all ranks' means and state, in their order
+  std::vector<std::string> what;            // each is
+  std::vector<int64_t> sent;
+  std::string summary;
+};
+
+struct Plan {
+  ExchangeConfig config = {};
+  Topology topology = {3, 1};
+  std::vector<Shape> shapes{{100}, {1}, {8, 9}, {40, 33}, {700}, {3}};
+  int64_t steps = 4;
+};
+
+// A few steps with gradients of many sizes; parameters follow their means.
+Run run(const Plan& plan, const Placement& placement) {
+  std::vector<Run> of_ranks(static_cast<size_t>(plan.topology.world()));
+  const auto body = [&](Communicator& comm) {
+    Run& run = of_ranks[static_cast<size_t>(comm.rank)];
+    std::vector<Parameter> parameters;
+    for (const Shape& shape : plan.shapes)
+      parameters.push_back({"p" + std::to_string(parameters.size()), Var(Tensor::full(shape, 0.5), true), true});
+    Buckets buckets(parameters, {4000, 4000, int64_t{32} * plan.topology.world()});
+    const ExchangeConfig& config = plan.config;
+    const auto keep = [&run](std::string what, const Tensor& x) {
+      run.what.push_back(std::move(what));
+      run.bytes.push_back(bytes_of(x));
+    };
+    std::optional<int64_t> block_size;
+    if (shards_are_blocks(config)) block_size = config.block_size;
+    if (config.sharding != "none") shard(buckets, comm, block_size);
+    const auto exchange = make_exchange(config, buckets, comm, 42);
+    std::optional<ShardedParameters> sharded;
+    if (config.sharding != "none") sharded.emplace(buckets, config.parameter_wire, config.block_size);
+    for (int64_t step = 1; step <= plan.steps; ++step)
+      for (Bucket& bucket : buckets) {
+        const auto stream = static_cast<uint32_t>(100 * step + 10 * bucket.index + comm.rank);
+        auto g = random_values<float>(bucket.padded(), stream);
+        for (int64_t i = 0; i < bucket.padded(); ++i)
+          if (i >= bucket.numel || i % 11 == 3) g[static_cast<size_t>(i)] = 0;
+        bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
+        exchange->mean(bucket, comm, step);
+        const Segment& owned = bucket.owned;
+        const Tensor mean = bucket.grad.range(owned.begin, owned.numel());
+        keep(detail::concat("step ", step, ", the mean of bucket ", bucket.index, " on rank ", comm.rank), mean);
+        if (!sharded) continue;
+        sharded->before_update(bucket);
+        bucket.param.range(owned.begin, owned.numel()).copy_from(mean);
+        sharded->after_update(bucket, *comm.world);
+        keep("parameters", bucket.param);
+      }
+    for (const StatePart& part : exchange->state()) keep("state " + part.name, part.values);
+    if (sharded) {
+      for (const StatePart& part : sharded->state()) keep("state " + part.name, part.values);
+      sharded->with_masters(buckets, *comm.world, [&] {
+        for (const Bucket& bucket : buckets) keep("masters", bucket.param);
+      });
+    }
+    run.summary = exchange->summary(*comm.world);
+    run.sent.push_back(comm.stats->total().bytes_intra + comm.stats->total().bytes_inter);
+  };
+  run_local(plan.topology, body, {.threads_per_rank = 1, .placement = placement});
+  Run all;
+  for (const Run& run : of_ranks) {
+    all.bytes.insert(all.bytes.end(), run.bytes.begin(), run.bytes.end());
+    all.what.insert(all.what.end(), run.what.begin(), run.what.end());
+    all.sent.push_back(run.sent[0]);
+    all.summary += run.summary;
+  }
+  return all;
+}
+
+const Placement kOneGpu{"cuda:0", false, false};
+
+void expect_same(const Plan& plan) {
+  const ExchangeConfig& c = plan.config;
+  SCOPED_TRACE(::testing::Message() << c.name << ", " << plan.topology.nodes << " × " << plan.topology.workers_per_node
+                                    << ", bits " << c.bits << ", scale " << c.scale << ", " << c.sharding << ", wire "
+                                    << c.wire << ", reply " << c.reply << ", feedback " << c.error_feedback
+                                    << ", blocks of " << c.block_size);
+  const Run here = run(plan, {}), there = run(plan, kOneGpu);
+  ASSERT_EQ(there.what, here.what);
+  for (size_t i = 0; i < here.bytes.size(); ++i) ASSERT_EQ(there.bytes[i], here.bytes[i]) << here.what[i];
+  EXPECT_EQ(there.sent, here.sent);
+  EXPECT_EQ(there.summary, here.summary);
+}
+
+class CudaExchange : public OnGpu {};
+
+Plan loco(int64_t bits, const std::string& scale) {
+  Plan plan{.config = exchange_defaults("loco")};
+  plan.config.bits = bits;
+  plan.config.scale = scale;
+  plan.config.block_size = 50;
+  return plan;
+}
+
+TEST_F(CudaExchange, LocoIsTheCpus) {
+  for (const int64_t bits : {1, 4, 8})
+    for (const char* scale : {"auto", "2^3"}) {
+      Plan plan = loco(bits, scale);
+      expect_same(plan);
+      plan.config.error_rounding = "nearest", plan.config.error_gain_new = 0.2, plan.config.clip_element = 0.7;
+      plan.config.reset_every = 2;
+      plan.topology = {2, 2};
+      expect_same(plan);
+    }
+}
+
+TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
+  Plan plan = loco(4, "auto");
+  plan.config.block_size = 0;
+  plan.shapes = {{17}, {20001}, {1}};
+  plan.steps = 2;
+  expect_same(plan);
+}
+
+TEST_F(CudaExchange, LocoInSharesIsTheCpus) {
+  for (const char* sharding : {"zero1", "zero2"})
+    for (const char* wire : {"f32", "bf16"}) {
+      Plan plan = loco(4, "auto");
+      plan.config.sharding = sharding, plan.config.parameter_wire = wire;
+      expect_same(plan);
+    }
+}
+
+Plan plan_of(const std::string& name) { return {.config = exchange_defaults(name)}; }
+
+TEST_F(CudaExchange, DenseAndHierarchicalAreTheCpus) {
+  for (const char* name : {"dense", "hierarchical"})
+    for (const char* wire : {"f32", "bf16", "f16"}) {
+      Plan plan = plan_of(name);
+      plan.config.wire = wire;
+      plan.topology = {2, 2};
+      plan.steps = 2;
+      expect_same(plan);
+    }
+}
+
+TEST_F(CudaExchange, EightAndFourBitsAreTheCpus) {
+  Plan plan = plan_of("dense");
+  plan.config.wire = "int8";
+  expect_same(plan);
+  plan = plan_of("zeropp");
+  plan.config.block_size = 60;
+  expect_same(plan);
+  plan.config.sharding = "zero2", plan.config.parameter_wire = "int8";
+  expect_same(plan);
+}
+
+TEST_F(CudaExchange, RandomLevelsAreTheCpus) {
+  for (const int64_t levels : {1, 7, 127}) {
+    Plan plan = plan_of("qsgd");
+    plan.config.levels = levels;
+    plan.config.block_size = 33;
+    plan.config.reply = levels == 7 ? "coded" : "f32";
+    if (levels > 1) plan.config.error_feedback = levels == 7 ? "both" : "worker";
+    plan.steps = 3;
+    expect_same(plan);
+  }
+  for (const double sigma : {0.0, 2.5}) {
+    Plan plan = plan_of("terngrad");
+    plan.config.clip_sigma = sigma;
+    plan.config.block_size = 100;
+    plan.steps = 2;
+    expect_same(plan);
+  }
+}
+
+TEST_F(CudaExchange, SignsAreTheCpus) {
+  for (const char* name : {"one_bit_sgd", "signsgd", "ef_signsgd"}) {
+    Plan plan = plan_of(name);
+    plan.config.block_size = 100;
+    plan.steps = 3;
+    expect_same(plan);
+    plan.topology = {1, 1};
+    plan.steps = 1;
+    expect_same(plan);
+  }
+}
+
+TEST_F(CudaExchange, TheLargestValuesAreTheCpus) {
+  for (const double density : {0.01, 0.3, 1.0}) {
+    Plan plan = plan_of("topk");
+    plan.config.density = density;
+    plan.config.block_size = density == 0.3 ? 50 : 0;
+    plan.config.reply = density == 0.3 ? "f32" : "none";
+    plan.steps = 2;
+    expect_same(plan);
+  }
+  Plan large = plan_of("topk");  // places of 32 bits
+  large.shapes = {{65537}};
+  large.steps = 1;
+  large.topology = {1, 1};
+  expect_same(large);
+}
+
+TEST_F(CudaExchange, RandomPlacesAreTheCpus) {
+  for (const char* feedback : {"worker", "none"}) {
+    Plan plan = plan_of("randomk");
+    plan.config.density = 0.2, plan.config.error_feedback = feedback;
+    plan.config.block_size = 60;
+    plan.steps = 3;
+    expect_same(plan);
+  }
+}
+
+TEST_F(CudaExchange, PowerSgdIsTheCpus) {
+  for (const int64_t rank : {1, 3}) {
+    Plan plan = plan_of("powersgd");
+    plan.config.rank = rank;
+    if (rank == 3) plan.config.error_feedback = "none";
+    plan.topology = {2, 1};
+    plan.steps = 3;
+    plan.shapes = {{100}, {1}, {8, 9}, {40, 33}, {5, 3, 20}, {3}};
+    expect_same(plan);
+  }
+}
+
+TEST_F(CudaExchange, EstimatesAreTheCpus) {
+  for (const char* compressor : {"topk", "one_bit"})
+    for (const char* reply : {"f32", "none"}) {
+      Plan plan = plan_of("ef21");
+      plan.config.compressor = compressor, plan.config.reply = reply;
+      plan.config.density = 0.1;
+      plan.config.block_size = 90;
+      plan.steps = 2;
+      expect_same(plan);
+    }
+}
+
+TEST_F(CudaExchange, LocoWithBlocksOfParametersIsTheCpus) {
+  Plan plan = plan_of("loco_zeropp");
+  plan.config.block_size = 70;
+  plan.steps = 2;
+  expect_same(plan);
+}
+
+TEST_F(CudaExchange, LocoSumsOfManyRanks) {
+  Plan plan = loco(8, "auto");
+  plan.topology = {5, 1};
+  plan.shapes = {{77}};
+  expect_same(plan);
+  plan.topology = {1, 1};
+  expect_same(plan);
+}
+
+TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (const char* name : {"loco", "qsgd", "one_bit_sgd", "topk", "signsgd", "randomk", "powersgd"}) {
+      const std::string text = error_of([&] {
+        run_local({2, 1},
+                  [&](Communicator& comm) {
+                    Buckets buckets({{"w", Var(Tensor::zeros({70}), true), true}}, {4000, 4000, 64});
+                    const auto exchange = make_exchange(exchange_defaults(name), buckets, comm, 42);
+                    std::vector<float> g(static_cast<size_t>(buckets[0].padded()), 1);
+                    if (comm.rank == 1) g[33] = bad;
+                    buckets[0].grad.copy_from(Tensor::of(g, buckets[0].grad.shape()));
+                    exchange->mean(buckets[0], comm, 1);
+                  },
+                  {.placement = kOneGpu});
+      });
+      EXPECT_THAT(text, ::testing::HasSubstr(name + std::string(": step 1: the gradient of 'w' is")));
+      EXPECT_THAT(text, ::testing::HasSubstr("at element 33"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace godwit
