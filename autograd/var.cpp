@@ -6,6 +6,7 @@
 
 #include "autograd/accumulate.h"
 #include "engine/context.h"
+#include "engine/profile.h"
 
 namespace godwit {
 
@@ -169,6 +170,7 @@ std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
 }  // namespace
 
 void backward(const Var& loss, double seed) {
+  const ProfileRange range("backward");
   check(loss.requires_grad(), "backward: the loss does not depend on anything that requires a gradient");
   check(loss.value().numel() == 1, "backward: the loss must have one element, it is ", loss.shape());
   const std::shared_ptr<Node>& root = loss.impl_->node;

@@ -5,6 +5,7 @@
 
 #include "comm/agree.h"
 #include "comm/finite.h"
+#include "engine/profile.h"
 
 namespace godwit {
 namespace {
@@ -106,10 +107,12 @@ void DataParallel::proceed(Bucket& bucket) {
 }
 
 void DataParallel::exchange(Bucket& bucket) {
+  const ProfileRange range("exchange", bucket.index);
   timed(comm_, times_.compression, times_.communication, [&] { optimizer_->exchange(bucket, comm_, info_); });
 }
 
 void DataParallel::update(Bucket& bucket) {
+  const ProfileRange range("apply", bucket.index);
   timed(comm_, times_.update, times_.communication, [&] {
     if (shards_) shards_->before_update(bucket);
     optimizer_->apply(bucket, info_);

@@ -1,0 +1,33 @@
+// What a profiler is told of a training step.
+#include <algorithm>
+
+#include "autograd/ops/linear.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/local.h"
+#include "optim/data_parallel.h"
+#include "tests/emulated_cuda/nvtx3/nvToolsExt.h"
+#include "tests/gpu_memory.h"
+
+namespace godwit {
+namespace {
+
+TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
+  const auto step = [](Communicator& alone) {
+    const Var weight(Tensor::of(random_values<float>(12, 1), {3, 4}), true), bias(Tensor::zeros({3}), true);
+    DataParallelOptions options;
+    options.optimizer = optimizer_defaults("sgdm");
+    options.buckets = {16, 16, 32};  // bytes: each parameter has a bucket of its own
+    DataParallel replica({{"weight", weight}, {"bias", bias}}, alone, options);
+    emulated_nvtx::ended.clear();
+    const Var x(Tensor::of(random_values<float>(8, 2), {2, 4}));
+    replica.step(ops::softmax_cross_entropy(ops::linear(x, weight, bias), Tensor::of<int32_t>({0, 2}, {2})));
+    EXPECT_TRUE(emulated_nvtx::open_ranges.empty());
+  };
+  run_local({1, 1}, step);
+  std::vector<std::string> ended = emulated_nvtx::ended;  // the exchange's thread runs beside the backward pass
+  std::sort(ended.begin(), ended.end());
+  EXPECT_EQ(ended, (std::vector<std::string>{"apply 0", "apply 1", "backward", "exchange 0", "exchange 1"}));
+}
+
+}  // namespace
+}  // namespace godwit
