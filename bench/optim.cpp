@@ -77,9 +77,8 @@ struct BirderArrays {
   void step(uint32_t t) {
     const birder::Draw draw{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     on_device(g.bytes(), [&](auto device) {
-      birder::worker_step(device, g.data(),
-                          birder::WorkerState<Moment, Error>{m.data(), b.data(), nullptr, e.data()}, words.data(),
-                          g.size(), g.size(), {0.95f, 0.05f, 1e-8f, true}, draw, not_finite.data());
+      birder::worker_step(device, g.data(), birder::WorkerState<Moment, Error>{m.data(), b.data(), nullptr, e.data()},
+                          words.data(), g.size(), g.size(), {0.95f, 0.05f, 1e-8f, true}, draw, not_finite.data());
     });
   }
   Array<float> g;
@@ -140,9 +139,8 @@ void time_birder(int64_t values) {
   const Array<uint32_t> words(values / 32);
   words.set(std::vector<uint32_t>(static_cast<size_t>(values / 32), 0x55555555u));
   const auto update = [&](const uint32_t* awake) {
-    on_device(x.bytes(), [&](auto device) {
-      birder::update(device, x.data(), words.data(), awake, 0, values, 0.9999f, 1e-3f);
-    });
+    on_device(x.bytes(),
+              [&](auto device) { birder::update(device, x.data(), words.data(), awake, 0, values, 0.9999f, 1e-3f); });
   };
   report("birder update", values, 8.125, [&] { update(nullptr); });
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });
@@ -224,7 +222,8 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
   const OptimizerConfig config = optimizer_defaults(name);
   Buckets buckets = make_buckets(values), single = make_buckets(1);
   const auto make = [&](const Buckets& of) {
-    return make_optimizer(config, of, comm, 1, communicates_itself(name) ? nullptr : make_exchange({"dense"}, of, comm, 1));
+    return make_optimizer(config, of, comm, 1,
+                          communicates_itself(name) ? nullptr : make_exchange({"dense"}, of, comm, 1));
   };
   const auto optimizer = make(buckets), one = make(single);
   int64_t t = 0;

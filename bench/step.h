@@ -25,7 +25,8 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Time of all threads on their cores: with threads=1 it compares on a busy machine too (more of them spin as they wait).
+// Time of all threads on their cores: with threads=1 it compares on a busy machine too (more of them spin as they
+// wait).
 inline double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline double median(std::vector<double> values) {
@@ -53,8 +54,9 @@ class StepTimer {
       : buckets_(model.parameters(), {}), comm_(comm), info_{0, lr}, loss_of_(std::move(loss_of)) {
     OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
     config.weight_decay = 1e-4;
-    optimizer_ = make_optimizer(config, buckets_, comm, 1,
-                                communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets_, comm, 1));
+    optimizer_ =
+        make_optimizer(config, buckets_, comm, 1,
+                       communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets_, comm, 1));
     scheduler_ = std::make_unique<Scheduler>(buckets_, [this](Bucket& bucket) {
       optimizer_->exchange(bucket, comm_, info_);
       optimizer_->apply(bucket, info_);

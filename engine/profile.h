@@ -3,7 +3,7 @@
 
 namespace godwit {
 
-// From its making to its end. Costs a call through a pointer where no profiler runs, and nothing in a build without CUDA.
+// From its making to its end. Without a profiler it costs a call through a pointer, in a build without CUDA nothing.
 class [[maybe_unused]] ProfileRange {
  public:
 #ifdef GODWIT_HAS_CUDA
