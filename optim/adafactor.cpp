@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/elements.h"
 #include "engine/parallel.h"
+#include "optim/adafactor_kernels.h"
 
 namespace godwit {
 namespace {
@@ -17,7 +19,7 @@ bool within(const Slot& slot, const Segment& owned) {
 // Σ over i of term(i), in float64: each block of 4096 by itself, then the blocks in order.
 template <class F>
 double sum_over(int64_t n, const F& term) {
-  constexpr int64_t kBlock = 4096;
+  constexpr int64_t kBlock = adafactor::kBlock;
   std::vector<double> blocks(static_cast<size_t>((n + kBlock - 1) / kBlock));
   parallel_for(std::ssize(blocks), 8, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -70,18 +72,42 @@ void Adafactor::apply(Bucket& bucket, const StepInfo& step) {
   const size_t b = static_cast<size_t>(bucket.index);
   check(b < moments_.size() && moments_[b].size() == bucket.slots.size(), "adafactor: bucket ", bucket.index,
         " is not one it was made for");
-  dispatch_real(bucket.param.dtype(), "adafactor", [&]<class T>() {
-    for (size_t s = 0; s < bucket.slots.size(); ++s) {
-      const Slot& slot = bucket.slots[s];
-      if (slot.numel == 0 || !within(slot, bucket.owned)) continue;
-      update(slot, moments_[b][s], bucket.param.data<T>() + slot.offset, bucket.grad.data<T>() + slot.offset, step);
-    }
+  on_device(bucket.param, [&](auto device) {
+    dispatch_real(bucket.param.dtype(), "adafactor", [&]<class T>() {
+      T *x = elements<T>(device, bucket.param), *g = elements<T>(device, bucket.grad);
+      for (size_t s = 0; s < bucket.slots.size(); ++s) {
+        const Slot& slot = bucket.slots[s];
+        if (slot.numel == 0 || !within(slot, bucket.owned)) continue;
+        update(device, slot, moments_[b][s], x + slot.offset, g + slot.offset, step);
+      }
+    });
   });
 }
 
 template <class T>
-void Adafactor::update(const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
-  const double beta2 = 1 - std::pow(static_cast<double>(step.step), -config_.decay_exponent);
+void Adafactor::update(Cuda device, const Slot& slot, const Moments& moments, T* x, const T* g,
+                       const StepInfo& step) const {
+  adafactor::Args<T> a{};
+  a.x = x, a.g = g;
+  a.rows = std::max<int64_t>(moments.rows, 1), a.columns = slot.numel / a.rows;
+  a.beta2 = beta2(step), a.eps = config_.eps;
+  a.lr = step.lr, a.clip_update = config_.clip_update, a.relative = config_.relative, a.least_size = kLeastSize;
+  a.keep = static_cast<T>(1 - step.lr * decay(slot));
+  if (moments.rows == 0) adafactor::update(device, a, elements<T>(device, moments.v));
+  else adafactor::update(device, a, elements<T>(device, moments.row), elements<T>(device, moments.column));
+}
+
+double Adafactor::beta2(const StepInfo& step) const {
+  return 1 - std::pow(static_cast<double>(step.step), -config_.decay_exponent);
+}
+
+double Adafactor::decay(const Slot& slot) const {
+  return slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0;
+}
+
+template <class T>
+void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
+  const double beta2 = this->beta2(step);
   const int64_t n = slot.numel, rows = std::max<int64_t>(moments.rows, 1), columns = n / rows;
   const auto squared = [](T value) { return static_cast<double>(value) * static_cast<double>(value); };
   const auto square = [=, eps = config_.eps](int64_t i) { return squared(g[i]) + eps; };
@@ -133,8 +159,7 @@ void Adafactor::update(const Slot& slot, const Moments& moments, T* x, const T* 
     const double size = std::sqrt(sum_over(n, [=](int64_t i) { return squared(x[i]); }) / count);
     lr *= std::max(kLeastSize, size);
   }
-  const double decay = slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0;
-  const T keep = static_cast<T>(1 - step.lr * decay);
+  const T keep = static_cast<T>(1 - step.lr * decay(slot));
   const T move_by = static_cast<T>(lr / std::max(1.0, size_of_u / config_.clip_update));
   parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) x[i] = keep * x[i] - move_by * u(i);

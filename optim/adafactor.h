@@ -22,7 +22,11 @@ class Adafactor : public Optimizer {
     Tensor row = {}, column = {}, v = {};
   };
   template <class T>
-  void update(const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
+  void update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
+  template <class T>
+  void update(Cuda device, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
+  double beta2(const StepInfo& step) const;
+  double decay(const Slot& slot) const;
 
   OptimizerConfig config_;
   std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors where another rank owns it

@@ -5,6 +5,7 @@
 
 #include "engine/parallel.h"
 #include "optim/clip.h"
+#include "optim/decay.h"
 #include "optim/state.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,18 +14,6 @@
 #include <hwy/highway.h>
 
 #include "optim/moments-inl.h"
-
-#ifndef GODWIT_OPTIM_LAMB_ARGS
-#define GODWIT_OPTIM_LAMB_ARGS
-namespace godwit {
-template <class T>
-struct LambArgs : Moments<T> {
-  T* g;  // ← r
-  const T* x;
-  T correction, decay;  // 1 − β1ᵗ or 1; λ
-};
-}  // namespace godwit
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
@@ -68,24 +57,21 @@ HWY_EXPORT(lamb_f32);
 HWY_EXPORT(lamb_f64);
 HWY_EXPORT(update_f32);
 HWY_EXPORT(update_f64);
-void lamb(const LambArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f32)(a, begin, end); }
-void lamb(const LambArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f64)(a, begin, end); }
-void update(float* x, const float* r, float rate, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(update_f32)(x, r, rate, begin, end);
-}
-void update(double* x, const double* r, double rate, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(update_f64)(x, r, rate, begin, end);
-}
-
 constexpr int64_t kGrain = 1 << 15;
 
-template <class T>
-void spread_update(T* x, const T* r, T rate, int64_t n) {
-  parallel_for(
-      n, kGrain, [=](int64_t begin, int64_t end) { update(x, r, rate, begin, end); }, 32);
-}
-
 }  // namespace
+
+void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f32)(a, begin, end); }
+void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f64)(a, begin, end); }
+
+void descend(Cpu, float* x, const float* r, float rate, int64_t n) {
+  parallel_for(
+      n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f32)(x, r, rate, begin, end); }, 32);
+}
+void descend(Cpu, double* x, const double* r, double rate, int64_t n) {
+  parallel_for(
+      n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f64)(x, r, rate, begin, end); }, 32);
+}
 
 Lamb::Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {
@@ -102,28 +88,44 @@ Lamb::Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_pt
 }
 
 void Lamb::apply(Bucket& bucket, const StepInfo& step) {
-  const double t = static_cast<double>(step.step);
-  std::vector<double>& coefficients = coefficients_.at(static_cast<size_t>(bucket.index));
-  dispatch_real(bucket.param.dtype(), "lamb", [&]<class T>() {
-    const auto r = [](double value) { return static_cast<T>(value); };
-    LambArgs<T> a{};
-    a.set(config_, by_offset<T>(m_, bucket), by_offset<T>(v_, bucket),
-          config_.bias_correction ? std::sqrt(1 - std::pow(config_.beta2, t)) : 1);
-    a.g = bucket.grad.data<T>(), a.x = bucket.param.data<T>();
-    a.correction = r(config_.bias_correction ? 1 - std::pow(config_.beta1, t) : 1);
-    for (size_t s = 0; s < bucket.slots.size(); ++s) {
-      const Slot& slot = bucket.slots[s];
-      if (slot.numel == 0 || slot.offset < bucket.owned.begin || slot.offset >= bucket.owned.end) continue;
-      a.decay = r(slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0);
-      parallel_for(
-          slot.numel, kGrain, [&](int64_t begin, int64_t end) { lamb(a, slot.offset + begin, slot.offset + end); }, 32);
-      const Tensor x = bucket.param.range(slot.offset, slot.numel), change = bucket.grad.range(slot.offset, slot.numel);
-      const double length = std::sqrt(sum_of_squares(x)), step_length = std::sqrt(sum_of_squares(change));
-      const bool defined = length > 0 && step_length > 0;
-      coefficients[s] = defined ? std::clamp(length / step_length, config_.min_coeff, config_.max_coeff) : 1;
-      spread_update(x.data<T>(), change.data<T>(), r(step.lr * coefficients[s]), slot.numel);
-    }
+  on_device(bucket.param, [&](auto device) {
+    dispatch_real(bucket.param.dtype(), "lamb", [&]<class T>() { apply_on<T>(device, bucket, step); });
   });
+}
+
+template <class T, class Where>
+void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
+  const double t = static_cast<double>(step.step);
+  LambArgs<T> a{};
+  a.set(config_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket),
+        config_.bias_correction ? std::sqrt(1 - std::pow(config_.beta2, t)) : 1);
+  T *x = elements<T>(device, bucket.param), *g = elements<T>(device, bucket.grad);
+  a.g = g, a.x = x;
+  a.correction = static_cast<T>(config_.bias_correction ? 1 - std::pow(config_.beta1, t) : 1);
+  for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+                   [&](int64_t begin, int64_t end, double decay) {
+                     LambArgs<T> own = a;
+                     own.decay = static_cast<T>(decay);
+                     lamb(device, own, begin, end);
+                   });
+  std::vector<size_t> slots;
+  std::vector<Segment> ranges;
+  for (size_t s = 0; s < bucket.slots.size(); ++s) {
+    const Slot& slot = bucket.slots[s];
+    if (slot.numel == 0 || slot.offset < bucket.owned.begin || slot.offset >= bucket.owned.end) continue;
+    slots.push_back(s);
+    ranges.push_back({slot.offset, slot.offset + slot.numel});
+  }
+  const std::vector<double> parameters = detail::sums_of_squares(device, bucket.param, ranges);
+  const std::vector<double> changes = detail::sums_of_squares(device, bucket.grad, ranges);
+  std::vector<double>& coefficients = coefficients_.at(static_cast<size_t>(bucket.index));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const double length = std::sqrt(parameters[i]), step_length = std::sqrt(changes[i]);
+    const bool defined = length > 0 && step_length > 0;
+    double& coefficient = coefficients[slots[i]];
+    coefficient = defined ? std::clamp(length / step_length, config_.min_coeff, config_.max_coeff) : 1;
+    descend(device, x + ranges[i].begin, g + ranges[i].begin, static_cast<T>(step.lr * coefficient), ranges[i].numel());
+  }
 }
 
 std::vector<StatePart> Lamb::state() const { return joined(m_, v_); }
@@ -131,9 +133,6 @@ std::vector<StatePart> Lamb::state() const { return joined(m_, v_); }
 const std::vector<double>& Lamb::coefficients(const Bucket& bucket) const {
   return coefficients_.at(static_cast<size_t>(bucket.index));
 }
-
-void lamb_update(float* x, const float* r, float rate, int64_t n) { spread_update(x, r, rate, n); }
-void lamb_decay(float* r, const float* x, float decay, int64_t n) { spread_update(r, x, -decay, n); }
 
 }  // namespace godwit
 #endif

@@ -18,14 +18,12 @@ class Lamb : public Optimizer {
   const std::vector<double>& coefficients(const Bucket& bucket) const;
 
  private:
+  template <class T, class Where>
+  void apply_on(Where device, Bucket& bucket, const StepInfo& step);
+
   OptimizerConfig config_;
   std::vector<StatePart> m_, v_;
   std::vector<std::vector<double>> coefficients_;
 };
-
-// x ← x − rate·r of n values.
-void lamb_update(float* x, const float* r, float rate, int64_t n);
-// r ← r + λx
-void lamb_decay(float* r, const float* x, float decay, int64_t n);
 
 }  // namespace godwit

@@ -1,6 +1,9 @@
 #include "optim/one_bit_kernels.h"
 
 #include <algorithm>
+#include <mutex>
+
+#include "engine/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/one_bit_kernels.cpp"
@@ -131,8 +134,22 @@ void local_update(Cpu, float* x, const float* m, const float* v, float keep, flo
 
 void sync_update(Cpu, const Sync& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sync_range)(a, begin, end); }
 
-float frozen_lamb(const FrozenLamb& a, int64_t begin, int64_t end) {
-  return HWY_DYNAMIC_DISPATCH(frozen_lamb_range)(a, begin, end);
+std::vector<float> frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges) {
+  std::vector<float> all;
+  for (const Segment& range : ranges) {
+    float largest = 0;
+    std::mutex mutex;
+    parallel_for(
+        range.numel(), 1 << 15,
+        [&](int64_t begin, int64_t end) {
+          const float own = HWY_DYNAMIC_DISPATCH(frozen_lamb_range)(a, range.begin + begin, range.begin + end);
+          std::lock_guard lock(mutex);
+          largest = std::max(largest, own);
+        },
+        32);
+    all.push_back(largest);
+  }
+  return all;
 }
 
 }  // namespace godwit::one_bit

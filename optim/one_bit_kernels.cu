@@ -1,7 +1,9 @@
 #include "optim/one_bit_kernels.h"
 
+#include <bit>
 #include <cmath>
 
+#include "engine/cuda/reduce.h"
 #include "engine/cuda/update.h"
 
 namespace godwit::one_bit {
@@ -62,6 +64,23 @@ struct SyncUpdate {
   }
 };
 
+__global__ void frozen_lamb_kernel(FrozenLamb a, int64_t begin, int64_t end, uint32_t* largest) {
+  float most = 0;
+  for (int64_t i = begin + grid_thread(); i < end; i += grid_threads()) {
+    const float v = a.v[i], m = v == 0 ? 0.0f : a.agreed[i];
+    const float g = (m - a.beta1 * a.m[i]) / a.o1;
+    const float fresh = a.beta2 * a.v_fresh[i] + a.o2 * (g * g);
+    const float root = std::sqrt(v) + a.eps, ratio = root / (std::sqrt(fresh) + a.eps);
+    a.v_fresh[i] = fresh;
+    a.m[i] = m;
+    a.agreed[i] = m / root;
+    if (ratio > most) most = ratio;
+  }
+  most = block_reduce(most, Larger{});
+  // Of positive numbers the larger has the larger bits.
+  if (threadIdx.x == 0) atomicMax(largest, std::bit_cast<uint32_t>(most));
+}
+
 }  // namespace
 
 void momentum(Cuda device, const float* m, const float* g, float* to, float beta, float o, int64_t begin, int64_t end) {
@@ -89,6 +108,17 @@ void local_update(Cuda device, float* x, const float* m, const float* v, float k
 
 void sync_update(Cuda device, const Sync& a, int64_t begin, int64_t end) {
   update_each(device, "zero_one_adam", begin, end, SyncUpdate{a}, a.x, a.base, a.u, a.m, a.v);
+}
+
+
+std::vector<float> frozen_lamb(Cuda device, const FrozenLamb& a, const std::vector<Segment>& ranges) {
+  const Tensor largest = Tensor::zeros({static_cast<int64_t>(ranges.size())}, DType::u32);
+  for (size_t i = 0; i < ranges.size(); ++i)
+    launch(device, "one_bit_lamb", frozen_lamb_kernel, blocks_for(device, ranges[i].numel()), kBlock, a,
+           ranges[i].begin, ranges[i].end, largest.cuda_data<uint32_t>() + i);
+  std::vector<float> all;
+  for (const uint32_t bits : largest.to_vector<uint32_t>()) all.push_back(std::bit_cast<float>(bits));
+  return all;
 }
 
 }  // namespace godwit::one_bit

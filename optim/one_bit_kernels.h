@@ -3,7 +3,9 @@
 // GPU too.
 #pragma once
 #include <cstdint>
+#include <vector>
 
+#include "comm/bucket.h"
 #include "engine/device.h"
 
 namespace godwit::one_bit {
@@ -47,12 +49,14 @@ void sync_update(Cpu, const Sync& a, int64_t begin, int64_t end);
 void sync_update(Cuda, const Sync& a, int64_t begin, int64_t end);
 
 // 1-bit LAMB by the agreed momentum: a ← agreed, 0 where v = 0;  g = (a − β1·m)/o1, the gradient it stands for;
-// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← a/(√v + ε). Returns the largest (√v + ε)/(√v_fresh + ε).
+// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← a/(√v + ε). Returns the largest (√v + ε)/(√v_fresh + ε) of each
+// range; on a GPU the host waits for them.
 struct FrozenLamb {
   float *m, *agreed, *v_fresh;
   const float* v;
   float beta1, o1, beta2, o2, eps;
 };
-float frozen_lamb(const FrozenLamb& a, int64_t begin, int64_t end);
+std::vector<float> frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges);
+std::vector<float> frozen_lamb(Cuda, const FrozenLamb& a, const std::vector<Segment>& ranges);
 
 }  // namespace godwit::one_bit

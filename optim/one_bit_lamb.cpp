@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "optim/clip.h"
 #include "optim/decay.h"
 #include "optim/one_bit_kernels.h"
 #include "optim/state.h"
+#include "optim/update_kernels.h"
 
 namespace godwit {
 namespace {
@@ -21,8 +21,11 @@ std::vector<std::vector<StatePart>> one_per_slot(const Buckets& buckets, const s
   std::vector<std::vector<StatePart>> parts;
   for (const Bucket& bucket : buckets) {
     parts.emplace_back();
-    for (const Slot& slot : bucket.slots)
-      parts.back().push_back({name, bucket.begin + slot.offset, Tensor::full({1}, value), true});
+    for (const Slot& slot : bucket.slots) {
+      const Tensor one({1}, DType::f32, kCpu);  // which the host reads in each step
+      one.fill(value);
+      parts.back().push_back({name, bucket.begin + slot.offset, one, true});
+    }
   }
   return parts;
 }
@@ -45,10 +48,12 @@ OneBitLamb::OneBitLamb(const OptimizerConfig& config, const Buckets& buckets, co
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   if (step.step <= config_.warmup_steps)
     return comm.world->all_reduce(bucket.grad, Reduce::mean, config_.name + "/warmup_all_reduce");
-  float* g = bucket.grad.data<float>();
-  for_decay_ranges(bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-    one_bit::momentum(Cpu{}, by_offset<float>(m_, bucket), g, g, static_cast<float>(config_.beta1),
-                      static_cast<float>(1 - config_.beta1), begin, end);
+  on_device(bucket.grad, [&](auto device) {
+    float* g = elements<float>(device, bucket.grad);
+    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
+      one_bit::momentum(device, by_offset<float>(device, m_, bucket), g, g, static_cast<float>(config_.beta1),
+                        static_cast<float>(1 - config_.beta1), begin, end);
+    });
   });
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
 }
@@ -58,11 +63,8 @@ float* OneBitLamb::of_slot(const std::vector<std::vector<StatePart>>& parts, con
 }
 
 void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
-  if (step.step > config_.warmup_steps) {
-    for (size_t s = 0; s < bucket.slots.size(); ++s)
-      if (bucket.slots[s].numel > 0) apply_slot(bucket, s, step);
-    return;
-  }
+  if (step.step > config_.warmup_steps)
+    return on_device(bucket.param, [&](auto device) { apply_frozen(device, bucket, step); });
   lamb_.apply(bucket, step);
   const bool last = step.step == config_.warmup_steps;
   const auto beta = static_cast<float>(config_.coeff_beta);
@@ -74,39 +76,45 @@ void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
   if (last) of_bucket(v_fresh_, bucket).copy_from(of_bucket(v_, bucket));
 }
 
-void OneBitLamb::apply_slot(Bucket& bucket, size_t s, const StepInfo& step) {
-  const Slot& slot = bucket.slots[s];
+template <class Where>
+void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step) {
   const auto r = [](double value) { return static_cast<float>(value); };
+  std::vector<size_t> slots;
+  std::vector<Segment> ranges, decayed;
+  const bool decays = config_.weight_decay > 0;
+  const auto is_decayed = [&](const Slot& slot) { return decays && (slot.decay || config_.decay_norm_and_bias); };
+  for (size_t s = 0; s < bucket.slots.size(); ++s) {
+    const Slot& slot = bucket.slots[s];
+    if (slot.numel == 0) continue;
+    slots.push_back(s);
+    ranges.push_back({slot.offset, slot.offset + slot.numel});
+    if (is_decayed(slot)) decayed.push_back(ranges.back());
+  }
+  float *x = elements<float>(device, bucket.param), *change = elements<float>(device, bucket.grad);
   one_bit::FrozenLamb a{};
-  a.m = by_offset<float>(m_, bucket), a.agreed = bucket.grad.data<float>();
-  a.v_fresh = by_offset<float>(v_fresh_, bucket), a.v = by_offset<float>(v_, bucket);
+  a.m = by_offset<float>(device, m_, bucket), a.agreed = change;
+  a.v_fresh = by_offset<float>(device, v_fresh_, bucket), a.v = by_offset<float>(device, v_, bucket);
   a.beta1 = r(config_.beta1), a.o1 = r(1 - config_.beta1), a.beta2 = r(config_.beta2), a.o2 = r(1 - config_.beta2);
   a.eps = r(config_.eps);
-  float largest = 0;
-  std::mutex mutex;
-  parallel_for(
-      slot.numel, 1 << 15,
-      [&](int64_t begin, int64_t end) {
-        const float of_range = one_bit::frozen_lamb(a, slot.offset + begin, slot.offset + end);
-        std::lock_guard lock(mutex);
-        largest = std::max(largest, of_range);
-      },
-      32);
+  const std::vector<float> largest = one_bit::frozen_lamb(device, a, ranges);
 
-  const Tensor x = bucket.param.range(slot.offset, slot.numel), change = bucket.grad.range(slot.offset, slot.numel);
-  double factor = largest;
-  const double decay = slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0;
-  if (decay > 0) {
-    const double before = std::sqrt(sum_of_squares(change));
-    lamb_decay(change.data<float>(), x.data<float>(), r(decay), slot.numel);
-    const double after = std::sqrt(sum_of_squares(change)), share = after > 0 ? std::min(1.0, before / after) : 1;
-    factor = factor * share + 1 - share;
+  const std::vector<double> before = detail::sums_of_squares(device, bucket.grad, decayed);
+  for (const Segment& range : decayed)
+    descend(device, change + range.begin, x + range.begin, -r(config_.weight_decay), range.numel());
+  const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
+  for (size_t i = 0, d = 0; i < slots.size(); ++i) {
+    double factor = largest[i];
+    if (is_decayed(bucket.slots[slots[i]])) {
+      const double length = std::sqrt(after[d]), share = length > 0 ? std::min(1.0, std::sqrt(before[d]) / length) : 1;
+      factor = factor * share + 1 - share;
+      ++d;
+    }
+    float& last = *of_slot(factors_, bucket, slots[i]);
+    const double low = last * (1 - config_.factor_threshold), high = last * (1 + config_.factor_threshold);
+    last = r(std::clamp(std::clamp(factor, config_.factor_min, config_.factor_max), low, high));
+    const double coefficient = *of_slot(coefficients_, bucket, slots[i]);
+    descend(device, x + ranges[i].begin, change + ranges[i].begin, r(step.lr * last * coefficient), ranges[i].numel());
   }
-  float& last = *of_slot(factors_, bucket, s);
-  const double low = last * (1 - config_.factor_threshold), high = last * (1 + config_.factor_threshold);
-  last = r(std::clamp(std::clamp(factor, config_.factor_min, config_.factor_max), low, high));
-  const double coefficient = *of_slot(coefficients_, bucket, s);
-  lamb_update(x.data<float>(), change.data<float>(), r(step.lr * last * coefficient), slot.numel);
 }
 
 std::vector<StatePart> OneBitLamb::state() const {

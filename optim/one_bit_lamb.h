@@ -21,7 +21,8 @@ class OneBitLamb : public Optimizer {
   std::vector<StatePart> state() const override;
 
  private:
-  void apply_slot(Bucket& bucket, size_t s, const StepInfo& step);
+  template <class Where>
+  void apply_frozen(Where device, Bucket& bucket, const StepInfo& step);
   float* of_slot(const std::vector<std::vector<StatePart>>& parts, const Bucket& bucket, size_t s) const;
 
   OptimizerConfig config_;

@@ -61,4 +61,23 @@ void softsign(Cpu, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
 void softsign(Cuda, const SoftSignArgs<float>& a, int64_t begin, int64_t end);
 void softsign(Cuda, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
 
+// LAMB's step before it is scaled, in g's place: m and v as Adam's;
+// g ← m/correction/(√v/root_correction + ε) + decay·x.
+template <class T>
+struct LambArgs : Moments<T> {
+  T* g;
+  const T* x;
+  T correction, decay;  // 1 − β1ᵗ or 1; λ
+};
+void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end);
+void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end);
+void lamb(Cuda, const LambArgs<float>& a, int64_t begin, int64_t end);
+void lamb(Cuda, const LambArgs<double>& a, int64_t begin, int64_t end);
+
+// x ← x − rate·r of n values.
+void descend(Cpu, float* x, const float* r, float rate, int64_t n);
+void descend(Cpu, double* x, const double* r, double rate, int64_t n);
+void descend(Cuda, float* x, const float* r, float rate, int64_t n);
+void descend(Cuda, double* x, const double* r, double rate, int64_t n);
+
 }  // namespace godwit
