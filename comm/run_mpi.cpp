@@ -75,7 +75,8 @@ std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const
     seen.add(visible_gpus());
     const Tensor own = Tensor::of<int64_t>({std::bit_cast<int64_t>(seen.value())}, {1}), all({group.size()}, DType::i64);
     group.all_gather(own, all, "gpus/agree");
-    for (size_t rank = 0; rank < places.size(); ++rank) places[rank] += " " + std::to_string(all.data<int64_t>()[rank]);
+    for (size_t rank = 0; rank < places.size(); ++rank)
+      places[rank].append(" ").append(std::to_string(all.data<int64_t>()[rank]));
   }
   const auto self = places.begin() + session.rank();
   return {static_cast<int>(std::count(places.begin(), self, *self)),
