@@ -43,6 +43,32 @@ struct Strip {
   }
 };
 
+// f.operator()<u>(at, step) for a thread's rows, in order: u packs of memory at `at` and steps behind it, which f loads
+// before it uses one, so that `deep` loads of each array are on their way at once.
+template <int deep, class F>
+__device__ void for_rows(const Strip& strip, const Tiling& t, F f) {
+  const int64_t step = t.row_lanes * t.channels;
+  int64_t row = strip.begin;
+  for (; row + (deep - 1) * t.row_lanes < strip.end; row += deep * t.row_lanes)
+    f.template operator()<deep>(row * t.channels + strip.channel, step);
+  for (; row < strip.end; row += t.row_lanes) f.template operator()<1>(row * t.channels + strip.channel, step);
+}
+
+template <int n, int u, class T>
+struct Packs {
+  Pack<T, n> packs[u];
+  __device__ Packs(const T* from, int64_t at, int64_t step) {
+    for (int i = 0; i < u; ++i) packs[i] = load_pack<n>(from + at + i * step, 0);
+  }
+  __device__ Packs() : packs{} {}
+  __device__ const Pack<T, n>& operator[](int i) const { return packs[i]; }
+};
+
+template <class T, int n>
+__device__ void store_pack(T* to, const Pack<T, n>& pack) {
+  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+
 // Parameters [channels] as kernels get them, and those of a thread's channels.
 template <class C>
 struct Norm {
@@ -71,7 +97,7 @@ struct Channels {
 };
 
 // Two sums over the rows for each channel, in float64: a thread's rows, a block's threads, then the blocks, in order.
-// `Term` makes the run<n> of a thread's channels, which adds element `at` of memory and those beside it.
+// `Term` makes the run<n> of a thread's channels, whose add<u> is for_rows' f.
 template <int n, class Term>
 __global__ void sums_kernel(Tiling t, Term term, double* partial) {
   __shared__ double sums[kBlock * 2 * n];
@@ -79,8 +105,8 @@ __global__ void sums_kernel(Tiling t, Term term, double* partial) {
   const Strip strip(t, n);
   if (strip.begin < strip.end) {
     const auto run = term.template run<n>(strip.channel);
-    for (int64_t row = strip.begin; row < strip.end; row += t.row_lanes)
-      run.add(row * t.channels + strip.channel, of_thread, of_thread + n);
+    for_rows<Term::kDeep>(
+        strip, t, [&]<int u>(int64_t at, int64_t step) { run.template add<u>(at, step, of_thread, of_thread + n); });
   }
   for (int k = 0; k < 2 * n; ++k) sums[threadIdx.x * 2 * n + k] = of_thread[k];
   __syncthreads();
@@ -117,19 +143,22 @@ void channel_sums(Cuda device, const Tensor& x, Term term, Finish finish) {
 // Σ (x - x₀) and Σ (x - x₀)², where x₀ is the first row.
 template <class T>
 struct Squares {
+  static constexpr int kDeep = 4;
   const T* x;
 
   template <int n>
   struct Run {
     const T* x;
     double center[n];
-    __device__ void add(int64_t at, double* sums, double* squares) const {
-      const Pack<T, n> in = load_pack<n>(x + at, 0);
-      for (int k = 0; k < n; ++k) {
-        const double d = static_cast<double>(compute_t<T>(in.values[k])) - center[k];
-        sums[k] += d;
-        squares[k] += d * d;
-      }
+    template <int u>
+    __device__ void add(int64_t at, int64_t step, double* sums, double* squares) const {
+      const Packs<n, u, T> in(x, at, step);
+      for (int i = 0; i < u; ++i)
+        for (int k = 0; k < n; ++k) {
+          const double d = static_cast<double>(compute_t<T>(in[i].values[k])) - center[k];
+          sums[k] += d;
+          squares[k] += d * d;
+        }
     }
   };
   template <int n>
@@ -171,17 +200,18 @@ __global__ void forward_kernel(Tiling t, Norm<C> norm, bool relu, const T* x, co
   const Strip strip(t, n);
   if (strip.begin >= strip.end) return;
   const Channels<n, C> channels(norm, strip.channel);
-  for (int64_t row = strip.begin; row < strip.end; row += t.row_lanes) {
-    const int64_t at = row * t.channels + strip.channel;
-    const Pack<T, n> in = load_pack<n>(x + at, 0), plus = residual ? load_pack<n>(residual + at, 0) : Pack<T, n>{};
-    Pack<T, n> out;
-    for (int k = 0; k < n; ++k) {
-      C value = channels.normalised(k, C(in.values[k]) - channels.mean[k]);
-      if (residual) value += C(plus.values[k]);
-      out.values[k] = static_cast<T>(relu && value < 0 ? C(0) : value);
+  for_rows<2>(strip, t, [&]<int u>(int64_t at, int64_t step) {
+    const Packs<n, u, T> in(x, at, step), plus = residual ? Packs<n, u, T>(residual, at, step) : Packs<n, u, T>();
+    for (int i = 0; i < u; ++i) {
+      Pack<T, n> out;
+      for (int k = 0; k < n; ++k) {
+        C value = channels.normalised(k, C(in[i].values[k]) - channels.mean[k]);
+        if (residual) value += C(plus[i].values[k]);
+        out.values[k] = static_cast<T>(relu && value < 0 ? C(0) : value);
+      }
+      store_pack(y + at + i * step, out);
     }
-    *reinterpret_cast<Pack<T, n>*>(y + at) = out;
-  }
+  });
 }
 
 // How backward finds what the relu let pass: there is none, from x by normalising again, or from y.
@@ -195,6 +225,7 @@ Mask mask_of(const BatchNormState& state) {
 template <class T>
 struct Products {
   using C = compute_t<T>;
+  static constexpr int kDeep = 2;
   Norm<C> norm;
   Mask mask;
   const T *x, *dy, *y;
@@ -204,21 +235,25 @@ struct Products {
   struct Run {
     const Products& p;
     Channels<n, C> channels;
-    __device__ void add(int64_t at, double* sums, double* products) const {
-      const Pack<T, n> in = load_pack<n>(p.x + at, 0), slope = load_pack<n>(p.dy + at, 0);
-      const Pack<T, n> out = p.mask == Mask::output ? load_pack<n>(p.y + at, 0) : Pack<T, n>{};
-      Pack<T, n> kept;
-      for (int k = 0; k < n; ++k) {
-        const C d = C(in.values[k]) - channels.mean[k];
-        const bool stopped = p.mask == Mask::none     ? false
-                             : p.mask == Mask::output ? C(out.values[k]) <= 0
-                                                      : channels.normalised(k, d) <= 0;
-        kept.values[k] = stopped ? T(0) : slope.values[k];
-        const C passed = C(kept.values[k]);
-        sums[k] += static_cast<double>(passed);
-        products[k] += static_cast<double>(passed) * static_cast<double>(d);
+    template <int u>
+    __device__ void add(int64_t at, int64_t step, double* sums, double* products) const {
+      const bool by_output = p.mask == Mask::output;
+      const Packs<n, u, T> in(p.x, at, step), slope(p.dy, at, step),
+          out = by_output ? Packs<n, u, T>(p.y, at, step) : Packs<n, u, T>();
+      for (int i = 0; i < u; ++i) {
+        Pack<T, n> kept;
+        for (int k = 0; k < n; ++k) {
+          const C d = C(in[i].values[k]) - channels.mean[k];
+          const bool stopped = p.mask == Mask::none ? false
+                               : by_output          ? C(out[i].values[k]) <= 0
+                                                    : channels.normalised(k, d) <= 0;
+          kept.values[k] = stopped ? T(0) : slope[i].values[k];
+          const C passed = C(kept.values[k]);
+          sums[k] += static_cast<double>(passed);
+          products[k] += static_cast<double>(passed) * static_cast<double>(d);
+        }
+        if (by_output) store_pack(p.g + at + i * step, kept);
       }
-      if (p.mask == Mask::output) *reinterpret_cast<Pack<T, n>*>(p.g + at) = kept;
     }
   };
   template <int n>
@@ -252,17 +287,18 @@ __global__ void input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma
       offset[k] = static_cast<C>(static_cast<double>(d_beta[c]) / rows);
       slope[k] = static_cast<C>(static_cast<double>(d_gamma[c]) * static_cast<double>(norm.inv_std[c]) / rows);
     }
-  for (int64_t row = strip.begin; row < strip.end; row += t.row_lanes) {
-    const int64_t at = row * t.channels + strip.channel;
-    const Pack<T, n> in = load_pack<n>(x + at, 0), from = load_pack<n>(dy + at, 0);
-    Pack<T, n> out;
-    for (int k = 0; k < n; ++k) {
-      const C d = C(in.values[k]) - channels.mean[k];
-      const C g = relu && channels.normalised(k, d) <= 0 ? C(0) : C(from.values[k]);
-      out.values[k] = static_cast<T>(channels.scale[k] * (g - offset[k] - slope[k] * d));
+  for_rows<2>(strip, t, [&]<int u>(int64_t at, int64_t step) {
+    const Packs<n, u, T> in(x, at, step), from(dy, at, step);
+    for (int i = 0; i < u; ++i) {
+      Pack<T, n> out;
+      for (int k = 0; k < n; ++k) {
+        const C d = C(in[i].values[k]) - channels.mean[k];
+        const C g = relu && channels.normalised(k, d) <= 0 ? C(0) : C(from[i].values[k]);
+        out.values[k] = static_cast<T>(channels.scale[k] * (g - offset[k] - slope[k] * d));
+      }
+      store_pack(dx + at + i * step, out);
     }
-    *reinterpret_cast<Pack<T, n>*>(dx + at) = out;
-  }
+  });
 }
 
 // f.operator()<n>(): packs of 16 bytes where rows divide into them and all of this begins at one; else elements.
