@@ -10,25 +10,33 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 16;
 
-void average(const Tensor& values, const Tensor& averages, double weight, int64_t n) {
+void follow(const Tensor& values, const Tensor& averages, double weight) {
+  on_device(values, [&](auto device) { detail::follow(device, values, averages, weight); });
+}
+
+void exchange(const Tensor& x, const Tensor& y) {
+  on_device(x, [&](auto device) { detail::exchange(device, x, y); });
+}
+
+}  // namespace
+
+void detail::follow(Cpu, const Tensor& values, const Tensor& averages, double weight) {
   dispatch_real(values.dtype(), "ema", [&]<class T>() {
     const T *x = values.data<T>(), w = static_cast<T>(weight);
     T* a = averages.data<T>();
-    vector_for(n, kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    vector_for(values.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) a[i] += w * (x[i] - a[i]);
     });
   });
 }
 
-void exchange(const Tensor& x, const Tensor& y) {
+void detail::exchange(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_real(x.dtype(), "ema", [&]<class T>() {
     T *a = x.data<T>(), *b = y.data<T>();
     parallel_for(x.numel(), kGrain,
                  [=](int64_t begin, int64_t end) { std::swap_ranges(a + begin, a + end, b + begin); });
   });
 }
-
-}  // namespace
 
 Ema::Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay)
     : buckets_(buckets), buffers_(std::move(buffers)), decay_(decay) {
@@ -52,8 +60,7 @@ void Ema::update(const Bucket& bucket, int64_t step) {
   check(i < averages_.size() && averages_[i].numel() == bucket.padded(), "ema: bucket ", bucket.index,
         " is not one it was made for");
   const Segment& owned = bucket.owned;
-  average(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), weight(step),
-          owned.numel());
+  follow(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), weight(step));
 }
 
 void Ema::complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const {
@@ -62,7 +69,7 @@ void Ema::complete(const std::function<void(const Bucket&, const Tensor&)>& comp
 
 void Ema::update_buffers(int64_t step) {
   for (size_t i = 0; i < buffers_.size(); ++i)
-    average(buffers_[i], buffer_averages_[i], weight(step), buffers_[i].numel());
+    follow(buffers_[i], buffer_averages_[i], weight(step));
 }
 
 void Ema::swap() {

@@ -34,4 +34,12 @@ class Ema {
   double decay_;
 };
 
+namespace detail {
+// averages ← averages + weight·(values − averages)
+void follow(Cpu, const Tensor& values, const Tensor& averages, double weight);
+void follow(Cuda, const Tensor& values, const Tensor& averages, double weight);
+void exchange(Cpu, const Tensor& x, const Tensor& y);
+void exchange(Cuda, const Tensor& x, const Tensor& y);
+}  // namespace detail
+
 }  // namespace godwit

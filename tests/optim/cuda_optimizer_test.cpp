@@ -5,6 +5,7 @@
 
 #include "optim/adam.h"
 #include "optim/birder.h"
+#include "optim/ema.h"
 #include "optim/sgd.h"
 #include "optim/softsign.h"
 #include "tests/gpu_memory.h"
@@ -80,6 +81,34 @@ TEST_F(CudaOptimizer, BirderIsTheCpusBitForBit) {
   expect_same<Birder>({.name = "birder", .quantizer = "sign", .t0 = 2});
   expect_same<Birder>({.name = "birder", .moments = "bf16", .errors = "int8"});
   expect_same<Birder>({.name = "birder", .mask = "automatic", .frozen = "p77"});
+}
+
+// The parameters', the averages' and a buffer's bytes, with the averages in the parameters' place.
+std::vector<std::vector<uint8_t>> averaged(int64_t owned_from) {
+  Buckets buckets = made_buckets();
+  buckets[1].owned.begin = owned_from;
+  const Tensor buffer = Tensor::of(random_values<double>(13, 3), {13});
+  Ema ema(buckets, {buffer}, 0.9);
+  for (int64_t step = 1; step <= 3; ++step) {
+    for (Bucket& bucket : buckets) {
+      const auto stream = static_cast<uint32_t>(10 * step + bucket.index);
+      bucket.param.copy_from(Tensor::of(random_values<float>(bucket.padded(), stream), bucket.param.shape()));
+      ema.update(bucket, step);
+    }
+    ema.update_buffers(step);
+    buffer.fill(static_cast<double>(step) / 3);
+  }
+  ema.swap();
+  std::vector<std::vector<uint8_t>> all{bytes_of(buffer)};
+  for (const Bucket& bucket : buckets) all.push_back(bytes_of(bucket.param));
+  return all;
+}
+
+TEST_F(CudaOptimizer, AveragesOfWeightsAreTheCpusBitForBit) {
+  for (const int64_t owned_from : {0, 3}) {
+    const auto expected = averaged(owned_from), found = on_gpu([&] { return averaged(owned_from); });
+    EXPECT_EQ(found, expected);
+  }
 }
 
 TEST_F(CudaOptimizer, BirderRefusesWhatIsNotFiniteBeforeItMovesAnything) {
