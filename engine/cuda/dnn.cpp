@@ -158,12 +158,21 @@ bool refused(const Descriptor& config, bool tensor_cores) {
                      });
 }
 
-// The engines that cuDNN proposes for the graph, the fastest first as it thinks; none where it has none.
-std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+std::string last_error(const char* call, cudnnStatus_t status) {
+  std::array<char, 512> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
+}
+
+// The engines that cuDNN proposes for the graph, the fastest first as it thinks; where it has none, `why`.
+std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode, std::string& why) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  if (heuristics.try_finalize() != CUDNN_STATUS_SUCCESS) return {};
+  if (const auto status = heuristics.try_finalize(); status != CUDNN_STATUS_SUCCESS) {
+    why = last_error("; the heuristics said", status);
+    return {};
+  }
   const auto count = heuristics.read<cudnnBackendDescriptor_t>(CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   std::vector<Descriptor> configs;
@@ -173,12 +182,6 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
       heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, into.data());
   configs.resize(static_cast<size_t>(std::min(given, count)));
   return configs;
-}
-
-std::string last_error(const char* call, cudnnStatus_t status) {
-  std::array<char, 512> text{};
-  cudnnGetLastErrorString(text.data(), text.size());
-  return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
 }
 
 Plan make_plan(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
@@ -207,7 +210,7 @@ Plan make_plan(Cuda device, Convolution what, const ConvolutionOptions& options,
   size_t proposed = 0, passed_over = 0, too_large = 0;
   std::string why;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (Descriptor& config : proposals(graph, mode)) {
+    for (Descriptor& config : proposals(graph, mode, why)) {
       ++proposed;
       if (refused(config, tensor_cores)) {
         ++passed_over;
@@ -218,7 +221,7 @@ Plan make_plan(Cuda device, Convolution what, const ConvolutionOptions& options,
       plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.context->dnn());
       plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (const auto status = plan.plan.try_finalize(); status != CUDNN_STATUS_SUCCESS) {
-        why = last_error("; the last said", status);
+        why = last_error("; the last engine said", status);
         continue;
       }
       plan.plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan.workspace);
