@@ -20,7 +20,7 @@ struct Job : PrefetchJob {
       : source(from), train(augmented), epoch(of_epoch), samples(of.begin(), of.end()) {
     const auto count = static_cast<int64_t>(samples.size());
     const Shape shape = source.image_shape();
-    batch = {Tensor(Shape{count, shape[0], shape[1], shape[2]}), Tensor(Shape{count}, DType::i32)};
+    batch = {Tensor(Shape{count, shape[0], shape[1], shape[2]}, DType::f32, kCpu), Tensor({count}, DType::i32, kCpu)};
   }
 
   size_t parts() const override { return samples.size(); }

@@ -15,8 +15,8 @@ struct Batch {
   Tensor labels;  // [b] int32
 };
 
-// Make it on the rank's thread: batches come from that rank's pool. Errors of the preparing threads come out of next().
-// In training every image is augmented, as drawn for the epoch.
+// Make it on the rank's thread: batches, on the CPU, come from that rank's pool. Errors of the preparing threads come
+// out of next(). In training every image is augmented, as drawn for the epoch.
 class Loader {
  public:
   Loader(const ImageSource& source, LoaderOptions options);  // keeps a reference to the source

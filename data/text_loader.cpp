@@ -28,10 +28,10 @@ class Job : public PrefetchJob {
     const auto count = static_cast<int64_t>(samples.size());
     check(count <= std::numeric_limits<int32_t>::max() / length_, "batch: ", count, " samples of ", length_,
           " tokens are too many; lower --batch");
-    const auto ints = [](const Shape& shape) { return Tensor(shape, DType::i32); };
+    const auto ints = [](const Shape& shape) { return Tensor(shape, DType::i32, kCpu); };
     batch_.ids = ints({count, length_});
     batch_.types = ints({count, length_});
-    batch_.mask = Tensor({count, length_}, DType::u8);
+    batch_.mask = Tensor({count, length_}, DType::u8, kCpu);
     const TextSource::Targets targets = source.targets();
     if (targets.labels) batch_.labels = ints({count});
     if (targets.spans) batch_.starts = ints({count}), batch_.ends = ints({count});

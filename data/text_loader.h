@@ -23,8 +23,8 @@ struct TextBatch {
   std::vector<int64_t> samples;            // [b], indices into the source
 };
 
-// Make it on the rank's thread: batches come from that rank's pool. Errors of the preparing threads come out of next().
-// Evaluation draws every sample as in epoch 0.
+// Make it on the rank's thread: batches, on the CPU, come from that rank's pool. Errors of the preparing threads come
+// out of next(). Evaluation draws every sample as in epoch 0.
 class TextLoader {
  public:
   // Keeps a reference to the source; window: batches that are sorted by length together, see LengthSampler.

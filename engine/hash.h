@@ -18,10 +18,11 @@ class Hash {
   }
   // The bits of the first `count` elements.
   void add(const Tensor& values, int64_t count) {
-    if (size_of(values.dtype()) == 8) add_words<uint64_t>(values.raw(), count);
-    else if (size_of(values.dtype()) == 4) add_words<uint32_t>(values.raw(), count);
-    else if (size_of(values.dtype()) == 2) add_words<uint16_t>(values.raw(), count);
-    else add_words<uint8_t>(values.raw(), count);
+    const Tensor here = values.range(0, count).to(kCpu);
+    if (size_of(here.dtype()) == 8) add_words<uint64_t>(here.raw(), count);
+    else if (size_of(here.dtype()) == 4) add_words<uint32_t>(here.raw(), count);
+    else if (size_of(here.dtype()) == 2) add_words<uint16_t>(here.raw(), count);
+    else add_words<uint8_t>(here.raw(), count);
   }
   uint64_t value() const { return state_; }
 

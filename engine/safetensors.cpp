@@ -262,7 +262,7 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map
   File file(path, kReading);
   std::map<std::string, Tensor> tensors;
   for (const Entry& entry : read_header(path, file, metadata)) {
-    Tensor tensor(entry.shape, entry.dtype);
+    Tensor tensor(entry.shape, entry.dtype, kCpu);
     file.read(tensor.raw(), entry.end - entry.begin);
     tensors.emplace(entry.name, std::move(tensor));
   }
@@ -281,7 +281,7 @@ std::map<std::string, Tensor> map_safetensors(const std::string& path, std::map<
     if (begin % size_of(entry.dtype) == 0) {
       tensor = Tensor::over(mapping, begin, entry.shape, entry.dtype);
     } else {
-      tensor = Tensor(entry.shape, entry.dtype);
+      tensor = Tensor(entry.shape, entry.dtype, kCpu);
       std::memcpy(tensor.raw(), mapping.data() + begin, entry.end - entry.begin);
     }
     tensors.emplace(entry.name, std::move(tensor));
@@ -302,7 +302,10 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
   file.write(&header_bytes, kLengthBytes);
   file.write(header.data(), header_bytes);
-  for (const auto& [name, tensor] : sorted) file.write(tensor.raw(), static_cast<uint64_t>(tensor.bytes()));
+  for (const auto& [name, tensor] : sorted) {
+    const Tensor here = tensor.to(kCpu);
+    file.write(here.raw(), static_cast<uint64_t>(here.bytes()));
+  }
   file.sync();
   file.rename_to(path);
   sync_folder(std::filesystem::path(path).parent_path().string());

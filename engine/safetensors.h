@@ -9,9 +9,9 @@
 
 namespace godwit {
 
-// All tensors of a file, in memory of the context's pool. float64/32/16, bfloat16, int64/32, uint32/8 are read.
-// Throws one Error naming the file, and the tensor where one is wrong: cut or padded files, headers that are not valid
-// JSON or name a tensor twice, unknown types, and byte ranges that do not fit the shape, overlap or leave holes.
+// All tensors of a file, on the CPU, in memory of the context's pool. float64/32/16, bfloat16, int64/32, uint32/8 are
+// read. Throws one Error naming the file, and the tensor where one is wrong: cut or padded files, headers that are not
+// valid JSON or name a tensor twice, unknown types, and byte ranges that do not fit the shape, overlap or leave holes.
 std::map<std::string, Tensor> load_safetensors(const std::string& path,
                                                std::map<std::string, std::string>* metadata = nullptr);
 

@@ -61,7 +61,8 @@ void check_input(const TextInput& input, const BertConfig& config) {
         ids.shape(), " as ids");
   const auto in_range = [length = ids.dim(1)](const Tensor& numbers, int64_t limit, const char* name,
                                               const char* field) {
-    const int32_t* value = numbers.data<int32_t>();
+    const Tensor here = numbers.to(kCpu);
+    const int32_t* value = here.data<int32_t>();
     for (int64_t i = 0; i < numbers.numel(); ++i)
       check(value[i] >= 0 && value[i] < limit, "bert: ", name, " [", i / length, ", ", i % length, "] is ", value[i],
             ", it must be in [0, ", field, " ", limit, ")");
@@ -72,12 +73,20 @@ void check_input(const TextInput& input, const BertConfig& config) {
 
 Tensor flat(const Tensor& x) { return x.view({x.numel()}); }
 
+// Numbers of rows are made and checked on the CPU, where loaders leave the ids.
+
 // 0, 1, …, length - 1 for each text
 Tensor positions_of(int64_t batch, int64_t length) {
-  Tensor positions({batch * length}, DType::i32);
+  Tensor positions({batch * length}, DType::i32, kCpu);
   int32_t* at = positions.data<int32_t>();
   for (int64_t i = 0; i < positions.numel(); ++i) at[i] = static_cast<int32_t>(i % length);
   return positions;
+}
+
+Tensor zeros(int64_t n) {
+  const Tensor numbers({n}, DType::i32, kCpu);
+  numbers.zero();
+  return numbers;
 }
 
 Var activate(const std::string& name, const Var& x) {
@@ -105,7 +114,7 @@ class Bert::Embeddings : public nn::Module {
     add("LayerNorm", norm_);
   }
   Var operator()(const TextInput& input) const {
-    const Tensor types = input.types.defined() ? flat(input.types) : Tensor::zeros({input.ids.numel()}, DType::i32);
+    const Tensor types = input.types.defined() ? flat(input.types) : zeros(input.ids.numel());
     const Var typed = ops::add(words_(flat(input.ids)), types_(types));
     return norm_.add(typed, positions_(positions_of(input.ids.dim(0), input.ids.dim(1))));
   }
@@ -184,14 +193,16 @@ Var Bert::forward(const TextInput& input, const DropoutRun* run) const {
   const Dropouts dropouts(run);
   Var x = dropouts((*embeddings_)(input), config().hidden_dropout_prob, 0);
   x = ops::cast(x, config().dtype);
-  for (const auto& layer : layers_) x = (*layer)(x, input, dropouts);
+  TextInput there = input;
+  if (there.mask.defined()) there.mask = there.mask.to(x.value().device());  // once for all layers
+  for (const auto& layer : layers_) x = (*layer)(x, there, dropouts);
   return x;
 }
 
 Var Bert::pool(const Var& hidden, const TextInput& input) const {
   check(pooler_ != nullptr, "bert: this network has no pooler");
   const int64_t batch = input.ids.dim(0), length = input.ids.dim(1);
-  Tensor first({batch}, DType::i32);
+  Tensor first({batch}, DType::i32, kCpu);
   for (int64_t i = 0; i < batch; ++i) first.data<int32_t>()[i] = static_cast<int32_t>(i * length);
   const Var rows = ops::cast(ops::embedding(first, hidden), compute_dtype(config().dtype));
   return ops::tanh((*pooler_)(rows));

@@ -19,9 +19,12 @@ uint32_t fnv1a(std::string_view text) {
 }
 
 // Fills a parameter with draw(stream); every row of the first extent has a stream, and a copy of draw, of its own.
+// Drawn on the CPU, for a GPU too: the same weights on both.
 template <class Draw>
 void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
-  const Tensor& value = parameter.var.value();
+  const Tensor& there = parameter.var.value();
+  const bool on_cpu = there.device() == kCpu;
+  const Tensor value = on_cpu ? there : Tensor(there.shape(), there.dtype(), kCpu);
   const int64_t rows = value.dim(0), row = rows ? value.numel() / rows : 0;
   const uint32_t name = fnv1a(parameter.name);
   dispatch_real(value.dtype(), "initialise", [&]<class T>() {
@@ -34,6 +37,7 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
       }
     });
   });
+  if (!on_cpu) there.copy_from(value);
 }
 
 // Both numbers of Box and Muller's pair, one at a time: half the time of RandomStream::normal(). Each row has its copy.

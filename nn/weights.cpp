@@ -29,10 +29,12 @@ void swap_last_two(const Tensor& x, int64_t n, int64_t a, int64_t b, const Tenso
   });
 }
 
-Tensor to_file_layout(const Tensor& value) {
+// On the CPU.
+Tensor to_file_layout(const Tensor& anywhere) {
+  const Tensor value = anywhere.to(kCpu);
   const Shape& s = value.shape();
   if (s.rank() != 4) return value;
-  Tensor result(file_shape(s), value.dtype());
+  Tensor result(file_shape(s), value.dtype(), kCpu);
   swap_last_two(value, s[0], s[1] * s[2], s[3], result);
   return result;
 }
@@ -40,8 +42,10 @@ Tensor to_file_layout(const Tensor& value) {
 void assign(const Tensor& loaded, const Tensor& value) {
   const Shape& s = value.shape();
   const Tensor converted = loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype());
-  if (s.rank() == 4) swap_last_two(converted, s[0], s[3], s[1] * s[2], value);
-  else value.copy_from(converted);
+  if (s.rank() != 4) return value.copy_from(converted);
+  const Tensor ours(s, value.dtype(), kCpu);
+  swap_last_two(converted, s[0], s[3], s[1] * s[2], ours);
+  value.copy_from(ours);
 }
 
 // "3 missing (a, b, c); ": at most five of them by name.

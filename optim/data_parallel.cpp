@@ -5,6 +5,7 @@
 
 #include "comm/agree.h"
 #include "comm/finite.h"
+#include "comm/host_values.h"
 #include "engine/profile.h"
 
 namespace godwit {
@@ -148,8 +149,8 @@ bool DataParallel::finish_step() {
 }
 
 bool DataParallel::finite_on_all_ranks() {
-  const Tensor all({comm_.world->size()}, DType::i64);
-  comm_.world->all_gather(Tensor::of<int64_t>({first_bad_}, {1}), all, "non_finite/all_gather");
+  const Tensor all({comm_.world->size()}, DType::i64, kCpu);
+  comm_.world->all_gather(on_host<int64_t>({first_bad_}), all, "non_finite/all_gather");
   const std::vector<int64_t> of_ranks = all.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
   if (*bad == buckets_.numel()) return true;

@@ -7,6 +7,7 @@
 
 #include "apps/common/gather.h"
 #include "apps/common/progress.h"
+#include "comm/host_values.h"
 
 namespace godwit::apps {
 namespace {
@@ -90,8 +91,8 @@ Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_
   const auto ranks = gather_texts(*comm.world, {own.dump()}, "accounting");
   for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), json::parse(ranks[rank].at(0)));
   std::sort(all.phases.begin(), all.phases.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  const Tensor sums = Tensor::of<double>(
-      {times.computation, times.waiting, times.compression, times.communication, times.update}, Shape{5});
+  const Tensor sums =
+      on_host<double>({times.computation, times.waiting, times.compression, times.communication, times.update});
   comm.world->all_reduce(sums, Reduce::mean, "accounting");
   const double n = static_cast<double>(std::max<int64_t>(steps, 1));
   all.step = {sums.item(0) / n, sums.item(1) / n, sums.item(2) / n, sums.item(3) / n, sums.item(4) / n};

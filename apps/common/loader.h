@@ -9,7 +9,8 @@
 
 namespace godwit::apps {
 
-// `data`: the program's settings prefetch and workers; 0 workers are two threads, where the rank has as many.
+// `data`: the program's settings prefetch and workers; 0 workers are two threads, where the rank has as many, and all
+// of the rank's where a GPU computes.
 template <class DataConfig>
 data::LoaderOptions loader_options(const CommonConfig& config, const DataConfig& data, const Communicator& comm,
                                    bool train, int64_t eval_batch) {
@@ -19,7 +20,9 @@ data::LoaderOptions loader_options(const CommonConfig& config, const DataConfig&
           .seed = config.seed,
           .train = train,
           .prefetch = data.prefetch,
-          .workers = data.workers > 0 ? data.workers : std::min(2, context().threads)};
+          .workers = data.workers > 0             ? data.workers
+                     : context().device.is_cuda() ? context().threads
+                                                  : std::min(2, context().threads)};
 }
 
 }  // namespace godwit::apps

@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 
+#include "comm/host_values.h"
 #include "engine/hash.h"
 
 namespace godwit::apps {
@@ -21,8 +22,8 @@ void check_same_config(Group& group, const Program& program, const CommonConfig&
     hashes.push_back(std::bit_cast<int64_t>(hash.value()));
   }
   const int64_t count = static_cast<int64_t>(keys.size());
-  const Tensor all({group.size() * count}, DType::i64);
-  group.all_gather(Tensor::of(hashes, {count}), all, "agree");
+  const Tensor all({group.size() * count}, DType::i64, kCpu);
+  group.all_gather(on_host(hashes), all, "agree");
   std::set<int> ranks;
   std::string differing;
   for (int64_t key = 0; key < count; ++key) {

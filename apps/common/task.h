@@ -18,8 +18,9 @@ using Rows = std::vector<std::pair<std::string, std::string>>;  // of a table: l
 
 // Of one micro-batch.
 struct Forward {
-  Var loss;                         // the mean over its samples
-  double correct = 0, answers = 0;  // right answers, and all of them
+  Var loss;                     // the mean over its samples
+  std::vector<Tensor> correct;  // right answers: the sum of these, of one element each
+  double answers = 0;           // all of them
   double samples = 0;
   double data_wait_s = 0;  // until the batch was there
 };

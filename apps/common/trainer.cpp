@@ -8,6 +8,9 @@
 
 #include "apps/common/gather.h"
 #include "apps/common/interrupt.h"
+#include "apps/common/totals.h"
+#include "comm/host_values.h"
+#include "engine/gpu.h"
 #include "engine/kernel_library.h"
 
 namespace godwit::apps {
@@ -38,6 +41,15 @@ int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
 int64_t planned_steps(const CommonConfig& config, int64_t steps_per_epoch) {
   const int64_t all = config.epochs * steps_per_epoch;
   return config.max_steps > 0 ? std::min(config.max_steps, all) : all;
+}
+
+std::string kernels() { return context().device.is_cuda() ? gpu_name() : kernel_library(); }
+
+// "1.2 GB", or where there is a GPU "1.2 GB, of its GPU 3.4 GB".
+std::string peak_memory() {
+  std::string text = human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use));
+  if (context().device.is_cuda()) text += ", of its GPU " + human_bytes(static_cast<double>(peak_gpu_bytes()));
+  return text;
 }
 
 }  // namespace
@@ -80,7 +92,7 @@ void Trainer::open_run(Progress& progress) {
   const std::string asked = who + ": saving the weights at the next logged step";
   catch_interrupts(asked + (uses_mpi(config_) ? "" : "; once more ends at once"), who + "; the run directory is " + run_dir_);
   progress.line(summary(program_, config_, rows()));
-  if (config_.dtype == "bf16" && !native_bf16())
+  if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     progress.line("notice: " + kernel_library() +
                   " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
   int64_t kept = 0;
@@ -104,7 +116,7 @@ Rows Trainer::rows() const {
   Rows rows = task_.notes();
   rows.insert(rows.end(), {{"parameters", model.str()},
                            {"steps", run.str()},
-                           {"kernels", kernel_library() + ", threads per worker: " + std::to_string(context().threads)},
+                           {"kernels", kernels() + ", threads per worker: " + std::to_string(context().threads)},
                            {"run directory", run_dir_}});
   return rows;
 }
@@ -142,22 +154,9 @@ Evaluation Trainer::run(Progress& progress) {
 void Trainer::train_step(Progress& progress) {
   const auto start = Clock::now();
   const CommCount before = comm_.stats->total();
-  const bool may_skip = config_.non_finite == "skip";
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_before_[i].copy_from(buffers_[i]);
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
-  last_loss_ = 0;
-  double waited = 0;  // for data
-  for (int i = 0; i < config_.accumulation; ++i) {
-    const Forward forward = task_.forward((step_ - 1) * config_.accumulation + i);
-    const double value = forward.loss.value().item();
-    check(std::isfinite(value) || may_skip, "step ", step_, ": the loss is ", value, kDiverged);
-    last_loss_ += value / config_.accumulation;
-    tally_.correct += forward.correct;
-    tally_.answers += forward.answers;
-    tally_.samples += forward.samples;
-    waited += forward.data_wait_s;
-    replica_->backward(forward.loss);
-  }
+  const double waited = forward_and_backward();
   const bool taken = replica_->finish_step();
   tally_.data_wait_s += waited;
   tally_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
@@ -169,6 +168,40 @@ void Trainer::train_step(Progress& progress) {
   tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
   tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
   ++tally_.steps;
+}
+
+// On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
+double Trainer::forward_and_backward() {
+  std::vector<Tensor> losses;
+  Totals correct;
+  double waited = 0;
+  try {
+    for (int i = 0; i < config_.accumulation; ++i) {
+      const Forward forward = task_.forward((step_ - 1) * config_.accumulation + i);
+      losses.push_back(forward.loss.value());
+      correct.add(forward.correct);
+      tally_.answers += forward.answers;
+      tally_.samples += forward.samples;
+      waited += forward.data_wait_s;
+      if (context().device == kCpu) read(losses);
+      replica_->backward(forward.loss);
+    }
+  } catch (const Error&) {
+    read(losses);  // a loss that is not finite says more than the gradients that it made
+    throw;
+  }
+  read(losses);
+  tally_.correct += correct.sum();
+  return waited;
+}
+
+void Trainer::read(const std::vector<Tensor>& losses) {
+  last_loss_ = 0;
+  for (const Tensor& loss : losses) {
+    const double value = loss.item();
+    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, kDiverged);
+    last_loss_ += value / config_.accumulation;
+  }
 }
 
 // Statistics of the batches take what made the gradient so: they are put back as well.
@@ -185,11 +218,10 @@ void Trainer::skipped(Progress& progress) {
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = tally_.times;
-  Tensor sums = Tensor::of<double>(
-      {last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra, tally_.bytes_inter,
-       tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression, times.communication, times.update,
-       interrupted() != 0 ? 1.0 : 0.0},
-      Shape{13});
+  const Tensor sums =
+      on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
+                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression,
+                       times.communication, times.update, interrupted() != 0 ? 1.0 : 0.0});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   stopped_ = sums.item(12) > 0 && step_ < total_steps_;
   if (leader()) {
@@ -293,9 +325,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   text << (stopped_ ? "interrupted after " : "done in ") << human_duration(seconds_since(started_)) << ": ";
   if (stopped_) text << "step " << step_ << " of " << total_steps_;
   else text << last.text;
-  text << ", peak memory of a worker "
-       << human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use))
-       << "; weights, metrics and configuration are in " << run_dir_;
+  text << ", peak memory of a worker " << peak_memory() << "; weights, metrics and configuration are in " << run_dir_;
   progress.line(text.str());
 }
 

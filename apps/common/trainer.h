@@ -39,6 +39,8 @@ class Trainer {
   void open_run(Progress& progress);
   Rows rows() const;  // for the start of the run
   void train_step(Progress& progress);
+  double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
+  void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
   void settle();          // makes replicas and averages those that are evaluated and saved

@@ -25,7 +25,7 @@ struct ImageDataConfig {
   bool strict = false;            // JPEGs: refuse what else is skipped
   double label_smoothing = 0;
   int prefetch = 2;  // batches prepared ahead, at least 1
-  int workers = 0;   // threads of a worker that prepare them; 0: 2, if it has so many cores
+  int workers = 0;   // threads of a worker that prepare them; 0: 2, with a GPU all it has
 };
 
 struct ImageConfig : CommonConfig {

@@ -50,7 +50,7 @@ std::vector<Setting> make_settings() {
       {"data", "data.strict", "--strict", GODWIT_AT(data.strict), "JPEGs: refuse what is else skipped", kAny},
       {"data", "data.label_smoothing", "", GODWIT_AT(data.label_smoothing), "of the training loss", kBelowOne},
       {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},
-      {"data", "data.workers", "", GODWIT_AT(data.workers), "threads that prepare them; 0: up to 2", {0, 256}},
+      {"data", "data.workers", "", GODWIT_AT(data.workers), "that prepare them; 0: up to 2, with a GPU all", {0, 256}},
   };
   const std::vector<Setting> common =
       common_settings({.unit = "images",

@@ -5,8 +5,10 @@
 
 #include "apps/common/loader.h"
 #include "apps/common/progress.h"
+#include "apps/common/totals.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/agree.h"
+#include "comm/host_values.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 
@@ -66,7 +68,7 @@ Forward ImageTask::forward(int64_t micro_batch) {
   const Var logits = model_->forward(Var(batch->images));
   const double images = static_cast<double>(batch->labels.numel());
   return {.loss = ops::softmax_cross_entropy(logits, batch->labels, config_.data.label_smoothing),
-          .correct = static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1)),
+          .correct = {ops::top_k_correct(logits.value(), batch->labels, 1)},
           .answers = images,
           .samples = images,
           .data_wait_s = waited};
@@ -81,18 +83,20 @@ Evaluation ImageTask::evaluate() {
   NoGrad no_grad;
   model_->train(false);
   test_.start_epoch(0);
-  Tensor sums = Tensor::zeros({4}, DType::f64);
-  double* sum = sums.data<double>();
+  Totals losses, first, among_five;
+  double images = 0;
   while (auto batch = test_.next()) {
     const Var logits = model_->forward(Var(batch->images));
     const double samples = static_cast<double>(batch->labels.numel());
-    sum[0] += samples * ops::softmax_cross_entropy(logits, batch->labels).value().item();
-    sum[1] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 1));
-    sum[2] += static_cast<double>(ops::top_k_correct(logits.value(), batch->labels, 5));
-    sum[3] += samples;
+    losses.add(ops::softmax_cross_entropy(logits, batch->labels).value(), samples);
+    first.add(ops::top_k_correct(logits.value(), batch->labels, 1));
+    among_five.add(ops::top_k_correct(logits.value(), batch->labels, 5));
+    images += samples;
   }
   model_->train();
+  const Tensor sums = on_host<double>({losses.sum(), first.sum(), among_five.sum(), images});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  const double* sum = sums.data<double>();
   const double top1 = sum[1] / sum[3], top5 = sum[2] / sum[3];
   return {.loss = sum[0] / sum[3],
           .metrics = {{"test_top1", top1}, {"test_top5", top5}},

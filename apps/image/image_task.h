@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "apps/common/task.h"
+#include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
 #include "apps/image/image_data.h"
-#include "data/loader.h"
 #include "models/resnet.h"
 
 namespace godwit::apps {
@@ -35,7 +35,7 @@ class ImageTask : public Task {
   const ImageConfig& config_;
   const ImageData& data_;
   Communicator& comm_;
-  data::Loader train_, test_;
+  ImageBatches train_, test_;
   std::unique_ptr<ResNet> model_;
 };
 

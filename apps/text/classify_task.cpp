@@ -1,6 +1,8 @@
 // Classification of sentences.
+#include "apps/common/totals.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/host_values.h"
 
 namespace godwit::apps {
 namespace {
@@ -21,20 +23,22 @@ class ClassifyTask : public TextTask {
 Forward ClassifyTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
   const Var logits = net<BertForSequenceClassification>().forward(input_of(batch), run);
   return {.loss = ops::softmax_cross_entropy(logits, batch.labels),
-          .correct = static_cast<double>(ops::top_k_correct(logits.value(), batch.labels, 1)),
+          .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
           .answers = static_cast<double>(batch.labels.numel())};
 }
 
 Evaluation ClassifyTask::evaluate() {
-  const Tensor sums = Tensor::zeros({3}, DType::f64);
-  double* sum = sums.data<double>();
+  Totals losses, correct;
+  double sentences = 0;
   for_test_batches([&](const data::TextBatch& batch) {
     const Forward result = learn(batch, nullptr);
-    sum[0] += result.answers * result.loss.value().item();
-    sum[1] += result.correct;
-    sum[2] += result.answers;
+    losses.add(result.loss.value(), result.answers);
+    correct.add(result.correct);
+    sentences += result.answers;
   });
+  const Tensor sums = on_host<double>({losses.sum(), correct.sum(), sentences});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  const double* sum = sums.data<double>();
   const double accuracy = sum[1] / sum[2];
   return {.loss = sum[0] / sum[2],
           .metrics = {{"test_accuracy", accuracy}},

@@ -1,6 +1,8 @@
 // Pre-training: masked words and next sentences.
+#include "apps/common/totals.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/host_values.h"
 
 namespace godwit::apps {
 namespace {
@@ -24,17 +26,18 @@ class PretrainTask : public TextTask {
 Forward PretrainTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
   const BertForPreTraining::Output out = output(batch, run);
   return {.loss = pretraining_loss(out, batch.masked_labels, batch.labels),
-          .correct = static_cast<double>(ops::top_k_correct(out.prediction_logits.value(), batch.masked_labels, 1)),
+          .correct = {ops::top_k_correct(out.prediction_logits.value(), batch.masked_labels, 1)},
           .answers = static_cast<double>(batch.masked_labels.numel())};
 }
 
 Evaluation PretrainTask::evaluate() {
   struct Sums {
-    double loss = 0, correct = 0, answers = 0;
+    Totals losses, correct;
+    double answers = 0;
     void add(const Var& logits, const Tensor& labels) {
       const double rows = static_cast<double>(labels.numel());
-      loss += rows * ops::softmax_cross_entropy(logits, labels).value().item();
-      correct += static_cast<double>(ops::top_k_correct(logits.value(), labels, 1));
+      losses.add(ops::softmax_cross_entropy(logits, labels).value(), rows);
+      correct.add(ops::top_k_correct(logits.value(), labels, 1));
       answers += rows;
     }
   } words, sentences;
@@ -43,8 +46,8 @@ Evaluation PretrainTask::evaluate() {
     words.add(out.prediction_logits, batch.masked_labels);
     sentences.add(out.next_sentence_logits, batch.labels);
   });
-  const Tensor sums = Tensor::of<double>(
-      {words.loss, words.correct, words.answers, sentences.loss, sentences.correct, sentences.answers}, Shape{6});
+  const Tensor sums = on_host<double>({words.losses.sum(), words.correct.sum(), words.answers, sentences.losses.sum(),
+                                       sentences.correct.sum(), sentences.answers});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double mlm_loss = sums.item(0) / sums.item(2), mlm = sums.item(1) / sums.item(2);
   const double nsp = sums.item(4) / sums.item(5);

@@ -5,6 +5,8 @@
 
 #include "apps/common/gather.h"
 #include "apps/text/text_task.h"
+#include "autograd/ops/column.h"
+#include "autograd/ops/softmax_cross_entropy.h"
 #include "data/squad_answers.h"
 
 namespace godwit::apps {
@@ -32,7 +34,7 @@ class SquadTask : public TextTask {
   std::string run_dir_;  // rank 0
 };
 
-// One column of logits [batch·length, 2], of one row of the batch.
+// One column of logits [batch·length, 2] on the CPU, of one row of the batch.
 std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int64_t which) {
   std::vector<float> values(static_cast<size_t>(length));
   const float* from = logits.data<float>() + row * length * 2 + which;
@@ -44,15 +46,12 @@ std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int
 Forward SquadTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
   const Var logits = net<BertForQuestionAnswering>().forward(input_of(batch), run);
   const int64_t rows = batch.ids.dim(0), length = batch.ids.dim(1);
-  double correct = 0;
-  for (int64_t row = 0; row < rows; ++row)
-    for (const int64_t which : {0, 1}) {
-      const std::vector<float> scores = column(logits.value(), row, length, which);
-      const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
-      correct += best == (which == 0 ? batch.starts : batch.ends).data<int32_t>()[row];
-    }
+  const auto correct = [&](int64_t which, const Tensor& labels) {
+    const Tensor scores = ops::column(Var(logits.value()), which).value().view({rows, length});
+    return ops::top_k_correct(scores, labels, 1);
+  };
   return {.loss = question_answering_loss(logits, batch.starts, batch.ends),
-          .correct = correct,
+          .correct = {correct(0, batch.starts), correct(1, batch.ends)},
           .answers = 2 * static_cast<double>(rows)};
 }
 
@@ -61,7 +60,7 @@ std::vector<data::Candidate> SquadTask::candidates() {
   const data::AnswerOptions options{.best = config_.data.n_best, .longest = config_.data.max_answer};
   std::vector<data::Candidate> own;
   for_test_batches([&](const data::TextBatch& batch) {
-    const Tensor logits = net<BertForQuestionAnswering>().forward(input_of(batch)).value();
+    const Tensor logits = net<BertForQuestionAnswering>().forward(input_of(batch)).value().to(kCpu);
     const int64_t length = batch.ids.dim(1);
     for (size_t i = 0; i < batch.samples.size(); ++i) {
       const auto row = static_cast<int64_t>(i);

@@ -31,7 +31,7 @@ struct TextDataConfig {
   int64_t n_best = 20;               // squad: answers to a question that are written
   int64_t window = 64;               // batches whose samples are sorted by length together
   int prefetch = 2;                  // batches prepared ahead, at least 1
-  int workers = 0;                   // threads of a worker that prepare them; 0: 2, if it has so many cores
+  int workers = 0;                   // threads of a worker that prepare them; 0: 2, with a GPU all it has
 };
 
 struct TextConfig : CommonConfig {

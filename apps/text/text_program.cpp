@@ -73,7 +73,7 @@ std::vector<Setting> make_settings() {
       {"data", "data.n_best", "", GODWIT_AT(data.n_best), "squad: answers written for a question", {1, 1000}},
       {"data", "data.window", "", GODWIT_AT(data.window), "batches sorted by length together", {1, 1 << 20}},
       {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},
-      {"data", "data.workers", "", GODWIT_AT(data.workers), "threads that prepare them; 0: up to 2", {0, 256}},
+      {"data", "data.workers", "", GODWIT_AT(data.workers), "that prepare them; 0: up to 2, with a GPU all", {0, 256}},
   };
   const std::vector<Setting> common =
       common_settings({.unit = "samples",

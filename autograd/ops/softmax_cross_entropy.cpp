@@ -111,6 +111,19 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
   });
 }
 
+void top_k_hits(Cpu, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits) {
+  const int64_t classes = logits.dim(1);
+  dispatch_real(logits.dtype(), "top_k_correct", [&]<class T>() {
+    for (int64_t i = 0; i < logits.dim(0); ++i) {
+      const T* x = logits.data<T>() + i * classes;
+      const int64_t label = labels.data<int32_t>()[i];
+      int64_t before = 0;
+      for (int64_t c = 0; c < classes; ++c) before += goes_before(x, c, label);
+      hits.data<double>()[i] = before < k && !std::isnan(x[label]);
+    }
+  });
+}
+
 namespace ops {
 
 // Labels are checked and counted on the CPU, where loaders leave them: for those on a GPU the host waits.
@@ -142,21 +155,14 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
       });
 }
 
-int64_t top_k_correct(const Tensor& logits_anywhere, const Tensor& labels_anywhere, int k) {
-  const Tensor logits = logits_anywhere.to(kCpu), labels = labels_anywhere.to(kCpu);
-  check_labels(logits, labels, std::nullopt, "top_k_correct");
+Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int k) {
+  check_labels(logits, labels.to(kCpu), std::nullopt, "top_k_correct");
   check(k >= 1, "top_k_correct: k must be at least 1, it is ", k);
-  const int64_t classes = logits.dim(1);
-  int64_t correct = 0;
-  dispatch_real(logits.dtype(), "top_k_correct", [&]<class T>() {
-    for (int64_t i = 0; i < logits.dim(0); ++i) {
-      const T* x = logits.data<T>() + i * classes;
-      const int64_t label = labels.data<int32_t>()[i];
-      int64_t before = 0;
-      for (int64_t c = 0; c < classes; ++c)
-        before += c != label && (x[c] > x[label] || std::isnan(x[c]) || (x[c] == x[label] && c < label));
-      correct += before < k && !std::isnan(x[label]);
-    }
+  const Tensor there = labels.to(logits.device()), hits({logits.dim(0)}, DType::f64, logits.device());
+  const Tensor correct({}, DType::f64, logits.device());
+  on_device(logits, [&](auto device) {
+    top_k_hits(device, logits, there, k, hits);
+    mean_loss(device, hits, 1, correct);  // whole numbers: their sum is exact
   });
   return correct;
 }

@@ -75,6 +75,17 @@ __global__ void backward_kernel(int64_t classes, const T* logits, const int32_t*
   }
 }
 
+// A block a row.
+template <class T>
+__global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* labels, int k, double* hits) {
+  const T* x = logits + blockIdx.x * classes;
+  const int64_t label = labels[blockIdx.x];
+  int64_t before = 0;
+  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) before += goes_before(x, c, label);
+  before = block_reduce(before, Plus());
+  if (threadIdx.x == 0) hits[blockIdx.x] = before < k && x[label] == x[label] ? 1 : 0;
+}
+
 }  // namespace
 
 void softmax_cross_entropy_forward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
@@ -90,6 +101,13 @@ void mean_loss(Cuda device, const Tensor& losses, double share, const Tensor& me
   dispatch_real(mean.dtype(), "mean_loss", [&]<class T>() {
     launch(device, "mean_loss", mean_kernel<T>, 1, kBlock, losses.numel(), losses.cuda_data<double>(), share,
            mean.cuda_data<T>());
+  });
+}
+
+void top_k_hits(Cuda device, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits) {
+  dispatch_real(logits.dtype(), "top_k_correct", [&]<class T>() {
+    launch(device, "top_k_correct", hits_kernel<T>, logits.dim(0), row_threads(logits.dim(1)), logits.dim(1),
+           logits.cuda_data<T>(), labels.cuda_data<int32_t>(), k, hits.cuda_data<double>());
   });
 }
 

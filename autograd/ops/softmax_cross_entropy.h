@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "autograd/var.h"
+#include "engine/inline.h"
 
 namespace godwit {
 
@@ -24,6 +25,15 @@ void softmax_cross_entropy_backward(Cuda, const Tensor& logits, const Tensor& la
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits);
 
+// Class c of a row goes before the label: it is larger, or equal and lower, or NaN.
+template <class T>
+GODWIT_INLINE inline bool goes_before(const T* x, int64_t c, int64_t label) {
+  return c != label && (x[c] > x[label] || x[c] != x[c] || (x[c] == x[label] && c < label));
+}
+// hits [n] float64: 1 where the label is among the k largest of its row, else 0; as ops::top_k_correct counts.
+void top_k_hits(Cpu, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits);
+void top_k_hits(Cuda, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits);
+
 namespace ops {
 
 // The mean of -Σ_c target_c · log softmax(logits)_c over the rows whose label is not `ignore`, as a scalar of the
@@ -32,9 +42,10 @@ namespace ops {
 Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0,
                           std::optional<int32_t> ignore = std::nullopt);
 
-// Rows of logits [n, classes] whose label is among the k largest. Of equal logits the lower class goes first, NaN goes
-// before every number, and a label whose own logit is NaN is never a hit.
-int64_t top_k_correct(const Tensor& logits, const Tensor& labels, int k);
+// How many rows of logits [n, classes] have their label among the k largest: one float64, where the logits are. Of
+// equal logits the lower class goes first, NaN goes before every number, and a label whose own logit is NaN is never a
+// hit.
+Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int k);
 
 }  // namespace ops
 }  // namespace godwit

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "engine/context.h"
+#include "engine/cuda/rank_pools.h"
 
 namespace godwit {
 namespace {
@@ -150,6 +151,7 @@ namespace detail {
 std::shared_ptr<CudaContext> make_cuda_context(int index) {
   auto made = std::make_shared<CudaContext>(index);
   if (const auto& mine = context().cuda) make_current(*mine);
+  join_rank(*made);
   return made;
 }
 std::shared_ptr<Pool> cuda_pool(Device device) { return cuda_of(device).context->pool; }

@@ -4,48 +4,13 @@
 
 #include "data/squad_metrics.h"
 #include "tests/apps/program_test.h"
+#include "tests/apps/small_data.h"
 
 namespace godwit {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-const std::vector<std::string> kNames{"anna", "bert", "cleo", "dora", "emil", "fred", "gina", "hugo"};
-const std::vector<std::string> kTowns{"oslo", "rome", "bern", "lima", "kyiv", "doha", "riga", "cork"};
-
-// Who lives where, in sentences that say nothing else: a word can be told from the one beside it.
-std::string story(size_t documents) {
-  std::string text;
-  for (size_t i = 0; i < documents; ++i) {
-    for (size_t k = 0; k < 6; ++k)
-      text += kNames[(i + k) % 8] + " lives in " + kTowns[(i + k) % 8] + " and likes " + kTowns[(i + k) % 8] + " .\n";
-    text += "\n";
-  }
-  return text;
-}
-
-// A paragraph says where somebody lives, its question asks for it.
-json squad(size_t paragraphs) {
-  json all = json::array();
-  for (size_t i = 0; i < paragraphs; ++i) {
-    const std::string name = kNames[i % 8], town = kTowns[(3 * i + i / 8) % 8];
-    const std::string context = (i % 3 ? "" : "so it is that ") + name + " lives in " + town + (i % 2 ? " now ." : " .");
-    const json answer = {{"text", town}, {"answer_start", context.find(town)}};
-    const json question = {{"id", "q" + std::to_string(i)},
-                           {"question", "where does " + name + " live ?"},
-                           {"answers", json::array({answer})}};
-    all.push_back({{"context", context}, {"qas", json::array({question})}});
-  }
-  return {{"version", "1.1"}, {"data", json::array({{{"title", "t"}, {"paragraphs", all}}})}};
-}
-
-std::string reviews(size_t count) {
-  std::string text = "sentence\tlabel\n";
-  for (size_t i = 0; i < count; ++i)
-    text += kNames[i % 8] + " in " + kTowns[i / 3 % 8] + (i % 2 ? " was good and fine\t1\n" : " was bad and poor\t0\n");
-  return text;
-}
 
 class TrainBert : public ProgramTest {
  protected:

@@ -7,35 +7,15 @@
 #include <filesystem>
 #include <thread>
 
-#include "engine/philox.h"
 #include "engine/safetensors.h"
 #include "tests/apps/program_test.h"
+#include "tests/apps/small_data.h"
 
 namespace godwit {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
-          static_cast<char>(value)};
-}
-
-// A folder of IDX files: images of `width` × 64 / `width` pixels in four classes, each with one bright quadrant in
-// noise.
-void write_images(const fs::path& folder, const std::string& prefix, uint32_t count, uint32_t label_count,
-                  uint32_t width = 8) {
-  std::string images = big_endian(0x803) + big_endian(count) + big_endian(64 / width) + big_endian(width);
-  std::string labels = big_endian(0x801) + big_endian(label_count);
-  RandomStream random(count, Purpose::test);
-  for (uint32_t i = 0; i < count; ++i)
-    for (uint32_t p = 0; p < 64; ++p)
-      images += static_cast<char>(random.below(60) + ((p / 32 * 2 + p % 8 / 4) == i % 4 ? 150 : 0));
-  for (uint32_t i = 0; i < label_count; ++i) labels += static_cast<char>(i % 4);
-  write_file(folder / (prefix + "-images-idx3-ubyte"), images);
-  write_file(folder / (prefix + "-labels-idx1-ubyte"), labels);
-}
 
 class TrainResnet : public ProgramTest {
  protected:

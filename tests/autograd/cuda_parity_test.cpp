@@ -152,8 +152,18 @@ TEST_F(CudaParity, SoftmaxCrossEntropy) {
           expect_same(op, {logits}, 64, detail::concat("[", n, ", ", classes, "] ", type, " ", smoothing));
         }
   const Tensor logits = random({40, 12}, DType::f32, 6), labels = Tensor::zeros({40}, DType::i32);
-  const int64_t expected = ops::top_k_correct(logits, labels, 3);
-  EXPECT_EQ(on_gpu([&] { return ops::top_k_correct(logits.to(context().device), labels, 3); }), expected);
+  for (const int k : {1, 3, 12}) {
+    const double expected = ops::top_k_correct(logits, labels, k).item();
+    EXPECT_EQ(on_gpu([&] { return ops::top_k_correct(logits.to(context().device), labels, k).item(); }), expected);
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& row : std::vector<std::vector<float>>{{5, 5, 5}, {nan, 1, 0}, {1, nan, 0}, {nan, nan, nan}})
+    for (const int32_t label : {0, 1, 2}) {
+      const auto hit = [&] {
+        return ops::top_k_correct(Tensor::of(row, {1, 3}), Tensor::of<int32_t>({label}, {1}), 2).item();
+      };
+      EXPECT_EQ(on_gpu(hit), hit()) << row[0] << " " << label;
+    }
   EXPECT_EQ(on_gpu([&] {
               return ops::softmax_cross_entropy(Var(logits.to(context().device)), labels.to(context().device)).device();
             }),

@@ -180,7 +180,7 @@ TEST(SoftmaxCrossEntropy, NamesWhatIsWrong) {
 TEST(TopKCorrect, CountsTiesByClassAndNeverNaN) {
   auto hits = [](const std::vector<float>& row, int32_t label, int k) {
     const auto classes = static_cast<int64_t>(row.size());
-    return ops::top_k_correct(Tensor::of(row, {1, classes}), Tensor::of<int32_t>({label}, {1}), k);
+    return ops::top_k_correct(Tensor::of(row, {1, classes}), Tensor::of<int32_t>({label}, {1}), k).item();
   };
   EXPECT_EQ(hits({1, 3, 2}, 1, 1), 1);
   EXPECT_EQ(hits({1, 3, 2}, 2, 1), 0);
@@ -192,8 +192,9 @@ TEST(TopKCorrect, CountsTiesByClassAndNeverNaN) {
   EXPECT_EQ(hits({kNaN, 1, 0}, 1, 1), 0) << "NaN goes first";
   EXPECT_EQ(hits({kNaN, 1, 0}, 1, 2), 1);
   EXPECT_EQ(hits({1, 2}, 0, 7), 1) << "k beyond the classes";
-  EXPECT_EQ(ops::top_k_correct(Tensor::of<double>({1, 2, 2, 1}, {2, 2}), Tensor::of<int32_t>({1, 1}, {2}), 1), 1);
-  EXPECT_EQ(ops::top_k_correct(Tensor::zeros({0, 3}), Tensor::zeros({0}, DType::i32), 1), 0);
+  EXPECT_EQ(ops::top_k_correct(Tensor::of<double>({1, 2, 2, 1}, {2, 2}), Tensor::of<int32_t>({1, 1}, {2}), 1).item(),
+            1);
+  EXPECT_EQ(ops::top_k_correct(Tensor::zeros({0, 3}), Tensor::zeros({0}, DType::i32), 1).item(), 0);
   EXPECT_THROW(hits({1, 2}, 0, 0), Error);
   EXPECT_THROW(hits({1, 2}, 2, 1), Error);
 }

@@ -1,7 +1,17 @@
 // Of CUDA's header of this name: what devices are.
 #pragma once
+#include <cstdio>
+
 #include "cuda_runtime.h"
 
 cudaError_t cudaGetDevice(int* device);  // of the calling thread
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device);
+
+struct cudaDeviceProp {
+  char name[256];
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::snprintf(properties->name, sizeof properties->name, "emulated on the CPU");
+  return cudaSuccess;
+}

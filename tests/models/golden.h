@@ -36,8 +36,9 @@ inline int64_t channels_last(const Shape& ours, int64_t i) {
 }
 
 // The parameter's or buffer's values: as `formula` of make_golden.py.
-inline void fill_by_formula(const std::string& name, const Tensor& value) {
-  const Shape& shape = value.shape();
+inline void fill_by_formula(const std::string& name, const Tensor& there) {
+  const Shape& shape = there.shape();
+  const Tensor value(shape, there.dtype(), kCpu);
   double centre = 0, scale = 0.125;
   if (shape.rank() > 1) {
     const double fan_in = static_cast<double>(value.numel() / shape[0]);
@@ -54,6 +55,7 @@ inline void fill_by_formula(const std::string& name, const Tensor& value) {
     for (int64_t i = 0; i < value.numel(); ++i)
       value.data<T>()[channels_last(shape, i)] = static_cast<float>(centre + scale * hashed_unit(hash, i));
   });
+  there.copy_from(value);
 }
 
 inline void fill_by_formula(const nn::Module& module) {
@@ -62,7 +64,7 @@ inline void fill_by_formula(const nn::Module& module) {
 }
 
 inline Tensor golden_images(Shape shape, DType dtype) {
-  Tensor x(shape, dtype);
+  Tensor x(shape, dtype, kCpu);
   const uint32_t hash = fnv1a("images");
   dispatch_real(dtype, "images", [&]<class T>() {
     for (int64_t i = 0; i < x.numel(); ++i) x.data<T>()[channels_last(shape, i)] = static_cast<T>(hashed_unit(hash, i));
@@ -71,7 +73,7 @@ inline Tensor golden_images(Shape shape, DType dtype) {
 }
 
 inline Tensor golden_labels(int64_t n, uint32_t classes) {
-  Tensor labels({n}, DType::i32);
+  Tensor labels({n}, DType::i32, kCpu);
   for (int64_t i = 0; i < n; ++i)
     labels.data<int32_t>()[i] = static_cast<int32_t>(hashed_word(fnv1a("labels"), i) % classes);
   return labels;

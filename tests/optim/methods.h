@@ -27,6 +27,7 @@ struct MethodPlan {
   std::optional<double> weight_decay{};
   int64_t bucket_bytes = 512;
   int micro_batches = 1;  // with equal gradients
+  Placement placement{};
   std::function<void(DataParallelOptions&)> change{};  // of what the rest of the plan says
   std::function<void(DataParallel&, Communicator&)> after_step{};
 };
@@ -54,14 +55,16 @@ inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, dou
   std::vector<Gradient> gradients;
   for (const Var& var : vars) gradients.push_back(var.gradient());
   return Var::result(Tensor::full({1}, 1), vars, [=](const Tensor& dy) {
+    const auto seed = static_cast<float>(dy.item());
     for (size_t p = 0; p < gradients.size(); ++p) {
-      const Tensor g = gradients[p].target();
+      const Tensor there = gradients[p].target(), g(there.shape(), there.dtype(), kCpu);
       const auto step = static_cast<uint32_t>(64 * std::max(gradient, 1) + static_cast<int>(p));
       for (int64_t i = 0; i < g.numel(); ++i)
-        g.data<float>()[i] = static_cast<float>(dy.item()) * 1e-4f *
+        g.data<float>()[i] = seed * 1e-4f *
                              (to_unit(random_word(9, i, step, Purpose::test, static_cast<uint32_t>(rank))) - 0.4f);
       if (gradient == 0 && rank == 2 && p == 1) g.data<float>()[5] = static_cast<float>(bad);
-      gradients[p].add(g);
+      there.copy_from(g);
+      gradients[p].add(there);
     }
   });
 }
@@ -83,7 +86,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
   for (auto* counts : {&all.steps, &all.skipped, &all.last_update, &all.calls, &all.agreement_bytes})
     counts->resize(world);
   all.reasons.resize(world);
-  run_local(plan.topology, [&](Communicator& comm) {
+  const auto body = [&](Communicator& comm) {
     const size_t rank = static_cast<size_t>(comm.rank);
     std::vector<Parameter> parameters;
     std::vector<Var> vars;
@@ -108,7 +111,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       if (rank > 0) return;
       std::vector<float> x;
       for (const Var& var : vars)
-        for (const float value : var.value().span<float>()) x.push_back(value);
+        for (const float value : var.value().to_vector<float>()) x.push_back(value);
       all.x.push_back(x);
     };
     note();
@@ -130,7 +133,8 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     all.reasons[rank] = replica.skip_reason();
     const CommCount agreed = comm.stats->phase("non_finite/all_gather");
     all.agreement_bytes[rank] = agreed.bytes_intra + agreed.bytes_inter;
-  });
+  };
+  run_local(plan.topology, body, {.placement = plan.placement});
   return all;
 }
 

@@ -1,0 +1,26 @@
+// Totals: sums over batches of what kernels compute, which the host reads once at the end.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace godwit::apps {
+
+class Totals {
+ public:
+  void add(const Tensor& value, double weight = 1) { terms_.emplace_back(value, weight); }  // of one element
+  void add(const std::vector<Tensor>& values) {
+    for (const Tensor& value : values) add(value);
+  }
+  double sum() const {  // in the order of add(); on a GPU it waits
+    double sum = 0;
+    for (const auto& [value, weight] : terms_) sum += weight * value.item();
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<Tensor, double>> terms_;
+};
+
+}  // namespace godwit::apps

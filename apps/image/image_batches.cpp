@@ -1,0 +1,47 @@
+#include "apps/image/image_batches.h"
+
+#include <utility>
+
+namespace godwit::apps {
+namespace {
+
+Shape whole_batch(const data::ImageSource& source, int64_t batch) {
+  const Shape image = source.image_shape();
+  return {batch, image[0], image[1], image[2]};
+}
+
+}  // namespace
+
+ImageBatches::ImageBatches(const data::ImageSource& source, const data::LoaderOptions& options)
+    : loader_(source, options),
+      room_(whole_batch(source, options.batch)),
+      stream_(context().device.is_cuda() ? std::make_unique<Stream>() : nullptr) {}
+
+void ImageBatches::start_epoch(int64_t epoch) {
+  if (!stream_) return loader_.start_epoch(epoch);
+  stream_->wait();
+  loader_.start_epoch(epoch);
+  fetch();
+}
+
+std::optional<data::Batch> ImageBatches::next() {
+  if (!stream_) return loader_.next();
+  stream_->wait();
+  std::optional<data::Batch> batch = std::exchange(ahead_, std::nullopt);
+  if (batch) fetch();
+  return batch;
+}
+
+// The memory is the computing thread's, which may have kernels under way that read what was there before: the stream's
+// work comes after them.
+void ImageBatches::fetch() {
+  stream_->submit([this, room = Tensor(room_)] {
+    ahead_ = loader_.next();
+    if (!ahead_) return;
+    const Tensor there = room.rows(0, ahead_->images.dim(0));
+    there.copy_from(ahead_->images);
+    ahead_->images = there;
+  });
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,20 @@
+#include "engine/gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include "engine/context.h"
+#include "engine/cuda/rank_pools.h"
+
+namespace godwit {
+
+std::string gpu_name() {
+  const auto& cuda = context().cuda;
+  if (!cuda) return "";
+  cudaDeviceProp properties{};
+  cuda_check(cudaGetDeviceProperties(&properties, cuda->index), "cudaGetDeviceProperties");
+  return detail::concat(cuda_device(cuda->index), ", ", properties.name);
+}
+
+int64_t peak_gpu_bytes() { return context().cuda ? rank_pools(*context().cuda)->peak_bytes() : 0; }
+
+}  // namespace godwit

@@ -1,0 +1,8 @@
+#include "engine/gpu.h"
+
+namespace godwit {
+
+std::string gpu_name() { return ""; }
+int64_t peak_gpu_bytes() { return 0; }
+
+}  // namespace godwit

@@ -1,0 +1,239 @@
+// The Trainer on GPUs: ranks that share one train as those on the CPU do.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/loader.h"
+#include "apps/common/totals.h"
+#include "apps/common/trainer.h"
+#include "apps/image/image_batches.h"
+#include "apps/image/image_config.h"
+#include "autograd/ops/relu.h"
+#include "autograd/ops/reshape.h"
+#include "autograd/ops/scale.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/host_values.h"
+#include "comm/local.h"
+#include "data/image_dataset.h"
+#include "engine/gpu.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "nn/replicas.h"
+#include "nn/weights.h"
+#include "tests/support.h"
+
+namespace godwit::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+// 96 and 14 images of 8×8 pixels.
+data::MemorySource made_images(int64_t count) {
+  data::ImageDataset set{Shape{8, 8, 1}, 3, {}, {}};
+  for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * i * 37 % 251));
+  for (int64_t i = 0; i < count; ++i) set.labels.push_back(static_cast<int32_t>(i % 3));
+  return {std::move(set), {.mean = {0.5f}, .std = {0.25f}, .flip = true, .seed = 1}};
+}
+
+class Net : public nn::Module {
+ public:
+  Net() : hidden_(64, 33), outputs_(33, 3) {
+    add("hidden", hidden_);
+    add("outputs", outputs_);
+    passes_ = add_buffer("passes", Tensor::zeros({1}));
+    nn::initialise(*this, 7);
+  }
+  Var forward(const Var& images) const {
+    const Var x = ops::reshape(images, {images.dim(0), 64});
+    if (training()) passes_.copy_from(Tensor::full({1}, passes_.item() + 1));
+    return outputs_(ops::relu(hidden_(x)));
+  }
+
+ private:
+  nn::Linear hidden_, outputs_;
+  Tensor passes_;
+};
+
+struct Images {
+  data::MemorySource train = made_images(96), test = made_images(14);
+};
+
+class NetTask : public Task {
+ public:
+  NetTask(const ImageConfig& config, const Images& images, Communicator& comm, int64_t poisoned)
+      : comm_(comm),
+        poisoned_(poisoned),
+        train_(images.train, loader_options(config, config.data, comm, true, 0)),
+        test_(images.test, loader_options(config, config.data, comm, false, 3)) {}
+
+  nn::Module& model() override { return net_; }
+  std::string name() const override { return "net"; }
+  std::string unit() const override { return "images"; }
+  int64_t batches() const override { return train_.batches(); }
+  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  void average_buffers() override { nn::average_buffers(net_, *comm_.world); }
+  void save(const std::string& run_dir, const std::string& which) override {
+    nn::save_weights(run_dir + "/" + which + ".safetensors", net_);
+  }
+  Forward forward(int64_t micro_batch) override {
+    const data::Batch batch = train_.next().value();
+    EXPECT_EQ(batch.images.device(), context().device);
+    const Var logits = net_.forward(Var(batch.images));
+    Var loss = ops::softmax_cross_entropy(logits, batch.labels);
+    if (micro_batch == poisoned_ && comm_.rank == 1) loss = ops::scale(loss, static_cast<double>(NAN));
+    const double count = static_cast<double>(batch.labels.numel());
+    return {.loss = loss,
+            .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
+            .answers = count,
+            .samples = count};
+  }
+  Evaluation evaluate() override {
+    const NoGrad no_grad;
+    net_.train(false);
+    test_.start_epoch(0);
+    Totals losses;
+    double count = 0;
+    while (const auto batch = test_.next()) {
+      const double samples = static_cast<double>(batch->labels.numel());
+      losses.add(ops::softmax_cross_entropy(net_.forward(Var(batch->images)), batch->labels).value(), samples);
+      count += samples;
+    }
+    net_.train();
+    const Tensor sums = on_host<double>({losses.sum(), count});
+    comm_.world->all_reduce(sums, Reduce::sum, "test");
+    EXPECT_EQ(sums.item(1), 14);
+    return {.loss = sums.item(0) / sums.item(1), .metrics = {}, .text = "evaluated"};
+  }
+
+ private:
+  Communicator& comm_;
+  int64_t poisoned_;
+  ImageBatches train_, test_;
+  Net net_;
+};
+
+struct Trained {
+  std::vector<double> losses;  // of each step, but for those that are not finite
+  double test_loss = 0;        // the last
+  std::vector<float> weights;  // that were saved
+  std::string printed;
+};
+
+Trained trained(const std::string& device, int ranks, const std::function<void(ImageConfig&)>& change,
+            int64_t poisoned = -1) {
+  const TempFolder folder;
+  const Images images;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
+  Progress progress(out.get(), Progress::Style::lines);
+  Trained run;
+  const auto body = [&](Communicator& comm) {
+    ImageConfig config;
+    config.optimizer = optimizer_defaults("birder");
+    config.batch = 4;
+    config.epochs = 2;
+    config.log_every = 1;
+    config.check_replicas = 1;
+    config.run_dir = folder / "run";
+    config.bucket.first_mib = config.bucket.mib = 1.0 / 1024;  // several buckets
+    change(config);
+    NetTask task(config, images, comm, poisoned);
+    const Evaluation last = Trainer(image_program(), config, task, comm).run(progress);
+    if (comm.rank == 0) run.test_loss = last.loss.value();
+    EXPECT_EQ(peak_gpu_bytes() > 64 * 33 * 4, context().device.is_cuda());
+  };
+  run_local({ranks, 1}, body, {.threads_per_rank = 1, .placement = {device, true}});
+  std::ifstream metrics(folder / "run" + "/metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);)
+    if (const auto json = nlohmann::json::parse(line); json.contains("loss") && json["loss"].is_number())
+      run.losses.push_back(json["loss"]);
+  Net net;
+  nn::load_weights(folder / "run" + (std::filesystem::exists(folder / "run/ema.safetensors") ? "/ema.safetensors"
+                                                                                             : "/weights.safetensors"),
+                   net);
+  for (const Parameter& p : net.parameters())
+    for (const float value : p.var.value().to_vector<float>()) run.weights.push_back(value);
+  for (const nn::NamedTensor& b : net.buffers()) run.weights.push_back(b.tensor.to_vector<float>()[0]);
+  std::rewind(out.get());
+  for (int c; (c = std::getc(out.get())) != EOF;) run.printed += static_cast<char>(c);
+  return run;
+}
+
+class CudaTrainer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << why_no_cuda();
+  }
+};
+
+// Gradients are sums in another order, so a bit of Birder's is another one where its draw is that close: with 2·10³
+// parameters, rarely.
+void expect_close(const Trained& found, const Trained& expected, double tolerance) {
+  ASSERT_EQ(found.losses.size(), expected.losses.size());
+  ASSERT_FALSE(expected.losses.empty());
+  for (size_t i = 0; i < expected.losses.size(); ++i)
+    EXPECT_NEAR(found.losses[i], expected.losses[i], tolerance * expected.losses[0]) << "step " << i + 1;
+  EXPECT_NEAR(found.test_loss, expected.test_loss, tolerance * expected.losses[0]);
+  double difference = 0, all = 0;
+  ASSERT_EQ(found.weights.size(), expected.weights.size());
+  for (size_t i = 0; i < found.weights.size(); ++i) {
+    difference += std::pow(found.weights[i] - expected.weights[i], 2);
+    all += std::pow(expected.weights[i], 2);
+  }
+  EXPECT_LE(std::sqrt(difference / all), tolerance);
+}
+
+TEST_F(CudaTrainer, RanksThatShareAGpuTrainAsThoseOfTheCpu) {
+  for (const int ranks : {1, 4, 8})
+    for (const char* optimizer : {"birder", "one_bit_adam"}) {
+      SCOPED_TRACE(std::string(optimizer) + " of " + std::to_string(ranks));
+      const auto change = [&](ImageConfig& config) {
+        config.optimizer = optimizer_defaults(optimizer);
+        config.batch = 12 / std::min(ranks, 3);
+      };
+      const Trained here = trained("cpu", ranks, change), there = trained("cuda", ranks, change);
+      expect_close(there, here, 1e-3);
+      EXPECT_THAT(there.printed, HasSubstr("cuda:0, "));
+      EXPECT_THAT(there.printed, HasSubstr(", of its GPU "));
+    }
+}
+
+TEST_F(CudaTrainer, ClipsAccumulatesAndAverages) {
+  const auto change = [](ImageConfig& config) {
+    config.optimizer = optimizer_defaults("adamw");
+    config.accumulation = 2;
+    config.clip.norm = 0.25;
+    config.ema.decay = 0.9;
+    config.non_finite = "skip";
+    config.exchange.wire = "bf16";
+  };
+  const Trained here = trained("cpu", 3, change), there = trained("cuda", 3, change);
+  expect_close(there, here, 2e-3);  // a gradient's 16 bits may round to the next
+  EXPECT_EQ(there.weights.back(), here.weights.back()) << "the averaged count of passes";
+}
+
+TEST_F(CudaTrainer, SkipsWhatIsNotFiniteWithoutATrace) {
+  const auto change = [](ImageConfig& config) { config.non_finite = "skip"; };
+  const Trained here = trained("cpu", 3, change, 2), there = trained("cuda", 3, change, 2);
+  EXPECT_EQ(there.weights.back(), here.weights.back()) << "of passes, that of the step is left out";
+  EXPECT_THAT(there.printed,
+              HasSubstr("step 3 skipped: the gradient of 'outputs.bias' at element 0 is not finite on rank 1"));
+  EXPECT_THAT(here.printed,
+              HasSubstr("step 3 skipped: the gradient of 'outputs.bias' at element 0 is not finite on rank 1"));
+}
+
+TEST_F(CudaTrainer, NamesTheStepOfALossThatIsNotFinite) {
+  for (const char* device : {"cpu", "cuda"})
+    EXPECT_THAT(error_of([&] {
+                  trained(
+                      device, 3, [](ImageConfig&) {}, 2);
+                }),
+                HasSubstr("rank 1: step 3: the loss is "));
+}
+
+}  // namespace
+}  // namespace godwit::apps

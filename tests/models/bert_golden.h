@@ -1,0 +1,221 @@
+// Small BERTs against HuggingFace transformers: outputs, every parameter's gradient, ten steps of AdamW.
+#pragma once
+#include <algorithm>
+#include <functional>
+
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/host_values.h"
+#include "comm/local.h"
+#include "engine/context.h"
+#include "models/bert.h"
+#include "optim/factory.h"
+#include "tests/models/golden.h"
+
+namespace godwit::bert_golden {
+
+using nlohmann::json;
+using testing::fnv1a, testing::hashed_word, testing::summary;
+
+// How far results may be from HuggingFace's in float64: norms and dots relative to the norm, samples to the root mean
+// square, losses to the first.
+struct Tolerance {
+  double losses, norm, dot, sample, parameters;
+};
+
+// float64: rounding, amplified a hundred times as float32's in the golden file (6e-6 from 6e-8); parameters after ten
+// steps by what AdamW makes of gradients near nothing, 1e5 roundings there.
+inline constexpr Tolerance kFloat64{1e-12, 1e-12, 1e-12, 1e-12, 1e-10};
+
+// float32: four times the largest distance from float64 in a dozen of PyTorch's own float32 runs, whose weights were
+// one rounding apart; at least 4e-6.
+inline Tolerance float32_tolerance(const json& error) {
+  auto from = [&](const char* key) { return std::max(4 * error[key].get<double>(), 4e-6); };
+  return {from("losses"), from("gradients_norm"), from("gradients_dot"),
+          std::max(from("gradients_sample"), from("outputs_sample")), from("parameters_sample")};
+}
+
+inline void expect_summary(const json& expected, double nothing, const std::string& name, const Tensor& tensor,
+                           const Tolerance& tolerance) {
+  ASSERT_TRUE(expected.contains(name)) << name;
+  const auto golden = expected[name].get<std::vector<double>>();
+  const std::vector<double> actual = summary(name, tensor, golden.size());
+  if (golden[0] < nothing) {  // what is left is rounding of gradients of order 1
+    EXPECT_LE(actual[0], tolerance.norm) << name << ": is nothing but rounding";
+    return;
+  }
+  EXPECT_NEAR(actual[0], golden[0], tolerance.norm * golden[0]) << name << ": norm";
+  EXPECT_NEAR(actual[1], golden[1], tolerance.dot * golden[0]) << name << ": dot";
+  const double rms = golden[0] / std::sqrt(static_cast<double>(tensor.numel()));
+  for (size_t k = 2; k < golden.size(); ++k)
+    EXPECT_NEAR(actual[k], golden[k], tolerance.sample * rms) << name << ": sample " << k;
+}
+
+inline Tensor table(const char* name, int64_t n, int64_t limit) {
+  Tensor values({n}, DType::i32, kCpu);
+  for (int64_t i = 0; i < n; ++i)
+    values.data<int32_t>()[i] = static_cast<int32_t>(hashed_word(fnv1a(name), i) % static_cast<uint32_t>(limit));
+  return values;
+}
+
+// The inputs of make_bert_golden.py: texts of unequal length, padded with id 0.
+struct Golden {
+  json file = testing::read_golden("bert.json");
+  int64_t length = file["length"], batch = std::ssize(file["lengths"]), n = batch * length;
+  BertConfig config;
+  TextInput input;
+  Tensor masked = on_host(file["masked"].get<std::vector<int32_t>>());
+
+  explicit Golden(DType dtype) {
+    const json& sizes = file["config"];
+    config.vocab_size = sizes["vocab_size"];
+    config.hidden_size = sizes["hidden_size"];
+    config.num_hidden_layers = sizes["num_hidden_layers"];
+    config.num_attention_heads = sizes["num_attention_heads"];
+    config.intermediate_size = sizes["intermediate_size"];
+    config.max_position_embeddings = sizes["max_position_embeddings"];
+    config.labels = {"a", "b", "c"};
+    config.dtype = dtype;
+    input = {table("ids", n, config.vocab_size - 1), table("types", n, 2), Tensor({n}, DType::u8, kCpu)};
+    for (int64_t i = 0; i < n; ++i) {
+      const bool token = i % length < file["lengths"][static_cast<size_t>(i / length)].get<int64_t>();
+      input.mask.data<uint8_t>()[i] = token;
+      int32_t &id = input.ids.data<int32_t>()[i], &type = input.types.data<int32_t>()[i];
+      id = token ? id + 1 : 0;
+      type = token ? type : 0;
+    }
+    for (Tensor* t : {&input.ids, &input.types, &input.mask}) *t = t->view({batch, length});
+  }
+};
+
+using Outputs = std::vector<std::pair<std::string, Tensor>>;
+
+// The head's loss, and its outputs by the names of the golden file.
+inline Var run_head(const BertForPreTraining& model, const Golden& golden, Outputs* outputs) {
+  const auto out = model.forward(golden.input, golden.masked);
+  *outputs = {{"prediction_logits", out.prediction_logits.value()},
+              {"next_sentence_logits", out.next_sentence_logits.value()}};
+  return pretraining_loss(out, table("masked", golden.masked.numel(), golden.config.vocab_size),
+                          table("next", golden.batch, 2));
+}
+
+inline Var run_head(const BertForMaskedLM& model, const Golden& golden, Outputs* outputs) {
+  const Var logits = model.forward(golden.input, golden.masked);
+  *outputs = {{"prediction_logits", logits.value()}};
+  return ops::softmax_cross_entropy(logits, table("masked", golden.masked.numel(), golden.config.vocab_size));
+}
+
+inline Var run_head(const BertForQuestionAnswering& model, const Golden& golden, Outputs* outputs) {
+  const Var logits = model.forward(golden.input);
+  *outputs = {{"logits", logits.value()}};
+  return question_answering_loss(logits, table("starts", golden.batch, golden.length),
+                                 table("ends", golden.batch, golden.length));
+}
+
+inline Var run_head(const BertForSequenceClassification& model, const Golden& golden, Outputs* outputs) {
+  const Var logits = model.forward(golden.input);
+  *outputs = {{"logits", logits.value()}};
+  return ops::softmax_cross_entropy(logits, table("labels", golden.batch, std::ssize(golden.config.labels)));
+}
+
+// Ten steps of AdamW; `first` sees the model after the first backward, and the losses come back.
+template <class Model>
+std::vector<double> train(const Model& model, const Golden& golden, Communicator& comm,
+                          const std::function<void(const Outputs&)>& first) {
+  std::vector<double> losses;
+  const json& adamw = golden.file["adamw"];
+  OptimizerConfig config = optimizer_defaults("adamw");
+  config.decay_norm_and_bias = false;
+  config.weight_decay = adamw["weight_decay"];
+  config.beta1 = adamw["betas"][0];
+  config.beta2 = adamw["betas"][1];
+  config.eps = adamw["eps"];
+  Buckets buckets(model.parameters(), {});
+  const auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange({"dense"}, buckets, comm, 1));
+  StepInfo info{0, adamw["lr"]};
+  for (size_t step = 0; step < 10; ++step) {
+    ++info.step;
+    Outputs outputs;
+    const Var loss = run_head(model, golden, &outputs);
+    backward(loss);
+    losses.push_back(loss.value().item());
+    if (step == 0) {
+      NoGrad off;
+      outputs.emplace_back("hidden", model.bert().forward(golden.input).value());
+      first(outputs);
+    }
+    for (Bucket& bucket : buckets) {
+      optimizer->exchange(bucket, comm, info);
+      optimizer->apply(bucket, info);
+    }
+    for (const Parameter& p : model.parameters()) p.var.clear_grad();
+  }
+  return losses;
+}
+
+// Runs on a rank of its own.
+template <class Model>
+void expect_golden(Communicator& comm, DType dtype) {
+  Golden golden(dtype);
+  const std::string name = Model(golden.config).architecture();
+  SCOPED_TRACE(name);
+  const json& expected = golden.file["heads"][name];
+  const double nothing = golden.file["nothing"];
+  const Tolerance tolerance = dtype == DType::f64 ? kFloat64 : float32_tolerance(expected["float32_error"]);
+  golden.config.hidden_act = expected["hidden_act"];
+  const Model model(golden.config);
+  testing::fill_by_formula(model);
+
+  std::vector<std::string> shapes;
+  for (const Parameter& p : model.parameters()) shapes.push_back(p.name + " " + p.var.shape().str());
+  EXPECT_EQ(shapes, expected["shapes"].get<std::vector<std::string>>()) << "names, order and shapes";
+
+  const auto losses = train(model, golden, comm, [&](const Outputs& outputs) {
+    ASSERT_EQ(outputs.size(), expected["outputs"].size());
+    for (const auto& [output, value] : outputs) expect_summary(expected["outputs"], nothing, output, value, tolerance);
+    for (const Parameter& p : model.parameters())
+      expect_summary(expected["gradients"], nothing, p.name, p.var.grad(), tolerance);
+  });
+  const auto golden_losses = expected["losses"].get<std::vector<double>>();
+  ASSERT_EQ(losses.size(), golden_losses.size());
+  for (size_t step = 0; step < losses.size(); ++step)
+    EXPECT_NEAR(losses[step], golden_losses[step], tolerance.losses * golden_losses[0]) << "step " << step;
+  const double after = tolerance.parameters;
+  for (const Parameter& p : model.parameters())
+    expect_summary(expected["parameters"], nothing, p.name, p.var.value(), {0, after, after, after, 0});
+}
+
+// bfloat16 keeps 8 bits of an activation (2⁻⁹ = 0.2 % of rounding), some 30 of which follow one another in two layers.
+inline void expect_bfloat16_near_float64(Communicator& comm) {
+  Golden golden(DType::bf16);
+  const json& expected = golden.file["heads"]["BertForPreTraining"];
+  const BertForPreTraining model(golden.config);
+  testing::fill_by_formula(model);
+  const auto losses = train(model, golden, comm, [&](const Outputs& outputs) {
+    for (const auto& [output, value] : outputs) {
+      EXPECT_EQ(value.dtype(), output == "hidden" ? DType::bf16 : DType::f32) << output;
+      expect_summary(expected["outputs"], 0, output, value, {0, 0.02, 0.02, 0.1, 0});
+    }
+    for (const Parameter& p : model.parameters()) {
+      EXPECT_EQ(p.var.grad().dtype(), DType::f32) << p.name;
+      const auto gradient = expected["gradients"][p.name].get<std::vector<double>>();
+      const std::vector<double> actual = summary(p.name, p.var.grad(), gradient.size());
+      const double norm = gradient[0] < golden.file["nothing"].get<double>() ? 0.1 : gradient[0];
+      EXPECT_NEAR(actual[0], gradient[0], 0.05 * norm) << p.name << ": norm";
+      EXPECT_NEAR(actual[1], gradient[1], 0.1 * norm) << p.name << ": dot";
+    }
+  });
+  for (size_t step = 0; step < losses.size(); ++step)
+    EXPECT_NEAR(losses[step], expected["losses"][step].get<double>(), 0.02 * losses[0]) << "step " << step;
+}
+
+// f(comm) on one rank that works on `device`.
+inline void on_rank(const std::string& device, const std::function<void(Communicator&)>& f) {
+  run_local({1, 1}, f, {.placement = {device}});
+}
+
+template <class Model>
+void expect_golden_on(const std::string& device, DType dtype) {
+  on_rank(device, [&](Communicator& comm) { expect_golden<Model>(comm, dtype); });
+}
+
+}  // namespace godwit::bert_golden

@@ -1,0 +1,135 @@
+// ResNet-20 and ResNet-50 against PyTorch: logits, running statistics, every parameter's gradient, ten steps of loss.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/context.h"
+#include "models/resnet.h"
+#include "tests/models/golden.h"
+
+namespace godwit::resnet_golden {
+
+using nlohmann::json;
+using testing::golden_images;
+using testing::golden_labels;
+using testing::summary;
+
+// How far results may be from PyTorch's in float64, relative to the norm (samples: to the root mean square;
+// losses: to the first).
+struct Tolerance {
+  double logits, eval_logits, losses, norm, dot, sample, running;
+};
+
+// float64: rounding (1e-16), amplified by the same factor as float32's: the golden files say that PyTorch's own float32
+// is off by at most 3e-2 of a gradient, 5e5 roundings of 6e-8. As many of float64 make 1e-10.
+inline constexpr Tolerance kFloat64{1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-9, 1e-10};
+
+// float32: four times the largest distance from float64 in a dozen of PyTorch's own float32 runs, whose weights were
+// one rounding apart (some of them flip a relu, which counts far more than the rounding itself); at least 4e-6.
+inline Tolerance float32_tolerance(const json& error) {
+  auto from = [&](const char* key) { return std::max(4 * error[key].get<double>(), 4e-6); };
+  return {from("logits"),        from("eval_logits"),      from("losses"),        from("gradients_norm"),
+          from("gradients_dot"), from("gradients_sample"), from("running_sample")};
+}
+
+inline double relative_error(const std::vector<double>& expected, const Tensor& anywhere) {
+  const Tensor actual = anywhere.to(kCpu);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(expected[i] - actual.item(static_cast<int64_t>(i)), 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+inline void expect_summary(const json& expected, const std::string& name, const Tensor& tensor, double norm, double dot,
+                           double sample) {
+  ASSERT_TRUE(expected.contains(name)) << name;
+  const auto golden = expected[name].get<std::vector<double>>();
+  const std::vector<double> actual = summary(name, tensor, golden.size());
+  EXPECT_NEAR(actual[0], golden[0], norm * golden[0]) << name << ": norm";
+  EXPECT_NEAR(actual[1], golden[1], dot * golden[0]) << name << ": dot";
+  const double rms = golden[0] / std::sqrt(static_cast<double>(tensor.numel()));
+  for (size_t k = 2; k < golden.size(); ++k)
+    EXPECT_NEAR(actual[k], golden[k], sample * rms) << name << ": sample " << k;
+}
+
+// v = momentum·v + g; p -= lr·v, as torch.optim.SGD has it; on the CPU, wherever the parameters are.
+class Sgd {
+ public:
+  Sgd(std::vector<Parameter> parameters, double lr, double momentum)
+      : parameters_(std::move(parameters)), lr_(lr), momentum_(momentum) {
+    for (const Parameter& p : parameters_) velocity_.push_back(zeros(p.var));
+  }
+  void step() {
+    for (size_t k = 0; k < parameters_.size(); ++k)
+      dispatch_real(velocity_[k].dtype(), "sgd", [&]<class T>() {
+        const T lr = static_cast<T>(lr_), momentum = static_cast<T>(momentum_);
+        const Tensor x = parameters_[k].var.value().to(kCpu), g = parameters_[k].var.grad().to(kCpu);
+        const auto value = x.span<T>(), grad = g.span<T>();
+        const auto velocity = velocity_[k].span<T>();
+        for (size_t i = 0; i < value.size(); ++i) {
+          velocity[i] = momentum * velocity[i] + grad[i];
+          value[i] -= lr * velocity[i];
+        }
+        parameters_[k].var.value().copy_from(x);
+      });
+    for (const Parameter& p : parameters_) p.var.clear_grad();
+  }
+
+ private:
+  static Tensor zeros(const Var& like) {
+    const Tensor values(like.shape(), like.dtype(), kCpu);
+    values.zero();
+    return values;
+  }
+
+  std::vector<Parameter> parameters_;
+  std::vector<Tensor> velocity_;
+  double lr_, momentum_;
+};
+
+// On the context's device; at most so many steps.
+inline void expect_golden(const std::string& name, DType dtype, const Tolerance* given = nullptr, size_t steps = 10) {
+  const json golden = testing::read_golden(name + ".json");
+  const Tolerance tolerance = given                 ? *given
+                              : dtype == DType::f64 ? kFloat64
+                                                    : float32_tolerance(golden["float32_error"]);
+  const int64_t batch = golden["batch"], size = golden["image"], classes = golden["classes"];
+  ResNetConfig config = resnet_config(name);
+  config.num_classes = classes;
+  config.dtype = dtype;
+  const auto model = make_resnet(config);
+  testing::fill_by_formula(*model);
+  const Var x(golden_images({batch, size, size, 3}, compute_dtype(dtype)).to(context().device));
+  const Tensor labels = golden_labels(batch, static_cast<uint32_t>(classes));
+
+  model->train(false);
+  {
+    NoGrad off;
+    EXPECT_LE(relative_error(golden["eval_logits"], model->forward(x).value()), tolerance.eval_logits);
+  }
+  model->train();
+  Sgd sgd(model->parameters(), golden["lr"], golden["momentum"]);
+  const auto losses = golden["losses"].get<std::vector<double>>();
+  for (size_t step = 0; step < std::min(steps, losses.size()); ++step) {
+    const Var logits = model->forward(x);
+    const Var loss = ops::softmax_cross_entropy(logits, labels, golden["label_smoothing"]);
+    backward(loss);
+    EXPECT_NEAR(loss.value().item(), losses[step], tolerance.losses * losses[0]) << "step " << step;
+    if (step == 0) {
+      EXPECT_LE(relative_error(golden["logits"], logits.value()), tolerance.logits);
+      const auto parameters = model->parameters();
+      ASSERT_EQ(parameters.size(), golden["gradients"].size());
+      for (const Parameter& p : parameters)
+        expect_summary(golden["gradients"], p.name, p.var.grad(), tolerance.norm, tolerance.dot, tolerance.sample);
+      ASSERT_EQ(model->buffers().size(), golden["running"].size());
+      for (const nn::NamedTensor& b : model->buffers())
+        expect_summary(golden["running"], b.name, b.tensor, tolerance.running, tolerance.running, tolerance.running);
+    }
+    sgd.step();
+  }
+}
+
+}  // namespace godwit::resnet_golden

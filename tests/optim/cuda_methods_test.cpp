@@ -1,0 +1,61 @@
+// Whole steps of several ranks that share a GPU: given equal gradients, all they have in the end are the CPU's bits.
+#include <gtest/gtest.h>
+
+#include "tests/optim/methods.h"
+
+namespace godwit {
+namespace {
+
+using test::MethodOutcome;
+using test::MethodPlan;
+
+const Placement kShared{"cuda", /*share_gpu=*/true, /*nccl=*/false};
+
+class CudaMethods : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << why_no_cuda();
+  }
+
+  static void expect_same(MethodPlan plan) {
+    SCOPED_TRACE(
+        detail::concat(plan.optimizer, " on ", plan.topology.nodes, " nodes of ", plan.topology.workers_per_node));
+    const MethodOutcome here = train_by(plan);
+    plan.placement = kShared;
+    const MethodOutcome there = train_by(plan);
+    EXPECT_TRUE(there.same(here));
+    EXPECT_EQ(there.x, here.x);
+    EXPECT_EQ(there.skipped, here.skipped);
+    EXPECT_EQ(there.reasons, here.reasons);
+  }
+};
+
+const std::vector<std::string> kOptimizers{"sgdm",        "adam",   "adamw",        "bert_adam",
+                                           "softsignsgd", "birder", "one_bit_adam", "zero_one_adam"};
+
+TEST_F(CudaMethods, TrainAsTheCpuDoesBitForBit) {
+  for (const std::string& optimizer : kOptimizers)
+    for (const Topology topology : {Topology{2, 2}, Topology{1, 3}}) {
+      MethodPlan plan{.optimizer = optimizer, .topology = topology};
+      plan.gradients = {1, 2, 3, 4};
+      expect_same(plan);
+    }
+  expect_same({.optimizer = "birder", .topology = {8, 1}});
+  expect_same({.optimizer = "one_bit_adam", .topology = {8, 1}});
+}
+
+TEST_F(CudaMethods, ClipAccumulateAndSkipAsTheCpuDoes) {
+  for (const std::string& optimizer : kOptimizers) {
+    MethodPlan plan{.optimizer = optimizer};
+    plan.gradients = {1, 0, 2, 3};
+    plan.bad = std::numeric_limits<double>::quiet_NaN();
+    plan.skip = true;
+    plan.clip = 1e-4;
+    plan.micro_batches = 3;
+    plan.weight_decay = 0.1;
+    expect_same(plan);
+  }
+}
+
+}  // namespace
+}  // namespace godwit
