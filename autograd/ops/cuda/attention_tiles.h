@@ -11,13 +11,13 @@ namespace godwit::detail {
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
 // Eight elements of a row. A tile of rows of kWidth keeps them in an order in which eight rows' chunks of one column
-// lie in eight different sixteenths of the banks.
+// lie in eight different eighths of the banks.
 struct alignas(16) Chunk {
   uint32_t words[4];
 };
 
-// Sizes for rows padded to width elements: 32, 64 or 128. A warp's own are 16 · m of them: more rows use what is loaded
-// from shared memory more often, and more registers.
+// Sizes for rows padded to width elements: 32, 64 or 128. A warp's own are 16 · m of them: more use what is loaded from
+// shared memory more often, and more registers.
 template <int width, int m>
 struct Sizes {
   static constexpr int kWidth = width, kM = m;
