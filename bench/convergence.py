@@ -63,9 +63,9 @@ def plot(results, path):
     for name, runs in results.items():
         metrics = next(iter(runs.values()))
         train = [m for m in metrics if "loss" in m]
-        smooth, value = [], None
+        smooth, value, new = [], None, max(0.05, min(1, 20 / len(train)))
         for m in train:  # a moving average, so that curves can be told apart
-            value = m["loss"] if value is None else 0.95 * value + 0.05 * m["loss"]
+            value = m["loss"] if value is None else (1 - new) * value + new * m["loss"]
             smooth.append(value)
         loss.plot([m["step"] for m in train], smooth, label=name, linewidth=1)
         key, label, factor = metric_of(metrics)
