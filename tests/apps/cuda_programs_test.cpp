@@ -1,0 +1,110 @@
+// The programs on a GPU, as a user starts them: workers that share it train as those on the CPU do.
+#include <cmath>
+
+#include "engine/device.h"
+#include "tests/apps/small_data.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class CudaPrograms : public ProgramTest {
+ protected:
+  using ProgramTest::ProgramTest;
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << why_no_cuda();
+  }
+
+  std::vector<json> lines_of(const std::string& flags, std::string* printed = nullptr) {
+    fs::remove_all(run_dir());
+    const Outcome outcome = train(flags + " --set log_every=1 --check-replicas 2 --max-steps 4");
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << flags;
+    if (printed) *printed = outcome.out;
+    return metrics();
+  }
+
+  // Losses and evaluations of both, relative to the first loss.
+  void expect_as_on_the_cpu(const std::string& flags, double tolerance) {
+    SCOPED_TRACE(flags);
+    std::string printed;
+    const std::vector<json> here = lines_of(flags),
+                            there = lines_of(flags + " --device cuda --set share_gpu=true", &printed);
+    ASSERT_EQ(there.size(), here.size());
+    ASSERT_EQ(here.size(), 5u) << "four steps and an evaluation";
+    for (size_t i = 0; i < here.size(); ++i)
+      for (const char* key : {"loss", "test_loss", "grad_norm"})
+        if (here[i].contains(key)) {
+          const double expected = here[i][key], found = there[i][key];
+          EXPECT_NEAR(found, expected, tolerance * std::max(1.0, std::abs(expected))) << key << " of line " << i;
+        }
+    EXPECT_EQ(there[3]["bytes_inter"], here[3]["bytes_inter"]);
+    EXPECT_NE(printed.find(", of its GPU "), std::string::npos) << printed;
+  }
+};
+
+class CudaTrainResnet : public CudaPrograms {
+ protected:
+  CudaTrainResnet() : CudaPrograms("train_resnet", "--data data --run-dir run --threads 1") {}
+  void SetUp() override {
+    CudaPrograms::SetUp();
+    fs::create_directories(folder_ / "data");
+    write_images(folder_ / "data", "train", 128, 128);
+    write_images(folder_ / "data", "t10k", 21, 21);
+  }
+};
+
+class CudaTrainBert : public CudaPrograms {
+ protected:
+  CudaTrainBert() : CudaPrograms("train_bert", "--run-dir run --model bert_tiny --length 32 --threads 1") {}
+  void SetUp() override {
+    CudaPrograms::SetUp();
+    write_file(folder_ / "text.txt", story(20));
+    write_file(folder_ / "squad" / "train-v1.1.json", squad(64).dump());
+    write_file(folder_ / "squad" / "dev-v1.1.json", squad(12).dump());
+    write_file(folder_ / "tsv" / "train.tsv", reviews(160));
+    write_file(folder_ / "tsv" / "dev.tsv", reviews(31));
+  }
+};
+
+// Gradients are sums in another order. A batch norm over few pixels enlarges that, and Birder's random bits are others
+// where a draw is that close.
+TEST_F(CudaTrainResnet, WorkersThatShareAGpuTrainAsThoseOfTheCpu) {
+  expect_as_on_the_cpu("--optimizer birder --nodes 2 --workers-per-node 2 --batch 8", 2e-3);
+  expect_as_on_the_cpu("--optimizer sgdm --nodes 2 --batch 4 --accumulation 2 --set clip.norm=1 --set ema.decay=0.9",
+                       2e-3);
+  expect_as_on_the_cpu("--optimizer one_bit_adam --nodes 8 --batch 4 --set model.sync_bn=true", 2e-3);
+}
+
+// 16 bits of an activation are 2⁻⁹ of it, and some forty layers follow one another.
+TEST_F(CudaTrainResnet, TrainsInBfloat16) {
+  expect_as_on_the_cpu("--optimizer sgdm --nodes 2 --batch 8 --dtype bf16 --set exchange.wire=bf16", 0.1);
+}
+
+TEST_F(CudaTrainBert, WorkersThatShareAGpuTrainAsThoseOfTheCpu) {
+  expect_as_on_the_cpu("--task pretrain --data text.txt --set data.hold_out=8 --optimizer birder --nodes 4 --batch 2",
+                       2e-3);
+  expect_as_on_the_cpu("--task classify --data tsv --optimizer adamw --nodes 2 --batch 4 --accumulation 2", 2e-3);
+  expect_as_on_the_cpu("--task classify --data tsv --optimizer zero_one_adam --nodes 8 --batch 2", 2e-3);
+}
+
+TEST_F(CudaTrainBert, AnswersQuestionsInBfloat16) {
+  const std::string flags =
+      "--task squad --data squad --set data.max_question=10 --set data.doc_stride=8 --nodes 2 --batch 4 ";
+  const std::vector<json> here = lines_of(flags),
+                          there = lines_of(flags + "--dtype bf16 --device cuda --set share_gpu=true");
+  ASSERT_EQ(there.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(there[i]["loss"].get<double>(), here[i]["loss"].get<double>(), 0.1);
+  EXPECT_TRUE(there[4].contains("f1"));
+  EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
+}
+
+TEST_F(CudaTrainResnet, SaysWhenThereAreTooFewGpus) {
+  expect_refused("--device cuda --nodes 40", {"40 workers on this machine", "share_gpu=true"});
+  expect_refused("--device cuda:99", {"numbered from 0"});
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,23 @@
+// ResNet-20 on a GPU against PyTorch's numbers.
+#include "tests/models/resnet_golden.h"
+#include "tests/on_gpu.h"
+
+namespace godwit {
+namespace {
+
+using CudaGolden = OnGpu;
+
+TEST_F(CudaGolden, ResNet20Float32) {
+  on_gpu([] { resnet_golden::expect_golden("resnet20", DType::f32, nullptr, /*steps=*/3); });
+}
+
+// Activations of 8 bits, twenty layers of them: some per cent of logits and losses. Of a gradient, in which relus are
+// others, little more than its size is left.
+TEST_F(CudaGolden, ResNet20Bfloat16) {
+  const resnet_golden::Tolerance bf16{
+      .logits = 0.05, .eval_logits = 0.05, .losses = 0.05, .norm = 0.5, .dot = 0.7, .sample = 4, .running = 0.05};
+  on_gpu([&] { resnet_golden::expect_golden("resnet20", DType::bf16, &bf16, /*steps=*/2); });
+}
+
+}  // namespace
+}  // namespace godwit
