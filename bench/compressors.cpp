@@ -138,7 +138,7 @@ void time_all(int threads) {
   Context all = context();
   all.threads = threads;
   ContextGuard guard(all);
-  for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18}) {
+  for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18, int64_t{105} << 20}) {
     time_codec("int8", *int8_codec(), 1e-3, values);
     time_codec("qsgd, 7 levels", *qsgd_codec(7), 10, values);
     time_codec("terngrad", *terngrad_codec(2.5), 2, values);

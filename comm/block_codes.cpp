@@ -6,6 +6,7 @@
 
 #include "comm/wire/block_math.h"
 #include "engine/parallel.h"
+#include "engine/pool.h"
 
 namespace godwit {
 namespace {
@@ -18,10 +19,11 @@ void for_blocks(const Table<CodedBlock>& blocks, const F& f) {
   int64_t values = 1, largest = 0;
   for (const CodedBlock& block : blocks.all) values += block.n, largest = std::max(largest, block.n);
   const int64_t count = std::ssize(blocks.all), grain = std::max<int64_t>(1, kGrain * count / values);
+  const std::shared_ptr<Pool> pool = context().pool;
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-    const std::unique_ptr<float[]> a(new float[static_cast<size_t>(largest)]);
-    const std::unique_ptr<float[]> b(new float[static_cast<size_t>(largest)]);
-    for (int64_t i = begin; i < end; ++i) f(blocks.all[static_cast<size_t>(i)], a.get(), b.get());
+    const Buffer scratch(pool, 2 * largest * static_cast<int64_t>(sizeof(float)));
+    float* a = reinterpret_cast<float*>(scratch.data());
+    for (int64_t i = begin; i < end; ++i) f(blocks.all[static_cast<size_t>(i)], a, a + largest);
   });
 }
 

@@ -31,21 +31,25 @@ uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   return *kth;
 }
 
-// A magnitude that probably k values or a few more reach, by a sample of which about 32 do; 0, which all reach, where that is too
-// uncertain.
+// A magnitude that probably k values or a few more reach, by a sample of which about 32 do; the least above 0 where that is too
+// uncertain, or where most values are 0, as an embedding's gradients are.
 uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
   const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: rows of even lengths do not repeat in it
   const double expected = static_cast<double>(k) / static_cast<double>(stride);
   const int64_t rank = static_cast<int64_t>(expected + 4 * std::sqrt(expected)) + 4;
-  if (rank >= n / stride) return 0;
+  if (rank >= n / stride) return 1;
   std::vector<uint32_t> sample;
   sample.reserve(static_cast<size_t>(n / stride + 1));
   for (int64_t i = 0; i < n; i += stride) sample.push_back(magnitude_bits(x[i]));
-  return kth_largest(sample, rank);
+  return std::max(1u, kth_largest(sample, rank));
 }
 
 struct Candidates {
   std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values, and without their signs
+
+  void add(uint32_t place, uint32_t value) {
+    places.push_back(place), values.push_back(value), sizes.push_back(value & 0x7FFFFFFF);
+  }
 };
 
 void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
@@ -64,6 +68,20 @@ void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
   }
 }
 
+// `found`, which are all but the zeros, and the first of those, k in all.
+Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
+  Candidates all;
+  const size_t known = found.places.size();
+  size_t zeros = static_cast<size_t>(k) - known, j = 0;
+  for (uint32_t i = 0; zeros > 0; ++i) {
+    const bool zero = j == known || found.places[j] != i;
+    all.add(i, std::bit_cast<uint32_t>(x[i]));
+    zero ? --zeros : ++j;
+  }
+  for (; j < known; ++j) all.add(found.places[j], found.values[j]);
+  return all;
+}
+
 // Code: the k values in order of their places, then the places, of 16 bits in blocks of up to 65536 values, else of 32.
 class TopK : public BlockCodec {
  public:
@@ -76,7 +94,8 @@ class TopK : public BlockCodec {
     const int64_t k = chosen(n);
     Candidates among;
     find(x, n, probable_bound(x, n, k), among);
-    if (std::ssize(among.sizes) < k) among = {}, find(x, n, 0, among);
+    if (std::ssize(among.sizes) < k) among = {}, find(x, n, 1, among);
+    if (std::ssize(among.sizes) < k) among = with_zeros(x, k, among);
     const uint32_t least = kth_largest(among.sizes, k);
     int64_t equal = k;  // how many of the least fit
     for (const uint32_t size : among.sizes) equal -= size > least;

@@ -55,12 +55,28 @@ HWY_INLINE void store_bytes(D, hn::Vec<D> x, uint8_t* to) {
   hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(hn::RebindToUnsigned<D>(), x)), bytes, to);
 }
 
+// x/by for whole numbers |x| <= 128, to the bit: r = 1/by, q = x·r, then q plus the remainder's share, the remainder x − q·by
+// being exact. (A division takes as long as ten multiplications.)
+template <class D>
+struct Quotient {
+  hn::Vec<D> by, r;
+  Quotient(D d, float divisor) : by(hn::Set(d, divisor)), r(hn::Set(d, 1 / divisor)) {}
+  HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> x) const {
+    if constexpr (hn::MaxLanes(D()) == 1 || !HWY_NATIVE_FMA) return hn::Div(x, by);
+    const auto q = hn::Mul(x, r);
+    return hn::MulAdd(hn::NegMulAdd(q, by, x), r, q);
+  }
+};
+// Neither the remainder nor its share may be too small for float32.
+bool divides_by_parts(float divisor) { return divisor > 0x1p-90f && divisor < 0x1p90f; }
+
 // Values [begin, end), whole vectors.
 template <bool kOneBit, bool kRandom, class D>
 HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Counts& counts) {
   const hn::RebindToSigned<D> di;
   const int32_t low = -(1 << (c.settings.bits - 1)), high = -1 - low;
-  const auto s = hn::Set(d, c.scales.code), before = hn::Set(d, c.scales.error_before), after = hn::Set(d, c.scales.error_after);
+  const auto s = hn::Set(d, c.scales.code), after = hn::Set(d, c.scales.error_after);
+  const Quotient<D> by_s(d, c.scales.code), by_before(d, c.scales.error_before);
   const auto gain_new = hn::Set(d, c.settings.gain_new), gain_old = hn::Set(d, c.settings.gain_old);
   const auto clip = hn::Set(d, c.settings.clip), unit = hn::Set(d, 1 / (2 * c.scales.code));
   const float* HWY_RESTRICT g = c.g;
@@ -72,7 +88,7 @@ HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Co
     const auto x = hn::LoadU(d, g + i), size = hn::Abs(x);
     largest = hn::Max(largest, hn::BitCast(di, size));
     const auto kept = hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), e + i));
-    const auto a = hn::Div(hn::ConvertTo(d, kept), before);
+    const auto a = by_before(hn::ConvertTo(d, kept));
     const auto h = hn::Add(hn::CopySign(hn::Min(size, clip), x), a);
     auto decoded = unit;
     if constexpr (kOneBit) {
@@ -83,7 +99,7 @@ HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Co
       saturated += static_cast<int64_t>(hn::CountTrue(di, hn::Ne(exact, code)));
       zero += static_cast<int64_t>(hn::CountTrue(di, hn::Eq(code, hn::Set(di, kWhole))));
       store_bytes(di, code, codes + i);
-      decoded = hn::Div(hn::Sub(hn::BitCast(d, code), hn::BitCast(d, hn::Set(di, kWhole))), s);
+      decoded = by_s(hn::Sub(hn::BitCast(d, code), hn::BitCast(d, hn::Set(di, kWhole))));
     }
     auto left = hn::Mul(hn::Add(hn::Mul(gain_old, a), hn::Mul(gain_new, hn::Sub(h, decoded))), after);
     if constexpr (kRandom) {
@@ -101,7 +117,9 @@ HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Co
 template <bool kOneBit, bool kRandom>
 HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
   const hn::CappedTag<float, 16> many;
-  const int64_t vectors = n / static_cast<int64_t>(hn::Lanes(many)) * static_cast<int64_t>(hn::Lanes(many));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(many));
+  const bool by_parts = divides_by_parts(c.scales.code) && divides_by_parts(c.scales.error_before);
+  const int64_t vectors = by_parts ? n / lanes * lanes : 0;
   encode_range<kOneBit, kRandom>(many, c, 0, vectors, counts);
   encode_range<kOneBit, kRandom>(hn::CappedTag<float, 1>(), c, vectors, n, counts);
 }

@@ -2,6 +2,7 @@
 
 #include <hwy/targets.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -315,6 +316,23 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
   EXPECT_EQ(back, (Values{1, -1, 0, 1, 2, 0, 0, 0}));
   EXPECT_EQ(code[4], 0x00010000u) << "places 0 and 1";
   EXPECT_EQ(code[5], 0x00040003u);
+}
+
+// An embedding's gradient: the few values that are not 0, then the first that are.
+TEST(BlockExchange, TopKFillsUpWithTheFirstZeros) {
+  for (const int64_t n : {1000, 40000}) {
+    Values x(static_cast<size_t>(n));
+    x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
+    const auto codec = topk_codec(0.01);
+    const size_t k = static_cast<size_t>(n / 100);
+    std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)));
+    codec->encode(x.data(), n, {}, code.data());
+    for (size_t i = 0; i < k; ++i) {
+      const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
+      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
+      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[place])) << n << ", place " << place;
+    }
+  }
 }
 
 TEST(BlockExchange, Int8WireIsTheParameterServer) {

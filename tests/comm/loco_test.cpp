@@ -294,11 +294,12 @@ class LocoCodesOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(LocoCodesOn);
 
 // Codes as they cross the network, and the errors that stay, by scalar code.
-void check_codes(int bits, bool random, int64_t n) {
+void check_codes(int bits, bool random, int64_t n, float factor = 1) {
   const Draws draws{3, 1, 2, 0};
   constexpr int64_t kElement = 77;
   const Values g = random_row<float>(5, 1, n);
-  const float s = bits == 8 ? 20 : 3, clip = random ? INFINITY : 2, before = 100, after = 90, old = random ? 0.25f : 0;
+  const float s = factor * (bits == 8 ? 20 : 3), before = factor * 100, after = factor * 90;
+  const float clip = random ? INFINITY : 2, old = random ? 0.25f : 0;
   const float unit = 1 / (2 * s);
   std::vector<uint32_t> buffer(static_cast<size_t>(n + kRandomSlack));
   const uint32_t* numbers = random_words(draws, kElement, n, buffer.data());
@@ -334,6 +335,25 @@ TEST_P(LocoCodesOn, AreBitExact) {
   for (const int64_t n : {1, 7, 8, 31, 33, 1024, 1025, 5000})
     for (const int bits : {1, 4, 8})
       for (const bool random : {false, true}) check_codes(bits, random, n);
+}
+
+// Vectors divide whole numbers by a scale with its reciprocal and what the product lacks: of all significands in steps.
+TEST(Loco, QuotientsByPartsAreThoseOfDivision) {
+  for (uint32_t significand = 0; significand < 1u << 23; significand += 97) {
+    const float by = std::bit_cast<float>(0x3F800000u | significand), r = 1 / by;
+    for (float x = 1; x <= 128; x += 2) {
+      const float q = x * r;
+      ASSERT_EQ(std::fma(std::fma(-q, by, x), r, q), x / by) << x << " by " << by;
+    }
+  }
+}
+
+TEST_P(LocoCodesOn, AreBitExactByAnyScale) {
+  RandomStream random(12, Purpose::test);
+  for (const float power : {1.0f, 0x1p60f, 0x1p-60f, 0x1p100f, 0x1p-100f})
+    for (int i = 0; i < 20; ++i)
+      for (const int bits : {1, 4, 8})
+        check_codes(bits, i % 2 == 1, 256, power * static_cast<float>(1 + random.uniform()));
 }
 
 // Of sums that float32 no longer rounds to whole numbers, and of those with a fraction of exactly a half.
