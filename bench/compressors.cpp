@@ -47,21 +47,17 @@ void time_codec(const char* name, const BlockCodec& codec, double largest_error,
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
   const int64_t blocks = values / block, words = codec.words(block);
   const Tensor codes({blocks * words}, DType::u32);
-  const auto encode = [&](int64_t i) {
-    codec.encode(x.data<float>() + i * block, block, {{1, 1, 1, 0}, i * block}, codes.data<uint32_t>() + i * words);
+  Table<CodedBlock> table;
+  for (int64_t i = 0; i < blocks; ++i) table.all.push_back({i * block, block, i * words, 0});
+  const auto encode = [&] {
+    check(encode_blocks(Cpu{}, codec, x.data<float>(), Memory::none, nullptr, table, {1, 1, 1, 0}, 0, codes.data<uint32_t>()),
+          "bench: ", name, ": a value is not finite");
   };
-  const auto decode = [&](int64_t i) {
-    codec.decode(codes.data<uint32_t>() + i * words, block, back.data<float>() + i * block);
+  const auto decode = [&] {
+    mean_of_blocks(Cpu{}, codec, codes.data<uint32_t>(), 0, 1, table, false, back.data<float>());
   };
-  const auto all = [&](const auto& f) {
-    return [&, blocks] {
-      parallel_for(blocks, std::max<int64_t>(1, (1 << 15) / block), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) f(i);
-      });
-    };
-  };
-  all(encode)();
-  all(decode)();
+  encode();
+  decode();
   double error = 0, size = 0;
   for (int64_t i = 0; i < values; ++i) {
     const double difference = back.data<float>()[i] - x.data<float>()[i];
@@ -70,8 +66,8 @@ void time_codec(const char* name, const BlockCodec& codec, double largest_error,
   }
   check(error <= largest_error * size, "bench: ", name, " loses ", error / size, " of the values");
   const double code = 4 * static_cast<double>(words) / block;
-  report(std::string(name) + " encode", values, 4 + code, all(encode));
-  report(std::string(name) + " decode", values, 4 + code, all(decode));
+  report(std::string(name) + " encode", values, 4 + code, encode);
+  report(std::string(name) + " decode", values, 4 + code, decode);
 }
 
 void time_majority(int64_t values) {

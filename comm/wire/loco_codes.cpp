@@ -219,6 +219,14 @@ void pack_nibbles(const uint16_t* pairs, int64_t n, uint8_t* to) {
   detail::run_wide(detail::vector_bits(), pack, 0, n);
 }
 
+// To the first-level cache; beyond an array's end as well.
+void fetch_chunk(const float* g, const int8_t* e) {
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < kChunk * static_cast<int64_t>(sizeof(float)); i += kLine)
+    hwy::Prefetch(reinterpret_cast<const char*>(g) + i);
+  for (int64_t i = 0; i < kChunk; i += kLine) hwy::Prefetch(e + i);
+}
+
 }  // namespace
 
 Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
@@ -232,6 +240,7 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
   Counts counts;
   for (int64_t at = 0; at < n; at += kChunk) {
     const int64_t count = std::min(kChunk, n - at);
+    if (random) fetch_chunk(g + at + kChunk, e + at + kChunk);  // while the numbers are drawn
     const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer) : nullptr;
     uint32_t* to = words + at * bits / 32;
     HWY_DYNAMIC_DISPATCH(encode_chunk)({g + at, e + at, scales, settings, numbers, codes, h}, count, counts);
