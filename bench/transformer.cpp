@@ -147,8 +147,7 @@ void linear(DType dtype, int64_t in, int64_t out) {
   report(
       "backward to weight and bias",
       [](const Product& p) {
-        linear_backward_weights(Cpu{}, p.x, p.y, p.w);
-        bias_backward(Cpu{}, p.y, p.bias);
+        linear_backward_weights(Cpu{}, p.x, p.y, p.w, p.bias);
       },
       true, false, out, in, kTokens,
       [](const Product& p) {

@@ -22,7 +22,7 @@ struct Repeat {
 }  // namespace
 
 void bias_forward(Cuda device, const Tensor& bias, const Tensor& y) {
-  dispatch_real(y.dtype(), "bias", [&]<class T>() {
+  dispatch_float(y.dtype(), "bias", [&]<class T>() {
     generate(device, "bias", y.numel(), Repeat<T>{bias.cuda_data<T>(), bias.numel()}, y.cuda_data<T>());
   });
 }

@@ -35,9 +35,11 @@ void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& 
   });
 }
 
-void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw) {
+void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db) {
+  if (db.defined()) bias_backward(Cpu{}, dy, db);
   if (x.dtype() != DType::f64 && detail::library_linear_backward_weights(x, dy, dw)) return;
-  if (x.dtype() == DType::bf16) return linear_backward_weights(Cpu{}, x.to(DType::f32), dy.to(DType::f32), dw);
+  if (x.dtype() == DType::bf16)
+    return linear_backward_weights(Cpu{}, x.to(DType::f32), dy.to(DType::f32), dw, Tensor());
   dispatch_real(x.dtype(), "linear", [&]<class T>() {
     const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
     gemm(Cpu{}, true, false, out, in, n, T{1}, dy.data<T>(), out, x.data<T>(), in, T{0}, dw.data<T>(), in);
@@ -64,15 +66,14 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
   return Var::result(y, {x, w, bias},
                      [xv = w.requires_grad() ? x.value() : Tensor(), wv = w.value(), dx = x.gradient(),
                       dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
-                       if (dw) {
-                         const Tensor g = dw.target();
-                         on_device(dy, [&](auto device) { linear_backward_weights(device, xv, dy, g); });
-                         dw.add(g);
-                       }
-                       if (db) {
-                         const Tensor g = db.target();
-                         on_device(dy, [&](auto device) { bias_backward(device, dy, g); });
-                         db.add(g);
+                       if (dw || db) {
+                         const Tensor gw = dw ? dw.target() : Tensor(), gb = db ? db.target() : Tensor();
+                         on_device(dy, [&](auto device) {
+                           if (dw) linear_backward_weights(device, xv, dy, gw, gb);
+                           else bias_backward(device, dy, gb);
+                         });
+                         if (dw) dw.add(gw);
+                         if (db) db.add(gb);
                        }
                        if (dx) {
                          const Tensor g = dx.target();

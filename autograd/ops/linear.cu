@@ -8,27 +8,32 @@ namespace {
 
 // Parameters beside bfloat16 activations are rounded to their type.
 Tensor like(const Tensor& parameter, const Tensor& x) {
-  return !parameter.defined() || parameter.dtype() == x.dtype() ? parameter : parameter.to(x.dtype());
+  return parameter.dtype() == x.dtype() ? parameter : parameter.to(x.dtype());
 }
+
+// Whether the library may do more than the product: none of it is documented for 64 bits.
+bool in_one_call(const Tensor& vector, const Tensor& x) { return vector.defined() && x.dtype() != DType::f64; }
 
 }  // namespace
 
 void linear_forward(Cuda device, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   CudaProduct product{"linear", false, true, x.dim(0), w.dim(0), w.dim(1)};
-  if (bias.defined() && x.dtype() == DType::f64) {  // the library adds no bias of 64 bits
-    bias_forward(device, bias, y);
-    product.add = true;
-    return multiply(device, product, x, w, Tensor(), y);
-  }
-  multiply(device, product, x, like(w, x), like(bias, x), y);
+  const Tensor weights = like(w, x), b = bias.defined() ? like(bias, x) : bias;
+  if (in_one_call(b, x) && multiply_and(device, BesideProduct::add_bias, product, x, weights, b, y)) return;
+  if (b.defined()) bias_forward(device, b, y);
+  product.add = b.defined();
+  multiply(device, product, x, weights, y);
 }
 
 void linear_backward_data(Cuda device, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0)}, dy, like(w, dy), Tensor(), dx);
+  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0)}, dy, like(w, dy), dx);
 }
 
-void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dw) {
-  multiply(device, {"linear", true, false, dw.dim(0), dw.dim(1), x.dim(0)}, dy, x, Tensor(), dw);
+void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db) {
+  const CudaProduct product{"linear", true, false, dw.dim(0), dw.dim(1), x.dim(0)};
+  if (in_one_call(db, x) && multiply_and(device, BesideProduct::sum_a, product, dy, x, db, dw)) return;
+  if (db.defined()) bias_backward(device, dy, db);
+  multiply(device, product, dy, x, dw);
 }
 
 }  // namespace godwit

@@ -5,13 +5,13 @@
 namespace godwit {
 
 // x, y and their gradients are float32, bfloat16 or float64; w, bias and their gradients have the same type, float32
-// beside bfloat16. An undefined bias is left out.
+// beside bfloat16. An undefined bias or db is left out.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear_forward(Cuda, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx);
 void linear_backward_data(Cuda, const Tensor& dy, const Tensor& w, const Tensor& dx);
-void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw);
-void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tensor& dw);
+void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
+void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
 
 namespace ops {
 

@@ -12,7 +12,7 @@ void matmul(Cuda device, bool trans_a, bool trans_b, const Tensor& a, const Tens
                             c.dim(last),
                             trans_a ? a.dim(last - 1) : a.dim(last),
                             last == 2 ? c.dim(0) : 1};
-  multiply(device, product, a, b, Tensor(), c);
+  multiply(device, product, a, b, c);
 }
 
 }  // namespace godwit

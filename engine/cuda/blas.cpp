@@ -34,6 +34,7 @@ struct Plan {
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm{};
   int64_t workspace = 0;
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // of the search for an algorithm
 };
 
 constexpr uint64_t kMostWorkspace = 32 << 20;  // what NVIDIA asks for on Hopper
@@ -79,29 +80,37 @@ bool is_aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.address(
 
 // Parameters begin anywhere in their bucket. A copy costs less than the kernels for such memory, and sums do not depend
 // on where it begins.
-Tensor aligned(const Tensor& x) { return x.defined() && !is_aligned(x) ? x.clone() : x; }
+Tensor aligned(const Tensor& x) { return is_aligned(x) ? x : x.clone(); }
 
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
   return dtype == DType::f32 && context().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// cᵀ = op(b)ᵀ · op(a)ᵀ is what the library computes, so its first matrix is our b.
-Plan make_plan(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& bias,
-               const Tensor& c) {
+cublasLtEpilogue_t epilogue(BesideProduct beside) {
+  switch (beside) {
+    case BesideProduct::add_bias: return CUBLASLT_EPILOGUE_BIAS;
+    case BesideProduct::sum_a: return CUBLASLT_EPILOGUE_BGRADB;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+// cᵀ = op(b)ᵀ · op(a)ᵀ is what the library computes, so its first matrix is our b, and its second our a.
+Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type) {
   Plan plan;
-  cuda_check(cublasLtMatmulDescCreate(plan.desc.out(), compute_type(a.dtype()),
-                                      a.dtype() == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
+  cuda_check(cublasLtMatmulDescCreate(plan.desc.out(), compute_type(type),
+                                      type == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
              "cublasLtMatmulDescCreate");
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<int32_t>(p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
-  if (bias.defined()) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.address()));
+  if (beside != BesideProduct::none) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(beside));
+    // Of the vector the search sees how it is aligned, and nothing else.
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kAlignment});
   }
-  plan.a = layout(b.dtype(), p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.entries, p.operation);
-  plan.b = layout(a.dtype(), p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.entries, p.operation);
-  plan.c = layout(c.dtype(), p.m, p.n, p.entries, p.operation);
+  plan.a = layout(type, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.entries, p.operation);
+  plan.b = layout(type, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.entries, p.operation);
+  plan.c = layout(c_type, p.m, p.n, p.entries, p.operation);
   Preference preference;
   cuda_check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
@@ -113,39 +122,30 @@ Plan make_plan(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor&
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(device.context->blas(), plan.desc, plan.a, plan.b,
-                                                               plan.c, plan.c, preference, 1, &found, &count);
-  check(status == CUBLAS_STATUS_SUCCESS && count > 0, p.operation, ": cuBLASLt has no way to multiply ", a.dtype(),
-        " [", p.m, ", ", p.k, "] by [", p.k, ", ", p.n, "] to ", c.dtype(), ": ", cublasLtGetStatusString(status));
+  plan.status = cublasLtMatmulAlgoGetHeuristic(device.context->blas(), plan.desc, plan.a, plan.b, plan.c, plan.c,
+                                               preference, 1, &found, &count);
+  if (plan.status == CUBLAS_STATUS_SUCCESS && count == 0) plan.status = CUBLAS_STATUS_NOT_SUPPORTED;
   plan.algorithm = found.algo;
   plan.workspace = static_cast<int64_t>(found.workspaceSize);
   return plan;
 }
 
-}  // namespace
-
-void multiply(Cuda device, const CudaProduct& p, const Tensor& a_given, const Tensor& b_given, const Tensor& bias_given,
-              const Tensor& c) {
-  if (!is_aligned(c)) {
-    const Tensor result = p.add ? c.clone() : Tensor(c.shape(), c.dtype(), c.device());
-    multiply(device, p, a_given, b_given, bias_given, result);
-    return c.copy_from(result);
-  }
-  const Tensor a = aligned(a_given), b = aligned(b_given), bias = aligned(bias_given);
+Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type) {
   const std::vector<int64_t> key{kProduct,
+                                 static_cast<int64_t>(beside),
                                  p.trans_a,
                                  p.trans_b,
                                  p.m,
                                  p.n,
                                  p.k,
                                  p.entries,
-                                 p.add,
-                                 static_cast<int64_t>(a.dtype()),
-                                 static_cast<int64_t>(c.dtype()),
-                                 bias.defined(),
+                                 static_cast<int64_t>(type),
+                                 static_cast<int64_t>(c_type),
                                  context().tf32};
-  Plan& plan = device.context->cached<Plan>(key, [&] { return make_plan(device, p, a, b, bias, c); });
-  if (bias.defined()) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.address()));
+  return device.context->cached<Plan>(key, [&] { return make_plan(device, beside, p, type, c_type); });
+}
+
+void run(Cuda device, const Plan& plan, bool add, const Tensor& a, const Tensor& b, const Tensor& c) {
   const Tensor room = workspace(device, plan.workspace);
   const double numbers64[] = {0, 1};
   const float numbers32[] = {0, 1};
@@ -154,10 +154,40 @@ void multiply(Cuda device, const CudaProduct& p, const Tensor& a_given, const Te
     return &numbers32[i];
   };
   cuda_check(cublasLtMatmul(device.context->blas(), plan.desc, number(true), b.address(), plan.a, a.address(), plan.b,
-                            number(p.add),
-                            c.address(), plan.c, c.address(), plan.c, &plan.algorithm, room.address(),
+                            number(add), c.address(), plan.c, c.address(), plan.c, &plan.algorithm, room.address(),
                             static_cast<size_t>(plan.workspace), device.stream),
              "cublasLtMatmul");
+}
+
+// Memory to write x to: its own, where that is aligned.
+Tensor room_for(const Tensor& x) { return is_aligned(x) ? x : Tensor(x.shape(), x.dtype(), x.device()); }
+
+void put_back(const Tensor& written, const Tensor& x) {
+  if (written.address() != x.address()) x.copy_from(written);
+}
+
+}  // namespace
+
+void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
+  const Plan& plan = plan_for(device, BesideProduct::none, p, a.dtype(), c.dtype());
+  check(plan.status == CUBLAS_STATUS_SUCCESS, p.operation, ": cuBLASLt has no way to multiply ", a.dtype(), " [", p.m,
+        ", ", p.k, "] by [", p.k, ", ", p.n, "] to ", c.dtype(), ": ", cublasLtGetStatusString(plan.status));
+  const Tensor to = p.add ? aligned(c) : room_for(c);
+  run(device, plan, p.add, aligned(a), aligned(b), to);
+  put_back(to, c);
+}
+
+bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& p, const Tensor& a, const Tensor& b,
+                  const Tensor& vector, const Tensor& c) {
+  const Plan& plan = plan_for(device, beside, p, a.dtype(), c.dtype());
+  if (plan.status != CUBLAS_STATUS_SUCCESS) return false;
+  const bool written = beside == BesideProduct::sum_a;
+  const Tensor to = p.add ? aligned(c) : room_for(c), beside_it = written ? room_for(vector) : aligned(vector);
+  set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(beside_it.address()));
+  run(device, plan, p.add, aligned(a), aligned(b), to);
+  put_back(to, c);
+  if (written) put_back(beside_it, vector);
+  return true;
 }
 
 }  // namespace godwit

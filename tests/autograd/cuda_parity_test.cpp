@@ -256,7 +256,7 @@ TEST_F(CudaParity, Matmul) {
 
 TEST_F(CudaParity, Linear) {
   for (const DType type : kTypes)
-    for (const auto& [n, in, out] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 5, 7}, {40, 64, 16}}) {
+    for (const auto& [n, in, out] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {40, 64, 16}}) {
       const DType parameters = compute_dtype(type);
       const Tensor x = random({n, in}, type, 15), w = random({out, in}, parameters, 16),
                    bias = random({out}, parameters, 17);

@@ -9,7 +9,7 @@ struct cublasLtMatmulDescStruct {
   cudaDataType scale;
   int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
+  void* bias = nullptr;
 };
 struct cublasLtMatrixLayoutStruct {  // column-major
   cudaDataType type;
@@ -45,13 +45,26 @@ cublasStatus_t set(T& to, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The combinations of types that cuBLASLt documents.
+// The combinations of types that cuBLASLt documents, with the epilogues in 32 and 16 bits alone.
 bool supported(const cublasLtMatmulDescStruct& desc, cudaDataType a, cudaDataType b, cudaDataType c, cudaDataType d) {
   if (a != b || c != d) return false;
-  if (desc.compute == CUBLAS_COMPUTE_64F) return desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT && desc.scale == CUDA_R_64F && a == CUDA_R_64F && d == CUDA_R_64F;
+  if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB && desc.trans_b != CUBLAS_OP_T) return false;
+  if (desc.compute == CUBLAS_COMPUTE_64F)
+    return desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT && desc.scale == CUDA_R_64F && a == CUDA_R_64F && d == CUDA_R_64F;
   if (desc.scale != CUDA_R_32F) return false;
   if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) return a == CUDA_R_32F && d == CUDA_R_32F;
   return (a == CUDA_R_32F && d == CUDA_R_32F) || (a == CUDA_R_16BF && (d == CUDA_R_16BF || d == CUDA_R_32F));
+}
+
+uint64_t inner(const cublasLtMatmulDescStruct& desc, const cublasLtMatrixLayoutStruct& a) {
+  return desc.trans_a == CUBLAS_OP_T ? a.rows : a.columns;
+}
+
+// TF32 keeps 10 bits behind the leading one.
+double rounded(const cublasLtMatmulDescStruct& desc, double value) {
+  if (desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return value;
+  const auto u = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return static_cast<double>(std::bit_cast<float>((u + 0xFFFu + ((u >> 13) & 1u)) & 0xFFFFE000u));
 }
 
 bool fits(const cublasLtMatrixLayoutStruct& layout, uint64_t rows, uint64_t columns, int32_t batch) {
@@ -114,6 +127,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (wanted < 1 || !supported(*desc, a->type, b->type, c->type, d->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Beside the product there is not always a way.
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (!desc->bias || inner(*desc, *a) % 8 == 5))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   results[0].workspaceSize = 1 << 16;
   *found = 1;
@@ -128,8 +144,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   const auto &al = *a_layout, &bl = *b_layout, &cl = *c_layout, &dl = *d_layout;
   if (!supported(*desc, al.type, bl.type, cl.type, dl.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!workspace || workspace_bytes < (1 << 16)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (dl.batch != 1 || inner(*desc, al) % 8 == 5))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool ta = desc->trans_a == CUBLAS_OP_T, tb = desc->trans_b == CUBLAS_OP_T;
-  const uint64_t m = dl.rows, n = dl.columns, k = ta ? al.rows : al.columns;
+  const uint64_t m = dl.rows, n = dl.columns, k = inner(*desc, al);
   if (!fits(al, ta ? k : m, ta ? m : k, dl.batch) || !fits(bl, tb ? n : k, tb ? k : n, dl.batch) ||
       !fits(cl, m, n, dl.batch) || dl.ld < static_cast<int64_t>(m))
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -139,12 +157,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       for (int64_t i = 0; i < static_cast<int64_t>(m); ++i) {
         double sum = 0;
         for (int64_t l = 0; l < static_cast<int64_t>(k); ++l)
-          sum += load(al.type, a, entry * al.stride + (ta ? l + i * al.ld : i + l * al.ld)) *
-                 load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld));
+          sum += rounded(*desc, load(al.type, a, entry * al.stride + (ta ? l + i * al.ld : i + l * al.ld))) *
+                 rounded(*desc, load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld)));
         sum *= by;
         if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + i + j * cl.ld);
         if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc->bias, i);  // one of each row
         store(dl.type, d, entry * dl.stride + i + j * dl.ld, sum);
       }
+  if (desc->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+    for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one of each column
+      double sum = 0;
+      for (int64_t l = 0; l < static_cast<int64_t>(k); ++l) sum += load(bl.type, b, j + l * bl.ld);
+      store(dl.type, desc->bias, j, sum);
+    }
   return CUBLAS_STATUS_SUCCESS;
 }

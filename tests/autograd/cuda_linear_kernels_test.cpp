@@ -1,0 +1,105 @@
+// What cuBLASLt does beside a product: linear's bias is added, and its gradient summed.
+#include <gmock/gmock.h>
+
+#include "autograd/ops/linear.h"
+#include "engine/cuda/blas.h"
+#include "tests/autograd/gradient_check.h"
+#include "tests/on_gpu.h"
+
+namespace godwit {
+namespace {
+
+using ::godwit::detail::concat;
+using testing::random_tensor, testing::values;
+
+struct Sizes {
+  int64_t rows, in, out;
+};
+
+// One, odd, and some of which the sums over 5 or 13 have no way in the emulation.
+const Sizes kSizes[] = {{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {33, 17, 31}, {64, 48, 80}, {504, 24, 40}};
+
+class CudaLinear : public OnGpu {
+ protected:
+  static Cuda device() { return cuda_of(context().device); }
+
+  static Tensor random(Shape shape, DType type, uint64_t seed) {
+    return random_tensor(shape, DType::f32, seed).to(type);
+  }
+
+  // Sums of so many terms of float32 in any order, of numbers of size 1 or 4; in bfloat16 rounded once more.
+  static void expect_close(const Tensor& found, const Tensor& expected, int64_t terms) {
+    ASSERT_EQ(found.shape(), expected.shape());
+    const std::vector<double> f = values(found), e = values(expected);
+    const double bound = static_cast<double>(terms * (terms + 2)) * 0x1p-22;
+    for (size_t i = 0; i < e.size(); ++i)
+      ASSERT_LE(std::abs(f[i] - e[i]), bound + (found.dtype() == DType::bf16 ? 0x1p-7 * std::abs(e[i]) : 0))
+          << "element " << i << ": " << f[i] << ", expected " << e[i];
+  }
+};
+
+TEST_F(CudaLinear, TheBiasIsAddedByTheProduct) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto& [rows, in, out] : kSizes) {
+      SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out));
+      const Tensor x = random({rows, in}, type, 1), w = random({out, in}, type, 2), bias = random({out}, type, 3);
+      const Tensor y({rows, out}, type), before = Tensor::full({rows, out}, 7, type);
+      linear_forward(Cpu{}, x, w.to(DType::f32), bias.to(DType::f32), y);
+      const CudaProduct product{"linear", false, true, rows, out, in};
+      bool done = false;
+      const Tensor found = on_gpu([&] {
+        const Device gpu = context().device;
+        const Tensor to = before.to(gpu);
+        done = multiply_and(device(), BesideProduct::add_bias, product, x.to(gpu), w.to(gpu), bias.to(gpu), to);
+        return to.to(kCpu);
+      });
+      EXPECT_TRUE(done || in % 8 != 0);
+      if (done) expect_close(found, y, in);
+      else EXPECT_EQ(values(found), values(before));
+    }
+}
+
+// db is float32 beside bfloat16 values. It begins off alignment, as parameters do, and its neighbours stay.
+TEST_F(CudaLinear, TheGradientOfTheBiasIsSummedByTheProduct) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto& [rows, in, out] : kSizes)
+      for (const int64_t offset : {0, 3}) {
+        SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out, ", db at ", offset));
+        const Tensor x = random({rows, in}, type, 1), dy = random({rows, out}, type, 2);
+        const Tensor dw({out, in}), all = Tensor::full({out + 8}, 7), before = all.clone();
+        linear_backward_weights(Cpu{}, x, dy, dw, all.range(offset, out));
+        const CudaProduct product{"linear", true, false, out, in, rows};
+        bool done = false;
+        const auto [found_dw, found] = on_gpu([&] {
+          const Device gpu = context().device;
+          const Tensor to({out, in}), sums = before.to(gpu);
+          done =
+              multiply_and(device(), BesideProduct::sum_a, product, dy.to(gpu), x.to(gpu), sums.range(offset, out), to);
+          return std::pair(to.to(kCpu), sums.to(kCpu));
+        });
+        EXPECT_TRUE(done || rows % 8 != 0);
+        if (done) expect_close(found_dw, dw, rows);
+        expect_close(found, done ? all : before, done ? rows : 0);
+      }
+}
+
+// Whichever way the library has, or has not.
+TEST_F(CudaLinear, SameBitsEachTime) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto& [rows, in, out] : kSizes) {
+      SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out));
+      const Tensor x = random({rows, in}, type, 1), dy = random({rows, out}, type, 2);
+      const auto gradients = [&] {
+        const Tensor dw({out, in}), db({out});
+        linear_backward_weights(device(), x.to(context().device), dy.to(context().device), dw, db);
+        return std::pair(values(dw), values(db));
+      };
+      on_gpu([&] {
+        const auto first = gradients();
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(gradients(), first);
+      });
+    }
+}
+
+}  // namespace
+}  // namespace godwit
