@@ -39,6 +39,7 @@ struct CommonConfig {
   std::string device = "cpu", dtype = "f32";
   bool share_gpu = false;  // with device cuda: several workers on one GPU, where there are not enough
   bool nccl = true;        // workers on GPUs of their own exchange through NCCL, where the build has it
+  bool tf32 = false;       // float32 products on a GPU may round their factors to 11 bits
   uint64_t seed = 1;
   int threads = 0;             // per worker; 0: cores / workers
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>

@@ -18,6 +18,7 @@
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
+#include "engine/context.h"
 
 namespace godwit::apps {
 namespace {
@@ -32,6 +33,9 @@ bool train(const Program& program, const ConfigPtr& config) {
   const Placement placement{config->device, config->share_gpu, config->nccl};
   std::atomic<bool> stopped{false};
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
+    Context arithmetic = context();
+    arithmetic.tf32 = config->tf32;
+    const ContextGuard guard(std::move(arithmetic));  // threads that the task and the trainer start inherit it
     const std::unique_ptr<Task> task = make(comm);
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);

@@ -173,6 +173,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "device", "--device", GODWIT_AT(device), "cuda: one GPU a worker; or cuda:N", kAny, devices},
       {"workers", "share_gpu", "", GODWIT_AT(share_gpu), "device cuda: more workers than GPUs share them", kAny},
       {"workers", "nccl", "", GODWIT_AT(nccl), "between GPUs, one a worker; false: as without it", kAny},
+      {"workers", "tf32", "", GODWIT_AT(tf32), "on a GPU: round factors of float32 products to 11 bits", kAny},
       {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "of activations; parameters stay f32", kAny, dtypes},
       {"run", "run_dir", "--run-dir", GODWIT_AT(run_dir), wording.run_dir, kAny, nullptr, "DIR"},
       {"run", "log_every", "", GODWIT_AT(log_every), "steps between lines of metrics.jsonl", kAtLeastOne},

@@ -151,6 +151,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   if (!fits(al, ta ? k : m, ta ? m : k, dl.batch) || !fits(bl, tb ? n : k, tb ? k : n, dl.batch) ||
       !fits(cl, m, n, dl.batch) || dl.ld < static_cast<int64_t>(m))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (al.type == CUDA_R_32F)
+    ++(desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emulated_blas::in_tf32 : emulated_blas::in_float32);
   const double by = load(desc->scale, alpha, 0), keep = load(desc->scale, beta, 0);
   for (int64_t entry = 0; entry < dl.batch; ++entry)
     for (int64_t j = 0; j < static_cast<int64_t>(n); ++j)

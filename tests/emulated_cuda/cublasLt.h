@@ -1,8 +1,15 @@
 // cuBLASLt's matrix product, as far as Godwit uses it, on the CPU: one loop that follows the descriptors.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 #include "cuda_runtime.h"
+
+namespace emulated_blas {
+
+inline std::atomic<int64_t> in_float32, in_tf32;  // products of float32 matrices so far
+
+}  // namespace emulated_blas
 
 using cublasLtHandle_t = struct cublasLtContext*;
 using cublasLtMatmulDesc_t = struct cublasLtMatmulDescStruct*;

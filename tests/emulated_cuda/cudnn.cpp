@@ -280,6 +280,7 @@ void each_product(const Operation& op, F use) {
 
 void run(const Operation& op, Engine engine, void* x, void* w, void* y) {
   const Extents& result = op.result();
+  if (op.x.type == CUDNN_DATA_FLOAT) ++(engine == kTensorCore ? emulated_dnn::in_tf32 : emulated_dnn::in_float32);
   std::vector<double> sums(result.elements());
   const bool to_y = &result == &op.y, to_x = &result == &op.x;
   const auto of_x = to_x ? sums : factors(engine, op.x, x), of_y = to_y ? sums : factors(engine, op.y, y);

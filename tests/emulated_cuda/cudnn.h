@@ -1,9 +1,16 @@
 // cuDNN's graphs, as far as Godwit uses them, on the CPU: descriptors with their rules, and convolutions in plain
 // loops. Among the engines it proposes are those that Godwit must pass over; they write NaN.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 #include "cuda_runtime.h"
+
+namespace emulated_dnn {
+
+inline std::atomic<int64_t> in_float32, in_tf32;  // convolutions of float32 images so far
+
+}  // namespace emulated_dnn
 
 using cudnnHandle_t = struct cudnnContext*;
 using cudnnBackendDescriptor_t = void*;

@@ -1,0 +1,73 @@
+// A whole run of each program in this process: what libraries of the emulation were told.
+#include <gmock/gmock.h>
+
+#include "apps/common/main.h"
+#include "apps/image/image_config.h"
+#include "apps/text/text_config.h"
+#include "tests/apps/small_data.h"
+#include "tests/emulated_cuda/cublasLt.h"
+#include "tests/emulated_cuda/cudnn.h"
+
+namespace godwit::apps {
+namespace {
+
+class CudaRun : public ::testing::Test {
+ protected:
+  CudaRun() {
+    write_images(folder() / "images", "train", 16, 16);
+    write_images(folder() / "images", "t10k", 4, 4);
+    write_file(folder() / "tsv" / "train.tsv", reviews(16));
+    write_file(folder() / "tsv" / "dev.tsv", reviews(4));
+  }
+
+  std::filesystem::path folder() const { return scratch_.str(); }
+
+  // Two workers that share the GPU, one step.
+  void run(const Program& program, std::vector<std::string> flags) {
+    emulated_blas::in_float32 = emulated_blas::in_tf32 = emulated_dnn::in_float32 = emulated_dnn::in_tf32 = 0;
+    std::filesystem::remove_all(folder() / "run");
+    std::istringstream more("--device cuda --set share_gpu=true --nodes 2 --batch 2 --accumulation 2 --max-steps 1");
+    flags.insert(flags.end(), std::istream_iterator<std::string>(more), {});
+    flags.insert(flags.end(), {"--run-dir", folder() / "run"});
+    flags.insert(flags.begin(), program.name);
+    std::vector<char*> arguments;
+    for (std::string& flag : flags) arguments.push_back(flag.data());
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(run_program(program, static_cast<int>(arguments.size()), arguments.data()), 0);
+    ::testing::internal::GetCapturedStdout();
+  }
+
+  void run_images(const std::string& tf32) {
+    run(image_program(), {"--data", folder() / "images", "--optimizer", "sgdm", "--set", tf32});
+  }
+  void run_texts(const std::string& tf32) {
+    run(text_program(), {"--task", "classify", "--data", folder() / "tsv", "--model", "bert_tiny", "--length", "16",
+                         "--optimizer", "adamw", "--set", tf32});
+  }
+
+ private:
+  TempFolder scratch_;
+};
+
+TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
+  run_images("tf32=false");
+  EXPECT_EQ(emulated_blas::in_tf32, 0);
+  EXPECT_EQ(emulated_dnn::in_tf32, 0);
+  const int64_t products = emulated_blas::in_float32, convolutions = emulated_dnn::in_float32;
+  EXPECT_GT(products, 0);
+  EXPECT_GT(convolutions, 0);
+  run_images("tf32=true");
+  EXPECT_EQ(emulated_blas::in_float32, 0);
+  EXPECT_EQ(emulated_dnn::in_float32, 0);
+  EXPECT_EQ(emulated_blas::in_tf32, products);
+  EXPECT_EQ(emulated_dnn::in_tf32, convolutions);
+  run_texts("tf32=true");
+  EXPECT_EQ(emulated_blas::in_float32, 0);
+  EXPECT_GT(emulated_blas::in_tf32, 0);
+  run_texts("tf32=false");
+  EXPECT_GT(emulated_blas::in_float32, 0);
+  EXPECT_EQ(emulated_blas::in_tf32, 0);
+}
+
+}  // namespace
+}  // namespace godwit::apps
