@@ -12,6 +12,7 @@
 #include "comm/host_values.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
+#include "engine/profile.h"
 
 namespace godwit::apps {
 namespace {
@@ -170,6 +171,11 @@ void Trainer::train_step(Progress& progress) {
   ++tally_.steps;
 }
 
+Forward Trainer::forward_pass(int64_t micro_batch) {
+  const ProfileRange range("forward");
+  return task_.forward(micro_batch);
+}
+
 // On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
 double Trainer::forward_and_backward() {
   std::vector<Tensor> losses;
@@ -177,7 +183,7 @@ double Trainer::forward_and_backward() {
   double waited = 0;
   try {
     for (int i = 0; i < config_.accumulation; ++i) {
-      const Forward forward = task_.forward((step_ - 1) * config_.accumulation + i);
+      const Forward forward = forward_pass((step_ - 1) * config_.accumulation + i);
       losses.push_back(forward.loss.value());
       correct.add(forward.correct);
       tally_.answers += forward.answers;

@@ -40,6 +40,7 @@ class Trainer {
   Rows rows() const;  // for the start of the run
   void train_step(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
+  Forward forward_pass(int64_t micro_batch);
   void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);

@@ -1,4 +1,4 @@
-// A whole run of each program in this process: what libraries of the emulation were told.
+// A whole run of each program in this process: what libraries and profilers of the emulation were told.
 #include <gmock/gmock.h>
 
 #include "apps/common/main.h"
@@ -7,6 +7,7 @@
 #include "tests/apps/small_data.h"
 #include "tests/emulated_cuda/cublasLt.h"
 #include "tests/emulated_cuda/cudnn.h"
+#include "tests/emulated_cuda/nvtx3/nvToolsExt.h"
 
 namespace godwit::apps {
 namespace {
@@ -25,6 +26,7 @@ class CudaRun : public ::testing::Test {
   // Two workers that share the GPU, one step.
   void run(const Program& program, std::vector<std::string> flags) {
     emulated_blas::in_float32 = emulated_blas::in_tf32 = emulated_dnn::in_float32 = emulated_dnn::in_tf32 = 0;
+    emulated_nvtx::ended.clear();
     std::filesystem::remove_all(folder() / "run");
     std::istringstream more("--device cuda --set share_gpu=true --nodes 2 --batch 2 --accumulation 2 --max-steps 1");
     flags.insert(flags.end(), std::istream_iterator<std::string>(more), {});
@@ -67,6 +69,13 @@ TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
   run_texts("tf32=false");
   EXPECT_GT(emulated_blas::in_float32, 0);
   EXPECT_EQ(emulated_blas::in_tf32, 0);
+}
+
+TEST_F(CudaRun, AProfilerSeesEachForwardAndBackwardPass) {
+  run_texts("tf32=false");
+  const auto& ended = emulated_nvtx::ended;
+  EXPECT_EQ(std::count(ended.begin(), ended.end(), "forward"), 2 * 2);
+  EXPECT_EQ(std::count(ended.begin(), ended.end(), "backward"), 2 * 2);
 }
 
 }  // namespace
