@@ -344,8 +344,7 @@ void mean(Cuda device, const Means& means, int64_t count, int64_t values, const 
 [[noreturn]] void refuse() {
   fail(
       "block codes: this compressor has no kernels for a GPU, since its format() names none; train on the CPU, or take "
-      "one of "
-      "Godwit's own, as exchange qsgd");
+      "one of Godwit's own, as exchange qsgd");
 }
 
 void encode(Cuda, const Job&, int64_t, const std::monostate&) { refuse(); }

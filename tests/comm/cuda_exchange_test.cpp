@@ -1,8 +1,10 @@
 // Exchanges between ranks that share a GPU: means, state and bytes sent are the CPU's, bit for bit.
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <limits>
 
+#include "comm/block_exchange.h"
 #include "comm/exchange.h"
 #include "comm/local.h"
 #include "comm/sharding.h"
@@ -284,6 +286,36 @@ TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
       EXPECT_THAT(text, ::testing::HasSubstr("at element 33"));
     }
   }
+}
+
+// A compressor of one's own whose format() names no kernels.
+class Plain : public BlockCodec {
+ public:
+  int64_t words(int64_t n) const override { return n; }
+  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+    for (int64_t i = 0; i < n; ++i) code[i] = std::bit_cast<uint32_t>(x[i]);
+  }
+  void decode(const uint32_t* code, int64_t n, float* x) const override {
+    for (int64_t i = 0; i < n; ++i) x[i] = std::bit_cast<float>(code[i]);
+  }
+};
+
+TEST_F(CudaExchange, RefusesACompressorThatNamesNoKernels) {
+  const auto mean_of_ones = [](const Placement& placement) {
+    run_local({2, 1},
+              [](Communicator& comm) {
+                Buckets buckets({{"w", Var(Tensor::zeros({70}), true), true}}, {4000, 4000, 64});
+                const auto exchange = block_exchange(std::make_unique<Plain>(), {.name = "plain"}, buckets, comm, 42);
+                buckets[0].grad.fill(1);
+                exchange->mean(buckets[0], comm, 1);
+                EXPECT_EQ(buckets[0].grad.item(69), 1);
+              },
+              {.placement = placement});
+  };
+  mean_of_ones({});
+  const std::string text = error_of([&] { mean_of_ones(kOneGpu); });
+  EXPECT_THAT(text, ::testing::HasSubstr("this compressor has no kernels for a GPU, since its format() names none"));
+  EXPECT_THAT(text, ::testing::HasSubstr("train on the CPU, or take one of Godwit's own"));
 }
 
 }  // namespace
