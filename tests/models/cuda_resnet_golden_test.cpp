@@ -1,4 +1,4 @@
-// ResNet-20 on a GPU against PyTorch's numbers.
+// ResNet-20 and ResNet-50 on a GPU against PyTorch's numbers.
 #include "tests/models/resnet_golden.h"
 #include "tests/on_gpu.h"
 
@@ -9,6 +9,10 @@ using CudaGolden = OnGpu;
 
 TEST_F(CudaGolden, ResNet20Float32) {
   on_gpu([] { resnet_golden::expect_golden("resnet20", DType::f32, nullptr, /*steps=*/3); });
+}
+
+TEST_F(CudaGolden, ResNet50Float32) {
+  on_gpu([] { resnet_golden::expect_golden("resnet50", DType::f32, nullptr, /*steps=*/1); });
 }
 
 // Activations of 8 bits, twenty layers of them: some per cent of logits and losses. Of a gradient, in which relus are
