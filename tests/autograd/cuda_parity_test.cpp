@@ -264,6 +264,11 @@ TEST_F(CudaParity, Linear) {
       // of float32 gradients beside bfloat16 values: products of numbers of 8 bits, exact, summed in float32
       expect_same([](const auto& v) { return ops::linear(v[0], v[1], v[2]); }, {x, w, bias}, 64, what);
       expect_same([](const auto& v) { return ops::linear(v[0], v[1]); }, {x, w}, 64, what + " without bias");
+      const auto constant = [](const Tensor& t) { return Var(t.to(context().device)); };
+      expect_same([=](const auto& v) { return ops::linear(constant(x), constant(w), v[0]); }, {bias}, 64,
+                  what + ", the bias alone");
+      expect_same([=](const auto& v) { return ops::linear(constant(x), v[0], constant(bias)); }, {w}, 64,
+                  what + ", the weight alone");
     }
 }
 

@@ -17,6 +17,7 @@ TEST(Linear, Gradients) {
     check_gradients([](const auto& v) { return ops::linear(v[0], v[1], v[2]); }, {x, w, b});
     check_gradients([](const auto& v) { return ops::linear(v[0], v[1]); }, {x, w});
     check_gradients([&](const auto& v) { return ops::linear(Var(x), Var(w), v[0]); }, {b});
+    check_gradients([&](const auto& v) { return ops::linear(Var(x), v[0], Var(b)); }, {w});
   }
 }
 
