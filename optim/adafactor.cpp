@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/column_chunk.h"
 #include "engine/elements.h"
-#include "engine/parallel.h"
+#include "engine/vector_loop.h"
 #include "optim/adafactor_kernels.h"
 
 namespace godwit {
@@ -16,21 +17,53 @@ bool within(const Slot& slot, const Segment& owned) {
   return slot.offset >= owned.begin && slot.offset + slot.numel <= owned.end;
 }
 
-// Σ over i of term(i), in float64: each block of 4096 by itself, then the blocks in order.
-template <class F>
-double sum_over(int64_t n, const F& term) {
-  constexpr int64_t kBlock = adafactor::kBlock;
-  std::vector<double> blocks(static_cast<size_t>((n + kBlock - 1) / kBlock));
-  parallel_for(std::ssize(blocks), 8, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      double sum = 0;
-      for (int64_t i = b * kBlock; i < std::min(n, (b + 1) * kBlock); ++i) sum += term(i);
-      blocks[static_cast<size_t>(b)] = sum;
+// Σ term(i) for i in [0, n), in adafactor_kernels.h's order.
+template <class Term>
+GODWIT_INLINE inline double lane_sum(int64_t n, const Term& term) {
+  constexpr int64_t kLanes = adafactor::kLanes;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
+  for (int64_t j = 0; i + j < n; ++j) lanes[j] += term(i + j);
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
+}
+
+double lane_sum(const std::vector<double>& values) {
+  return lane_sum(std::ssize(values), [&](int64_t i) GODWIT_INLINE { return values[static_cast<size_t>(i)]; });
+}
+
+constexpr int64_t kGrain = 1 << 14;  // values worth a thread
+
+int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrain / columns); }
+
+// Σ term(i, j) over j of each row i.
+template <class Term>
+std::vector<double> row_sums(int64_t rows, int64_t columns, const Term& term) {
+  std::vector<double> sums(static_cast<size_t>(rows));
+  vector_for(rows, row_grain(columns), [&](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin; i < end; ++i)
+      sums[static_cast<size_t>(i)] = lane_sum(columns, [&](int64_t j) GODWIT_INLINE { return term(i, j); });
+  });
+  return sums;
+}
+
+// Σ term(i, j) over i of each column j.
+template <class Term>
+std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term) {
+  const int64_t chunk = column_chunk(rows), chunks = (rows + chunk - 1) / chunk;
+  std::vector<double> partial(static_cast<size_t>(chunks * columns)), sums(static_cast<size_t>(columns));
+  vector_for(chunks, row_grain(chunk * columns), [&](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin * chunk; i < std::min(rows, end * chunk); ++i) {
+      double* __restrict of_chunk = partial.data() + i / chunk * columns;
+      for (int64_t j = 0; j < columns; ++j) of_chunk[j] += term(i, j);
     }
   });
-  double sum = 0;
-  for (const double block : blocks) sum += block;
-  return sum;
+  for (int64_t k = 0; k < chunks; ++k)
+    for (size_t j = 0; j < sums.size(); ++j) sums[j] += partial[static_cast<size_t>(k) * sums.size() + j];
+  return sums;
 }
 
 }  // namespace
@@ -107,62 +140,51 @@ double Adafactor::decay(const Slot& slot) const {
 
 template <class T>
 void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
-  const double beta2 = this->beta2(step);
-  const int64_t n = slot.numel, rows = std::max<int64_t>(moments.rows, 1), columns = n / rows;
-  const auto squared = [](T value) { return static_cast<double>(value) * static_cast<double>(value); };
-  const auto square = [=, eps = config_.eps](int64_t i) { return squared(g[i]) + eps; };
-  const auto move = [=](T& mean, double value) {
-    mean = static_cast<T>(beta2 * static_cast<double>(mean) + (1 - beta2) * value);
+  const double beta2 = this->beta2(step), eps = config_.eps;
+  const int64_t rows = std::max<int64_t>(moments.rows, 1), columns = slot.numel / rows;
+  const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
+  const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
+  // Moves the means by sums of `count` squares each.
+  const auto move = [=](T* means, const std::vector<double>& sums, int64_t count) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double value = sums[i] / static_cast<double>(count);
+      means[i] = static_cast<T>(beta2 * static_cast<double>(means[i]) + (1 - beta2) * value);
+    }
   };
   // u = ĝ·by_row·by_column
   std::vector<T> by_row(static_cast<size_t>(rows), T{1}), by_column(static_cast<size_t>(columns));
-  const int64_t row_grain = std::max<int64_t>(1, (1 << 14) / columns);
-  const int64_t column_grain = std::max<int64_t>(1, (1 << 14) / rows);
+  T* c = nullptr;
   if (moments.rows == 0) {
-    T* v = moments.v.data<T>();
-    parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        move(v[i], square(i));
-        by_column[static_cast<size_t>(i)] = static_cast<T>(1 / std::sqrt(static_cast<double>(v[i])));
-      }
-    });
+    c = moments.v.data<T>();
+    move(c, column_sums(1, columns, square), 1);
   } else {
-    T *r = moments.row.data<T>(), *c = moments.column.data<T>();
-    parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        double sum = 0;
-        for (int64_t j = 0; j < columns; ++j) sum += square(i * columns + j);
-        move(r[i], sum / static_cast<double>(columns));
-      }
-    });
-    parallel_for(columns, column_grain, [&](int64_t begin, int64_t end) {
-      std::vector<double> sums(static_cast<size_t>(end - begin));
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = begin; j < end; ++j) sums[static_cast<size_t>(j - begin)] += square(i * columns + j);
-      for (int64_t j = begin; j < end; ++j) {
-        move(c[j], sums[static_cast<size_t>(j - begin)] / static_cast<double>(rows));
-        by_column[static_cast<size_t>(j)] = static_cast<T>(1 / std::sqrt(static_cast<double>(c[j])));
-      }
-    });
-    const double sum = sum_over(rows, [=](int64_t i) { return static_cast<double>(r[i]); });
-    const double mean = sum / static_cast<double>(rows);
-    for (int64_t i = 0; i < rows; ++i)
-      by_row[static_cast<size_t>(i)] = static_cast<T>(std::sqrt(mean / static_cast<double>(r[i])));
+    T* r = moments.row.data<T>();
+    c = moments.column.data<T>();
+    move(r, row_sums(rows, columns, square), columns);
+    move(c, column_sums(rows, columns, square), rows);
+    const double mean =
+        lane_sum(rows, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(r[i]); }) / static_cast<double>(rows);
+    for (size_t i = 0; i < by_row.size(); ++i)
+      by_row[i] = static_cast<T>(std::sqrt(mean / static_cast<double>(r[i])));
   }
-  const auto u = [&](int64_t i) {
-    return g[i] * by_row[static_cast<size_t>(i / columns)] * by_column[static_cast<size_t>(i % columns)];
+  for (size_t j = 0; j < by_column.size(); ++j)
+    by_column[j] = static_cast<T>(1 / std::sqrt(static_cast<double>(c[j])));
+  const T *of_row = by_row.data(), *of_column = by_column.data();
+  const auto u = [=](int64_t i, int64_t j) GODWIT_INLINE { return g[i * columns + j] * of_row[i] * of_column[j]; };
+  const auto root_mean_square = [=](const auto& value) {
+    const auto term = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(value(i, j)); };
+    return std::sqrt(lane_sum(row_sums(rows, columns, term)) / static_cast<double>(slot.numel));
   };
-  const double count = static_cast<double>(n);
-  const double size_of_u = std::sqrt(sum_over(n, [&](int64_t i) { return squared(u(i)); }) / count);
   double lr = step.lr;
-  if (config_.relative) {
-    const double size = std::sqrt(sum_over(n, [=](int64_t i) { return squared(x[i]); }) / count);
-    lr *= std::max(kLeastSize, size);
-  }
+  if (config_.relative)
+    lr *= std::max(kLeastSize, root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
   const T keep = static_cast<T>(1 - step.lr * decay(slot));
-  const T move_by = static_cast<T>(lr / std::max(1.0, size_of_u / config_.clip_update));
-  parallel_for(n, 1 << 14, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) x[i] = keep * x[i] - move_by * u(i);
+  const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / config_.clip_update));
+  vector_for(rows, row_grain(columns), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin; i < end; ++i) {
+      T* __restrict row = x + i * columns;
+      for (int64_t j = 0; j < columns; ++j) row[j] = keep * row[j] - move_by * u(i, j);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
-// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations: sums in float64 over a row, over a
-// column, and over blocks of 4096 values, each from its first value on.
+// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64. Over a row, and then over
+// the rows: value i belongs to lane i mod 32, and the upper half of the lanes is added to the lower until one is left. Over a
+// column: chunks of column_chunk() rows, then the chunks, each in order.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +8,7 @@
 
 namespace godwit::adafactor {
 
-constexpr int64_t kBlock = 4096;  // values that are added by themselves
+constexpr int64_t kLanes = 32;
 
 template <class T>
 struct Args {

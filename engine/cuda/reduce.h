@@ -1,5 +1,6 @@
 // Reductions over a block's threads and over the rows of a matrix, in one order: the bits do not depend on timing.
 #pragma once
+#include "engine/column_chunk.h"
 #include "engine/context.h"
 #include "engine/cuda/launch.h"
 
@@ -63,11 +64,10 @@ __global__ void column_total_kernel(const double* partial, int64_t chunks, int64
 
 }  // namespace detail
 
-// to[c] = Σ term(row, c) over the rows, in float64: chunks of rows, then the chunks, each in order.
+// to[c] = Σ term(row, c) over the rows, in float64: chunks of column_chunk() rows, then the chunks, each in order.
 template <class Term, class C>
 void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term, C* to) {
-  constexpr int64_t kChunks = 512;
-  const int64_t chunk = std::max<int64_t>(32, (rows + kChunks - 1) / kChunks), chunks = (rows + chunk - 1) / chunk;
+  const int64_t chunk = column_chunk(rows), chunks = (rows + chunk - 1) / chunk;
   const int64_t tiles = (width + kBlock - 1) / kBlock;
   const Tensor partial({chunks, width}, DType::f64, cuda_device(device.context->index));
   launch(device, operation, detail::column_partial_kernel<Term>, chunks * tiles, kBlock, term, rows, chunk, width,
