@@ -22,6 +22,7 @@ struct Node {
   std::vector<std::shared_ptr<Node>> inputs;
   std::function<void(const Tensor&)> backward;  // empty for leaves
   std::function<void()> hook;                   // leaves only
+  std::function<Tensor()> lend;                 // likewise: memory for grad
   bool leaf() const { return !walked && !backward; }
   bool walked = false;  // an op's node whose backward has run
 };
@@ -43,6 +44,10 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 using detail::Node;
 
 namespace {
+void borrow(Node& node) {
+  if (node.lend && !node.grad.defined()) node.grad = node.lend();
+}
+
 // to += g
 void add_to(const Tensor& to, const Tensor& g) {
   on_device(to, [&](auto device) { accumulate(device, g, to); });
@@ -55,6 +60,7 @@ struct Var::Impl {
 };
 
 Tensor Gradient::target() const {
+  borrow(*node_);
   if (node_->leaf() && !node_->has_grad && node_->grad.defined()) return node_->grad;
   return Tensor(node_->shape, node_->dtype, node_->device);
 }
@@ -63,6 +69,7 @@ void Gradient::add(const Tensor& g) const {
   Node& node = *node_;
   check(g.shape() == node.shape && g.dtype() == node.dtype, "backward: a gradient is ", g.dtype(), " ", g.shape(),
         ", its value ", node.dtype, " ", node.shape);
+  borrow(node);
   if (node.leaf() && node.grad.defined()) {
     if (!node.has_grad) node.grad.copy_from(g);
     else add_to(node.grad, g);
@@ -132,11 +139,21 @@ void Var::clear_grad() const {
 void Var::rebind(Tensor value, Tensor grad) const {
   check(requires_grad() && impl_->node->leaf(), "rebind: only a leaf that requires a gradient has memory of its own");
   check_like(value, impl_->value, "rebind", "value");
-  check_like(grad, impl_->value, "rebind", "grad");
+  if (grad.defined()) check_like(grad, impl_->value, "rebind", "grad");
   value.copy_from(impl_->value);
   impl_->value = std::move(value);
   impl_->node->grad = std::move(grad);
   impl_->node->has_grad = false;
+}
+
+void Var::lend_grad(std::function<Tensor()> memory) const {
+  check(requires_grad() && impl_->node->leaf(), "lend_grad: only leaves that require a gradient have memory for it");
+  impl_->node->lend = std::move(memory);
+}
+
+void Var::return_grad() const {
+  clear_grad();
+  if (requires_grad()) impl_->node->grad = Tensor();
 }
 
 void Var::on_grad(std::function<void()> hook) const {

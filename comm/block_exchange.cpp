@@ -76,7 +76,7 @@ class BlockExchange : public Exchange {
 
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
-    check(bucket.grad.dtype() == DType::f32, options_.name, ": codes float32 gradients, not ", bucket.grad.dtype(),
+    check(bucket.param.dtype() == DType::f32, options_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
     rank_ = static_cast<size_t>(comm.rank);
     const int owners = options_.reply == Reply::none ? 1 : comm.world->size();

@@ -1,11 +1,37 @@
 #include "comm/bucket.h"
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 #include <unordered_set>
 
 #include "engine/hash.h"
+#include "engine/stream_mark.h"
 
 namespace godwit {
+
+// On a GPU memory goes back to the pool of backward's stream, which first waits for the stream that used it last. It
+// waits for the older ones only: the newest may be on their way.
+struct Buckets::Returned {
+  struct Memory {
+    Tensor gradient;
+    StreamMark after;
+  };
+  static constexpr size_t kNewest = 3;
+
+  std::mutex mutex;
+  std::deque<Memory> all;
+
+  void free(size_t but) {
+    std::deque<Memory> freed;
+    {
+      std::lock_guard lock(mutex);
+      for (; all.size() > but; all.pop_front()) freed.push_back(std::move(all.front()));
+    }
+    for (const Memory& memory : freed) memory.after.hold();
+  }
+};
+
 namespace {
 
 void check_parameter(const Parameter& parameter, DType dtype) {
@@ -33,15 +59,16 @@ std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
   return result;
 }
 
-void bind(Bucket& bucket, DType dtype, int64_t alignment) {
-  const int64_t padded = (bucket.numel + alignment - 1) / alignment * alignment;
+void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
+  const int64_t padded = (bucket.numel + options.alignment - 1) / options.alignment * options.alignment;
   bucket.param = Tensor::zeros({padded}, dtype);
-  bucket.grad = Tensor::zeros({padded}, dtype);
+  if (!options.lent_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
   bucket.owned = {0, bucket.numel};
   for (Slot& slot : bucket.slots) {
-    const Shape shape = slot.var.shape();
-    slot.var.rebind(bucket.param.range(slot.offset, slot.numel).view(shape),
-                    bucket.grad.range(slot.offset, slot.numel).view(shape));
+    const auto view = [&](const Tensor& x) {
+      return x.defined() ? x.range(slot.offset, slot.numel).view(slot.var.shape()) : x;
+    };
+    slot.var.rebind(view(bucket.param), view(bucket.grad));
   }
 }
 
@@ -64,7 +91,45 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
     bucket.numel += numel;
     numel_ += numel;
   }
-  for (Bucket& bucket : buckets_) bind(bucket, dtype, options.alignment);
+  for (Bucket& bucket : buckets_) bind(bucket, dtype, options);
+  if (!options.lent_gradients) return;
+  returned_ = std::make_shared<Returned>();
+  for (Bucket& bucket : buckets_)  // these outlive a move of the whole
+    for (const Slot& slot : bucket.slots)
+      slot.var.lend_grad([returned = returned_, &bucket, &slot] {
+        lend(*returned, bucket);
+        return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
+      });
+}
+
+Buckets::~Buckets() {
+  if (!returned_) return;
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) slot.var.lend_grad(nullptr);
+}
+
+void Buckets::lend(Returned& returned, Bucket& bucket) {
+  if (bucket.grad.defined()) return;
+  returned.free(Returned::kNewest);
+  bucket.grad = Tensor({bucket.padded()}, bucket.param.dtype(), bucket.param.device());
+  bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
+}
+
+void Buckets::take_gradient(Bucket& bucket) {
+  if (returned_) lend(*returned_, bucket);
+}
+
+void Buckets::return_gradient(Bucket& bucket) {
+  if (!returned_ || !bucket.grad.defined()) return;
+  for (const Slot& slot : bucket.slots) slot.var.return_grad();
+  Tensor gradient = std::exchange(bucket.grad, Tensor());
+  if (!gradient.device().is_cuda()) return;
+  std::lock_guard lock(returned_->mutex);
+  returned_->all.push_back({std::move(gradient), StreamMark::now()});
+}
+
+void Buckets::free_gradients() {
+  if (returned_) returned_->free(0);
 }
 
 uint64_t Buckets::layout_hash() const {

@@ -58,7 +58,9 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
 }
 
 void Scheduler::launch_full() {
-  for (; next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0; ++next_)
+  constexpr size_t kAhead = 2;
+  for (; next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0; ++next_) {
+    if (buckets_.lent_gradients()) stream_.wait_for_all_but(kAhead);
     stream_.submit([this, &bucket = buckets_[next_]] {
       try {
         work_(bucket);
@@ -67,6 +69,7 @@ void Scheduler::launch_full() {
         throw error.with_text(detail::concat(error.what(), " (bucket ", bucket.index, ")"));
       }
     });
+  }
 }
 
 void Scheduler::finish_step() {
@@ -81,7 +84,8 @@ void Scheduler::finish_step() {
 
 void Scheduler::fill_unused() {
   for (int64_t b = next_; b < buckets_.size(); ++b) {
-    const Bucket& bucket = buckets_[b];
+    Bucket& bucket = buckets_[b];
+    buckets_.take_gradient(bucket);
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
       const Slot& slot = bucket.slots[s];
       if (slot.var.has_grad()) continue;  // complete, or a sum to which the last micro-batch added nothing

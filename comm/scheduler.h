@@ -11,6 +11,7 @@ namespace godwit {
 // Gradient hooks count each bucket down; full buckets are handed to `work` strictly in plan order, on the communication
 // stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
 // parameter once its gradient is complete). Outside of a step the hooks rest.
+// Where the buckets lend gradients, `work` returns them, and backward waits while more than two buckets are on their way.
 // A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
 class Scheduler {
  public:

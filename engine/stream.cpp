@@ -37,6 +37,11 @@ void Stream::wait() {
   if (error_) std::rethrow_exception(error_);
 }
 
+void Stream::wait_for_all_but(size_t works) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.size() + (busy_ ? 1 : 0) <= works; });
+}
+
 void Stream::run(Context inherited) {
   ContextGuard guard(std::move(inherited));
   std::unique_lock lock(mutex_);

@@ -25,6 +25,7 @@ class Stream {
 
   void submit(std::function<void()> work);
   void wait();  // until all submitted work is done
+  void wait_for_all_but(size_t works);  // until no more than these are to be done, or an error has ended the queue
 
  private:
   void run(Context inherited);

@@ -104,7 +104,7 @@ void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t s
 }
 
 void scale_gradient(Bucket& bucket, double factor) {
-  const Tensor g = bucket.grad.range(0, bucket.numel);
+  const Tensor g = bucket.grad.range(bucket.owned.begin, bucket.owned.numel());
   on_device(g, [&](auto device) { detail::scale(device, g, factor); });
 }
 

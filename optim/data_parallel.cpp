@@ -12,14 +12,16 @@ namespace godwit {
 namespace {
 
 // Birder's shards and segments are whole words of bits.
-BucketOptions aligned(BucketOptions options, const Communicator& comm) {
-  options.alignment = int64_t{32} * comm.topology.world();
-  return options;
+BucketOptions bucket_options(const DataParallelOptions& options, const Communicator& comm) {
+  BucketOptions result = options.buckets;
+  result.alignment = int64_t{32} * comm.topology.world();
+  result.lent_gradients = options.exchange.sharding == "zero2";
+  return result;
 }
 
 Buckets made_buckets(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
                      const Communicator& comm) {
-  Buckets buckets(parameters, aligned(options.buckets, comm));
+  Buckets buckets(parameters, bucket_options(options, comm));
   const ExchangeConfig& exchange = options.exchange;
   if (communicates_itself(options.optimizer.name)) {
     check(exchange.sharding == "none", options.optimizer.name, ": keeps state of all parameters on every rank, which ",
@@ -62,6 +64,8 @@ void timed(const Communicator& comm, double& own, double& communication, F&& f) 
   own += seconds_since(start) - calls;
 }
 
+Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.owned.begin, bucket.owned.numel()); }
+
 // "the gradient of 'conv1.weight' at element 17", by global offset.
 std::string place_of(const Buckets& buckets, int64_t element) {
   for (const Bucket& bucket : buckets)
@@ -82,6 +86,7 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
                                 exchange_of(options, buckets_, comm))),
       communicates_itself_(communicates_itself(options.optimizer.name)),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
+      owned_gradients_(static_cast<size_t>(buckets_.size())),
       scheduler_(buckets_, [this](Bucket& bucket) { work(bucket); }) {
   check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_same(*comm.world, buckets_.value_hash(), "the initial weights");
@@ -104,7 +109,10 @@ void DataParallel::work(Bucket& bucket) {
 void DataParallel::proceed(Bucket& bucket) {
   if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
-  options_.exchange.sharding == "zero2" ? clip_->measure(bucket, bucket.owned) : clip_->measure(bucket);
+  if (!buckets_.lent_gradients()) return clip_->measure(bucket);
+  clip_->measure(bucket, bucket.owned);
+  owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
+  buckets_.return_gradient(bucket);
 }
 
 void DataParallel::exchange(Bucket& bucket) {
@@ -120,6 +128,7 @@ void DataParallel::update(Bucket& bucket) {
     if (options_.updated && optimizer_->synchronised()) options_.updated(bucket, info_);
     if (shards_) shards_->after_update(bucket, *comm_.world);
   });
+  buckets_.return_gradient(bucket);
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
@@ -144,6 +153,8 @@ bool DataParallel::finish_step() {
   } else if (clip_) {
     clip_and_update();
   }
+  for (Bucket& bucket : buckets_) buckets_.return_gradient(bucket);  // where the step was skipped
+  buckets_.free_gradients();
   times_.waiting = seconds_since(start);
   return taken;
 }
@@ -167,6 +178,10 @@ void DataParallel::clip_and_update() {
                                   : clip_->factor(info_.step);
   });
   for (Bucket& bucket : buckets_) {
+    if (buckets_.lent_gradients()) {
+      buckets_.take_gradient(bucket);
+      owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
+    }
     if (factor < 1) scale_gradient(bucket, factor);
     if (communicates_itself_) exchange(bucket);
     update(bucket);

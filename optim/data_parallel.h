@@ -95,6 +95,7 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
+  std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, where gradients are lent and clipped
   std::unique_ptr<ShardedParameters> shards_;  // null: every rank updates everything
   StepInfo info_{0, 0};
   StepTimes times_;

@@ -106,7 +106,7 @@ class Loco : public Exchange {
 
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
-    check(bucket.grad.dtype() == DType::f32, config_.name, ": codes float32 gradients, not ", bucket.grad.dtype(),
+    check(bucket.param.dtype() == DType::f32, config_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
     Part part{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;

@@ -101,7 +101,7 @@ class PowerSgd : public Exchange {
   }
 
   void add_part(const Bucket& bucket) {
-    check(bucket.grad.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.grad.dtype(),
+    check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
     const int64_t rank = options_.rank;
     Part part{.bucket_begin = bucket.begin};

@@ -44,7 +44,7 @@ class RandomK : public Exchange {
     check(options.density > 0 && options.density <= 1, "randomk: density is ", options.density,
           "; it is the part of the values that is sent, above 0 and at most 1");
     for (const Bucket& bucket : buckets) {
-      check(bucket.grad.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.grad.dtype(),
+      check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
             "; exchange dense takes either");
       const BlockLayout layout(bucket, options.block_size, 1);
       Part part{bucket.begin, {}, 0, {}};

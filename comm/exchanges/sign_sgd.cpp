@@ -19,7 +19,7 @@ class SignSgd : public Exchange {
     const int world = comm.world->size();
     check(world <= 32767, "signsgd: ", world, " ranks; at most 32767 votes are counted");
     for (const Bucket& bucket : buckets) {
-      check(bucket.grad.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.grad.dtype(),
+      check(bucket.param.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.param.dtype(),
             "; exchange dense takes either");
       check(bucket.padded() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded(),
             " values, which is no multiple of 32·", world, "; set BucketOptions::alignment to that");

@@ -57,5 +57,20 @@ TEST_F(CudaMethods, ClipAccumulateAndSkipAsTheCpuDoes) {
   }
 }
 
+// Gradients whose memory is taken and given back while others are exchanged.
+TEST_F(CudaMethods, Zero2TrainsAsTheCpuDoes) {
+  for (const char* exchange : {"dense", "loco", "loco_zeropp"})
+    for (const double clip : {0.0, 1e-4}) {
+      MethodPlan plan{.optimizer = "adamw", .exchange = exchange, .sharding = "zero2"};
+      plan.sizes = {40, 700, 64, 256, 130, 300, 90, 1000, 20, 500};
+      plan.gradients = {1, 2, 3, 4};
+      plan.clip = clip;
+      expect_same(plan);
+      plan.micro_batches = 2, plan.skip = true, plan.gradients = {1, 0, 2};
+      plan.bad = std::numeric_limits<double>::infinity();
+      expect_same(plan);
+    }
+}
+
 }  // namespace
 }  // namespace godwit
