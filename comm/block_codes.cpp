@@ -15,7 +15,7 @@ constexpr int64_t kGrain = 1 << 15;  // values worth a thread
 
 // Calls f(block, a, b) for all blocks on several threads; a and b are scratch for a block's values.
 template <class F>
-void for_blocks(const Table<CodedBlock>& blocks, const F& f) {
+void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
   int64_t values = 1, largest = 0;
   for (const CodedBlock& block : blocks.all) values += block.n, largest = std::max(largest, block.n);
   const int64_t count = std::ssize(blocks.all), grain = std::max<int64_t>(1, kGrain * count / values);
@@ -30,7 +30,7 @@ void for_blocks(const Table<CodedBlock>& blocks, const F& f) {
 }  // namespace
 
 bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const Table<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words) {
+                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words) {
   std::atomic<bool> finite{true};
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
@@ -46,7 +46,7 @@ bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, 
 }
 
 void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
-                    const Table<CodedBlock>& blocks, bool moves, float* mean) {
+                    const BlockTable<CodedBlock>& blocks, bool moves, float* mean) {
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
     float *to = mean + block.begin, *sum = moves ? a : to;

@@ -11,6 +11,7 @@ namespace godwit {
 // them begins.
 struct CodedBlock {
   int64_t begin, n, at, kept;
+  int64_t numel() const { return n; }
 };
 
 // What is kept, per value and in the gradient's unit, so that what coding loses is not lost.
@@ -24,15 +25,15 @@ enum class Memory {
 // the first. Returns false where a value to be coded is not finite: then neither codes nor what is kept may be used. On
 // a GPU: waits for that.
 bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const Table<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
+                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
 bool encode_blocks(Cuda, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const Table<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
+                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
 
 // mean of the senders' messages, `stride` words apart: added in their order, then divided; of one sender what it sent.
 // With `moves` it is added to what is there.
 void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
-                    const Table<CodedBlock>& blocks, bool moves, float* mean);
+                    const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 void mean_of_blocks(Cuda, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
-                    const Table<CodedBlock>& blocks, bool moves, float* mean);
+                    const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 
 }  // namespace godwit

@@ -12,8 +12,8 @@ namespace {
 
 struct Part {
   int64_t bucket_begin = 0, numel = 0;
-  Table<CodedBlock> blocks = {};       // by the messages to all segments
-  Table<CodedBlock> served = {};       // of the segment this rank owns, by a message about it
+  BlockTable<CodedBlock> blocks = {};  // by the messages to all segments
+  BlockTable<CodedBlock> served = {};  // of the segment this rank owns, by a message about it
   std::vector<Segment> segments = {};  // of values
   std::vector<int64_t> used = {};      // words of the message to each
   int64_t words = 0, longest = 0;      // of a message; values of a segment
@@ -127,7 +127,7 @@ class BlockExchange : public Exchange {
 
   // The mean of `senders` messages that hold these blocks, to result (by the bucket's offsets); the mean of estimates
   // moves by it.
-  void average(const Part& part, const Table<CodedBlock>& blocks, const Tensor& messages, int senders,
+  void average(const Part& part, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
                const Tensor& result) const {
     on_device(result, [&](auto device) {
       mean_of_blocks(device, *codec_, elements<uint32_t>(device, messages), part.words, senders, blocks,

@@ -126,7 +126,7 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
   return blocks_.at(static_cast<size_t>(bucket.index));
 }
 
-Tensor ShardedParameters::encode(const Bucket& bucket, const Table<CodedBlock>& blocks, int64_t words) const {
+Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const bool finite = on_device(message, [&](auto device) {
     return encode_blocks(device, *codec_, elements<float>(device, bucket.param), Memory::none, nullptr, blocks, {}, 0,

@@ -49,13 +49,13 @@ class ShardedParameters {
 
   // Of a bucket, for int8: the blocks of all shards by the messages of all ranks, those of this rank's by its own.
   struct Blocks {
-    Table<CodedBlock> all = {}, own = {};
+    BlockTable<CodedBlock> all = {}, own = {};
     int64_t words = 0;  // of a message
   };
 
   void add_blocks(const Bucket& bucket, int64_t block_size);
   const Blocks& blocks_of(const Bucket& bucket) const;
-  Tensor encode(const Bucket& bucket, const Table<CodedBlock>& blocks, int64_t words) const;
+  Tensor encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const;
   void decode(const Bucket& bucket, const Tensor& messages) const;
   void keep_and_round(Bucket& bucket) const;
   const Tensor& master(const Bucket& bucket) const;

@@ -15,19 +15,27 @@ void on_this_thread(int64_t n, const F& f) {
   detail::run_wide(detail::vector_bits(), f, 0, n);
 }
 
+GODWIT_INLINE inline double fold(double* lanes) {
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
+}
+
 // Σ term(i), in lanes.
 template <class Term>
 double sum_over(int64_t n, const Term& term) {
   double result = 0;
   on_this_thread(n, [&](int64_t begin, int64_t end) GODWIT_INLINE {
-    double own[kLanes] = {};
-    int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (int64_t j = 0; j < kLanes; ++j) own[j] += term(i + j);
-    for (int64_t j = 0; i + j < end; ++j) own[j] += term(i + j);
-    for (int64_t half = kLanes / 2; half > 0; half /= 2)
-      for (int64_t j = 0; j < half; ++j) own[j] += own[j + half];
-    result = own[0];
+    double of_pieces[kLanes] = {};
+    for (int64_t i = begin, piece = 0; i < end; ++piece) {
+      const int64_t last = std::min(end, i + kSumPiece);
+      double own[kLanes] = {};
+      for (; i + kLanes <= last; i += kLanes)
+        for (int64_t j = 0; j < kLanes; ++j) own[j] += term(i + j);
+      for (int64_t j = 0; i < last; ++i, ++j) own[j] += term(i);
+      of_pieces[piece % kLanes] += fold(own);
+    }
+    result = fold(of_pieces);
   });
   return result;
 }

@@ -1,7 +1,12 @@
-// Arithmetic on the values of one block, on one thread. Sums have one order whatever the vectors: value i belongs to
-// lane i mod 16 of 16 sums in float64, and the upper half of the lanes is added to the lower until one is left.
+// Arithmetic on the values of one block, on one thread. Sums have one order whatever the vectors: value i of a piece
+// belongs to lane i mod 16 of 16 sums in float64, and the upper half of the lanes is added to the lower until one is
+// left. Longer blocks are cut into pieces, so that a GPU sums them at once; the pieces' sums are added the same way.
 #pragma once
 #include <cstdint>
+
+namespace godwit {
+constexpr int64_t kSumPiece = 8192;  // values
+}  // namespace godwit
 
 namespace godwit::block {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "comm/wire/block_math.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/wire/sums_by_sign.cpp"
 #include <hwy/foreach_target.h>
@@ -42,22 +44,46 @@ namespace godwit {
 
 HWY_EXPORT(add_by_sign);
 
+namespace {
+
+template <size_t kLanes>
+double fold(const double (&lanes)[kLanes]) {
+  double sums[kLanes];
+  std::copy_n(lanes, kLanes, sums);
+  for (size_t half = kLanes / 2; half > 0; half /= 2)
+    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  return sums[0];
+}
+
+}  // namespace
+
 void SumsBySign::add(const float* x, int64_t n) {
-  const int64_t whole = n / kLanes * kLanes;
-  HWY_DYNAMIC_DISPATCH(add_by_sign)(x, whole, positive_, negative_);
-  for (int64_t j = 0; whole + j < n; ++j) {
-    const double value = static_cast<double>(x[whole + j]);
-    positive_[j] += std::max(value, 0.0);
-    negative_[j] += std::min(value, 0.0);
+  while (n > 0) {
+    const int64_t count = std::min(n, kSumPiece - count_ % kSumPiece), whole = count / kLanes * kLanes;
+    HWY_DYNAMIC_DISPATCH(add_by_sign)(x, whole, positive_, negative_);
+    for (int64_t j = 0; whole + j < count; ++j) {
+      const double value = static_cast<double>(x[whole + j]);
+      positive_[j] += std::max(value, 0.0);
+      negative_[j] += std::min(value, 0.0);
+    }
+    count_ += count, x += count, n -= count;
+    if (count_ % kSumPiece == 0) end_piece();
   }
 }
 
-double SumsBySign::total(const double* lanes) {
+void SumsBySign::end_piece() {
+  const int64_t lane = (count_ / kSumPiece - 1) % kLanes;
+  positive_pieces_[lane] += fold(positive_);
+  negative_pieces_[lane] += fold(negative_);
+  std::fill_n(positive_, kLanes, 0.0);
+  std::fill_n(negative_, kLanes, 0.0);
+}
+
+double SumsBySign::total(const Lanes& lanes, const Lanes& pieces) const {
   double sums[kLanes];
-  std::copy_n(lanes, kLanes, sums);
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
-  return sums[0];
+  std::copy_n(pieces, kLanes, sums);
+  sums[count_ / kSumPiece % kLanes] += fold(lanes);
+  return fold(sums);
 }
 
 }  // namespace godwit

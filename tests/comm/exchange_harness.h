@@ -163,8 +163,16 @@ inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quan
   return run;
 }
 
-// The order in which a block's values are added: 16 sums, of every 16th value, the upper half of them to the lower.
+// The order in which a block's values are added: 16 sums, of every 16th value, the upper half of them to the lower. So
+// are pieces of 8192 values, and then their sums.
 inline double lane_sum(const std::vector<double>& terms) {
+  constexpr size_t kPiece = 8192;
+  if (terms.size() > kPiece) {
+    std::vector<double> pieces;
+    for (auto at = terms.begin(); at < terms.end(); at += std::min<int64_t>(kPiece, terms.end() - at))
+      pieces.push_back(lane_sum({at, at + std::min<int64_t>(kPiece, terms.end() - at)}));
+    return lane_sum(pieces);
+  }
   std::vector<double> lanes(16);
   for (size_t i = 0; i < terms.size(); ++i) lanes[i % 16] += terms[i];
   for (size_t half = 8; half > 0; half /= 2)

@@ -7,6 +7,7 @@
 #include "comm/exchanges/codecs.h"
 #include "comm/wire/select.h"
 #include "comm/wire/sums_by_sign.h"
+#include "exchange_harness.h"
 #include "table.h"
 #include "tests/every_target.h"
 
@@ -31,16 +32,13 @@ TEST_P(WireKernelsOn, PlacesOfLargeValuesAscend) {
 }
 
 double lane_sum(const std::vector<float>& x, bool positive) {
-  double lanes[16] = {};
-  for (size_t i = 0; i < x.size(); ++i)
-    if (positive ? x[i] > 0 : x[i] < 0) lanes[i % 16] += static_cast<double>(x[i]);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
+  std::vector<double> terms;
+  for (const float v : x) terms.push_back((positive ? v > 0 : v < 0) ? static_cast<double>(v) : 0);
+  return testing::lane_sum(terms);
 }
 
 TEST_P(WireKernelsOn, SumsBySignHaveOneOrder) {
-  for (const int64_t n : {1, 15, 16, 17, 33, 1000, 5000}) {
+  for (const int64_t n : {1, 15, 16, 17, 33, 1000, 5000, 8192, 8193, 200000}) {
     std::vector<float> x = random_row<float>(7, 1, n);
     x[0] = -0.0f;
     SumsBySign whole, pieces;
