@@ -17,7 +17,7 @@ namespace {
 
 struct Part {
   int64_t bucket_begin = 0, first_block = 0;
-  Table<Segment> blocks = {};          // that share a scale
+  BlockTable<Segment> blocks = {};     // that share a scale
   Table<loco::Piece> sent = {};        // by the messages to all owners
   Table<loco::Piece> served = {};      // of this rank's shard, by the message about it
   int64_t words = 0, longest = 0;      // of a message; values of a shard

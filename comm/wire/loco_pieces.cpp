@@ -30,7 +30,7 @@ void divide(const int32_t* sums, int64_t n, float by, float* mean) {
 
 }  // namespace
 
-void sizes(Cpu, const float* g, const Table<Segment>& blocks, bool mean, float clip, bf16* to) {
+void sizes(Cpu, const float* g, const BlockTable<Segment>& blocks, bool mean, float clip, bf16* to) {
   parallel_for(std::ssize(blocks.all), 16, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const Segment& block = blocks.all[static_cast<size_t>(b)];

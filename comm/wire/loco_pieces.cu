@@ -15,16 +15,49 @@ constexpr int kField = 20;              // bits of one of a piece's counts
 
 using Count = unsigned long long;
 
+__device__ bf16 clipped_size(float size, float clip) { return rounded_up(clip < size ? clip : size); }
+
+// Half a warp a block; those of several pieces are left out.
 __global__ void sizes_kernel(const float* g, const Segment* blocks, int64_t count, bool mean, float clip, bf16* to) {
   for_half_warps(count, [&](int64_t b) {
-    const int64_t begin = b < count ? blocks[b].begin : 0, n = b < count ? blocks[b].end - begin : 0;
+    const int64_t begin = b < count ? blocks[b].begin : 0, all = b < count ? blocks[b].end - begin : 0;
+    const int64_t n = all <= kSumPiece ? all : 0;
     const float* x = g + begin;
     const double sum = mean ? lane_sum(n, [=](int64_t i) { return static_cast<double>(std::abs(x[i])); }) : 0;
     const int32_t largest = mean ? 0 : lane_largest(n, [=](int64_t i) { return size_bits(x[i]); });
-    if (b >= count || threadIdx.x % kSumLanes != 0) return;
-    const float size = mean ? static_cast<float>(sum / static_cast<double>(n)) : std::bit_cast<float>(largest);
-    to[b] = rounded_up(clip < size ? clip : size);
+    if (n == 0 || threadIdx.x % kSumLanes != 0) return;
+    to[b] = clipped_size(mean ? static_cast<float>(sum / static_cast<double>(n)) : std::bit_cast<float>(largest), clip);
   });
+}
+
+// A block of threads a piece: the sum of its magnitudes, or the largest.
+__global__ void piece_sizes_kernel(const float* g, const Segment* blocks, const BlockPiece* pieces, bool mean,
+                                   double* of_pieces) {
+  __shared__ float sizes[kSumPiece];
+  const BlockPiece piece = pieces[blockIdx.x];
+  const float* x = g + blocks[piece.block].begin + piece.begin;
+  int32_t most = 0;
+  for (int64_t i = threadIdx.x; i < piece.n; i += kBlock) {
+    sizes[i] = std::abs(x[i]);
+    most = size_bits(x[i]) > most ? size_bits(x[i]) : most;
+  }
+  most = block_reduce(most, Larger{});  // and all sizes are there
+  if (threadIdx.x >= 32) return;
+  const double size = mean ? piece_sum(piece.n, [=](int64_t i) { return static_cast<double>(sizes[i]); })
+                           : static_cast<double>(std::bit_cast<float>(most));
+  if (threadIdx.x == 0) of_pieces[blockIdx.x] = size;
+}
+
+// A warp a long block.
+__global__ void long_sizes_kernel(const Segment* blocks, const LongBlock* long_blocks, const double* of_pieces,
+                                  bool mean, float clip, bf16* to) {
+  const LongBlock block = long_blocks[blockIdx.x];
+  const double* own = of_pieces + block.first;
+  const auto n = static_cast<double>(blocks[block.block].end - blocks[block.block].begin);
+  const double sum = piece_sum(block.pieces, [=](int64_t i) { return own[i]; });
+  const int32_t most = lane_largest(block.pieces, [=](int64_t i) { return size_bits(static_cast<float>(own[i])); });
+  if (threadIdx.x == 0)
+    to[block.block] = clipped_size(mean ? static_cast<float>(sum / n) : std::bit_cast<float>(most), clip);
 }
 
 __global__ void agree_kernel(const bf16* sizes, int64_t ranks, int64_t blocks, int bits, float* scales) {
@@ -159,10 +192,17 @@ int64_t count_of(const Table<Piece>& pieces) { return static_cast<int64_t>(piece
 
 }  // namespace
 
-void sizes(Cuda device, const float* g, const Table<Segment>& blocks, bool mean, float clip, bf16* to) {
+void sizes(Cuda device, const float* g, const BlockTable<Segment>& blocks, bool mean, float clip, bf16* to) {
   const auto count = static_cast<int64_t>(blocks.all.size());
-  launch(device, "loco", sizes_kernel, blocks_for(device, kSumLanes * count), kBlock, g, table_on(device, blocks),
-         count, mean, clip, to);
+  const Segment* table = table_on(device, blocks);
+  launch(device, "loco", sizes_kernel, blocks_for(device, kSumLanes * count), kBlock, g, table, count, mean, clip, to);
+  const BlockPieces& pieces = pieces_of(blocks);
+  if (pieces.of_long_blocks == 0) return;
+  const Scratch<double> of_pieces(device, pieces.of_long_blocks);
+  launch(device, "loco", piece_sizes_kernel, pieces.of_long_blocks, kBlock, g, table, table_on(device, pieces.all),
+         mean, of_pieces.data());
+  launch(device, "loco", long_sizes_kernel, std::ssize(pieces.long_blocks.all), 32, table,
+         table_on(device, pieces.long_blocks), of_pieces.data(), mean, clip, to);
 }
 
 void agree(Cuda device, const bf16* sizes, int64_t ranks, int64_t blocks, int bits, float* scales) {

@@ -21,8 +21,8 @@ struct Piece {
 };
 
 // Of each block the largest |g|, or with `mean` the mean of |g|, at most `clip`, rounded up to bfloat16.
-void sizes(Cpu, const float* g, const Table<Segment>& blocks, bool mean, float clip, bf16* to);
-void sizes(Cuda, const float* g, const Table<Segment>& blocks, bool mean, float clip, bf16* to);
+void sizes(Cpu, const float* g, const BlockTable<Segment>& blocks, bool mean, float clip, bf16* to);
+void sizes(Cuda, const float* g, const BlockTable<Segment>& blocks, bool mean, float clip, bf16* to);
 // s of each block by the largest of `ranks` such sizes M, which lie `blocks` apart: 7/M, 127/M, of one bit 1/(2M).
 // Where all are 0 it stays.
 void agree(Cpu, const bf16* sizes, int64_t ranks, int64_t blocks, int bits, float* scales);

@@ -130,11 +130,13 @@ TEST_F(CudaExchange, LocoIsTheCpus) {
 }
 
 TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
-  Plan plan = loco(4, "auto");
-  plan.config.block_size = 0;
-  plan.shapes = {{17}, {20001}, {1}};
-  plan.steps = 2;
-  expect_same(plan);
+  for (const int64_t bits : {1, 4}) {
+    Plan plan = loco(bits, "auto");
+    plan.config.block_size = 0;
+    plan.shapes = {{17}, {20001}, {1}, {8192}, {140000}};
+    plan.steps = 2;
+    expect_same(plan);
+  }
 }
 
 TEST_F(CudaExchange, LocoInSharesIsTheCpus) {
