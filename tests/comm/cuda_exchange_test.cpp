@@ -241,6 +241,18 @@ TEST_F(CudaExchange, PowerSgdIsTheCpus) {
   }
 }
 
+// Columns of several pieces, more of them than a block of threads takes at a time, rows of several tiles.
+TEST_F(CudaExchange, PowerSgdOfLargeMatricesIsTheCpus) {
+  for (const int64_t rank : {2, 33}) {
+    Plan plan = plan_of("powersgd");
+    plan.config.rank = rank;
+    plan.topology = {2, 1};
+    plan.steps = 1;
+    plan.shapes = rank == 2 ? std::vector<Shape>{{18000, 5}, {257, 130}} : std::vector<Shape>{{80, 93}, {129, 64}};
+    expect_same(plan);
+  }
+}
+
 TEST_F(CudaExchange, EstimatesAreTheCpus) {
   for (const char* compressor : {"topk", "one_bit"})
     for (const char* reply : {"f32", "none"}) {
