@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/ops/batch_norm_ranks.h"
+
 namespace godwit::ops {
 namespace {
 
@@ -25,32 +27,14 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
         options.momentum);
 }
 
-// Rows, mean and variance of this rank's batch become those of all ranks' together: the same bits on all ranks.
-double combine_statistics(double rows, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
-  const int64_t channels = mean.numel(), width = 1 + 2 * channels;  // rows, means, Σ (x - mean)²
-  const Tensor means = mean.to(kCpu), variances = variance.to(kCpu), own({width}, DType::f64, kCpu);
-  double *o = own.data<double>(), *m = means.data<double>(), *v = variances.data<double>();
-  o[0] = rows;
-  for (int64_t c = 0; c < channels; ++c) {
-    o[1 + c] = rows > 0 ? m[c] : 0;
-    o[1 + channels + c] = rows > 0 ? rows * v[c] : 0;
-  }
-  const Tensor all = options.gather(own.to(mean.device())).to(kCpu);
-  const double *first = all.data<double>(), *end = first + all.numel();
-  double total = 0;
-  for (const double* rank = first; rank < end; rank += width) total += rank[0];
-  means.zero();
-  variances.zero();
-  for (const double* rank = first; rank < end; rank += width)
-    for (int64_t c = 0; c < channels; ++c) m[c] += rank[0] / total * rank[1 + c];
-  for (const double* rank = first; rank < end; rank += width)
-    for (int64_t c = 0; c < channels; ++c) {
-      const double apart = rank[1 + c] - m[c];
-      v[c] += (rank[1 + channels + c] + rank[0] * apart * apart) / total;
-    }
-  mean.copy_from(means);
-  variance.copy_from(variances);
-  return total;
+// Mean and variance of this rank's batch become those of all ranks' together; returns the rows of all, [1] where they
+// are. The host waits for them only where there may be too few.
+Tensor combine_statistics(double own, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
+  const Tensor message({1 + 2 * mean.numel()}, DType::f64, mean.device()), rows({1}, DType::f64, mean.device());
+  on_device(mean, [&](auto device) { batch_norm_tell(device, own, mean, variance, message); });
+  const Tensor all = options.gather(message);
+  on_device(mean, [&](auto device) { batch_norm_combine(device, all, rows, mean, variance); });
+  return rows;
 }
 
 // What backward captures.
@@ -58,7 +42,8 @@ struct Backward {
   BatchNormState state;
   bool training;
   std::function<Tensor(const Tensor&)> gather;
-  double share;  // of all ranks' rows
+  double own_rows;
+  Tensor rows;  // of all ranks, with `gather`
   Gradient dx, d_gamma, d_beta, d_residual;
 
   void operator()(const Tensor& dy) const {
@@ -86,22 +71,15 @@ struct Backward {
     if (d_beta) d_beta.add(g_beta);
   }
 
-  // The sums over all ranks' rows, in rank order, times this rank's share of the rows.
+  // The sums over all ranks' rows times this rank's share of the rows.
   std::pair<Tensor, Tensor> all_sums(const Tensor& g_gamma, const Tensor& g_beta) const {
     const int64_t channels = g_gamma.numel();
-    const Tensor own({2 * channels}, DType::f64, kCpu), sums({2 * channels}, DType::f64, kCpu);
-    const Tensor of_gamma = g_gamma.to(kCpu), of_beta = g_beta.to(kCpu);
-    for (int64_t c = 0; c < channels; ++c) {
-      own.data<double>()[c] = of_gamma.item(c);
-      own.data<double>()[channels + c] = of_beta.item(c);
-    }
-    const Tensor all = gather(own.to(g_gamma.device())).to(kCpu);
-    sums.zero();
-    for (int64_t i = 0; i < all.numel(); ++i) sums.data<double>()[i % (2 * channels)] += share * all.item(i);
-    const auto part = [&](int64_t begin) {
-      return sums.range(begin, channels).to(g_gamma.dtype()).to(g_gamma.device());
-    };
-    return {part(0), part(channels)};
+    const Tensor message({2 * channels}, DType::f64, g_gamma.device());
+    const Tensor sums({2 * channels}, g_gamma.dtype(), g_gamma.device());
+    on_device(sums, [&](auto device) { batch_norm_tell_sums(device, g_gamma, g_beta, message); });
+    const Tensor all = gather(message);
+    on_device(sums, [&](auto device) { batch_norm_combine_sums(device, all, own_rows, rows, sums); });
+    return {sums.range(0, channels), sums.range(channels, channels)};
   }
 };
 
@@ -119,22 +97,22 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
                        beta.value(),
                        options.relu,
                        Tensor()};
-  double share = 1;
+  double own = 0;
+  Tensor all_rows;
   if (options.training) {
-    const auto own = static_cast<double>(gamma.value().numel() ? x.value().numel() / gamma.value().numel() : 0);
-    double rows = own;
+    own = static_cast<double>(gamma.value().numel() ? x.value().numel() / gamma.value().numel() : 0);
     const Tensor mean(gamma.shape(), DType::f64, where), variance(gamma.shape(), DType::f64, where);
     on_device(mean, [&](auto device) { batch_norm_statistics(device, x.value(), mean, variance); });
-    if (options.gather) rows = combine_statistics(own, options, mean, variance);
-    check(rows > 1, "batch_norm: training needs more than one value per channel, x is ", x.shape());
-    share = own / rows;
+    if (options.gather) all_rows = combine_statistics(own, options, mean, variance);
+    check(own > 1 || (all_rows.defined() && all_rows.item() > 1),
+          "batch_norm: training needs more than one value per channel, x is ", x.shape());
     on_device(mean, [&](auto device) {
-      batch_norm_settle(device, mean, variance, rows, options, running_mean, running_var, state);
+      batch_norm_settle(device, mean, variance, own, all_rows, options, running_mean, running_var, state);
     });
   } else {
     on_device(x.value(), [&](auto device) {
-      batch_norm_settle(device, running_mean.to(DType::f64), running_var.to(DType::f64), 0, options, Tensor(), Tensor(),
-                        state);
+      batch_norm_settle(device, running_mean.to(DType::f64), running_var.to(DType::f64), 0, Tensor(), options, Tensor(),
+                        Tensor(), state);
     });
   }
   Tensor y(x.shape(), x.dtype(), where);
@@ -143,8 +121,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
   });
   if (residual.defined() && options.relu) state.y = y;
   return Var::result(y, {x, gamma, beta, residual},
-                     Backward{state, options.training, options.training ? options.gather : nullptr, share, x.gradient(),
-                              gamma.gradient(), beta.gradient(), residual.gradient()});
+                     Backward{state, options.training, options.training ? options.gather : nullptr, own, all_rows,
+                              x.gradient(), gamma.gradient(), beta.gradient(), residual.gradient()});
 }
 
 }  // namespace godwit::ops

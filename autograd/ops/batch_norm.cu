@@ -184,8 +184,10 @@ struct Moments {
 
 // running = (1 - momentum) · running + momentum · batch, by the unbiased variance
 template <class C>
-__global__ void settle_kernel(int64_t channels, const double* mean, const double* variance, double unbiased,
-                              double momentum, double eps, C* running_mean, C* running_var, C* to_mean, C* to_inv_std) {
+__global__ void settle_kernel(int64_t channels, const double* mean, const double* variance, double own_rows,
+                              const double* all_rows, double momentum, double eps, C* running_mean, C* running_var,
+                              C* to_mean, C* to_inv_std) {
+  const double rows = all_rows ? all_rows[0] : own_rows, unbiased = rows / (rows - 1);
   for (int64_t c = grid_thread(); c < channels; c += grid_threads()) {
     if (running_mean) running_mean[c] = static_cast<C>((1 - momentum) * double(running_mean[c]) + momentum * mean[c]);
     if (running_var)
@@ -327,13 +329,13 @@ void batch_norm_statistics(Cuda device, const Tensor& x, const Tensor& mean, con
   });
 }
 
-void batch_norm_settle(Cuda device, const Tensor& mean, const Tensor& variance, double rows,
+void batch_norm_settle(Cuda device, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
                        const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormState& state) {
   dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {
     launch(device, "batch_norm", settle_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
-           mean.cuda_data<double>(), variance.cuda_data<double>(), rows / (rows - 1), options.momentum, options.eps,
-           data_or_null<C>(running_mean), data_or_null<C>(running_var), state.mean.cuda_data<C>(),
+           mean.cuda_data<double>(), variance.cuda_data<double>(), rows, data_or_null<double>(all_rows), options.momentum,
+           options.eps, data_or_null<C>(running_mean), data_or_null<C>(running_var), state.mean.cuda_data<C>(),
            state.inv_std.cuda_data<C>());
   });
 }

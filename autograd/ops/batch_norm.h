@@ -29,11 +29,14 @@ struct BatchNormState {
 // mean and biased variance, both float64 [c], of x [.., c].
 void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
 void batch_norm_statistics(Cuda, const Tensor& x, const Tensor& mean, const Tensor& variance);
-// state.mean and state.inv_std from those; moves the running statistics, if defined, by a batch of so many rows.
-void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const BatchNormOptions& options,
-                       const Tensor& running_mean, const Tensor& running_var, const BatchNormState& state);
-void batch_norm_settle(Cuda, const Tensor& mean, const Tensor& variance, double rows, const BatchNormOptions& options,
-                       const Tensor& running_mean, const Tensor& running_var, const BatchNormState& state);
+// state.mean and state.inv_std from those; moves the running statistics, if defined, by a batch of so many rows, which
+// all_rows [1], float64, says instead where it is defined.
+void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                       const BatchNormState& state);
+void batch_norm_settle(Cuda, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                       const BatchNormState& state);
 // The residual is of x's shape and type, or undefined.
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual, const Tensor& y);
 void batch_norm_forward(Cuda, const BatchNormState& state, const Tensor& residual, const Tensor& y);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "autograd/ops/batch_norm.h"
+#include "autograd/ops/batch_norm_ranks.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
@@ -159,6 +160,34 @@ TEST_F(CudaBatchNorm, GathersOnTheDeviceOfX) {
   for (const DType dtype : kTypes)
     for (const bool residual : {true, false})
       expect_agrees({{4, 3, 3, 24}, dtype, {.relu = true, .gather = gather}, residual});
+}
+
+// Ranks of few rows, of many, and of none; all numbers here are exact but for the last roundings.
+TEST_F(CudaBatchNorm, RanksCombineTheirSumsAsTheCpuDoes) {
+  constexpr int64_t kChannels = 70, kRanks = 3;
+  const double rows[kRanks] = {3, 0, 200};
+  const auto run = [&](auto tag) {
+    const Tensor of_ranks({kRanks, 1 + 2 * kChannels}, DType::f64), sums_of_ranks({kRanks, 2 * kChannels}, DType::f64);
+    for (int64_t r = 0; r < kRanks; ++r) {
+      const auto here = [&](uint64_t seed) {
+        return random({kChannels}, DType::f64, 10 * seed + static_cast<uint64_t>(r)).to(context().device);
+      };
+      const Tensor message = of_ranks.rows(r, 1).view({1 + 2 * kChannels});
+      batch_norm_tell(tag(), rows[r], here(1), here(2), message);
+      batch_norm_tell_sums(tag(), here(3), here(4), sums_of_ranks.rows(r, 1).view({2 * kChannels}));
+    }
+    const Tensor all({1}, DType::f64), mean({kChannels}, DType::f64), variance(mean.shape(), DType::f64);
+    const Tensor sums({2 * kChannels}, DType::f64);
+    batch_norm_combine(tag(), of_ranks, all, mean, variance);
+    batch_norm_combine_sums(tag(), sums_of_ranks, rows[0], all, sums);
+    return std::vector{values(all), values(mean), values(variance), values(sums)};
+  };
+  const auto there = on_gpu([&] { return run([] { return cuda_of(context().device); }); });
+  const auto here = run([] { return Cpu{}; });
+  EXPECT_EQ(there[0], std::vector<double>{203});
+  for (size_t k = 0; k < here.size(); ++k)
+    for (size_t i = 0; i < here[k].size(); ++i)
+      EXPECT_NEAR(there[k][i], here[k][i], 1e-14 * (1 + std::abs(here[k][i]))) << k << ", " << i;
 }
 
 TEST_F(CudaBatchNorm, NanReachesTheOutputAndTheGradients) {
