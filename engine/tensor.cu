@@ -1,4 +1,5 @@
 #include "engine/cuda/elementwise.h"
+#include "engine/cuda/graph.h"
 #include "engine/tensor_kernels.h"
 
 namespace godwit::detail {
@@ -52,6 +53,8 @@ void convert(Cuda device, const Tensor& x, const Tensor& y) {
 
 void copy(Cuda device, const Tensor& x, const Tensor& y) {
   const auto bytes = static_cast<size_t>(x.bytes());
+  Recorder* const recorder = device.context->recorder;
+  if (!x.device().is_cuda() && recorder) return recorder->copy(x, y);
   if (!x.device().is_cuda()) return device.context->staging.copy(x.address(), y.address(), x.bytes(), device.stream);
   if (y.device().is_cuda()) {
     check(x.device() == y.device(), "copy: from ", x.device(), " to ", y.device(), "; GPUs exchange through a Group");
@@ -59,6 +62,8 @@ void copy(Cuda device, const Tensor& x, const Tensor& y) {
                "cudaMemcpyAsync");
     return;
   }
+  check(!recorder, "the host reads a value of ", x.device(), ", ", x.dtype(), " ", x.shape(),
+        ", within a step that is recorded as CUDA graphs; read it after the step, or do without graphs");
   cuda_check(cudaMemcpyAsync(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, device.stream),
              "cudaMemcpyAsync");
   device.context->stream.synchronize();

@@ -38,6 +38,7 @@
 #include "data/vocabulary.h"
 #include "data/wordpiece.h"
 #include "engine/context.h"
+#include "engine/graph.h"
 #include "engine/philox.h"
 #include "engine/safetensors.h"
 #include "engine/tensor.h"

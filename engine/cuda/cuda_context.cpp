@@ -15,8 +15,12 @@ class CudaMemory : public MemorySource {
   explicit CudaMemory(int index) : index_(index) {}
   std::byte* allocate(int64_t bytes) override {
     cuda_check(cudaSetDevice(index_), "cudaSetDevice");
+    // Where the thread records a graph, it knows that memory is no part of that.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    cudaThreadExchangeStreamCaptureMode(&mode);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // not one for later calls to report
       return nullptr;
@@ -114,10 +118,12 @@ void cuda_check(cudnnStatus_t status, const char* call, const char* file, int li
 int cuda_devices() { return found_devices().count; }
 std::string why_no_cuda() { return found_devices().why; }
 
+std::shared_ptr<Pool> make_cuda_pool(int index) { return std::make_shared<Pool>(std::make_unique<CudaMemory>(index)); }
+
 CudaContext::CudaContext(int device_index)
     : index(device_index),
       multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
-      pool(std::make_shared<Pool>(std::make_unique<CudaMemory>(device_index))) {}
+      pool(make_cuda_pool(device_index)) {}
 
 CudaContext::~CudaContext() {
   cudaStreamSynchronize(stream.get());

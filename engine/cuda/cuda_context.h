@@ -15,6 +15,8 @@
 
 namespace godwit {
 
+class Recorder;  // engine/cuda/graph.h
+
 class CudaContext {
  public:
   explicit CudaContext(int index);
@@ -25,7 +27,8 @@ class CudaContext {
   const int index;
   const int multiprocessors;  // of the GPU
   const CudaStream stream;
-  const std::shared_ptr<Pool> pool;
+  std::shared_ptr<Pool> pool;     // within a run of StepGraphs, theirs
+  Recorder* recorder = nullptr;  // while what is asked of the stream is recorded
   Staging staging;
 
   cublasLtHandle_t blas();  // made when first asked for
@@ -44,6 +47,8 @@ class CudaContext {
   cudnnHandle_t dnn_ = nullptr;
   std::map<std::vector<int64_t>, std::shared_ptr<void>> cache_;
 };
+
+std::shared_ptr<Pool> make_cuda_pool(int index);  // of a GPU's memory, for one stream
 
 // What a library call may use meanwhile; freed in the stream's order, so at once after the call.
 inline Tensor workspace(Cuda device, int64_t bytes) {

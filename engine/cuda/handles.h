@@ -1,4 +1,4 @@
-// Streams and events of CUDA, owned. Made on the calling thread's current GPU.
+// Streams, events and graphs of CUDA, owned. Made on the calling thread's current GPU.
 #pragma once
 #include <utility>
 
@@ -25,6 +25,33 @@ class CudaEvent {
 
  private:
   cudaEvent_t event_ = nullptr;
+};
+
+// What a stream captured, to be launched.
+class CudaGraph {
+ public:
+  CudaGraph() = default;  // nothing
+  explicit CudaGraph(cudaGraph_t captured) {  // which it takes over
+    size_t nodes = 0;
+    cudaError_t status = cudaGraphGetNodes(captured, nullptr, &nodes);
+    if (status == cudaSuccess && nodes > 0) status = cudaGraphInstantiate(&exec_, captured, 0);
+    cudaGraphDestroy(captured);
+    cuda_check(status, "cudaGraphInstantiate");
+  }
+  ~CudaGraph() {
+    if (exec_) cudaGraphExecDestroy(exec_);
+  }
+  CudaGraph(CudaGraph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}
+  CudaGraph& operator=(CudaGraph&& other) noexcept {
+    std::swap(exec_, other.exec_);
+    return *this;
+  }
+  void launch(cudaStream_t stream) const {
+    if (exec_) cuda_check(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t exec_ = nullptr;
 };
 
 // Does not wait for, nor hold up, the default stream.

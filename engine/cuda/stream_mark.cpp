@@ -1,5 +1,6 @@
 #include "engine/stream_mark.h"
 
+#include "engine/check.h"
 #include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
 
@@ -8,6 +9,7 @@ namespace godwit {
 StreamMark StreamMark::now() {
   StreamMark mark;
   if (const auto& cuda = context().cuda) {
+    check(!cuda->recorder, "a recorded step is ordered with other threads between its parts alone; call between()");
     const auto event = std::make_shared<CudaEvent>();
     event->record(cuda->stream.get());
     mark.event_ = event;

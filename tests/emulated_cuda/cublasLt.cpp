@@ -140,8 +140,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
-                              size_t workspace_bytes, cudaStream_t) {
-  const auto &al = *a_layout, &bl = *b_layout, &cl = *c_layout, &dl = *d_layout;
+                              size_t workspace_bytes, cudaStream_t stream) {
+  const auto al = *a_layout, bl = *b_layout, cl = *c_layout, dl = *d_layout;
   if (!supported(*desc, al.type, bl.type, cl.type, dl.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!workspace || workspace_bytes < (1 << 16)) return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (dl.batch != 1 || inner(*desc, al) % 8 == 5))
@@ -154,23 +154,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   if (al.type == CUDA_R_32F)
     ++(desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emulated_blas::in_tf32 : emulated_blas::in_float32);
   const double by = load(desc->scale, alpha, 0), keep = load(desc->scale, beta, 0);
-  for (int64_t entry = 0; entry < dl.batch; ++entry)
-    for (int64_t j = 0; j < static_cast<int64_t>(n); ++j)
-      for (int64_t i = 0; i < static_cast<int64_t>(m); ++i) {
+  const auto multiply = [=, desc = *desc] {
+    for (int64_t entry = 0; entry < dl.batch; ++entry)
+      for (int64_t j = 0; j < static_cast<int64_t>(n); ++j)
+        for (int64_t i = 0; i < static_cast<int64_t>(m); ++i) {
+          double sum = 0;
+          for (int64_t l = 0; l < static_cast<int64_t>(k); ++l)
+            sum += rounded(desc, load(al.type, a, entry * al.stride + (ta ? l + i * al.ld : i + l * al.ld))) *
+                   rounded(desc, load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld)));
+          sum *= by;
+          if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + i + j * cl.ld);
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, i);  // one of each row
+          store(dl.type, d, entry * dl.stride + i + j * dl.ld, sum);
+        }
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+      for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one of each column
         double sum = 0;
-        for (int64_t l = 0; l < static_cast<int64_t>(k); ++l)
-          sum += rounded(*desc, load(al.type, a, entry * al.stride + (ta ? l + i * al.ld : i + l * al.ld))) *
-                 rounded(*desc, load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld)));
-        sum *= by;
-        if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + i + j * cl.ld);
-        if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc->bias, i);  // one of each row
-        store(dl.type, d, entry * dl.stride + i + j * dl.ld, sum);
+        for (int64_t l = 0; l < static_cast<int64_t>(k); ++l) sum += load(bl.type, b, j + l * bl.ld);
+        store(dl.type, desc.bias, j, sum);
       }
-  if (desc->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-    for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one of each column
-      double sum = 0;
-      for (int64_t l = 0; l < static_cast<int64_t>(k); ++l) sum += load(bl.type, b, j + l * bl.ld);
-      store(dl.type, desc->bias, j, sum);
-    }
-  return CUBLAS_STATUS_SUCCESS;
+    return cudaSuccess;
+  };
+  return emulated::give(stream, multiply) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

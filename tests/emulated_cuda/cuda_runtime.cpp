@@ -1,15 +1,26 @@
 #include "cuda_runtime.h"
 
-#include "cuda_runtime_api.h"
-
 #include <ucontext.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
+
+#include "cuda_runtime_api.h"
+
+using Work = std::function<cudaError_t()>;
+struct CUgraph_st {
+  std::vector<Work> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<Work> nodes;
+};
 
 thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -113,15 +124,34 @@ void run_block(Block& b, unsigned threads) {
 
 thread_local int current_device = 0;
 
+// What a stream has been given since its capture began.
+struct Capture {
+  std::vector<Work> nodes;
+  bool spoilt = false;
+};
+
 // A stream or an event, of the device that was current when it was made.
 template <class Handle>
 struct Of : Handle {
   int device = current_device;
+  std::unique_ptr<Capture> capture;    // of a stream that captures
+  cudaStream_t recorded_in = nullptr;  // of an event: the capturing stream that recorded it last
 };
 template <class Handle>
-int device_of(const Handle* handle) {
-  return static_cast<const Of<Handle>*>(handle)->device;
+Of<Handle>& of(Handle* handle) {
+  return *static_cast<Of<Handle>*>(handle);
 }
+
+thread_local std::vector<cudaStream_t> capturing;  // streams of this thread's captures
+thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+std::atomic<int> captures_of_device[2];
+
+cudaError_t spoil(cudaError_t error) {
+  for (const cudaStream_t stream : capturing) of(stream).capture->spoilt = true;
+  return error;
+}
+// A call that a thread must not make while it captures, unless it says that it knows.
+bool unsafe() { return !capturing.empty() && mode != cudaStreamCaptureModeRelaxed; }
 
 // Device memory by address, to tell it from the host's.
 struct Memory {
@@ -160,6 +190,12 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   return cudaSuccess;
 }
 
+cudaError_t give(cudaStream_t stream, Work work) {
+  if (!stream || !of(stream).capture) return work();
+  of(stream).capture->nodes.push_back(std::move(work));
+  return cudaSuccess;
+}
+
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
 void block_barrier() { wait_at(State::at_block_barrier); }
 void warp_barrier() { wait_at(State::at_warp_barrier); }
@@ -169,6 +205,9 @@ std::byte* lane_slot(unsigned turn, unsigned lane) { return block().slots[turn][
 }  // namespace emulated
 
 using emulated::memory;
+using emulated::of;
+using emulated::spoil;
+using emulated::unsafe;
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
@@ -179,6 +218,16 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnmatched:
+      return "capture was not initiated in this stream";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
   }
   return "unknown";
 }
@@ -193,7 +242,10 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) { return *device = emulated::current_device, cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  const bool captures = emulated::captures_of_device[emulated::current_device] > 0;
+  return captures ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
   return cudaSuccess;
@@ -203,6 +255,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *ca
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   auto& m = memory();
   std::lock_guard lock(m.mutex);
   if (bytes > emulated::kTotal - m.used) return cudaErrorMemoryAllocation;
@@ -215,6 +268,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* data) {
+  if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   auto& m = memory();
   std::lock_guard lock(m.mutex);
   const auto block = m.blocks.find(static_cast<std::byte*>(data));
@@ -234,6 +288,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 }
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return *data ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -242,34 +297,81 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
-  if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
-    return cudaErrorInvalidValue;
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return emulated::give(stream, [=] {
+    const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
+    if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
+      return cudaErrorInvalidValue;
+    std::memcpy(to, from, bytes);
+    return cudaSuccess;
+  });
 }
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
-  if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
-  std::memset(data, value, bytes);
-  return cudaSuccess;
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  return emulated::give(stream, [=] {
+    if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
+    std::memset(data, value, bytes);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return *stream = new emulated::Of<CUstream_st>, cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return delete static_cast<emulated::Of<CUstream_st>*>(stream), cudaSuccess;
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &of(stream), cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+// An event of a capture would draw the waiting stream into it, which is a fault here: captures have one stream.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const bool same = of(event).recorded_in == (of(stream).capture ? stream : nullptr);
+  return same ? cudaSuccess : spoil(cudaErrorStreamCaptureIsolation);
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return *event = new emulated::Of<CUevent_st>, cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return delete static_cast<emulated::Of<CUevent_st>*>(event), cudaSuccess;
-}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return emulated::device_of(event) == emulated::device_of(stream) ? cudaSuccess : cudaErrorInvalidDevice;
+  if (of(event).device != of(stream).device) return cudaErrorInvalidDevice;
+  of(event).recorded_in = of(stream).capture ? stream : nullptr;
+  return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return of(event).recorded_in ? spoil(cudaErrorCapturedEvent) : cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (of(stream).capture) return cudaErrorInvalidValue;
+  of(stream).capture = std::make_unique<emulated::Capture>();
+  emulated::capturing.push_back(stream);
+  ++emulated::captures_of_device[of(stream).device];
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const auto place = std::find(emulated::capturing.begin(), emulated::capturing.end(), stream);
+  *graph = nullptr;
+  if (place == emulated::capturing.end()) return cudaErrorStreamCaptureUnmatched;
+  emulated::capturing.erase(place);
+  --emulated::captures_of_device[of(stream).device];
+  const auto capture = std::move(of(stream).capture);
+  if (capture->spoilt) return cudaErrorStreamCaptureInvalidated;
+  *graph = new CUgraph_st{std::move(capture->nodes)};
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return std::swap(*mode, emulated::mode), cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+  return *count = graph->nodes.size(), cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  return *exec = new CUgraphExec_st{graph->nodes}, cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return emulated::give(stream, [exec] {
+    for (const Work& work : exec->nodes)
+      if (const cudaError_t error = work(); error != cudaSuccess) return error;
+    return cudaSuccess;
+  });
+}

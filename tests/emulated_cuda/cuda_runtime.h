@@ -22,10 +22,20 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorInvalidDevice = 101,
-  cudaErrorPeerAccessAlreadyEnabled = 704
+  cudaErrorPeerAccessAlreadyEnabled = 704,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
@@ -33,6 +43,9 @@ struct CUstream_st {};
 struct CUevent_st {};
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+using cudaGraphNode_t = struct CUgraphNode_st*;
 
 struct dim3 {
   unsigned x, y, z;
@@ -73,9 +86,21 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+// What a stream is given while it captures is kept for launches of the graph. A call that a capture forbids returns an
+// error and spoils the capture.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace emulated {
 
+// Work for a stream: done at once, or kept where the stream captures.
+cudaError_t give(cudaStream_t stream, std::function<cudaError_t()> work);
 // Every thread of every block; blocks one after another. Ends the process where threads wait for others that cannot
 // come.
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
@@ -113,7 +138,9 @@ T exchange(const T& mine, unsigned from) {
 
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
-  return emulated::run_grid(config->gridDim, config->blockDim, [&] { kernel(static_cast<P>(arguments)...); });
+  return emulated::give(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
+    return emulated::run_grid(grid, block, [&] { kernel(static_cast<P>(arguments)...); });
+  });
 }
 
 inline void __syncthreads() { emulated::block_barrier(); }

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
-struct cudnnContext {};
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
 
 namespace {
 
@@ -329,7 +331,9 @@ void cudnnGetLastErrorString(char* message, size_t size) {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return *handle = new cudnnContext, CUDNN_STATUS_SUCCESS; }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return delete handle, CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  return handle->stream = stream, CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
   return *descriptor = new Descriptor{type}, CUDNN_STATUS_SUCCESS;
@@ -441,7 +445,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   auto* room = reinterpret_cast<std::byte*>(with.value(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   if (bytes > 0 && !emulated::in_device_memory(room, bytes))
     return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the workspace is not the device's");
-  std::fill_n(room, bytes, std::byte{0xFF});
   const Operation op(config.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).part(CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const auto& uids = with.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto& pointers = with.values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -458,6 +461,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!emulated::in_device_memory(memory[i++], e->elements() * bytes_of(e->type)))
       return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor is not in the device's memory");
   }
-  run(op, config.engine, memory[0], memory[1], memory[2]);
+  emulated::give(handle->stream, [=, engine = config.engine, x = memory[0], w = memory[1], y = memory[2]] {
+    std::fill_n(room, bytes, std::byte{0xFF});
+    run(op, engine, x, w, y);
+    return cudaSuccess;
+  });
   return CUDNN_STATUS_SUCCESS;
 }

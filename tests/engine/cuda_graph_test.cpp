@@ -1,0 +1,135 @@
+// Steps recorded as CUDA graphs.
+#include <gmock/gmock.h>
+
+#include "engine/gpu.h"
+#include "engine/graph.h"
+#include "engine/stream_mark.h"
+#include "tests/on_gpu.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using ::testing::HasSubstr;
+using How = StepGraphs::How;
+
+class CudaGraphs : public OnGpu {};
+
+TEST(Graphs, OfAThreadWithoutAGpuAreRefused) {
+  EXPECT_THAT(error_of([] { StepGraphs(); }), HasSubstr("graphs: steps are recorded on a GPU"));
+  EXPECT_FALSE(recording());
+  bool called = false;
+  on_replay([&] { called = true; });
+  EXPECT_FALSE(called);
+  between([&] { called = true; });
+  EXPECT_TRUE(called);
+}
+
+// result = a tensor of the CPU, by way of memory that kernels used before; kept = one of the GPU.
+struct Sum {
+  Tensor number = Tensor({1000}, DType::f32, kCpu), added = Tensor::zeros({1000}), kept = Tensor::zeros({1000});
+  Tensor result;
+  void operator()() {
+    {
+      const Tensor x = Tensor::full({1000}, 1), y = x.clone(), z = y.to(DType::f64);
+    }
+    const Tensor x = number.to(context().device);  // where those were
+    kept.copy_from(added);
+    result = x.to(DType::bf16);
+  }
+};
+
+TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
+  on_gpu([] {
+    StepGraphs graphs;
+    Sum sum;
+    int64_t peak = 0;
+    for (int step = 1; step <= 20; ++step) {
+      sum.number.fill(step);
+      sum.added.fill(100 * step);
+      const Tensor of_others = Tensor::full({5000}, -1);
+      EXPECT_EQ(graphs.recorded({7}), step > 2);
+      EXPECT_EQ(graphs.run({7}, [&] { sum(); }), step == 1 ? How::called : step == 2 ? How::recorded : How::replayed);
+      EXPECT_EQ(sum.result.item(999), step);
+      EXPECT_EQ(sum.kept.item(0), 100 * step);
+      EXPECT_EQ(of_others.item(4999), -1);
+      if (step == 2) peak = peak_gpu_bytes();
+    }
+    EXPECT_EQ(peak_gpu_bytes(), peak) << "memory grows";
+    EXPECT_EQ(graphs.recordings(), 1);
+  });
+}
+
+TEST_F(CudaGraphs, EveryKeyHasItsOwn) {
+  on_gpu([] {
+    StepGraphs graphs(2);
+    std::vector<Tensor> results(4);
+    for (int step = 0; step < 4; ++step)
+      for (int64_t key = 1; key <= 3; ++key) {
+        const How how = graphs.run({key, 5}, [&] { results[static_cast<size_t>(key)] = Tensor::full({key}, key); });
+        EXPECT_EQ(how, step == 0 || key == 3 ? How::called : step == 1 ? How::recorded : How::replayed);
+        EXPECT_EQ(results[static_cast<size_t>(key)].item(key - 1), key);
+      }
+    EXPECT_EQ(graphs.recordings(), 2);
+  });
+}
+
+TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
+  on_gpu([] {
+    StepGraphs graphs;
+    const Tensor x = Tensor::zeros({4});
+    std::vector<double> seen;
+    int replays = 0;
+    for (int step = 0; step < 5; ++step)
+      graphs.run({}, [&] {
+        on_replay([&] { ++replays; });
+        x.fill(1);
+        between([&] {
+          EXPECT_FALSE(recording());
+          StreamMark::now().hold();
+          seen.push_back(x.item());
+        });
+        x.fill(2);
+        between([&] { seen.push_back(x.item()); });
+        x.fill(3);
+      });
+    EXPECT_EQ(seen, (std::vector<double>{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}));
+    EXPECT_EQ(replays, 3);
+    EXPECT_EQ(x.item(), 3);
+  });
+}
+
+// What a recording cannot hold says so, and leaves the thread as it was.
+TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
+  on_gpu([] {
+    StepGraphs graphs;
+    const Tensor x = Tensor::full({3}, 4);
+    const auto refusal = [&](const std::vector<int64_t>& key, const std::function<void()>& f) {
+      EXPECT_EQ(graphs.run(key, f), How::called);
+      const std::string error = error_of([&] { graphs.run(key, f); });
+      EXPECT_FALSE(recording());
+      x.fill(5);
+      EXPECT_EQ(x.item(2), 5) << "the thread's work goes on";
+      EXPECT_FALSE(graphs.recorded(key));
+      return error;
+    };
+    EXPECT_THAT(refusal({1}, [&] { x.item(); }),
+                HasSubstr("the host reads a value of cuda:0, float32 [1], within a step that is recorded"));
+    EXPECT_THAT(refusal({2}, [] { synchronize(); }), HasSubstr("cudaStreamSynchronize failed"));
+    EXPECT_THAT(refusal({3}, [] { StreamMark::now(); }), HasSubstr("between its parts alone; call between()"));
+    EXPECT_THAT(refusal({4},
+                        [&] {
+                          if (recording()) graphs.run({5}, [] {});
+                        }),
+                HasSubstr("run() within what is recorded"));
+    EXPECT_THAT(refusal({6}, [] { check(!recording(), "of its own"); }), HasSubstr("of its own"));
+  });
+}
+
+TEST_F(CudaGraphs, BelongToTheThreadTheyWereMadeFor) {
+  std::unique_ptr<StepGraphs> graphs = on_gpu([] { return std::make_unique<StepGraphs>(); });
+  EXPECT_THAT(error_of([&] { graphs->run({}, [] {}); }), HasSubstr("run() on another thread, or device"));
+}
+
+}  // namespace
+}  // namespace godwit
