@@ -136,6 +136,11 @@ void Var::clear_grad() const {
   if (requires_grad()) impl_->node->has_grad = false;
 }
 
+void Var::mark_grad() const {
+  check(requires_grad() && grad().defined(), "mark_grad: this Var has no memory for a gradient");
+  impl_->node->has_grad = true;
+}
+
 void Var::rebind(Tensor value, Tensor grad) const {
   check(requires_grad() && impl_->node->leaf(), "rebind: only a leaf that requires a gradient has memory of its own");
   check_like(value, impl_->value, "rebind", "value");

@@ -3,6 +3,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "engine/graph.h"
+
 namespace godwit {
 
 Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work) : buckets_(buckets), work_(std::move(work)) {
@@ -39,16 +41,27 @@ void Scheduler::begin_step(int micro_batches) {
 }
 
 void Scheduler::backward(const Var& loss) {
+  begin_backward();
+  on_replay([this] { begin_backward(); });
+  godwit::backward(loss, 1.0 / micro_batches_);
+}
+
+void Scheduler::begin_backward() {
   check(in_step_, "scheduler: backward() without begin_step()");
   check(begun_ < micro_batches_, "scheduler: backward() number ", begun_ + 1, " in a step of ", micro_batches_,
         " micro-batches");
   ++begun_;
-  godwit::backward(loss, 1.0 / micro_batches_);
 }
 
 void Scheduler::arrived(size_t bucket, size_t slot) {
   const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
-  if (!in_step_ || !last_micro_batch()) return;
+  if (!in_step_) return;
+  if (recording() && place.var.has_grad()) {
+    check(!buckets_.lent_gradients(), "scheduler: lent gradients, as sharding zero2 has, change their place, ",
+          "which a pass recorded as CUDA graphs does not follow; take zero1, or do without graphs");
+    on_replay([var = place.var] { var.mark_grad(); });
+  }
+  if (!last_micro_batch()) return;
   if (!place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
   check(!have_[bucket][slot], "scheduler: parameter '", place.name,
         "' got a gradient from a second backward() in one step");
@@ -58,18 +71,21 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
 }
 
 void Scheduler::launch_full() {
+  while (next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0) between([this] { hand_over(); });
+}
+
+void Scheduler::hand_over() {
   constexpr size_t kAhead = 2;
-  for (; next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0; ++next_) {
-    if (buckets_.lent_gradients()) stream_.wait_for_all_but(kAhead);
-    stream_.submit([this, &bucket = buckets_[next_]] {
-      try {
-        work_(bucket);
-      } catch (const Error& error) {
-        if (typeid(error) != typeid(Error)) throw;
-        throw error.with_text(detail::concat(error.what(), " (bucket ", bucket.index, ")"));
-      }
-    });
-  }
+  if (buckets_.lent_gradients()) stream_.wait_for_all_but(kAhead);
+  stream_.submit([this, &bucket = buckets_[next_]] {
+    try {
+      work_(bucket);
+    } catch (const Error& error) {
+      if (typeid(error) != typeid(Error)) throw;
+      throw error.with_text(detail::concat(error.what(), " (bucket ", bucket.index, ")"));
+    }
+  });
+  ++next_;
 }
 
 void Scheduler::finish_step() {

@@ -12,6 +12,7 @@ namespace godwit {
 // stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
 // parameter once its gradient is complete). Outside of a step the hooks rest.
 // Where the buckets lend gradients, `work` returns them, and backward waits while more than two buckets are on their way.
+// Where StepGraphs record a backward pass, its replays hand the buckets over as it did.
 // A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
 class Scheduler {
  public:
@@ -35,6 +36,8 @@ class Scheduler {
  private:
   void arrived(size_t bucket, size_t slot);
   void launch_full();  // hands over the buckets that are next in order and complete
+  void hand_over();    // the next one
+  void begin_backward();
   void fill_unused();
   bool last_micro_batch() const { return micro_batches_ == 1 || begun_ == micro_batches_; }
 

@@ -15,6 +15,7 @@
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/tanh.h"
+#include "engine/graph.h"
 #include "nn/init.h"
 
 namespace godwit {
@@ -30,7 +31,9 @@ class Dropouts {
   }
 
  private:
-  DropoutKey key(int64_t site) const { return {run_->seed, run_->step, static_cast<uint32_t>(site), run_->rank}; }
+  DropoutKey key(int64_t site) const {
+    return {run_->seed, run_->step, static_cast<uint32_t>(site), run_->rank, run_->counter};
+  }
 
   const DropoutRun* run_;
 };
@@ -61,11 +64,14 @@ void check_input(const TextInput& input, const BertConfig& config) {
         ids.shape(), " as ids");
   const auto in_range = [length = ids.dim(1)](const Tensor& numbers, int64_t limit, const char* name,
                                               const char* field) {
-    const Tensor here = numbers.to(kCpu);
-    const int32_t* value = here.data<int32_t>();
-    for (int64_t i = 0; i < numbers.numel(); ++i)
-      check(value[i] >= 0 && value[i] < limit, "bert: ", name, " [", i / length, ", ", i % length, "] is ", value[i],
-            ", it must be in [0, ", field, " ", limit, ")");
+    const auto all_are = [=, here = numbers.to(kCpu)] {
+      const int32_t* value = here.data<int32_t>();
+      for (int64_t i = 0; i < here.numel(); ++i)
+        check(value[i] >= 0 && value[i] < limit, "bert: ", name, " [", i / length, ", ", i % length, "] is ", value[i],
+              ", it must be in [0, ", field, " ", limit, ")");
+    };
+    all_are();
+    on_replay(all_are);
   };
   in_range(ids, config.vocab_size, "id", "vocab_size");
   if (types.defined()) in_range(types, config.type_vocab_size, "type", "type_vocab_size");

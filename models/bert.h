@@ -20,6 +20,7 @@ struct DropoutRun {
   uint64_t seed;
   uint32_t step;  // global number of the micro-batch: another one in every pass, the same after a resume
   uint32_t rank;
+  Tensor counter = {};  // in the place of `step`: see DropoutKey
 };
 
 // A network of HuggingFace's: what pretrained.h loads and saves. Weights are zero until make_bert or a file fills them.

@@ -29,7 +29,7 @@ struct AttentionCall {
         width(t.q.dim(3)),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         options(o),
-        draws{o.key.seed, o.key.step, o.key.purpose(), o.key.sender},
+        draws(o.key.draws()),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
         attended(static_cast<size_t>(batch)),
         pool(context().pool) {

@@ -9,8 +9,9 @@ namespace {
 
 // A thread draws the four words of a Philox counter; with `packed` it reads and writes their four elements at once.
 template <class T>
-__global__ void dropout_kernel(Draws draws, int32_t dropped, compute_t<T> scale, int64_t n, bool packed, const T* from,
-                               T* to) {
+__global__ void dropout_kernel(Draws draws, const uint32_t* counter, int32_t dropped, compute_t<T> scale, int64_t n,
+                               bool packed, const T* from, T* to) {
+  if (counter) draws.step = *counter;
   using C = compute_t<T>;
   using Four = detail::Pack<T, 4>;
   for (int64_t four = grid_thread(); four * 4 < n; four += grid_threads()) {
@@ -33,12 +34,12 @@ __global__ void dropout_kernel(Draws draws, int32_t dropped, compute_t<T> scale,
 
 void dropout_forward(Cuda device, const Tensor& x, double p, const DropoutKey& key, const Tensor& y) {
   check_like(y, x, "dropout", "y");
-  const Draws draws{key.seed, key.step, key.purpose(), key.sender};
+  const uint32_t* const counter = key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
   const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
   dispatch_float(x.dtype(), "dropout", [&]<class T>() {
     const bool packed = aligned_to<alignof(detail::Pack<T, 4>)>(x.address(), y.address());
-    launch(device, "dropout", dropout_kernel<T>, blocks_for(device, (x.numel() + 3) / 4), kBlock, draws, dropped,
-           static_cast<compute_t<T>>(1 / (1 - p)), x.numel(), packed, x.cuda_data<T>(), y.cuda_data<T>());
+    launch(device, "dropout", dropout_kernel<T>, blocks_for(device, (x.numel() + 3) / 4), kBlock, key.draws(), counter,
+           dropped, static_cast<compute_t<T>>(1 / (1 - p)), x.numel(), packed, x.cuda_data<T>(), y.cuda_data<T>());
   });
 }
 

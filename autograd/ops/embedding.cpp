@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/graph.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
@@ -15,10 +16,13 @@ void check_arguments(const Tensor& ids, const Tensor& table) {
   check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], they are ",
         ids.dtype(), " ", ids.shape());
   check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(), " ids are more than 2³¹");
-  const int32_t* id = ids.data<int32_t>();
-  for (int64_t i = 0; i < ids.numel(); ++i)
-    check(id[i] >= 0 && id[i] < table.dim(0), "embedding: id ", i, " is ", id[i], ", the table has ", table.dim(0),
-          " rows");
+  const auto all_are = [=, rows = table.dim(0)] {
+    const int32_t* id = ids.data<int32_t>();
+    for (int64_t i = 0; i < ids.numel(); ++i)
+      check(id[i] >= 0 && id[i] < rows, "embedding: id ", i, " is ", id[i], ", the table has ", rows, " rows");
+  };
+  all_are();
+  on_replay(all_are);
 }
 
 // Positions in order of their ids, those of one id in their own order; ids r are at [start[r], start[r + 1]).

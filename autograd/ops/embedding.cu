@@ -1,6 +1,7 @@
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/embedding_pieces.h"
 #include "engine/cuda/reduce.h"
+#include "engine/graph.h"
 
 namespace godwit {
 namespace {
@@ -24,10 +25,11 @@ __global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t*
   }
 }
 
-// A block a row of the table that was picked.
+// A block a row of the table that was picked; none where it is below 0.
 template <class T>
 __global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* row, const compute_t<T>* partial,
                            T* d_table) {
+  if (row[blockIdx.x] < 0) return;
   T* to = d_table + row[blockIdx.x] * width;
   for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
     compute_t<T> sum = 0;
@@ -46,17 +48,30 @@ void embedding_forward(Cuda device, const Tensor& ids, const Tensor& table, cons
   });
 }
 
-// The positions are sorted by the host, which has the ids, while the GPU is still at earlier work.
+// The positions are sorted by the host, which has the ids, while the GPU is still at earlier work. A step that is
+// recorded has as many pieces and rows as there can be, of which those too many are empty.
 void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding) {
-  const detail::EmbeddingPieces pieces(ids.span<int32_t>(), padding);
-  const int64_t width = d_table.dim(1), rows = std::ssize(pieces.row), count = std::ssize(pieces.piece) - 1;
-  std::vector<int32_t> all = pieces.order;  // in one copy
-  for (const auto* part : {&pieces.piece, &pieces.first, &pieces.row})
-    all.insert(all.end(), part->begin(), part->end());
-  const Tensor there = Tensor::of(all, {std::ssize(all)}).to(d_table.device());
-  const int32_t* order = there.cuda_data<int32_t>();
-  const int32_t *piece = order + pieces.order.size(), *first = piece + count + 1, *row = first + rows + 1;
+  const auto sorted = [=] { return detail::EmbeddingPieces(ids.span<int32_t>(), padding); };
+  const detail::EmbeddingPieces pieces = sorted();
+  const int64_t width = d_table.dim(1), n = ids.numel();
+  const int64_t rows = recording() ? n : std::ssize(pieces.row);
+  const int64_t count = recording() ? n : std::ssize(pieces.piece) - 1;
+  const Tensor all({n + count + 1 + rows + 1 + rows}, DType::i32, kCpu);  // in one copy
+  const auto write = [=](const detail::EmbeddingPieces& from) {
+    const auto put = [](const std::vector<int32_t>& values, int32_t* to, int64_t room, int32_t rest) {
+      return std::fill_n(std::copy(values.begin(), values.end(), to), room - std::ssize(values), rest);
+    };
+    int32_t* to = put(from.order, all.data<int32_t>(), n, 0);
+    to = put(from.piece, to, count + 1, from.piece.back());
+    to = put(from.first, to, rows + 1, from.first.back());
+    put(from.row, to, rows, -1);
+  };
+  write(pieces);
+  on_replay([=] { write(sorted()); });
+  const Tensor there = all.to(d_table.device());
+  const int32_t *order = there.cuda_data<int32_t>(), *piece = order + n;
+  const int32_t *first = piece + count + 1, *row = first + rows + 1;
   dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
     using C = compute_t<T>;
     const Tensor partial({count, width}, dtype_of<C>, d_table.device());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/graph.h"
 #include "engine/row_sum.h"
 #include "engine/vector_math.h"
 
@@ -13,11 +14,15 @@ void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int3
   check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], they are ", logits.shape());
   check(labels.dtype() == DType::i32 && labels.shape() == Shape{logits.dim(0)}, operation, ": labels must be ",
         DType::i32, " ", Shape{logits.dim(0)}, ", they are ", labels.dtype(), " ", labels.shape());
-  for (int64_t i = 0; i < labels.numel(); ++i) {
-    const int32_t label = labels.data<int32_t>()[i];
-    check(label == ignore || (label >= 0 && label < logits.dim(1)), operation, ": label ", i, " is ", label,
-          ", there are ", logits.dim(1), " classes");
-  }
+  const auto all_are = [=, classes = logits.dim(1)] {
+    for (int64_t i = 0; i < labels.numel(); ++i) {
+      const int32_t label = labels.data<int32_t>()[i];
+      check(label == ignore || (label >= 0 && label < classes), operation, ": label ", i, " is ", label, ", there are ",
+            classes, " classes");
+    }
+  };
+  all_are();
+  on_replay(all_are);
 }
 
 int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
@@ -131,6 +136,8 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
                           std::optional<int32_t> ignore) {
   const Tensor here = labels.to(kCpu), there = labels.to(logits.device());
   check_labels(logits.value(), here, ignore, "softmax_cross_entropy");
+  check(!ignore || !recording(), "softmax_cross_entropy: the host counts the rows that are not left out, which a step ",
+        "recorded as CUDA graphs does not repeat; do without `ignore` there");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
   check(label_smoothing >= 0 && label_smoothing <= 1,

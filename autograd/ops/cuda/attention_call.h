@@ -7,6 +7,10 @@
 
 namespace godwit {
 
+inline const uint32_t* counter_of(const DropoutKey& key) {
+  return key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
+}
+
 // One call, as its kernels get it.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
@@ -14,6 +18,7 @@ struct AttentionView {
   double kept;      // 1/(1 - dropout)
   int32_t dropped;  // U is below the dropout where its 24 bits are below this: 0 without dropout
   Draws draws;
+  const uint32_t* counter;  // null, or where draws.step is
   const uint8_t* mask;  // [batch, keys] or null
 
   AttentionView(const AttentionTensors& t, const AttentionOptions& o)
@@ -25,8 +30,12 @@ struct AttentionView {
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
-        draws{o.key.seed, o.key.step, o.key.purpose(), o.key.sender},
+        draws(o.key.draws()),
+        counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
+  // Read where it is needed: the kernels have no register to spare.
+  __device__ uint32_t step() const { return counter ? __ldg(counter) : draws.step; }
+  __device__ Draws current_draws() const { return {draws.seed, step(), draws.purpose, draws.sender}; }
 };
 
 // One head of one batch entry: number b · heads + h.

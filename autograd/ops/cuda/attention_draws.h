@@ -6,7 +6,7 @@ namespace godwit::detail {
 
 // Bit k: whether the probability of element 4 · quad + k is kept.
 __device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
-  const auto words = philox4x32({quad, call.draws.step, call.draws.purpose, call.draws.sender},
+  const auto words = philox4x32({quad, call.step(), call.draws.purpose, call.draws.sender},
                                 {static_cast<uint32_t>(call.draws.seed), static_cast<uint32_t>(call.draws.seed >> 32)});
   const uint32_t last =
       (static_cast<uint32_t>(call.dropped) << 8) - 1;  // of the words whose 24 bits are below `dropped`
