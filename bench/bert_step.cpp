@@ -1,6 +1,7 @@
 // A whole training step of a BERT on random texts, one rank: the median over steps, by phase, and the peak memory.
 //   bench_bert_step [model=bert_base] [batch=8] [length=128] [task=squad] [optimizer=adamw] [threads=cores] [steps=7]
-//                   [dtype=f32] [device=cpu] [json=0]
+//                   [dtype=f32] [graph=0] [device=cpu] [json=0]
+// graph=1: the passes are recorded as CUDA graphs.
 // task: squad (begin and end of an answer) or pretrain (15 % masked words, next sentence). Dropout is BERT's 10 %.
 // bench/peers/bert_step.py does the same with HuggingFace's; `bench/peers/compare PYTHON ROUNDS bert_step` alternates.
 #include "bench/step.h"
@@ -32,7 +33,13 @@ void run(const bench::Settings& settings, Communicator& comm) {
   const Tensor positions({masked}, DType::i32, kCpu);
   for (int64_t i = 0; i < masked; ++i) positions.data<int32_t>()[i] = static_cast<int32_t>(i * batch * length / masked);
   const Tensor words = draw(random, {masked}, config.vocab_size), next = draw(random, {batch}, 2);
-  const auto dropout = [](int step) { return DropoutRun{1, static_cast<uint32_t>(step), 0}; };
+  const Tensor counter({1}, DType::u32, kCpu);
+  const auto dropout = [&](int step) {
+    if (!settings.graph()) return DropoutRun{1, static_cast<uint32_t>(step), 0};
+    counter.data<uint32_t>()[0] = static_cast<uint32_t>(step);
+    on_replay([at = counter] { ++at.data<uint32_t>()[0]; });
+    return DropoutRun{1, 0, 0, counter.to(context().device)};
+  };
   const std::string what = detail::concat(task, " batch ", batch, ", ", length, " tokens");
   const double lr = 5e-5;
   if (task == "squad") {
@@ -56,7 +63,7 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(
       argc, argv,
       {{"model", "bert_base"}, {"batch", "8"}, {"length", "128"}, {"task", "squad"}, {"optimizer", "adamw"},
-       {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}});
+       {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}, {"graph", "0"}});
   settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
   return 0;
 } catch (const std::exception& error) {

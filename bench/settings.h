@@ -32,6 +32,7 @@ class Settings {
   const std::string& text(const char* name) const { return values_.at(name); }
   int number(const char* name) const { return std::stoi(values_.at(name)); }
   DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
+  bool graph() const { return text("graph") == "1"; }  // by CUDA graphs, where the benchmark has that setting
   bool json() const { return text("json") == "1"; }
 
   // body(communicator) as one rank on the settings' device; threads: 0 for all cores.

@@ -15,6 +15,8 @@
 
 #include "bench/settings.h"
 #include "comm/scheduler.h"
+#include "engine/gpu.h"
+#include "engine/graph.h"
 #include "engine/kernel_library.h"
 #include "nn/module.h"
 #include "optim/factory.h"
@@ -42,8 +44,8 @@ inline double resident_mb() {
 
 // The most that the context's device held in tensors.
 inline double tensor_mb() {
-  const Pool& pool = context().device.is_cuda() ? *detail::cuda_pool(context().device) : *context().pool;
-  return static_cast<double>(pool.stats().peak_bytes_in_use) * 1e-6;
+  const bool there = context().device.is_cuda();
+  return static_cast<double>(there ? peak_gpu_bytes() : context().pool->stats().peak_bytes_in_use) * 1e-6;
 }
 
 // Steps by settings' optimizer, timed.
@@ -52,6 +54,7 @@ class StepTimer {
   StepTimer(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
             std::function<Var(int step)> loss_of)
       : buckets_(model.parameters(), {}), comm_(comm), info_{0, lr}, loss_of_(std::move(loss_of)) {
+    if (settings.graph()) graphs_ = std::make_unique<StepGraphs>();
     OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
     config.weight_decay = 1e-4;
     optimizer_ =
@@ -65,10 +68,14 @@ class StepTimer {
 
   Var step() {
     begin();
-    const Var loss = forward();
-    backward(loss);
+    const auto pass = [this] {
+      loss_ = forward();
+      backward(loss_);
+    };
+    if (graphs_) graphs_->run({}, pass);
+    else pass();
     scheduler_->finish_step();
-    return loss;
+    return loss_;
   }
 
   // Windows of five steps on a GPU, where the host runs ahead and waits once.
@@ -121,6 +128,8 @@ class StepTimer {
   Communicator& comm_;
   StepInfo info_;
   std::function<Var(int step)> loss_of_;
+  Var loss_;
+  std::unique_ptr<StepGraphs> graphs_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scheduler> scheduler_;
 };
@@ -134,32 +143,33 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
   const int samples = settings.number("steps");
   const bool on_gpu = context().device.is_cuda();
   if (on_gpu) timer.time(samples);
-  timer.time_phases(on_gpu ? std::min(samples, 3) : samples);
+  if (!settings.graph()) timer.time_phases(on_gpu ? std::min(samples, 3) : samples);
   const double first = timer.losses.front(), last = timer.losses.back(), step = median(timer.step_s);
   check(std::isfinite(last) && last < first, "the loss went from ", first, " to ", last, ": this does not train");
   const std::string where = detail::concat(context().device, ", ", context().threads, " threads");
-  std::printf("godwit %s %s %s, %s, %s (%s)\n", settings.text("model").c_str(), settings.text("dtype").c_str(),
-              what.c_str(), settings.text("optimizer").c_str(), where.c_str(), kernel_library().c_str());
-  std::printf(
-      "  %.4f s/step (cores %.4f s)  %.2f %s/s   forward %.4f  backward %.4f  rest %.4f   peak %.0f MB resident, "
-      "%.0f MB tensors   loss %.4f -> %.4f\n",
-      step, median(timer.cpu_s), settings.number("batch") / step, unit, median(timer.forward_s),
-      median(timer.backward_s), median(timer.rest_s), resident_mb(), tensor_mb(), first, last);
-  if (settings.json())
-    JsonLine()
-        .add("name", detail::concat("godwit ", settings.text("model"), " ", settings.text("dtype"), " ", what, ", ",
-                                    settings.text("optimizer")))
-        .add("s_per_step", step)
-        .add("per_s", settings.number("batch") / step)
-        .add("core_s", median(timer.cpu_s))
-        .add("forward_s", median(timer.forward_s))
+  const char* how = settings.graph() ? ", CUDA graphs" : "";
+  std::printf("godwit %s %s %s, %s%s, %s (%s)\n", settings.text("model").c_str(), settings.text("dtype").c_str(),
+              what.c_str(), settings.text("optimizer").c_str(), how, where.c_str(), kernel_library().c_str());
+  std::printf("  %.4f s/step (cores %.4f s)  %.2f %s/s", step, median(timer.cpu_s), settings.number("batch") / step,
+              unit);
+  if (!settings.graph())
+    std::printf("   forward %.4f  backward %.4f  rest %.4f", median(timer.forward_s), median(timer.backward_s),
+                median(timer.rest_s));
+  std::printf("   peak %.0f MB resident, %.0f MB tensors   loss %.4f -> %.4f\n", resident_mb(), tensor_mb(), first,
+              last);
+  if (!settings.json()) return;
+  JsonLine line;
+  line.add("name", detail::concat("godwit ", settings.text("model"), " ", settings.text("dtype"), " ", what, ", ",
+                                  settings.text("optimizer"), how))
+      .add("s_per_step", step)
+      .add("per_s", settings.number("batch") / step)
+      .add("core_s", median(timer.cpu_s));
+  if (!settings.graph())
+    line.add("forward_s", median(timer.forward_s))
         .add("backward_s", median(timer.backward_s))
         .add("rest_s", median(timer.rest_s))
-        .add("waited_s", median(timer.waited_s))
-        .add("tensor_mb", tensor_mb())
-        .add("first_loss", first)
-        .add("last_loss", last)
-        .print();
+        .add("waited_s", median(timer.waited_s));
+  line.add("tensor_mb", tensor_mb()).add("first_loss", first).add("last_loss", last).print();
 }
 
 }  // namespace godwit::bench

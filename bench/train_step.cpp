@@ -1,6 +1,7 @@
 // A whole training step of a ResNet on random images, one rank: the median over steps, by phase, and the peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
-//                    [device=cpu] [json=0]
+//                    [graph=0] [device=cpu] [json=0]
+// graph=1: the passes are recorded as CUDA graphs.
 // bench/peers/train_step.py does the same with PyTorch; bench/peers/compare alternates the two.
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "bench/step.h"
@@ -34,7 +35,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) try {
   const bench::Settings settings(argc, argv,
                                  {{"model", "resnet50"}, {"batch", "16"},  {"image", "224"}, {"optimizer", "sgdm"},
-                                  {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}});
+                                  {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}, {"graph", "0"}});
   settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
   return 0;
 } catch (const std::exception& error) {

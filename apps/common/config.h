@@ -38,6 +38,7 @@ struct CommonConfig {
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
   bool share_gpu = false;  // with device cuda: several workers on one GPU, where there are not enough
+  bool cuda_graph = false;  // with device cuda: forward and backward passes are recorded, then replayed
   bool nccl = true;        // workers on GPUs of their own exchange through NCCL, where the build has it
   bool tf32 = false;       // float32 products on a GPU may round their factors to 11 bits
   uint64_t seed = 1;

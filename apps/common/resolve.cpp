@@ -68,6 +68,11 @@ void check_together(const CommonConfig& c) {
   for (size_t i = 1; i < milestones.size(); ++i)
     check(milestones[i] > milestones[i - 1], "schedule.milestones must ascend, but ", milestones[i], " follows ",
           milestones[i - 1]);
+  check(!c.cuda_graph || c.device != "cpu",
+        "cuda_graph: passes are recorded on a GPU, and the device is cpu; leave it out, or take --device cuda");
+  check(!c.cuda_graph || c.exchange.sharding != "zero2",
+        "cuda_graph: with exchange.sharding zero2 gradients change their place, which no recorded pass follows; ",
+        "take zero1, or leave cuda_graph out");
   const int64_t workers = static_cast<int64_t>(c.nodes) * c.workers_per_node;
   check(workers <= 1024 || uses_mpi(c), "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
         " workers, but one process holds at most 1024");

@@ -172,6 +172,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"workers", "threads", "--threads", GODWIT_AT(threads), "per worker; 0: cores / workers", {0, 1024}},
       {"workers", "device", "--device", GODWIT_AT(device), "cuda: one GPU a worker; or cuda:N", kAny, devices},
       {"workers", "share_gpu", "", GODWIT_AT(share_gpu), "device cuda: more workers than GPUs share them", kAny},
+      {"workers", "cuda_graph", "", GODWIT_AT(cuda_graph), "device cuda: record a pass once, then replay it", kAny},
       {"workers", "nccl", "", GODWIT_AT(nccl), "between GPUs, one a worker; false: as without it", kAny},
       {"workers", "tf32", "", GODWIT_AT(tf32), "on a GPU: round factors of float32 products to 11 bits", kAny},
       {"workers", "dtype", "--dtype", GODWIT_AT(dtype), "of activations; parameters stay f32", kAny, dtypes},

@@ -25,6 +25,12 @@ struct Forward {
   double data_wait_s = 0;  // until the batch was there
 };
 
+// A batch that fetch() has put in its place.
+struct Fetched {
+  std::vector<int64_t> key;  // equal for batches of equal shapes, which lie in one place
+  double data_wait_s = 0;
+};
+
 struct Evaluation {
   std::optional<double> loss = {};                      // mean over the test set
   std::vector<std::pair<std::string, double>> metrics;  // further ones, under their names in metrics.jsonl
@@ -44,6 +50,9 @@ class Task {
   virtual void opened(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
   virtual void start_epoch(int64_t epoch) = 0;            // from 0; its first batches are prepared meanwhile
   virtual Forward forward(int64_t micro_batch) = 0;       // the epoch's next; its number in the whole run, from 0
+  // forward() in two parts, of which a step that is recorded (engine/graph.h) repeats the second.
+  virtual Fetched fetch(int64_t micro_batch) = 0;
+  virtual Forward pass() = 0;  // of the batch that was fetched
   virtual void average_buffers() {}                       // collective: what differs between ranks but the parameters
   virtual Evaluation evaluate() = 0;                      // collective: of the model as it is now
   virtual std::vector<std::string> damaged() { return {}; }  // files that turned out so, "path: reason"

@@ -76,6 +76,7 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
   if (options.skip_not_finite)
     for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
+  if (config.cuda_graph) graphs_ = std::make_unique<StepGraphs>();
   if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
 }
 
@@ -171,11 +172,6 @@ void Trainer::train_step(Progress& progress) {
   ++tally_.steps;
 }
 
-Forward Trainer::forward_pass(int64_t micro_batch) {
-  const ProfileRange range("forward");
-  return task_.forward(micro_batch);
-}
-
 // On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
 double Trainer::forward_and_backward() {
   std::vector<Tensor> losses;
@@ -183,14 +179,11 @@ double Trainer::forward_and_backward() {
   double waited = 0;
   try {
     for (int i = 0; i < config_.accumulation; ++i) {
-      const Forward forward = forward_pass((step_ - 1) * config_.accumulation + i);
-      losses.push_back(forward.loss.value());
+      const Forward forward = graphs_ ? repeated_pass(i, losses) : pass(i, losses);
       correct.add(forward.correct);
       tally_.answers += forward.answers;
       tally_.samples += forward.samples;
       waited += forward.data_wait_s;
-      if (context().device == kCpu) read(losses);
-      replica_->backward(forward.loss);
     }
   } catch (const Error&) {
     read(losses);  // a loss that is not finite says more than the gradients that it made
@@ -199,6 +192,41 @@ double Trainer::forward_and_backward() {
   read(losses);
   tally_.correct += correct.sum();
   return waited;
+}
+
+Forward Trainer::pass(int micro_batch, std::vector<Tensor>& losses) {
+  const auto next_forward = [&] {
+    const ProfileRange range("forward");
+    return task_.forward((step_ - 1) * config_.accumulation + micro_batch);
+  };
+  Forward forward = next_forward();
+  losses.push_back(forward.loss.value());
+  if (context().device == kCpu) read(losses);
+  replica_->backward(forward.loss);
+  return forward;
+}
+
+// What a pass gives lies where the next one writes, so it is copied; of a pass that fails while it is recorded nothing
+// was computed.
+Forward Trainer::repeated_pass(int micro_batch, std::vector<Tensor>& losses) {
+  Fetched fetched = task_.fetch((step_ - 1) * config_.accumulation + micro_batch);
+  fetched.key.insert(fetched.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
+  Forward& given = passes_[fetched.key];
+  if (graphs_->recorded(fetched.key)) losses.push_back(given.loss.value());
+  const auto how = graphs_->run(fetched.key, [&] {
+    Forward forward = task_.pass();
+    if (!recording()) losses.push_back(forward.loss.value());
+    replica_->backward(forward.loss);
+    given = std::move(forward);
+    given.loss = Var(given.loss.value());
+  });
+  replayed_ += how == StepGraphs::How::replayed;
+  Forward result = given;
+  losses.resize(static_cast<size_t>(micro_batch));
+  losses.push_back(given.loss.value().clone());
+  for (Tensor& correct : result.correct) correct = correct.clone();
+  result.data_wait_s = fetched.data_wait_s;
+  return result;
 }
 
 void Trainer::read(const std::vector<Tensor>& losses) {
@@ -320,6 +348,9 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   if (replica_->skipped() > 0)
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   if (!exchanged.empty()) progress.line(exchanged);
+  if (graphs_)
+    progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
+                                 " micro-batches were replayed, by ", graphs_->recordings(), " recordings"));
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)

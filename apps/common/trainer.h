@@ -1,6 +1,7 @@
 // Trainer: one rank's part of a training run: steps, evaluations, replica checks, logging, weights.
 #pragma once
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "apps/common/accounting.h"
 #include "apps/common/program.h"
 #include "apps/common/run_log.h"
+#include "apps/common/task.h"
+#include "engine/graph.h"
 #include "optim/data_parallel.h"
 #include "optim/ema.h"
 #include "optim/schedule.h"
@@ -40,7 +43,9 @@ class Trainer {
   Rows rows() const;  // for the start of the run
   void train_step(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
-  Forward forward_pass(int64_t micro_batch);
+  // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
+  Forward pass(int micro_batch, std::vector<Tensor>& losses);
+  Forward repeated_pass(int micro_batch, std::vector<Tensor>& losses);
   void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
@@ -59,6 +64,9 @@ class Trainer {
   Schedule schedule_;
   std::unique_ptr<Ema> ema_;  // null: not wanted
   std::unique_ptr<DataParallel> replica_;
+  std::unique_ptr<StepGraphs> graphs_;              // null: not wanted
+  std::map<std::vector<int64_t>, Forward> passes_;  // what those under each key gave
+  int64_t replayed_ = 0;                            // micro-batches
 
   int64_t step_ = 0;
   bool stopped_ = false;

@@ -83,6 +83,8 @@ void check_together(const CommonConfig& config) {
   check(data.resize == 0 || data.resize >= crop, "data.resize ", data.resize, " is below data.crop ", crop,
         data.crop > 0 ? "" : ", its default");
   check_statistics(data);
+  check(!config.cuda_graph || !static_cast<const ImageConfig&>(config).model.sync_bn, "cuda_graph: with model.sync_bn ",
+        "workers exchange statistics within a pass, which cannot be recorded; leave one of the two out");
 }
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {

@@ -59,19 +59,40 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
   if (config.model.sync_bn) nn::synchronise_batch_norm(*model_, comm.compute);
 }
 
-Forward ImageTask::forward(int64_t micro_batch) {
+data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
   using Clock = std::chrono::steady_clock;
   const auto asked = Clock::now();
-  const std::optional<data::Batch> batch = train_.next();
-  const double waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  std::optional<data::Batch> batch = train_.next();
+  waited = std::chrono::duration<double>(Clock::now() - asked).count();
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
-  const Var logits = model_->forward(Var(batch->images));
-  const double images = static_cast<double>(batch->labels.numel());
-  return {.loss = ops::softmax_cross_entropy(logits, batch->labels, config_.data.label_smoothing),
-          .correct = {ops::top_k_correct(logits.value(), batch->labels, 1)},
+  return std::move(*batch);
+}
+
+Forward ImageTask::learn(const data::Batch& batch) {
+  const Var logits = model_->forward(Var(batch.images));
+  const double images = static_cast<double>(batch.labels.numel());
+  return {.loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing),
+          .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
           .answers = images,
-          .samples = images,
-          .data_wait_s = waited};
+          .samples = images};
+}
+
+Forward ImageTask::forward(int64_t micro_batch) {
+  double waited = 0;
+  Forward result = learn(next(micro_batch, waited));
+  result.data_wait_s = waited;
+  return result;
+}
+
+// Batches of a training epoch are whole, so all have one shape.
+Fetched ImageTask::fetch(int64_t micro_batch) {
+  double waited = 0;
+  const data::Batch batch = next(micro_batch, waited);
+  if (!fixed_.images.defined())
+    fixed_ = {Tensor(batch.images.shape(), batch.images.dtype()), Tensor(batch.labels.shape(), DType::i32, kCpu)};
+  fixed_.images.copy_from(batch.images);
+  fixed_.labels.copy_from(batch.labels);
+  return {{batch.images.dim(0)}, waited};
 }
 
 // With sync_bn they are equal already, and an average of equal numbers may round.

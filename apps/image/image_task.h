@@ -26,17 +26,23 @@ class ImageTask : public Task {
   void opened(const std::string& run_dir) override { write_skipped(data_, run_dir); }
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
+  Fetched fetch(int64_t micro_batch) override;
+  Forward pass() override { return learn(fixed_); }
   void average_buffers() override;  // batch-norm statistics
   Evaluation evaluate() override;   // test_loss, test_top1, test_top5
   std::vector<std::string> damaged() override;
   void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
 
  private:
+  data::Batch next(int64_t micro_batch, double& waited);
+  Forward learn(const data::Batch& batch);
+
   const ImageConfig& config_;
   const ImageData& data_;
   Communicator& comm_;
   ImageBatches train_, test_;
   std::unique_ptr<ResNet> model_;
+  data::Batch fixed_;  // where batches are fetched to
 };
 
 }  // namespace godwit::apps

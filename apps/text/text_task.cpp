@@ -1,6 +1,7 @@
 #include "apps/text/text_task.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -41,18 +42,52 @@ void TextTask::opened(const std::string& run_dir) {
     data::write_vocabulary(run_dir + "/vocab.txt", data_.tokenizer.pieces.vocabulary());
 }
 
-Forward TextTask::forward(int64_t micro_batch) {
+data::TextBatch TextTask::next(int64_t micro_batch, double& waited) {
   using Clock = std::chrono::steady_clock;
   const auto asked = Clock::now();
-  const std::optional<data::TextBatch> batch = train_.next();
-  const double waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  std::optional<data::TextBatch> batch = train_.next();
+  waited = std::chrono::duration<double>(Clock::now() - asked).count();
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
   check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
-  const DropoutRun run{config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)};
-  Forward result = learn(*batch, &run);
-  result.samples = static_cast<double>(batch->samples.size());
+  return std::move(*batch);
+}
+
+Forward TextTask::learn_by(const DropoutRun& run, const data::TextBatch& batch) const {
+  Forward result = learn(batch, &run);
+  result.samples = static_cast<double>(batch.samples.size());
+  return result;
+}
+
+Forward TextTask::forward(int64_t micro_batch) {
+  double waited = 0;
+  const data::TextBatch batch = next(micro_batch, waited);
+  Forward result =
+      learn_by({config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)}, batch);
   result.data_wait_s = waited;
   return result;
+}
+
+Fetched TextTask::fetch(int64_t micro_batch) {
+  Fetched fetched;
+  data::TextBatch batch = next(micro_batch, fetched.data_wait_s);
+  const auto tensors = [](data::TextBatch& of) {
+    return std::array{&of.ids,          &of.types, &of.mask, &of.labels, &of.starts, &of.ends, &of.masked_positions,
+                      &of.masked_labels};
+  };
+  for (const Tensor* x : tensors(batch))
+    if (x->defined()) fetched.key.insert(fetched.key.end(), x->shape().begin(), x->shape().end());
+  const auto [at, is_new] = fixed_.try_emplace(fetched.key, batch);
+  if (!is_new)
+    for (size_t i = 0; i < tensors(batch).size(); ++i)
+      if (const Tensor& x = *tensors(batch)[i]; x.defined()) tensors(at->second)[i]->copy_from(x);
+  fetched_ = &at->second;
+  if (!micro_batch_.defined()) micro_batch_ = Tensor({1}, DType::u32, kCpu);
+  micro_batch_.data<uint32_t>()[0] = static_cast<uint32_t>(micro_batch);
+  return fetched;
+}
+
+Forward TextTask::pass() {
+  return learn_by({config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)}, *fetched_);
 }
 
 void TextTask::for_test_batches(const std::function<void(const data::TextBatch&)>& f) {

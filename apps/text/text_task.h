@@ -1,8 +1,10 @@
 // TextTask: one rank's text and BERT; what pre-training, SQuAD and classification have in common.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/common/task.h"
 #include "apps/text/text_data.h"
@@ -20,6 +22,8 @@ class TextTask : public Task {
   void opened(const std::string& run_dir) override;  // keeps a vocabulary that was trained
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
+  Fetched fetch(int64_t micro_batch) override;
+  Forward pass() override;
   void save(const std::string& run_dir, const std::string& which) override;  // a folder HuggingFace reads
 
  protected:
@@ -40,9 +44,15 @@ class TextTask : public Task {
   Communicator& comm_;
 
  private:
+  data::TextBatch next(int64_t micro_batch, double& waited);
+  Forward learn_by(const DropoutRun& run, const data::TextBatch& batch) const;
+
   data::TextLoader train_, test_;
   std::unique_ptr<BertModule> model_;
   Rows notes_;
+  std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // where batches of each shape are fetched to
+  const data::TextBatch* fetched_ = nullptr;
+  Tensor micro_batch_;  // the number of that one
 };
 
 TextInput input_of(const data::TextBatch& batch);

@@ -101,6 +101,35 @@ TEST_F(CudaTrainBert, AnswersQuestionsInBfloat16) {
   EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
 }
 
+// The lines but for times, and the weights.
+TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
+  const std::string flags = "--nodes 2 --batch 4 --device cuda --set share_gpu=true";
+  std::string printed;
+  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
+  ASSERT_EQ(found.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
+  EXPECT_EQ(found[4]["test_loss"], expected[4]["test_loss"]);
+  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed, by 1 recordings"), std::string::npos)
+      << printed;
+}
+
+TEST_F(CudaTrainResnet, RefusesCudaGraphsOfWhatCannotBeRecorded) {
+  expect_refused("--set cuda_graph=true", {"cuda_graph: passes are recorded on a GPU", "--device cuda"});
+  expect_refused("--device cuda --set cuda_graph=true --set model.sync_bn=true", {"cuda_graph: with model.sync_bn "});
+  expect_refused("--optimizer adamw --device cuda --set cuda_graph=true --set exchange.sharding=zero2",
+                 {"exchange.sharding zero2", "take zero1"});
+}
+
+TEST_F(CudaTrainBert, CudaGraphsGiveTheSameBits) {
+  const std::string flags = "--task classify --data tsv --optimizer adamw --batch 4 --device cuda";
+  std::string printed;
+  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
+  ASSERT_EQ(found.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
+  EXPECT_EQ(found[4]["test_loss"], expected[4]["test_loss"]);
+  EXPECT_NE(printed.find(" of 4 micro-batches were replayed, by "), std::string::npos) << printed;
+}
+
 TEST_F(CudaTrainResnet, SaysWhenThereAreTooFewGpus) {
   expect_refused("--device cuda --nodes 40", {"40 workers on this machine", "share_gpu=true"});
   expect_refused("--device cuda:99", {"numbered from 0"});

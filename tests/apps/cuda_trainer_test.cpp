@@ -13,6 +13,7 @@
 #include "apps/common/trainer.h"
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
+#include "autograd/accumulate.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
 #include "autograd/ops/scale.h"
@@ -50,7 +51,8 @@ class Net : public nn::Module {
   }
   Var forward(const Var& images) const {
     const Var x = ops::reshape(images, {images.dim(0), 64});
-    if (training()) passes_.copy_from(Tensor::full({1}, passes_.item() + 1));
+    if (training())
+      on_device(passes_, [&](auto device) { accumulate(device, Tensor::full({1}, 1), passes_); });
     return outputs_(ops::relu(hidden_(x)));
   }
 
@@ -83,9 +85,20 @@ class NetTask : public Task {
   Forward forward(int64_t micro_batch) override {
     const data::Batch batch = train_.next().value();
     EXPECT_EQ(batch.images.device(), context().device);
+    return learn(batch, micro_batch == poisoned_ && comm_.rank == 1);
+  }
+  Fetched fetch(int64_t) override {
+    const data::Batch batch = train_.next().value();
+    if (!fixed_.images.defined()) fixed_ = {batch.images.clone(), batch.labels.clone()};
+    fixed_.images.copy_from(batch.images);
+    fixed_.labels.copy_from(batch.labels);
+    return {{batch.images.dim(0)}, 0};
+  }
+  Forward pass() override { return learn(fixed_, false); }
+  Forward learn(const data::Batch& batch, bool poisoned) const {
     const Var logits = net_.forward(Var(batch.images));
     Var loss = ops::softmax_cross_entropy(logits, batch.labels);
-    if (micro_batch == poisoned_ && comm_.rank == 1) loss = ops::scale(loss, static_cast<double>(NAN));
+    if (poisoned) loss = ops::scale(loss, static_cast<double>(NAN));
     const double count = static_cast<double>(batch.labels.numel());
     return {.loss = loss,
             .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
@@ -114,6 +127,7 @@ class NetTask : public Task {
   Communicator& comm_;
   int64_t poisoned_;
   ImageBatches train_, test_;
+  data::Batch fixed_;
   Net net_;
 };
 
@@ -214,6 +228,31 @@ TEST_F(CudaTrainer, ClipsAccumulatesAndAverages) {
   const Trained here = trained("cpu", 3, change), there = trained("cuda", 3, change);
   expect_close(there, here, 2e-3);  // a gradient's 16 bits may round to the next
   EXPECT_EQ(there.weights.back(), here.weights.back()) << "the averaged count of passes";
+}
+
+TEST_F(CudaTrainer, CudaGraphsChangeNothingButTheTime) {
+  for (const int ranks : {1, 3})
+    for (const int accumulation : {1, 2, 3}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, accumulation " + std::to_string(accumulation));
+      const auto change = [&](ImageConfig& config) {
+        config.accumulation = accumulation;
+        config.clip.norm = accumulation == 2 ? 0.25 : 0;
+        config.ema.decay = accumulation == 2 ? 0.9 : 0;
+        config.non_finite = accumulation == 3 ? "skip" : "fail";
+      };
+      const Trained expected = trained("cuda", ranks, change);
+      const Trained found = trained("cuda", ranks, [&](ImageConfig& config) {
+        change(config);
+        config.cuda_graph = true;
+      });
+      EXPECT_EQ(found.losses, expected.losses);
+      EXPECT_EQ(found.test_loss, expected.test_loss);
+      EXPECT_EQ(found.weights, expected.weights);
+      const int all = 2 * (96 / ranks / 4 / accumulation * accumulation);
+      EXPECT_THAT(found.printed, HasSubstr("CUDA graphs: " + std::to_string(all - 2 * accumulation) + " of " +
+                                           std::to_string(all) + " micro-batches were replayed, by " +
+                                           std::to_string(accumulation) + " recordings"));
+    }
 }
 
 TEST_F(CudaTrainer, SkipsWhatIsNotFiniteWithoutATrace) {
