@@ -50,7 +50,7 @@ class Scheduler {
   int64_t overlapped_ = 0;
   bool in_step_ = false;
   std::vector<std::string> unused_;
-  Stream stream_;
+  Stream stream_{/*urgent=*/true};
 };
 
 }  // namespace godwit

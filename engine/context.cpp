@@ -58,11 +58,11 @@ ContextGuard::~ContextGuard() {
   mutable_context() = std::move(previous_);
 }
 
-Context context_on(Device device) {
+Context context_on(Device device, bool urgent) {
   check_usable(device);
   Context next = context();
   next.device = device;
-  next.cuda = device.is_cuda() ? detail::make_cuda_context(device.index) : nullptr;
+  next.cuda = device.is_cuda() ? detail::make_cuda_context(device.index, urgent) : nullptr;
   return next;
 }
 

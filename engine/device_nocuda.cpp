@@ -13,7 +13,7 @@ std::string why_no_cuda() { return kNone; }
 Cuda cuda_of(Device device) { fail("device ", device, ": ", kNone); }
 
 namespace detail {
-std::shared_ptr<CudaContext> make_cuda_context(int index) { fail("device ", cuda_device(index), ": ", kNone); }
+std::shared_ptr<CudaContext> make_cuda_context(int index, bool) { fail("device ", cuda_device(index), ": ", kNone); }
 std::shared_ptr<Pool> cuda_pool(Device device) { fail("device ", device, ": ", kNone); }
 void make_current(const CudaContext&) {}
 void synchronize(const CudaContext&) {}

@@ -4,5 +4,6 @@ namespace godwit {
 
 std::string gpu_name() { return ""; }
 int64_t peak_gpu_bytes() { return 0; }
+int stream_priority() { return 0; }
 
 }  // namespace godwit

@@ -6,8 +6,8 @@
 
 namespace godwit {
 
-Stream::Stream()
-    : thread_([this, inherited = context().cuda ? context_on(context().device) : context()]() mutable {
+Stream::Stream(bool urgent)
+    : thread_([this, inherited = context().cuda ? context_on(context().device, urgent) : context()]() mutable {
         run(std::move(inherited));
       }) {}
 

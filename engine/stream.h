@@ -15,10 +15,10 @@ namespace godwit {
 // The thread takes on the maker's context (rank, threads, pool); on a GPU with a CUDA stream and pool of its own. There
 // work begins after what its submitter had asked of the GPU, and what follows wait() comes after the work: what both
 // touch must live until then. An exception ends the queue: what follows is dropped, and the next wait() or submit()
-// rethrows it.
+// rethrows it. On a GPU, blocks of an urgent one's kernels are begun before those of other streams' that wait.
 class Stream {
  public:
-  Stream();
+  explicit Stream(bool urgent = false);
   ~Stream();  // finishes what is queued
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

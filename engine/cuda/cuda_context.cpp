@@ -120,9 +120,10 @@ std::string why_no_cuda() { return found_devices().why; }
 
 std::shared_ptr<Pool> make_cuda_pool(int index) { return std::make_shared<Pool>(std::make_unique<CudaMemory>(index)); }
 
-CudaContext::CudaContext(int device_index)
+CudaContext::CudaContext(int device_index, bool urgent)
     : index(device_index),
       multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
+      stream(urgent),
       pool(make_cuda_pool(device_index)) {}
 
 CudaContext::~CudaContext() {
@@ -154,8 +155,8 @@ Cuda cuda_of(Device device) {
 
 namespace detail {
 
-std::shared_ptr<CudaContext> make_cuda_context(int index) {
-  auto made = std::make_shared<CudaContext>(index);
+std::shared_ptr<CudaContext> make_cuda_context(int index, bool urgent) {
+  auto made = std::make_shared<CudaContext>(index, urgent);
   if (const auto& mine = context().cuda) make_current(*mine);
   join_rank(*made);
   return made;

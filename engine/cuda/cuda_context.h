@@ -19,7 +19,7 @@ class Recorder;  // engine/cuda/graph.h
 
 class CudaContext {
  public:
-  explicit CudaContext(int index);
+  explicit CudaContext(int index, bool urgent = false);
   ~CudaContext();
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;

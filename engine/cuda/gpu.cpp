@@ -15,6 +15,13 @@ std::string gpu_name() {
   return detail::concat(cuda_device(cuda->index), ", ", properties.name);
 }
 
+int stream_priority() {
+  const auto& cuda = context().cuda;
+  int priority = 0;
+  if (cuda) cuda_check(cudaStreamGetPriority(cuda->stream.get(), &priority), "cudaStreamGetPriority");
+  return priority;
+}
+
 int64_t peak_gpu_bytes() { return context().cuda ? rank_pools(*context().cuda)->peak_bytes() : 0; }
 
 }  // namespace godwit

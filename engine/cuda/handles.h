@@ -54,10 +54,15 @@ class CudaGraph {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// Does not wait for, nor hold up, the default stream.
+// Does not wait for, nor hold up, the default stream. An urgent one has the greatest priority, others the least.
 class CudaStream {
  public:
-  CudaStream() { cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  explicit CudaStream(bool urgent = false) {
+    int least = 0, greatest = 0;
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, urgent ? greatest : least),
+               "cudaStreamCreateWithPriority");
+  }
   ~CudaStream() {
     if (stream_) cudaStreamDestroy(stream_);
   }

@@ -39,7 +39,9 @@ enum cudaStreamCaptureMode {
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
-struct CUstream_st {};
+struct CUstream_st {
+  int priority = 0;
+};
 struct CUevent_st {};
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
@@ -78,7 +80,9 @@ cudaError_t cudaFreeHost(void* data);
 // Refuse memory that is not where `kind` says.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);  // 0 and -5, as a GPU says
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <thread>
 
+#include "engine/gpu.h"
+#include "engine/stream.h"
 #include "engine/stream_mark.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
@@ -205,6 +207,20 @@ TEST_F(CudaTensor, ThreadsHaveStreamsOfTheirOwn) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(sums, (std::vector<double>{0, 50, 100, 150}));
+}
+
+TEST_F(CudaTensor, UrgentStreamsGoFirst) {
+  on_gpu([] {
+    const auto priority_of = [](bool urgent) {
+      Stream stream(urgent);
+      int priority = 0;
+      stream.submit([&] { priority = stream_priority(); });
+      stream.wait();
+      return priority;
+    };
+    EXPECT_EQ(priority_of(false), stream_priority());
+    EXPECT_LT(priority_of(true), stream_priority());
+  });
 }
 
 }  // namespace
