@@ -121,7 +121,7 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
   EXPECT_EQ(c.batch, 5);
   EXPECT_EQ(c.nodes, 4);
   EXPECT_EQ(c.workers_per_node, 2);
-  EXPECT_EQ(c.device, "cpu");
+  EXPECT_EQ(c.device, cuda_devices() > 0 ? "cuda" : "cpu");
   EXPECT_EQ(c.dtype, "bf16");
   EXPECT_EQ(c.seed, UINT64_MAX);
   EXPECT_EQ(c.threads, 3);
