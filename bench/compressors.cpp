@@ -47,7 +47,7 @@ void time_codec(const char* name, const BlockCodec& codec, double largest_error,
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
   const int64_t blocks = values / block, words = codec.words(block);
   const Tensor codes({blocks * words}, DType::u32);
-  Table<CodedBlock> table;
+  BlockTable<CodedBlock> table;
   for (int64_t i = 0; i < blocks; ++i) table.all.push_back({i * block, block, i * words, 0});
   const auto encode = [&] {
     check(encode_blocks(Cpu{}, codec, x.data<float>(), Memory::none, nullptr, table, {1, 1, 1, 0}, 0, codes.data<uint32_t>()),

@@ -83,7 +83,7 @@ TEST(BertModel, DropoutIsNamedByTheRun) {
   NoGrad off;
   const auto logits = [&](const DropoutRun* run) { return model->forward(texts(), run).value().to_vector<float>(); };
   std::set<std::vector<float>> seen{logits(nullptr)};
-  for (const DropoutRun run : {DropoutRun{1, 0, 0}, DropoutRun{2, 0, 0}, DropoutRun{1, 1, 0}, DropoutRun{1, 0, 1}}) {
+  for (const DropoutRun& run : {DropoutRun{1, 0, 0}, DropoutRun{2, 0, 0}, DropoutRun{1, 1, 0}, DropoutRun{1, 0, 1}}) {
     EXPECT_EQ(logits(&run), logits(&run));
     EXPECT_TRUE(seen.insert(logits(&run)).second) << "as another run or none";
   }
