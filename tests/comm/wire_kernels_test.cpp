@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "comm/exchanges/codecs.h"
+#include "comm/wire/block_math.h"
 #include "comm/wire/select.h"
 #include "comm/wire/sums_by_sign.h"
+#include "engine/context.h"
 #include "exchange_harness.h"
 #include "table.h"
 #include "tests/every_target.h"
@@ -75,6 +78,51 @@ TEST_P(WireKernelsOn, TopKIsThatOfSorting) {
       codec->decode(code.data(), n, back.data());
       EXPECT_EQ(back, expected) << n << " values, kind " << kind;
     }
+}
+
+// An embedding's gradient: the few values that are not 0, then the first that are.
+TEST_P(WireKernelsOn, TopKFillsUpWithTheFirstZeros) {
+  for (const int64_t n : {1000, 40000}) {
+    std::vector<float> x(static_cast<size_t>(n));
+    x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
+    const auto codec = topk_codec(0.01);
+    const size_t k = static_cast<size_t>(n / 100);
+    std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)));
+    codec->encode(x.data(), n, {}, code.data());
+    for (size_t i = 0; i < k; ++i) {
+      const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
+      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
+      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[place])) << n << ", place " << place;
+    }
+  }
+}
+
+// The order of the sums is the documented one on every vector width.
+TEST(BlockMath, SumsHaveOneOrder) {
+  const std::vector<float> x = random_row<float>(11, 0, 200000);
+  for (const int bits : {128, 256, 512}) {
+    Context narrow = context();
+    narrow.vector_bits = bits;
+    ContextGuard guard(narrow);
+    for (const int64_t n : {0, 1, 15, 16, 17, 100, 3001, 8192, 8193, 200000}) {
+      std::vector<double> plain, magnitudes, squares;
+      for (int64_t i = 0; i < n; ++i) {
+        plain.push_back(x[static_cast<size_t>(i)]);
+        magnitudes.push_back(std::abs(x[static_cast<size_t>(i)]));
+        squares.push_back(plain.back() * plain.back());
+      }
+      EXPECT_EQ(block::sum_of(x.data(), n), testing::lane_sum(plain));
+      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), testing::lane_sum(magnitudes));
+      EXPECT_EQ(block::sum_of_squares(x.data(), n), testing::lane_sum(squares));
+    }
+    for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
+      for (const int64_t at : {0, 5, 32}) {
+        std::vector<float> y(x.begin(), x.begin() + 33);
+        EXPECT_TRUE(block::all_finite(y.data(), 33));
+        y[static_cast<size_t>(at)] = bad;
+        EXPECT_FALSE(block::all_finite(y.data(), 33));
+      }
+  }
 }
 
 }  // namespace
