@@ -1,11 +1,34 @@
 #include "engine/random_words.h"
 
+#include <array>
+#include <type_traits>
+
 #include "engine/philox.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/random_words.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#ifndef GODWIT_ENGINE_PHILOX_KEYS
+#define GODWIT_ENGINE_PHILOX_KEYS
+namespace godwit {
+
+// What the rounds add to: in memory, from where vectors are filled with one of them.
+struct Philox {
+  explicit Philox(const Draws& draws) : step(draws.step), purpose(draws.purpose), sender(draws.sender) {
+    for (uint32_t round = 0; round < 10; ++round) {
+      keys0[round] = static_cast<uint32_t>(draws.seed) + 0x9E3779B9u * round;
+      keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
+    }
+  }
+  uint64_t step, purpose, sender;
+  uint64_t keys0[10], keys1[10];
+};
+
+}  // namespace godwit
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
@@ -13,7 +36,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
-const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
+const uint32_t* random_words_range(const Draws& draws, const Philox&, int64_t element, int64_t count, uint32_t* buffer,
+                                   const char*) {
   for (int64_t k = 0; k < count; ++k)
     buffer[k] = random_word(draws.seed, element + k, draws.step, static_cast<Purpose>(draws.purpose), draws.sender);
   return buffer;
@@ -22,16 +46,11 @@ const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t 
 using Counters = hn::CappedTag<uint64_t, 8>;
 using Words = hn::Repartition<uint32_t, Counters>;
 
-struct Philox {
-  uint64_t step, purpose, sender;
-  uint64_t keys0[10], keys1[10];  // of the rounds
-};
-
-// The words of kVectors vectors of counters. The rounds of one wait for each other, those of eight keep a core busy. A
-// counter's four words live in 64-bit lanes, whose low halves the multiplication takes; what their upper halves hold is
-// of no use but after the last round.
+// The words of kVectors vectors of counters. The rounds of one wait for each other, those of five keep a core busy and
+// fit in its registers. A counter's four words live in 64-bit lanes, whose low halves the multiplication takes; what
+// their upper halves hold is of no use but after the last round.
 template <int kVectors>
-HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t* words) {
+HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t* words, const char* ahead) {
   const Counters d;
   const Words halves;
   using V = hn::Vec<Counters>;
@@ -56,7 +75,10 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
   const auto last = [&](V result, V old, uint64_t key) HWY_ATTR {
     return hn::Xor3(hn::BitCast(d, hn::Shuffle2301(hn::BitCast(halves, result))), hn::And(old, low), hn::Set(d, key));
   };
+  constexpr size_t kLine = 64, kBytes = 4 * sizeof(uint32_t) * hn::MaxLanes(d);
   for (int j = 0; j < kVectors; ++j, words += 4 * lanes) {
+    if (ahead)
+      for (size_t byte = 0; byte < kBytes; byte += kLine) hwy::Prefetch(ahead + static_cast<size_t>(j) * kBytes + byte);
     const V c01 = last(product(c2[j], factor2), c1[j], philox.keys0[9]);
     const V c23 = last(product(c0[j], factor0), c3[j], philox.keys1[9]);
     hn::StoreU(hn::BitCast(halves, hn::InterleaveLower(d, c01, c23)), halves, words);
@@ -65,26 +87,27 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
 }
 
 // Written from a multiple of 4 on.
-const uint32_t* random_words_range(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
-  constexpr int kMany = 8;
+const uint32_t* random_words_range(const Draws&, const Philox& philox, int64_t element, int64_t count, uint32_t* buffer,
+                                   const char* ahead) {
   const Counters d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
-  Philox philox{draws.step, draws.purpose, draws.sender, {}, {}};
-  for (uint32_t round = 0; round < 10; ++round) {
-    philox.keys0[round] = static_cast<uint32_t>(draws.seed) + 0x9E3779B9u * round;
-    philox.keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
-  }
   // Interleaving pairs of lanes of 128 bits: in this order the words come out in theirs.
-  HWY_ALIGN uint64_t order[8];
-  for (int64_t j = 0; j < lanes; ++j) order[j] = static_cast<uint64_t>((element >> 2) + j % 2 * (lanes / 2) + j / 2);
-  auto counters = hn::Load(d, order);
-  const auto advance = [&](int64_t vectors) HWY_ATTR {
-    counters = hn::Add(counters, hn::Set(d, static_cast<uint64_t>(vectors * lanes)));
-  };
+  constexpr size_t kLanes = hn::MaxLanes(Counters());
+  HWY_ALIGN static constexpr auto kOrder = [] {
+    std::array<uint64_t, kLanes> order{};
+    for (size_t j = 0; j < kLanes; ++j) order[j] = j % 2 * (kLanes / 2) + j / 2;
+    return order;
+  }();
+  auto counters = hn::Add(hn::Load(d, kOrder.data()), hn::Set(d, static_cast<uint64_t>(element >> 2)));
   int64_t done = 0;
-  for (; done + kMany * 4 * lanes <= end; done += kMany * 4 * lanes, advance(kMany))
-    fill<kMany>(philox, counters, buffer + done);
-  for (; done < end; done += 4 * lanes, advance(1)) fill<1>(philox, counters, buffer + done);
+  const auto draw = [&]<int kVectors>(std::integral_constant<int, kVectors>) HWY_ATTR {
+    fill<kVectors>(philox, counters, buffer + done, ahead ? ahead + 4 * done : nullptr);
+    counters = hn::Add(counters, hn::Set(d, static_cast<uint64_t>(kVectors * lanes)));
+    done += kVectors * 4 * lanes;
+  };
+  while (done + 20 * lanes <= end) draw(std::integral_constant<int, 5>());
+  while (done + 4 * lanes < end) draw(std::integral_constant<int, 2>());
+  if (done < end) draw(std::integral_constant<int, 1>());
   return buffer + skipped;
 }
 static_assert(kRandomSlack >= 4 * 8 + 4, "the last counters' words, and the skipped ones");
@@ -99,8 +122,9 @@ namespace godwit {
 
 HWY_EXPORT(random_words_range);
 
-const uint32_t* random_words(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer) {
-  return HWY_DYNAMIC_DISPATCH(random_words_range)(draws, element, count, buffer);
+const uint32_t* random_words(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer, const void* ahead) {
+  return HWY_DYNAMIC_DISPATCH(random_words_range)(draws, Philox(draws), element, count, buffer,
+                                                  static_cast<const char*>(ahead));
 }
 
 }  // namespace godwit
