@@ -16,9 +16,10 @@ struct BlockDraw {
   int64_t element;  // of the block's first value
 
   // Of the values [i, i + count): `buffer` has room for count + kRandomSlack; to_unit() of engine/philox.h makes them
-  // uniform in [0, 1). Draw for pieces of about a thousand values, which stay in the cache.
-  const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer) const {
-    return random_words(draws, element + i, count, buffer);
+  // uniform in [0, 1). Draw for pieces of about a thousand values, which stay in the cache. `ahead`: `count` float32 that
+  // are read next, often those behind the piece, which the processor may fetch meanwhile.
+  const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer, const float* ahead = nullptr) const {
+    return random_words(draws, element + i, count, buffer, ahead);
   }
 };
 
@@ -44,6 +45,9 @@ class BlockCodec {
   virtual int64_t words(int64_t n) const = 0;  // of the code of n >= 1 values
   // x[n], finite, to code[words(n)], every word of it.
   virtual void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const = 0;
+  // The same of any values; false where one of them is not finite: then the code is not used. For codecs that look at
+  // all values first, a shorter way.
+  virtual bool encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const;
   virtual void decode(const uint32_t* code, int64_t n, float* x) const = 0;
   // x += factor·decoded, factor 1 or −1; `scratch` has room for n values. For codes of few values, a shorter way.
   virtual void add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const;

@@ -38,8 +38,7 @@ bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, 
     float* own = memory == Memory::none ? nullptr : kept + block.kept;
     if (memory == Memory::error) block::add(z, own, own, n), z = own;
     if (memory == Memory::estimate) block::subtract(z, own, a, n), z = a;
-    if (!block::all_finite(z, n)) return finite.store(false);
-    codec.encode(z, n, {draws, element + block.begin}, words + block.at);
+    if (!codec.encode_finite(z, n, {draws, element + block.begin}, words + block.at)) return finite.store(false);
     if (own) codec.add(words + block.at, n, memory == Memory::error ? -1.0f : 1.0f, own, b);
   });
   return finite;
@@ -56,6 +55,12 @@ void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t
     if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
     if (moves) block::add(to, sum, to, n);
   });
+}
+
+bool BlockCodec::encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const {
+  if (!block::all_finite(x, n)) return false;
+  encode(x, n, draw, code);
+  return true;
 }
 
 void BlockCodec::add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const {

@@ -5,8 +5,6 @@
 
 namespace godwit {
 
-constexpr int kSumLanes = 16;
-
 __device__ inline double fold_lanes(double sum) {
   for (int half = kSumLanes / 2; half > 0; half /= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, half);
   return sum;

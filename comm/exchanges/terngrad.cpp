@@ -2,32 +2,29 @@
 #include <cmath>
 
 #include "comm/exchanges/codecs.h"
+#include "comm/exchanges/scaled_codec.h"
 #include "comm/wire/block_math.h"
-#include "comm/wire/levels.h"
 #include "engine/check.h"
 
 namespace godwit {
 namespace {
 
-class TernGrad : public BlockCodec {
+// What exceeds the scale becomes ±1: clipped.
+class TernGrad : public ScaledCodec {
  public:
-  explicit TernGrad(double clip_sigma) : clip_sigma_(clip_sigma) {}
-  int64_t words(int64_t n) const override { return scaled_words(n, 1); }
-  // What exceeds the scale becomes ±1: clipped.
-  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
-    float scale = block::largest_magnitude(x, n);
-    if (clip_sigma_ > 0) {
-      const double sigma = std::sqrt(block::sum_of_squares(x, n) / static_cast<double>(n));
-      scale = std::min(scale, static_cast<float>(clip_sigma_ * sigma));
-    }
-    encode_scaled(x, n, scale, 1, &draw, code);
-  }
-  void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, 1, x); }
+  explicit TernGrad(double clip_sigma) : ScaledCodec(1, true), clip_sigma_(clip_sigma) {}
   CodeFormat format() const override {
     return LevelFormat{LevelFormat::Scale::clipped, 1, true, clip_sigma_, "terngrad"};
   }
 
  private:
+  float scale(const float* x, int64_t n) const override {
+    if (clip_sigma_ == 0) return block::largest_magnitude(x, n);
+    const block::Sizes sizes = block::sizes(x, n);
+    const double sigma = std::sqrt(sizes.squares / static_cast<double>(n));
+    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // of NaN and anything NaN
+  }
+
   double clip_sigma_;
 };
 

@@ -13,6 +13,8 @@
 namespace godwit {
 namespace {
 
+constexpr uint32_t kInfinity = 0x7F800000;  // magnitude_bits(∞)
+
 // The k-th largest: by a histogram, then among those that share its bin.
 uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   constexpr int kBinBits = 12, kBins = 1 << kBinBits;
@@ -89,11 +91,17 @@ class TopK : public BlockCodec {
 
   int64_t words(int64_t n) const override { return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n)); }
 
+  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
+    encode_finite(x, n, draw, code);
+  }
+
   // The k largest magnitudes; of equal ones those that come first.
-  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+  bool encode_finite(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
     const int64_t k = chosen(n);
     Candidates among;
     find(x, n, probable_bound(x, n, k), among);
+    for (const uint32_t size : among.sizes)  // what is not finite is larger than all that is
+      if (size >= kInfinity) return false;
     if (std::ssize(among.sizes) < k) among = {}, find(x, n, 1, among);
     if (std::ssize(among.sizes) < k) among = with_zeros(x, k, among);
     const uint32_t least = kth_largest(among.sizes, k);
@@ -109,6 +117,7 @@ class TopK : public BlockCodec {
       at += (size > least) | ((size == least) & (equal > 0));
       equal -= size == least;
     }
+    return true;
   }
 
   void decode(const uint32_t* code, int64_t n, float* x) const override {

@@ -8,34 +8,32 @@
 namespace godwit::block {
 namespace {
 
-constexpr int64_t kLanes = 16;
-
 template <class F>
 void on_this_thread(int64_t n, const F& f) {
   detail::run_wide(detail::vector_bits(), f, 0, n);
 }
 
-GODWIT_INLINE inline double fold(double* lanes) {
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-  return lanes[0];
+// Of a piece, [begin, end).
+template <class Term>
+GODWIT_INLINE inline double piece_sum(int64_t begin, int64_t end, const Term& term) {
+  double lanes[kSumLanes] = {};
+  int64_t i = begin;
+  for (; i + kSumLanes <= end; i += kSumLanes)
+    for (int64_t j = 0; j < kSumLanes; ++j) lanes[j] += term(i + j);
+  for (int64_t j = 0; i < end; ++i, ++j) lanes[j] += term(i);
+  return fold_lanes(lanes);
 }
 
 // Σ term(i), in lanes.
 template <class Term>
 double sum_over(int64_t n, const Term& term) {
   double result = 0;
-  on_this_thread(n, [&](int64_t begin, int64_t end) GODWIT_INLINE {
-    double of_pieces[kLanes] = {};
-    for (int64_t i = begin, piece = 0; i < end; ++piece) {
-      const int64_t last = std::min(end, i + kSumPiece);
-      double own[kLanes] = {};
-      for (; i + kLanes <= last; i += kLanes)
-        for (int64_t j = 0; j < kLanes; ++j) own[j] += term(i + j);
-      for (int64_t j = 0; i < last; ++i, ++j) own[j] += term(i);
-      of_pieces[piece % kLanes] += fold(own);
-    }
-    result = fold(of_pieces);
+  on_this_thread(n, [&](int64_t, int64_t) GODWIT_INLINE {
+    if (n <= kSumPiece) return void(result = piece_sum(0, n, term));
+    double lanes[kSumLanes] = {};
+    for (int64_t begin = 0, piece = 0; begin < n; begin += kSumPiece, ++piece)
+      lanes[piece % kSumLanes] += piece_sum(begin, std::min(n, begin + kSumPiece), term);
+    result = fold_lanes(lanes);
   });
   return result;
 }
@@ -111,8 +109,10 @@ double dot(const float* a, const float* b, int64_t n) {
   return sum_over(n, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
 }
 
-double sum_of_squares(const float* x, int64_t n) {
-  return sum(x, n, [](float v) GODWIT_INLINE { return static_cast<double>(v) * static_cast<double>(v); });
+double fold_lanes(double* lanes) {
+  for (int64_t half = kSumLanes / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  return lanes[0];
 }
 
 }  // namespace godwit::block

@@ -6,6 +6,7 @@
 
 namespace godwit {
 constexpr int64_t kSumPiece = 8192;  // values
+constexpr int kSumLanes = 16;
 }  // namespace godwit
 
 namespace godwit::block {
@@ -22,6 +23,14 @@ float largest_magnitude(const float* x, int64_t n);
 double sum_of(const float* x, int64_t n);
 double sum_of_magnitudes(const float* x, int64_t n);
 double dot(const float* a, const float* b, int64_t n);
-double sum_of_squares(const float* x, int64_t n);
+
+// Of a block that may hold any values; `largest` is not finite where one of them is not.
+struct Sizes {
+  float largest;   // magnitude
+  double squares;  // their sum
+};
+Sizes sizes(const float* x, int64_t n);
+
+double fold_lanes(double* lanes);  // of kSumLanes to their sum, in the order above; what is left in them is of no use
 
 }  // namespace godwit::block

@@ -12,12 +12,13 @@
 #include <cstring>
 
 #include "comm/wire/pack_bits.h"
+#include "comm/wire/whole_numbers-inl.h"
 
 #ifndef GODWIT_COMM_LEVELS_CHUNK
 #define GODWIT_COMM_LEVELS_CHUNK
 namespace godwit {
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its values in order");
-constexpr int64_t kLevelChunk = 1024;  // values in the first-level cache, a multiple of those of a word
+constexpr int64_t kLevelChunk = 2048;  // values in the first-level cache, a multiple of those of a word
 }  // namespace godwit
 #endif
 
@@ -26,35 +27,36 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x·factor as whole numbers in bytes. Clamped before it is rounded, which is the same for whole bounds.
-template <bool kRandom, class D>
-HWY_INLINE void level_lanes(D d, const float* x, float factor, float most, const uint32_t* random, uint8_t* levels) {
-  const hn::Rebind<uint32_t, D> whole;
-  const hn::Rebind<int32_t, D> integer;
-  const hn::Rebind<uint8_t, D> byte;
-  auto v = hn::Mul(hn::LoadU(d, x), hn::Set(d, factor));
-  if constexpr (kRandom) {
-    // The product is exact, so that fusing it with the addition changes nothing.
-    const auto top = hn::BitCast(integer, hn::ShiftRight<8>(hn::LoadU(whole, random)));
-    v = hn::MulAdd(hn::ConvertTo(d, top), hn::Set(d, 0x1p-24f), v);
-  }
-  v = hn::Min(hn::Max(v, hn::Set(d, -most)), hn::Set(d, most));
-  if constexpr (kRandom) v = hn::Floor(v);
-  // From 2²³ on float32 has no fractions: this rounds to nearest even, and leaves the whole number in the lowest bits.
-  const auto shifted = hn::Add(v, hn::Set(d, 12582912.0f));  // 1.5 · 2²³
-  hn::StoreU(hn::TruncateTo(byte, hn::BitCast(whole, shifted)), byte, levels);
-}
-
+// x·factor as whole numbers in bytes, a group of vectors at a time.
 template <bool kRandom>
 HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most, const uint32_t* random,
-                            uint8_t* levels) {
-  const hn::CappedTag<float, 16> many;
-  const hn::CappedTag<float, 1> one;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(many));
+                            int8_t* levels) {
+  const Floats d;
+  const hn::Rebind<uint32_t, Floats> unsigned_whole;
+  const Bytes bytes;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), group = kGroup * lanes;
+  const auto least = hn::Set(bytes, static_cast<int8_t>(-most));
+  const auto encode = [&](const float* from, const uint32_t* numbers, int8_t* to) HWY_ATTR {
+    hn::Vec<Wholes> whole[kGroup];
+    for (int j = 0; j < kGroup; ++j) {
+      auto v = hn::Mul(hn::LoadU(d, from + j * lanes), hn::Set(d, factor));
+      if constexpr (kRandom) {
+        // The product is exact, so that fusing it with the addition changes nothing.
+        const auto top = hn::ShiftRight<8>(hn::LoadU(unsigned_whole, numbers + j * lanes));
+        v = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(Wholes(), top)), hn::Set(d, 0x1p-24f), v);
+      }
+      whole[j] = whole_numbers<kRandom>(v, most);
+    }
+    hn::StoreU(hn::Max(to_bytes(whole), least), bytes, to);
+  };
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    level_lanes<kRandom>(many, x + i, factor, most, kRandom ? random + i : nullptr, levels + i);
-  for (; i < n; ++i) level_lanes<kRandom>(one, x + i, factor, most, kRandom ? random + i : nullptr, levels + i);
+  for (; i + group <= n; i += group) encode(x + i, kRandom ? random + i : nullptr, levels + i);
+  if (i == n) return;
+  HWY_ALIGN float rest[64] = {};
+  HWY_ALIGN uint32_t numbers[64] = {};
+  std::copy_n(x + i, n - i, rest);
+  if constexpr (kRandom) std::copy_n(random + i, n - i, numbers);
+  encode(rest, numbers, levels + i);
 }
 
 // bytes: eight whole numbers in each.
@@ -72,11 +74,11 @@ HWY_INLINE void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* t
 // At most a chunk.
 void encode_chunk(const float* x, int64_t n, float factor, int levels, const uint32_t* random, uint32_t* words) {
   HWY_ALIGN uint64_t bytes[kLevelChunk / 8];
-  auto* whole = reinterpret_cast<uint8_t*>(bytes);
+  auto* whole = reinterpret_cast<int8_t*>(bytes);
   const float most = static_cast<float>(levels);
   if (random) level_range<true>(x, n, factor, most, random, whole);
   else level_range<false>(x, n, factor, most, nullptr, whole);
-  std::fill(whole + n, whole + kLevelChunk, uint8_t{0});
+  std::fill(whole + n, whole + kLevelChunk, int8_t{0});
   pack(bytes, level_words(n, level_bits(levels)), level_bits(levels), words);
 }
 
@@ -109,7 +111,7 @@ void encode_levels(const float* x, int64_t n, float factor, int levels, const Bl
   HWY_ALIGN uint32_t buffer[kLevelChunk + kRandomSlack];
   for (int64_t at = 0; at < n; at += kLevelChunk) {
     const int64_t count = std::min(kLevelChunk, n - at);
-    const uint32_t* random = draw ? draw->words(at, count, buffer) : nullptr;
+    const uint32_t* random = draw ? draw->words(at, count, buffer, x + at + count) : nullptr;
     HWY_DYNAMIC_DISPATCH(encode_chunk)(x + at, count, factor, levels, random, words + at * level_bits(levels) / 32);
   }
 }

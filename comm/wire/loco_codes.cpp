@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "comm/wire/pack_bits.h"
 #include "comm/wire/sign_bits.h"
+#include "comm/wire/whole_numbers-inl.h"
 
 #ifndef GODWIT_COMM_LOCO_CHUNK
 #define GODWIT_COMM_LOCO_CHUNK
@@ -24,7 +26,7 @@ struct Chunk {
   const Scales& scales;
   const Settings& settings;
   const uint32_t* random;  // null: nearest
-  uint8_t* codes;          // a byte each; of one bit not used,
+  int8_t* codes;           // a byte each; of one bit not used,
   float* h;                // but these
 };
 }  // namespace godwit::loco
@@ -34,35 +36,17 @@ HWY_BEFORE_NAMESPACE();
 namespace godwit::loco {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using namespace godwit::HWY_NAMESPACE;
 
-// From 2²³ on float32 has no fractions: adding 1.5 · 2²³ rounds to nearest even, and the sum's bits are those of the whole
-// number plus kWhole. For larger numbers they still grow with x, and are negative for negative ones.
-constexpr int32_t kWhole = 0x4B400000;
-
-template <class D>
-HWY_INLINE auto whole(D d, hn::Vec<D> x) {
-  return hn::BitCast(hn::RebindToSigned<D>(), hn::Add(x, hn::BitCast(d, hn::Set(hn::RebindToSigned<D>(), kWhole))));
-}
-
-template <class D>
-HWY_INLINE auto clamp(D d, hn::Vec<D> x, int32_t low, int32_t high) {
-  return hn::Min(hn::Max(x, hn::Set(d, kWhole + low)), hn::Set(d, kWhole + high));
-}
-
-template <class D>
-HWY_INLINE void store_bytes(D, hn::Vec<D> x, uint8_t* to) {
-  const hn::Rebind<uint8_t, D> bytes;
-  hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(hn::RebindToUnsigned<D>(), x)), bytes, to);
-}
-
-// x/by for whole numbers |x| <= 128, to the bit: r = 1/by, q = x·r, then q plus the remainder's share, the remainder x − q·by
-// being exact. (A division takes as long as ten multiplications.)
-template <class D>
+// x/by for whole numbers |x| <= 128, to the bit. By parts: r = 1/by, q = x·r, then q plus the remainder's share, the remainder
+// x − q·by being exact. (A division takes as long as ten multiplications.)
+template <bool kByParts>
 struct Quotient {
-  hn::Vec<D> by, r;
-  Quotient(D d, float divisor) : by(hn::Set(d, divisor)), r(hn::Set(d, 1 / divisor)) {}
-  HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> x) const {
-    if constexpr (hn::MaxLanes(D()) == 1 || !HWY_NATIVE_FMA) return hn::Div(x, by);
+  hn::Vec<Floats> by, r;
+  explicit Quotient(float divisor) : by(hn::Set(Floats(), divisor)), r(hn::Set(Floats(), 1 / divisor)) {}
+  HWY_INLINE hn::Vec<Floats> operator()(hn::Vec<Wholes> whole) const {
+    const auto x = hn::ConvertTo(Floats(), whole);
+    if constexpr (!kByParts || !HWY_NATIVE_FMA) return hn::Div(x, by);
     const auto q = hn::Mul(x, r);
     return hn::MulAdd(hn::NegMulAdd(q, by, x), r, q);
   }
@@ -70,63 +54,100 @@ struct Quotient {
 // Neither the remainder nor its share may be too small for float32.
 bool divides_by_parts(float divisor) { return divisor > 0x1p-90f && divisor < 0x1p90f; }
 
-// Values [begin, end), whole vectors.
-template <bool kOneBit, bool kRandom, class D>
-HWY_INLINE void encode_range(D d, const Chunk& c, int64_t begin, int64_t end, Counts& counts) {
-  const hn::RebindToSigned<D> di;
-  const int32_t low = -(1 << (c.settings.bits - 1)), high = -1 - low;
+// What the codes of four bits stand for.
+#if HWY_TARGET <= HWY_AVX3
+struct FourBits {
+  hn::Vec<Floats> decoded;
+  explicit FourBits(float s) {
+    HWY_ALIGN float all[16];
+    for (int i = 0; i < 16; ++i) all[i] = static_cast<float>(i < 8 ? i : i - 16) / s;
+    decoded = hn::Load(Floats(), all);
+  }
+  HWY_INLINE hn::Vec<Floats> operator()(hn::Vec<Wholes> code) const {
+    return hn::Vec<Floats>{_mm512_permutexvar_ps(code.raw, decoded.raw)};  // by the lowest four bits
+  }
+};
+#else
+using FourBits = Quotient<true>;
+#endif
+
+template <int kBits, bool kRandom, bool kByParts>
+HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
+  const Floats d;
+  const Wholes whole;
+  const Bytes bytes;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), group = kGroup * lanes;
   const auto s = hn::Set(d, c.scales.code), after = hn::Set(d, c.scales.error_after);
-  const Quotient<D> by_s(d, c.scales.code), by_before(d, c.scales.error_before);
+  const std::conditional_t<kBits == 4 && kByParts, FourBits, Quotient<kByParts>> by_s(c.scales.code);
+  const Quotient<kByParts> by_before(c.scales.error_before);
   const auto gain_new = hn::Set(d, c.settings.gain_new), gain_old = hn::Set(d, c.settings.gain_old);
   const auto clip = hn::Set(d, c.settings.clip), unit = hn::Set(d, 1 / (2 * c.scales.code));
-  const float* HWY_RESTRICT g = c.g;
-  auto *HWY_RESTRICT e = c.e;
-  uint8_t *HWY_RESTRICT codes = c.codes;
   int64_t saturated = 0, zero = 0;
-  auto largest = hn::Zero(di);  // the bits of |g|, to find what is not finite
-  for (int64_t i = begin; i < end; i += static_cast<int64_t>(hn::Lanes(d))) {
-    const auto x = hn::LoadU(d, g + i), size = hn::Abs(x);
-    largest = hn::Max(largest, hn::BitCast(di, size));
-    const auto kept = hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, D>(), e + i));
-    const auto a = by_before(hn::ConvertTo(d, kept));
-    const auto h = hn::Add(hn::CopySign(hn::Min(size, clip), x), a);
-    auto decoded = unit;
-    if constexpr (kOneBit) {
-      hn::StoreU(h, d, c.h + i);
-      decoded = hn::IfThenElse(hn::Ge(h, hn::Zero(d)), unit, hn::Neg(unit));
-    } else {
-      const auto exact = whole(d, hn::Mul(h, s)), code = clamp(di, exact, low, high);
-      saturated += static_cast<int64_t>(hn::CountTrue(di, hn::Ne(exact, code)));
-      zero += static_cast<int64_t>(hn::CountTrue(di, hn::Eq(code, hn::Set(di, kWhole))));
-      store_bytes(di, code, codes + i);
-      decoded = by_s(hn::Sub(hn::BitCast(d, code), hn::BitCast(d, hn::Set(di, kWhole))));
+  auto finite = hn::Zero(d);  // the sum of all x·0: NaN where an x is not finite
+  const auto encode = [&](const float* g, int8_t* e, const uint32_t* random, int8_t* codes, float* hs) HWY_ATTR {
+    hn::Vec<Wholes> code[kGroup], left[kGroup];
+    for (int j = 0; j < kGroup; ++j) {
+      const auto x = hn::LoadU(d, g + j * lanes);
+      finite = hn::MulAdd(x, hn::Zero(d), finite);
+      const auto a = by_before(hn::PromoteTo(whole, hn::LoadU(hn::Rebind<int8_t, Floats>(), e + j * lanes)));
+      const auto h = hn::Add(hn::Min(hn::Max(x, hn::Neg(clip)), clip), a);
+      auto decoded = unit;
+      if constexpr (kBits == 1) {
+        hn::StoreU(h, d, hs + j * lanes);
+        decoded = hn::IfThenElse(hn::Ge(h, hn::Zero(d)), unit, hn::Neg(unit));
+      } else {
+        const auto exact = whole_numbers<false>(hn::Mul(h, s), 0x1p20f);
+        code[j] = hn::Min(hn::Max(exact, hn::Set(whole, -(1 << (kBits - 1)))), hn::Set(whole, (1 << (kBits - 1)) - 1));
+        saturated += static_cast<int64_t>(hn::CountTrue(whole, hn::Ne(exact, code[j])));
+        decoded = by_s(code[j]);
+      }
+      auto kept = hn::Mul(hn::Add(hn::Mul(gain_old, a), hn::Mul(gain_new, hn::Sub(h, decoded))), after);
+      if constexpr (kRandom) {
+        const auto top = hn::ShiftRight<8>(hn::LoadU(hn::RebindToUnsigned<Wholes>(), random + j * lanes));
+        kept = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(whole, top)), hn::Set(d, 0x1p-24f), kept);  // exact product
+      }
+      left[j] = whole_numbers<kRandom>(kept, 127);
     }
-    auto left = hn::Mul(hn::Add(hn::Mul(gain_old, a), hn::Mul(gain_new, hn::Sub(h, decoded))), after);
-    if constexpr (kRandom) {
-      const auto random = hn::ShiftRight<8>(hn::LoadU(hn::RebindToUnsigned<D>(), c.random + i));
-      left = hn::Add(left, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, random)), hn::Set(d, 0x1p-24f)));
-      left = hn::Floor(left);
-    }
-    store_bytes(di, clamp(di, whole(d, left), -128, 127), reinterpret_cast<uint8_t*>(e) + i);
+    hn::StoreU(to_bytes(left), bytes, e);
+    if constexpr (kBits == 1) return;
+    const auto all = to_bytes(code);
+    zero += static_cast<int64_t>(hn::CountTrue(bytes, hn::Eq(all, hn::Zero(bytes))));
+    hn::StoreU(all, bytes, codes);
+  };
+  int64_t i = 0;
+  for (; i + group <= n; i += group) encode(c.g + i, c.e + i, kRandom ? c.random + i : nullptr, c.codes + i, c.h + i);
+  if (i < n) {
+    HWY_ALIGN float g[64] = {};
+    HWY_ALIGN int8_t e[64] = {};
+    HWY_ALIGN uint32_t random[64] = {};
+    std::copy_n(c.g + i, n - i, g);
+    std::copy_n(c.e + i, n - i, e);
+    if constexpr (kRandom) std::copy_n(c.random + i, n - i, random);
+    encode(g, e, random, c.codes + i, c.h + i);
+    std::copy_n(e, n - i, c.e + i);
+    if constexpr (kBits > 1) zero -= i + group - n;
   }
-  constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
   counts.saturated += saturated, counts.zero += zero;
-  counts.finite &= hn::AllTrue(di, hn::Lt(largest, hn::Set(di, kInfinity)));
+  counts.finite &= hn::AllTrue(d, hn::Eq(finite, hn::Zero(d)));
 }
 
-template <bool kOneBit, bool kRandom>
+template <int kBits, bool kRandom>
 HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
-  const hn::CappedTag<float, 16> many;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(many));
   const bool by_parts = divides_by_parts(c.scales.code) && divides_by_parts(c.scales.error_before);
-  const int64_t vectors = by_parts ? n / lanes * lanes : 0;
-  encode_range<kOneBit, kRandom>(many, c, 0, vectors, counts);
-  encode_range<kOneBit, kRandom>(hn::CappedTag<float, 1>(), c, vectors, n, counts);
+  by_parts ? encode_values<kBits, kRandom, true>(c, n, counts) : encode_values<kBits, kRandom, false>(c, n, counts);
+}
+
+template <int kBits>
+HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
+  c.random ? encode_values<kBits, true>(c, n, counts) : encode_values<kBits, false>(c, n, counts);
 }
 
 void encode_chunk(const Chunk& c, int64_t n, Counts& counts) {
-  if (c.settings.bits == 1) return c.random ? encode_values<true, true>(c, n, counts) : encode_values<true, false>(c, n, counts);
-  c.random ? encode_values<false, true>(c, n, counts) : encode_values<false, false>(c, n, counts);
+  switch (c.settings.bits) {
+    case 1: return encode_values<1>(c, n, counts);
+    case 4: return encode_values<4>(c, n, counts);
+    default: return encode_values<8>(c, n, counts);
+  }
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -219,14 +240,6 @@ void pack_nibbles(const uint16_t* pairs, int64_t n, uint8_t* to) {
   detail::run_wide(detail::vector_bits(), pack, 0, n);
 }
 
-// To the first-level cache; beyond an array's end as well.
-void fetch_chunk(const float* g, const int8_t* e) {
-  constexpr int64_t kLine = 64;
-  for (int64_t i = 0; i < kChunk * static_cast<int64_t>(sizeof(float)); i += kLine)
-    hwy::Prefetch(reinterpret_cast<const char*>(g) + i);
-  for (int64_t i = 0; i < kChunk; i += kLine) hwy::Prefetch(e + i);
-}
-
 }  // namespace
 
 Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
@@ -236,18 +249,19 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
   alignas(64) uint32_t buffer[kChunk + kRandomSlack];
   alignas(64) uint16_t pairs[kChunk / 2];
   alignas(64) float h[kChunk];
-  auto* codes = reinterpret_cast<uint8_t*>(pairs);
+  auto* codes = reinterpret_cast<int8_t*>(pairs);
   Counts counts;
   for (int64_t at = 0; at < n; at += kChunk) {
     const int64_t count = std::min(kChunk, n - at);
-    if (random) fetch_chunk(g + at + kChunk, e + at + kChunk);  // while the numbers are drawn
-    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer) : nullptr;
+    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer, g + at + count) : nullptr;
+    if (random)
+      for (int64_t i = 0; i < count; i += 64) hwy::Prefetch(e + at + count + i);
     uint32_t* to = words + at * bits / 32;
     HWY_DYNAMIC_DISPATCH(encode_chunk)({g + at, e + at, scales, settings, numbers, codes, h}, count, counts);
     if (bits == 1) {
       pack_signs(Cpu{}, h, to, count);
     } else if (bits == 4) {
-      std::fill(codes + count, codes + (count + 7) / 8 * 8, uint8_t{0});
+      std::fill(codes + count, codes + (count + 7) / 8 * 8, int8_t{0});
       pack_nibbles(pairs, (count + 7) / 8 * 4, reinterpret_cast<uint8_t*>(to));
     } else {
       to[(count - 1) / 4] = 0;

@@ -97,6 +97,48 @@ TEST_P(WireKernelsOn, TopKFillsUpWithTheFirstZeros) {
   }
 }
 
+TEST_P(WireKernelsOn, SizesHaveOneOrder) {
+  const std::vector<float> x = random_row<float>(12, 0, 200000);
+  for (const int64_t n : {1, 15, 16, 17, 100, 8192, 8193, 200000}) {
+    std::vector<double> squares;
+    float largest = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = x[static_cast<size_t>(i)];
+      squares.push_back(v * v);
+      largest = std::max(largest, std::abs(x[static_cast<size_t>(i)]));
+    }
+    const block::Sizes sizes = block::sizes(x.data(), n);
+    EXPECT_EQ(sizes.squares, testing::lane_sum(squares)) << n;
+    EXPECT_EQ(sizes.largest, largest) << n;
+  }
+  EXPECT_EQ(block::sizes(x.data(), 0).squares, 0);
+  EXPECT_EQ(block::sizes(x.data(), 0).largest, 0);
+}
+
+TEST_P(WireKernelsOn, CodecsSayWhatIsNotFinite) {
+  const std::pair<std::unique_ptr<BlockCodec>, const char*> codecs[] = {
+      {one_bit_codec(), "one_bit"},    {topk_codec(0.01), "topk"}, {qsgd_codec(7), "qsgd"},
+      {int8_codec(), "int8"},          {int4_codec(), "int4"},     {terngrad_codec(2.5), "terngrad"},
+      {terngrad_codec(0), "unclipped"}};
+  constexpr int64_t kValues = 20000;
+  const std::vector<float> x = random_row<float>(13, 0, kValues);
+  for (const auto& [codec, name] : codecs) {
+    std::vector<uint32_t> code(static_cast<size_t>(codec->words(kValues))), same(code.size());
+    const BlockDraw draw{{1, 2, 3, 0}, 5};
+    codec->encode(x.data(), kValues, draw, code.data());
+    EXPECT_TRUE(codec->encode_finite(x.data(), kValues, draw, same.data())) << name;
+    EXPECT_EQ(code, same) << name;
+    for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
+      for (const int64_t at : {int64_t{0}, int64_t{8191}, kValues - 1}) {
+        std::vector<float> y = x;
+        y[static_cast<size_t>(at)] = bad;
+        EXPECT_FALSE(codec->encode_finite(y.data(), kValues, draw, code.data())) << name << ": " << bad << " at " << at;
+      }
+    const std::vector<float> all(static_cast<size_t>(kValues), NAN);
+    EXPECT_FALSE(codec->encode_finite(all.data(), kValues, draw, code.data())) << name;
+  }
+}
+
 // The order of the sums is the documented one on every vector width.
 TEST(BlockMath, SumsHaveOneOrder) {
   const std::vector<float> x = random_row<float>(11, 0, 200000);
@@ -105,15 +147,13 @@ TEST(BlockMath, SumsHaveOneOrder) {
     narrow.vector_bits = bits;
     ContextGuard guard(narrow);
     for (const int64_t n : {0, 1, 15, 16, 17, 100, 3001, 8192, 8193, 200000}) {
-      std::vector<double> plain, magnitudes, squares;
+      std::vector<double> plain, magnitudes;
       for (int64_t i = 0; i < n; ++i) {
         plain.push_back(x[static_cast<size_t>(i)]);
         magnitudes.push_back(std::abs(x[static_cast<size_t>(i)]));
-        squares.push_back(plain.back() * plain.back());
       }
       EXPECT_EQ(block::sum_of(x.data(), n), testing::lane_sum(plain));
       EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), testing::lane_sum(magnitudes));
-      EXPECT_EQ(block::sum_of_squares(x.data(), n), testing::lane_sum(squares));
     }
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
       for (const int64_t at : {0, 5, 32}) {

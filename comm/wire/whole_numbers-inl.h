@@ -1,0 +1,77 @@
+// Float vectors to whole numbers in bytes; part of kernels' sources, once per instruction set.
+#if defined(GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
+#undef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
+#else
+#define GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
+#endif
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::CappedTag<float, 16>;
+using Wholes = hn::RebindToSigned<Floats>;
+#if HWY_TARGET == HWY_SCALAR
+constexpr int kGroup = 1;  // vectors whose bytes fill one
+using Bytes = hn::Rebind<int8_t, Wholes>;
+#else
+constexpr int kGroup = 4;
+using Bytes = hn::Repartition<int8_t, Wholes>;
+#endif
+
+// x rounded down (kDown) or to nearest even, but at most `most` <= 2²⁰; all numbers below −2²⁰ count as that, or as
+// less.
+template <bool kDown>
+HWY_INLINE hn::Vec<Wholes> whole_numbers(hn::Vec<Floats> x, float most) {
+  const Floats d;
+  x = hn::Min(x, hn::Set(d, most));
+#if HWY_TARGET <= HWY_AVX3
+  // What int32 does not hold becomes its least number.
+  constexpr int kRounding = (kDown ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC;
+  return hn::Vec<Wholes>{_mm512_cvt_roundps_epi32(x.raw, kRounding)};
+#else
+  // From 2²³ on float32 has no fractions: adding 1.5 · 2²³ rounds to nearest even and leaves the number in the lowest
+  // bits.
+  const Wholes whole;
+  x = hn::Max(x, hn::Set(d, -0x1p20f));
+  if constexpr (kDown) x = hn::Floor(x);
+  const auto shift = hn::Set(d, 0x1.8p23f);
+  return hn::Sub(hn::BitCast(whole, hn::Add(x, shift)), hn::BitCast(whole, shift));
+#endif
+}
+
+// The numbers of x[kGroup] in their order, those beyond −128 … 127 as these.
+HWY_INLINE hn::Vec<Bytes> to_bytes(const hn::Vec<Wholes>* x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::DemoteTo(Bytes(), x[0]);
+#else
+  const Bytes d;
+  const hn::Repartition<int16_t, Bytes> d16;
+  const auto low = hn::ReorderDemote2To(d16, x[0], x[1]), high = hn::ReorderDemote2To(d16, x[2], x[3]);
+#if HWY_TARGET <= HWY_AVX2
+  // Of every 16 bytes of `mixed`, four come from each of the vectors.
+#if HWY_TARGET <= HWY_AVX3
+  const hn::Vec<Bytes> mixed{_mm512_packs_epi16(low.raw, high.raw)};
+  HWY_ALIGN static constexpr uint32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+#else
+  const hn::Vec<Bytes> mixed{_mm256_packs_epi16(low.raw, high.raw)};
+  HWY_ALIGN static constexpr uint32_t kOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
+#endif
+  const hn::Repartition<uint32_t, Bytes> quads;
+  return hn::BitCast(d, hn::TableLookupLanes(hn::BitCast(quads, mixed), hn::SetTableIndices(quads, kOrder)));
+#else
+  const hn::Half<Bytes> half;
+  return hn::Combine(d, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
+#endif
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit
+HWY_AFTER_NAMESPACE();
+#endif
