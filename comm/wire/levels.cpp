@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "comm/wire/ahead.h"
 #include "comm/wire/pack_bits.h"
 #include "comm/wire/whole_numbers-inl.h"
 
@@ -19,6 +20,7 @@
 namespace godwit {
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its values in order");
 constexpr int64_t kLevelChunk = 2048;  // values in the first-level cache, a multiple of those of a word
+constexpr int64_t kDecodeChunk = 256;
 }  // namespace godwit
 #endif
 
@@ -64,7 +66,7 @@ HWY_INLINE void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* t
   if (bits == 8) {
     std::memcpy(to, bytes, static_cast<size_t>(words) * sizeof(uint32_t));
   } else if (bits == 4) {
-    for (int64_t w = 0; w < words; ++w) to[w] = static_cast<uint32_t>(nibbles(bytes[w]));
+    pack_nibbles(reinterpret_cast<const uint16_t*>(bytes), 4 * words, reinterpret_cast<uint8_t*>(to));
   } else {
     for (int64_t w = 0; w < words; ++w)
       to[w] = static_cast<uint32_t>(pairs(bytes[2 * w]) | pairs(bytes[2 * w + 1]) << 16);
@@ -119,10 +121,11 @@ void encode_levels(const float* x, int64_t n, float factor, int levels, const Bl
 void decode_levels(const uint32_t* words, int64_t n, float step, int levels, float* x) {
   const int bits = level_bits(levels), vector = detail::vector_bits();
   const int32_t sign = 1 << (bits - 1);
-  alignas(64) uint64_t bytes[kLevelChunk / 8];
+  alignas(64) uint64_t bytes[kDecodeChunk / 8];
   const auto* whole = reinterpret_cast<const uint8_t*>(bytes);
-  for (int64_t at = 0; at < n; at += kLevelChunk) {
-    const int64_t count = std::min(kLevelChunk, n - at);
+  for (int64_t at = 0; at < n; at += kDecodeChunk) {
+    const int64_t count = std::min(kDecodeChunk, n - at);
+    for (int64_t i = 0; i < count; i += kLineValues) fetch_to_write(x + at + i + kPageValues);
     const auto chunk = [&](int64_t, int64_t) GODWIT_INLINE {
       unpack(words + at * bits / 32, level_words(count, bits), bits, bytes);
       for (int64_t i = 0; i < count; ++i) x[at + i] = static_cast<float>((whole[i] ^ sign) - sign) * step;

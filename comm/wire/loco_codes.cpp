@@ -230,16 +230,6 @@ HWY_EXPORT(encode_chunk);
 HWY_EXPORT(sum_nibbles);
 HWY_EXPORT(sum_bytes);
 
-// The low four bits of each byte of pairs[n], moved together.
-void pack_nibbles(const uint16_t* pairs, int64_t n, uint8_t* to) {
-  const auto pack = [=](int64_t begin, int64_t end) GODWIT_INLINE {
-    const uint16_t* __restrict from = pairs;
-    uint8_t* __restrict out = to;  // a copy: stores of bytes might change what `to` refers to
-    for (int64_t i = begin; i < end; ++i) out[i] = static_cast<uint8_t>((from[i] & 15) | (from[i] >> 4 & 0xF0));
-  };
-  detail::run_wide(detail::vector_bits(), pack, 0, n);
-}
-
 }  // namespace
 
 Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
@@ -262,7 +252,8 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
       pack_signs(Cpu{}, h, to, count);
     } else if (bits == 4) {
       std::fill(codes + count, codes + (count + 7) / 8 * 8, int8_t{0});
-      pack_nibbles(pairs, (count + 7) / 8 * 4, reinterpret_cast<uint8_t*>(to));
+      const auto pack = [&](int64_t, int64_t end) GODWIT_INLINE { pack_nibbles(pairs, end, reinterpret_cast<uint8_t*>(to)); };
+      detail::run_wide(detail::vector_bits(), pack, 0, (count + 7) / 8 * 4);
     } else {
       to[(count - 1) / 4] = 0;
       std::memcpy(to, codes, static_cast<size_t>(count));

@@ -1,4 +1,4 @@
-// Small whole numbers in bytes, packed to fewer bits and back, eight at a time in one 64-bit word.
+// Small whole numbers in bytes, packed to fewer bits and back.
 #pragma once
 #include <cstdint>
 
@@ -6,12 +6,9 @@
 
 namespace godwit {
 
-// The low four bits of each byte, moved together, and back.
-GODWIT_INLINE inline uint64_t nibbles(uint64_t v) {
-  v &= 0x0F0F0F0F0F0F0F0F;
-  v = (v | v >> 4) & 0x00FF00FF00FF00FF;
-  v = (v | v >> 8) & 0x0000FFFF0000FFFF;
-  return (v | v >> 16) & 0xFFFFFFFF;
+// The low four bits of each byte of pairs[n], moved together, and back.
+GODWIT_INLINE inline void pack_nibbles(const uint16_t* __restrict pairs, int64_t n, uint8_t* __restrict to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<uint8_t>((pairs[i] & 15) | (pairs[i] >> 4 & 0xF0));
 }
 GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
   v = (v | v << 16) & 0x0000FFFF0000FFFF;
@@ -19,7 +16,7 @@ GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
   return (v | v << 4) & 0x0F0F0F0F0F0F0F0F;
 }
 
-// The low two bits of each byte, moved together, and back.
+// The low two bits of each of eight bytes, moved together, and back.
 GODWIT_INLINE inline uint64_t pairs(uint64_t v) {
   v &= 0x0303030303030303;
   v = (v | v >> 6) & 0x000F000F000F000F;

@@ -4,14 +4,13 @@
 #define HWY_TARGET_INCLUDE "comm/wire/select.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include <hwy/cache_control.h>
+
+#include "comm/wire/ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int64_t kAhead = 1024;  // values: a page, where processors' own foresight ends
 
 int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
   const hn::CappedTag<int32_t, 16> d;
@@ -21,7 +20,7 @@ int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
   auto here = hn::Iota(d, 0);
   int64_t count = 0, i = 0;
   for (; i + lanes <= n; i += lanes, here = hn::Add(here, hn::Set(d, static_cast<int32_t>(lanes)))) {
-    hwy::Prefetch(x + i + kAhead);
+    fetch(x + i + kPageValues);
     const auto magnitude = hn::BitCast(d, hn::Abs(hn::LoadU(values, x + i)));
     const auto chosen = hn::Gt(magnitude, below);  // without a branch: some of most vectors' values are
     hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(places) + count);
