@@ -154,7 +154,8 @@ std::vector<std::string> exchange_keys(const std::string& name) {
   check_choice("exchange", name, exchange_names());
   std::vector<std::string> keys{"name", "sharding", "parameter_wire"};
   const auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
-  if (name == "dense" || name == "hierarchical") add({"wire"});
+  if (name == "dense") add({"wire", "error_feedback"});
+  else if (name == "hierarchical") add({"wire"});
   else if (is_loco(name))
     add({"bits", "scale", "block_size", "error_scale", "error_rounding", "error_gain_new", "reset_every",
          "clip_element", "saturation_limit"});
@@ -210,8 +211,13 @@ std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buck
     check_choice("exchange: error_rounding", config.error_rounding, error_rounding_names());
     return make_loco(config, buckets, comm, seed);
   }
-  if (config.name == "dense" && config.wire == "int8")
-    return block_exchange(int8_codec(), {.name = "dense", .reply = Reply::coded}, buckets, comm, seed);
+  if (config.name == "dense" && config.wire == "int8") {
+    ExchangeConfig coded = config;
+    coded.reply = "coded";
+    return block_exchange(int8_codec(), block_options(coded), buckets, comm, seed);
+  }
+  check(config.name != "dense" || config.error_feedback == "none", "dense: error_feedback ", config.error_feedback,
+        " is that of wire int8, not of ", config.wire, "; set exchange.wire=int8, or exchange.error_feedback=none");
   if (config.name == "dense" || config.name == "hierarchical") {
     check(config.wire != "int8", config.name, ": has no wire int8; dense has, hierarchical can send bf16 or f16");
     const DType wire = config.wire == "f32" ? DType::f32 : config.wire == "bf16" ? DType::bf16 : DType::f16;

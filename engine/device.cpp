@@ -29,7 +29,7 @@ void check_usable(Device device) {
   const int count = cuda_devices();
   check(count > 0, device, ": ", why_no_cuda());
   check(device.index < count, device, ": there ", count == 1 ? "is 1 GPU" : detail::concat("are ", count, " GPUs"),
-        " here, numbered from 0; use fewer ranks a machine, or --device cuda:N to let ranks share one");
+        " here, numbered from 0");
 }
 
 }  // namespace godwit

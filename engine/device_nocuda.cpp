@@ -4,7 +4,8 @@
 namespace godwit {
 namespace {
 
-constexpr const char* kNone = "this build has no CUDA; configure one with -D GODWIT_CUDA=ON";
+constexpr const char* kNone =
+    "this build has no CUDA; make one with `cmake --preset cuda && cmake --build --preset cuda`, whose programs are in build/cuda";
 
 }  // namespace
 

@@ -229,13 +229,13 @@ OptimizerConfig for_run(const OptimizerConfig& given, const Schedule& schedule, 
   if (given.warmup_steps == 0 && given.warmup_fraction > 0)
     config.warmup_steps = std::max<long long>(config.warmup_steps, 1);
   check(freezes ? config.warmup_steps < steps : config.warmup_steps <= steps, config.name, ": a warm-up of ",
-        config.warmup_steps, " steps leaves nothing to compress of a run of ", steps,
+        config.warmup_steps, " steps leaves nothing to ", freezes ? "compress" : "skip", " of a run of ", steps,
         "; lower optimizer.warmup_steps or optimizer.warmup_fraction, or train longer");
   if (freezes) return config;
   for (const int64_t step : {int64_t{1}, steps})
     check(static_cast<float>(schedule.lr(step)) > 0, config.name, ": the learning rate of step ", step, " of ", steps,
           " is ", schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
-          "schedule.final_fraction above 0");
+          "--lr and schedule.final_fraction above 0");
   check(config.freeze_step < steps, config.name, ": freeze_step ", config.freeze_step, " is not below the run's ",
         steps, " steps, so the variance would never be frozen; lower it");
   return config;

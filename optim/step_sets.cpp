@@ -19,8 +19,8 @@ StepSets::StepSets(const OptimizerConfig& config) : config_(config) {
       check(t == trial.last_sync_ + 1, config_.name,
             ": T_u and T_v contradict each other: the variance would change at step ", t, ", within the local steps ",
             trial.last_sync_ + 1, " to ", trial.next_sync_, "; lower freeze_step (", config_.freeze_step, ") to ",
-            t - 1, " or less, raise warmup_steps (", config_.warmup_steps,
-            "), or set variance_interval to a multiple of the interval");
+            t - 1, " or less, or choose warmup_steps (", config_.warmup_steps, ") and variance_interval (",
+            config_.variance_interval, ") so that T_v's steps are among T_u's");
       trial.advance(t + 1);
     }
     return;

@@ -9,6 +9,7 @@
 #include "apps/common/gather.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/totals.h"
+#include "comm/group_nccl.h"
 #include "comm/host_values.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
@@ -18,8 +19,6 @@ namespace godwit::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr const char* kDiverged = "; lower --lr or warm it up (--set schedule.warmup_epochs=1)";
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -94,15 +93,52 @@ void Trainer::open_run(Progress& progress) {
   const std::string asked = who + ": saving the weights at the next logged step";
   catch_interrupts(asked + (uses_mpi(config_) ? "" : "; once more ends at once"), who + "; the run directory is " + run_dir_);
   progress.line(summary(program_, config_, rows()));
+  for (const std::string& notice : notices()) progress.line("notice: " + notice);
+}
+
+// What a user may not expect of the settings, or of this machine.
+std::vector<std::string> Trainer::notices() const {
+  std::vector<std::string> all;
+  const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
-    progress.line("notice: " + kernel_library() +
-                  " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+    all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+  if (context().device.is_cuda() && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
+    all.push_back(
+        "this build has no NCCL: GPUs read each other's memory within a process, and go through the host's between "
+        "processes; install it (libnccl-dev) and configure again");
   int64_t kept = 0;
   for (const StatePart& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
-  if (config_.exchange.sharding != "none" && kept > 0)
-    progress.line(detail::concat("notice: sharding ", config_.exchange.sharding, " does not divide the state of ",
-                                 config_.exchange.name, ": every worker keeps ", human_bytes(static_cast<double>(kept)),
+  if (exchange.sharding != "none" && kept > 0)
+    all.push_back(detail::concat("sharding ", exchange.sharding, " does not divide the state of ", exchange.name,
+                                 ": every worker keeps ", human_bytes(static_cast<double>(kept)),
                                  " of all parameters; the exchanges dense and zeropp keep none"));
+  int64_t sent = 0;  // values of an exchange under zero2, whose messages have the size of the largest shard
+  for (const Bucket& bucket : replica_->buckets()) {
+    int64_t longest = 0;
+    for (const Segment& shard : bucket.shards) longest = std::max(longest, shard.numel());
+    sent += longest * std::ssize(bucket.shards);
+  }
+  if (const double times = static_cast<double>(sent) / static_cast<double>(replica_->buckets().numel());
+      exchange.sharding == "zero2" && times > 1.5)
+    all.push_back(detail::concat(
+        "shards are uneven, as whole parameters or blocks stay together, and messages of zero2 have "
+        "the largest one's length: ",
+        std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=zero1 sends fewer"));
+  if (exchange.name.starts_with("loco") && exchange.bits == 1 && exchange.scale != "auto")
+    all.push_back("codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + exchange.scale +
+                  " fits the gradients; auto does");
+  return all;
+}
+
+// What may help a run whose loss is not finite.
+std::string Trainer::advice() const {
+  const std::string& name = config_.optimizer.name;
+  std::string text = "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)";
+  if (communicates_itself(name) && !name.starts_with("birder"))
+    text += ", or let " + name +
+            " know the second moment before it compresses, where gradients are rare as those of "
+            "embeddings: raise optimizer.warmup_fraction, or set optimizer.block_size to the length of a row";
+  return text;
 }
 
 Rows Trainer::rows() const {
@@ -144,7 +180,7 @@ Evaluation Trainer::run(Progress& progress) {
     last = evaluate();
     evaluating_s_ += seconds_since(before);
     check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
-          kDiverged);
+          advice());
     if (leader()) report(last, progress);
   }
   if (stopped_) settle();
@@ -233,7 +269,7 @@ void Trainer::read(const std::vector<Tensor>& losses) {
   last_loss_ = 0;
   for (const Tensor& loss : losses) {
     const double value = loss.item();
-    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, kDiverged);
+    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, advice());
     last_loss_ += value / config_.accumulation;
   }
 }
@@ -243,7 +279,7 @@ void Trainer::skipped(Progress& progress) {
   constexpr int64_t kShown = 5, kMostInARow = 100;
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
   check(++skipped_in_a_row_ < kMostInARow, "step ", step_, ": ", kMostInARow, " steps in a row were skipped; ",
-        replica_->skip_reason(), kDiverged);
+        replica_->skip_reason(), advice());
   if (!leader() || replica_->skipped() > kShown) return;
   progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
                                replica_->skipped() == kShown ? "; further ones are counted only" : ""));

@@ -40,6 +40,8 @@ class Trainer {
   };
 
   void open_run(Progress& progress);
+  std::vector<std::string> notices() const;
+  std::string advice() const;
   Rows rows() const;  // for the start of the run
   void train_step(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data

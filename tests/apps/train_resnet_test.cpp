@@ -322,6 +322,18 @@ TEST_F(TrainResnet, RefusesMethodsThatCannotServe) {
       << kept.out;
 }
 
+TEST_F(TrainResnet, NoticesWhatAUserMayNotExpect) {
+  const auto expect = [&](const std::string& arguments, const char* text) {
+    fs::remove_all(run_dir());
+    const Outcome outcome = train(arguments + " --nodes 2 --max-steps 1");
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << arguments << "\n" << outcome.out;
+  };
+  expect("--exchange loco --set exchange.bits=1 --set exchange.scale=2^10",
+         "notice: codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=2^10 fits");
+  expect("--optimizer adafactor --set exchange.sharding=zero2 --set bucket.first_mib=0.1 --set bucket.mib=0.1",
+         "notice: shards are uneven");
+}
+
 TEST_F(TrainResnet, RefusesDamagedData) {
   const fs::path images = folder_ / "data" / "train-images-idx3-ubyte";
   const std::string whole = read_file(images);

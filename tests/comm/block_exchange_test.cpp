@@ -318,8 +318,11 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
 
 TEST(BlockExchange, Int8WireIsTheParameterServer) {
   for (const Topology& topology : kRanks) {
-    ExchangePlan plan{.config = {.name = "dense", .wire = "int8", .reply = "coded"}, .topology = topology};
-    testing::expect_parameter_server(plan, int8);
+    for (const char* feedback : {"none", "worker", "server", "both"}) {
+      ExchangePlan plan{.config = {.name = "dense", .wire = "int8", .reply = "coded", .error_feedback = feedback},
+                        .topology = topology};
+      testing::expect_parameter_server(plan, int8);
+    }
   }
 }
 

@@ -511,8 +511,10 @@ TEST(OneBitMethods, RefuseWhatContradictsTheRunOrItself) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
     for (const int64_t steps : {2, 60, 10'000})
       EXPECT_EQ(refusal(optimizer_defaults(name), steps), "") << name << steps;
-    refuses(name, "warm-up of 100 steps leaves nothing to compress of a run of 60", 60,
-            [](auto& c) { c.warmup_steps = 100; });
+    const bool skips = std::string(name) == "zero_one_adam";
+    refuses(name, skips ? "warm-up of 100 steps leaves nothing to skip of a run of 60"
+                        : "warm-up of 100 steps leaves nothing to compress of a run of 60",
+            60, [](auto& c) { c.warmup_steps = 100; });
     refuses(name, "warmup_fraction", 60, [](auto& c) { c.warmup_fraction = 1.5; });
     refuses(name, "warmup_steps must be at least 0", 60, [](auto& c) { c.warmup_steps = -1; });
     refuses(name, "block_size must be at least -1", 60, [](auto& c) { c.block_size = -2; });
