@@ -56,4 +56,12 @@ StepSets::Step StepSets::at(int64_t step) {
   return {step == next_sync_, step == next_variance_ && step <= last_variance_};
 }
 
+int64_t variance_changes(const OptimizerConfig& config, int64_t steps) {
+  if (config.name != "zero_one_adam") return config.warmup_steps;
+  StepSets sets(config);
+  int64_t changes = 0;
+  for (int64_t step = 1; step <= std::min(steps, sets.last_variance()); ++step) changes += sets.at(step).variance;
+  return changes;
+}
+
 }  // namespace godwit

@@ -33,4 +33,8 @@ class StepSets {
   int64_t next_variance_ = 1, variance_index_ = 0;  // of T_v, without its end
 };
 
+// How often one_bit_adam or zero_one_adam, fitted to a run of so many steps, changes its second moment before that is
+// frozen. Without bias correction it then holds 1 − β2^that of a constant g², and steps are longer than Adam's for good.
+int64_t variance_changes(const OptimizerConfig& config, int64_t steps);
+
 }  // namespace godwit

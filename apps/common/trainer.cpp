@@ -14,6 +14,7 @@
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
 #include "engine/profile.h"
+#include "optim/step_sets.h"
 
 namespace godwit::apps {
 namespace {
@@ -124,6 +125,16 @@ std::vector<std::string> Trainer::notices() const {
         "shards are uneven, as whole parameters or blocks stay together, and messages of zero2 have "
         "the largest one's length: ",
         std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=zero1 sends fewer"));
+  const OptimizerConfig fitted = for_run(config_.optimizer, schedule_, total_steps_);
+  if (fitted.name == "zero_one_adam" || (fitted.name == "one_bit_adam" && !fitted.bias_correction)) {
+    const int64_t changes = variance_changes(fitted, total_steps_);
+    const double held = 1 - std::pow(fitted.beta2, static_cast<double>(changes));
+    if (changes > 0 && held < 0.1)
+      all.push_back(detail::concat(
+          fitted.name, " freezes its second moment after ", changes, " changes, at ", std::round(1000 * held) / 10,
+          " % of g², so its steps are ", std::round(10 / std::sqrt(held)) / 10,
+          " times Adam's, and more where gradients are rare; raise optimizer.warmup_fraction, or train longer"));
+  }
   if (exchange.name.starts_with("loco") && exchange.bits == 1 && exchange.scale != "auto")
     all.push_back("codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + exchange.scale +
                   " fits the gradients; auto does");
@@ -135,9 +146,8 @@ std::string Trainer::advice() const {
   const std::string& name = config_.optimizer.name;
   std::string text = "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)";
   if (communicates_itself(name) && !name.starts_with("birder"))
-    text += ", or let " + name +
-            " know the second moment before it compresses, where gradients are rare as those of "
-            "embeddings: raise optimizer.warmup_fraction, or set optimizer.block_size to the length of a row";
+    text += "; in a short run " + name +
+            " freezes the second moment early, and takes longer steps than Adam: raise optimizer.warmup_fraction";
   return text;
 }
 

@@ -62,5 +62,17 @@ TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan16BitAdam) {
   EXPECT_EQ(first, 163'531) << "54 % fewer rounds from this length of the run on";
 }
 
+TEST(StepSets, VarianceChangesAreCountedUntilItIsFrozen) {
+  OptimizerConfig config = optimizer_defaults("zero_one_adam");
+  config.warmup_steps = 12'500, config.doubling_steps = 32'678;
+  EXPECT_EQ(variance_changes(config, 153'000), 183);
+  EXPECT_EQ(variance_changes(config, 16), 16);
+  config.warmup_steps = 11, config.doubling_steps = 0;
+  EXPECT_EQ(variance_changes(config, 100), 19) << "16 in a row, then every second step up to 22";
+  OptimizerConfig one_bit = optimizer_defaults("one_bit_adam");
+  one_bit.warmup_steps = 6;
+  EXPECT_EQ(variance_changes(one_bit, 40), 6);
+}
+
 }  // namespace
 }  // namespace godwit
