@@ -16,8 +16,8 @@ struct BlockDraw {
   int64_t element;  // of the block's first value
 
   // Of the values [i, i + count): `buffer` has room for count + kRandomSlack; to_unit() of engine/philox.h makes them
-  // uniform in [0, 1). Draw for pieces of about a thousand values, which stay in the cache. `ahead`: `count` float32 that
-  // are read next, often those behind the piece, which the processor may fetch meanwhile.
+  // uniform in [0, 1). Draw for pieces of one or two thousand values, which stay in the cache. `ahead`: `count` float32
+  // that are read next, often those behind the piece, which the processor may fetch meanwhile.
   const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer, const float* ahead = nullptr) const {
     return random_words(draws, element + i, count, buffer, ahead);
   }

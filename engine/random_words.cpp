@@ -15,7 +15,7 @@
 #define GODWIT_ENGINE_PHILOX_KEYS
 namespace godwit {
 
-// What the rounds add to: in memory, from where vectors are filled with one of them.
+// The counters' three other words and the rounds' keys: in memory, from where vectors are filled with one of them.
 struct Philox {
   explicit Philox(const Draws& draws) : step(draws.step), purpose(draws.purpose), sender(draws.sender) {
     for (uint32_t round = 0; round < 10; ++round) {

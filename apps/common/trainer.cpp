@@ -146,8 +146,8 @@ std::string Trainer::advice() const {
   const std::string& name = config_.optimizer.name;
   std::string text = "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)";
   if (communicates_itself(name) && !name.starts_with("birder"))
-    text += "; in a short run " + name +
-            " freezes the second moment early, and takes longer steps than Adam: raise optimizer.warmup_fraction";
+    text += "; " + name + " takes longer steps than Adam, the more so in short runs and where gradients are rare: then " +
+            "--lr should be lower, optimizer.warmup_fraction higher, and optimizer.block_size a row's length";
   return text;
 }
 

@@ -43,8 +43,8 @@ class Loco : public Exchange {
       : config_(config), seed_(seed), fixed_scale_(parse_scale(config.name, config.scale)), rank_(comm.rank) {
     const std::string& name = config.name;
     check(config.bits == 1 || config.bits == 4 || config.bits == 8, name, ": codes have 1, 4 or 8 bits, not ", config.bits);
-    check(std::isfinite(config.error_scale) && config.error_scale > 0 && config.error_scale <= 1 << 20, name,
-          ": error_scale, the error's scale in units of the gradient's, must be in (0, 2^20], not ", config.error_scale);
+    check(config.error_scale >= 0x1p-20 && config.error_scale <= 0x1p20, name,
+          ": error_scale, the error's scale in units of the gradient's, must be in 2^-20 … 2^20, not ", config.error_scale);
     check(config.error_gain_new >= 0 && config.error_gain_new <= 1, name, ": error_gain_new must be in [0, 1], not ",
           config.error_gain_new);
     check(config.reset_every >= 0, name, ": reset_every must not be negative, it is ", config.reset_every);

@@ -13,7 +13,7 @@ class ScaledCodec : public BlockCodec {
 
   int64_t words(int64_t n) const override { return scaled_words(n, levels_); }
   void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
-    encode_scaled(x, n, scale(x, n), levels_, random_ ? &draw : nullptr, code);
+    encode_finite(x, n, draw, code);
   }
   bool encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
     const float own = scale(x, n);

@@ -22,7 +22,7 @@ class TernGrad : public ScaledCodec {
     if (clip_sigma_ == 0) return block::largest_magnitude(x, n);
     const block::Sizes sizes = block::sizes(x, n);
     const double sigma = std::sqrt(sizes.squares / static_cast<double>(n));
-    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // of NaN and anything NaN
+    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // neither is finite where a value is not
   }
 
   double clip_sigma_;

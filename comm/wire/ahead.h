@@ -8,6 +8,5 @@ namespace godwit {
 constexpr int64_t kPageValues = 1024, kLineValues = 16;  // float32
 
 inline void fetch(const float* line) { __builtin_prefetch(line); }
-inline void fetch_to_write(const float* line) { __builtin_prefetch(line, 1); }
 
 }  // namespace godwit

@@ -20,7 +20,7 @@
 namespace godwit {
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its values in order");
 constexpr int64_t kLevelChunk = 2048;  // values in the first-level cache, a multiple of those of a word
-constexpr int64_t kDecodeChunk = 256;
+constexpr int64_t kDecodeChunk = 256;  // the same where values are written that are not there yet
 }  // namespace godwit
 #endif
 
@@ -125,7 +125,7 @@ void decode_levels(const uint32_t* words, int64_t n, float step, int levels, flo
   const auto* whole = reinterpret_cast<const uint8_t*>(bytes);
   for (int64_t at = 0; at < n; at += kDecodeChunk) {
     const int64_t count = std::min(kDecodeChunk, n - at);
-    for (int64_t i = 0; i < count; i += kLineValues) fetch_to_write(x + at + i + kPageValues);
+    for (int64_t i = 0; i < count; i += kLineValues) fetch(x + at + i + kPageValues);
     const auto chunk = [&](int64_t, int64_t) GODWIT_INLINE {
       unpack(words + at * bits / 32, level_words(count, bits), bits, bytes);
       for (int64_t i = 0; i < count; ++i) x[at + i] = static_cast<float>((whole[i] ^ sign) - sign) * step;

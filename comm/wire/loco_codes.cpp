@@ -38,8 +38,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace godwit::HWY_NAMESPACE;
 
-// x/by for whole numbers |x| <= 128, to the bit. By parts: r = 1/by, q = x·r, then q plus the remainder's share, the remainder
-// x − q·by being exact. (A division takes as long as ten multiplications.)
+// x/by for whole numbers |x| <= 128, to the bit. By parts: r = 1/by, q = x·r, then q plus the remainder's share, the
+// remainder x − q·by being exact. (A division takes as long as ten multiplications.)
 template <bool kByParts>
 struct Quotient {
   hn::Vec<Floats> by, r;
@@ -243,16 +243,17 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
   Counts counts;
   for (int64_t at = 0; at < n; at += kChunk) {
     const int64_t count = std::min(kChunk, n - at);
-    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer, g + at + count) : nullptr;
-    if (random)
+    if (random)  // while its numbers are drawn
       for (int64_t i = 0; i < count; i += 64) hwy::Prefetch(e + at + count + i);
+    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer, g + at + count) : nullptr;
     uint32_t* to = words + at * bits / 32;
     HWY_DYNAMIC_DISPATCH(encode_chunk)({g + at, e + at, scales, settings, numbers, codes, h}, count, counts);
     if (bits == 1) {
       pack_signs(Cpu{}, h, to, count);
     } else if (bits == 4) {
       std::fill(codes + count, codes + (count + 7) / 8 * 8, int8_t{0});
-      const auto pack = [&](int64_t, int64_t end) GODWIT_INLINE { pack_nibbles(pairs, end, reinterpret_cast<uint8_t*>(to)); };
+      auto* bytes = reinterpret_cast<uint8_t*>(to);
+      const auto pack = [=, &pairs](int64_t, int64_t end) GODWIT_INLINE { pack_nibbles(pairs, end, bytes); };
       detail::run_wide(detail::vector_bits(), pack, 0, (count + 7) / 8 * 4);
     } else {
       to[(count - 1) / 4] = 0;

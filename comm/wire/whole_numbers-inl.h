@@ -25,7 +25,7 @@ using Bytes = hn::Repartition<int8_t, Wholes>;
 #endif
 
 // x rounded down (kDown) or to nearest even, but at most `most` <= 2²⁰; all numbers below −2²⁰ count as that, or as
-// less.
+// less. Of NaN any number.
 template <bool kDown>
 HWY_INLINE hn::Vec<Wholes> whole_numbers(hn::Vec<Floats> x, float most) {
   const Floats d;

@@ -521,7 +521,7 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
     narrow.vector_bits = target <= HWY_AVX3 ? 512 : target <= HWY_AVX2 ? 256 : 128;
     ContextGuard guard(narrow);
     for (const int levels : {1, 3, 7, 20, 127})
-      for (const int64_t n : {1, 2, 7, 8, 31, 33, 1023, 1024, 1025, 4999}) {
+      for (const int64_t n : {1, 2, 7, 8, 31, 33, 63, 64, 65, 255, 257, 2047, 2048, 2049, 4999}) {
         const int width = level_bits(levels);
         const BlockDraw draws{{6, 2, static_cast<uint32_t>(Purpose::gradient_code), 3}, 10007};
         const float factor = 0.4f * static_cast<float>(levels);
@@ -529,6 +529,9 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
           std::vector<uint32_t> words(static_cast<size_t>(level_words(n, width)) + 1, 0xDEADBEEF);
           encode_levels(x.data(), n, factor, levels, random ? &draws : nullptr, words.data());
           EXPECT_EQ(words.back(), 0xDEADBEEF);
+          if (const int64_t used = n * width % 32; used > 0) {
+            EXPECT_EQ(words[words.size() - 2] >> used, 0) << n << " values: bits of no value";
+          }
           Values back(static_cast<size_t>(n));
           decode_levels(words.data(), n, 0.5f, levels, back.data());
           for (size_t i = 0; i < back.size(); ++i) {
@@ -554,10 +557,28 @@ TEST(Levels, ScalesTooSmallSendZerosAndLargeValuesAreClamped) {
   Values back(3, 5);
   decode_scaled(code, 3, 127, back.data());
   EXPECT_EQ(back, Values(3, 0));
-  const Values huge{3e38f, -3e38f, 1};
-  encode_scaled(huge.data(), 3, 1, 7, nullptr, code);
-  decode_scaled(code, 3, 7, back.data());
-  EXPECT_EQ(back, (Values{1, -1, 1}));
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    for (const float size : {1e6f, 1.3e7f, 2e7f, 2147483648.0f, 5e9f, 3e38f}) {
+      const Values huge{size, -size, 1};
+      for (const bool random : {false, true}) {
+        const BlockDraw draw{};
+        encode_scaled(huge.data(), 3, 1, 7, random ? &draw : nullptr, code);
+        decode_scaled(code, 3, 7, back.data());
+        EXPECT_EQ(back, (Values{1, -1, 1})) << size;
+      }
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(BlockExchange, QsgdRefusesANormBeyondFloat32) {
+  const Values large{3e38f, 3e38f};
+  uint32_t code[2];
+  const auto codec = qsgd_codec(7);
+  EXPECT_NE(error_of([&] { codec->encode(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
+  EXPECT_NE(error_of([&] { codec->encode_finite(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
 }
 
 }  // namespace

@@ -369,6 +369,16 @@ TEST_P(LocoCodesOn, ClampWhateverIsFinite) {
   EXPECT_EQ(counts.zero, 4);
   EXPECT_EQ(e[0], 127);
   EXPECT_EQ(e[1], -128);
+  for (const float size : {1e6f, 1.3e7f, 2e7f, 3e7f, 2147483648.0f, 5e9f}) {  // around what the roundings hold
+    const Values both{size, -size};
+    for (const bool random : {false, true}) {
+      std::fill(e.begin(), e.end(), 0);
+      loco::encode(both.data(), e.data(), 2, {1, 1, 1}, {8, 1, 0, INFINITY, random, false}, {}, 0, words.data());
+      EXPECT_EQ(words[0], 0x807Fu) << size;
+      EXPECT_EQ(e[0], 127) << size;
+      EXPECT_EQ(e[1], -128) << size;
+    }
+  }
 }
 
 TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
@@ -380,6 +390,13 @@ TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
       std::vector<uint32_t> words(5);
       EXPECT_FALSE(loco::encode(g.data(), e.data(), 33, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
     }
+  for (const size_t at : {0, 1023, 1500, 2999}) {  // in any piece that stays in the cache
+    Values g(3000, 1.0f);
+    g[at] = NAN;
+    std::vector<int8_t> e(g.size());
+    std::vector<uint32_t> words(375);
+    EXPECT_FALSE(loco::encode(g.data(), e.data(), 3000, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
+  }
 }
 
 TEST_P(LocoCodesOn, SumsAreWholeNumbers) {
