@@ -103,7 +103,7 @@ std::vector<std::string> Trainer::notices() const {
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
-  if (context().device.is_cuda() && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
+  if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
     all.push_back(
         "this build has no NCCL: GPUs read each other's memory within a process, and go through the host's between "
         "processes; install it (libnccl-dev) and configure again");
@@ -113,18 +113,17 @@ std::vector<std::string> Trainer::notices() const {
     all.push_back(detail::concat("sharding ", exchange.sharding, " does not divide the state of ", exchange.name,
                                  ": every worker keeps ", human_bytes(static_cast<double>(kept)),
                                  " of all parameters; the exchanges dense and zeropp keep none"));
-  int64_t sent = 0;  // values of an exchange under zero2, whose messages have the size of the largest shard
+  int64_t sent = 0;  // values of an exchange by shards, whose messages have the size of the largest
   for (const Bucket& bucket : replica_->buckets()) {
     int64_t longest = 0;
     for (const Segment& shard : bucket.shards) longest = std::max(longest, shard.numel());
     sent += longest * std::ssize(bucket.shards);
   }
   if (const double times = static_cast<double>(sent) / static_cast<double>(replica_->buckets().numel());
-      exchange.sharding == "zero2" && times > 1.5)
+      exchange.sharding != "none" && times > 1.5)
     all.push_back(detail::concat(
-        "shards are uneven, as whole parameters or blocks stay together, and messages of zero2 have "
-        "the largest one's length: ",
-        std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=zero1 sends fewer"));
+        "shards are uneven, as whole parameters or blocks stay together, and messages have the largest one's length: ",
+        std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=none sends fewer"));
   const OptimizerConfig fitted = for_run(config_.optimizer, schedule_, total_steps_);
   if (fitted.name == "zero_one_adam" || (fitted.name == "one_bit_adam" && !fitted.bias_correction)) {
     const int64_t changes = variance_changes(fitted, total_steps_);

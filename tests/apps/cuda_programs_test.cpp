@@ -1,6 +1,7 @@
 // The programs on a GPU, as a user starts them: workers that share it train as those on the CPU do.
 #include <cmath>
 
+#include "comm/group_nccl.h"
 #include "engine/device.h"
 #include "tests/apps/small_data.h"
 
@@ -55,6 +56,18 @@ class CudaTrainResnet : public CudaPrograms {
     write_images(folder_ / "data", "t10k", 21, 21);
   }
 };
+
+TEST_F(CudaTrainResnet, SaysWhereNcclIsMissing) {
+  if (cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
+  const auto notice = [&](const std::string& flags) {
+    fs::remove_all(run_dir());
+    return train(flags + " --nodes 2 --max-steps 1 --device cuda").out.find("notice: this build has no NCCL") !=
+           std::string::npos;
+  };
+  EXPECT_EQ(notice(""), !nccl_built());
+  EXPECT_FALSE(notice("--set nccl=false"));
+  EXPECT_FALSE(notice("--set share_gpu=true"));
+}
 
 class CudaTrainBert : public CudaPrograms {
  protected:
