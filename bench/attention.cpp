@@ -1,8 +1,5 @@
-// Attention forward and backward, checked against float64 before it is timed; medians over the rounds:
-//   bench_attention [batch=8] [length=128] [heads=12] [width=64] [filled=100] [dropout=0] [dtype=f32] [threads=cores]
-//   [rounds=15]
-// filled: percent of the keys that are not padding at the end. Of one thread the time it computed, of more the time
-// that passed. bench/peers/attention.py does the same with PyTorch.
+// Attention forward and backward, checked against float64 before it is timed; medians over the rounds. One thread is
+// timed by its CPU time, several by wall time. bench/peers/attention.py does the same with PyTorch.
 #include "autograd/ops/attention.h"
 
 #include <algorithm>
@@ -12,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "bench/program.h"
 #include "engine/context.h"
 #include "engine/philox.h"
 
@@ -33,7 +31,7 @@ struct Settings {
     }
   }
   const std::string& text(const char* name) const { return values.at(name); }
-  int number(const char* name) const { return std::stoi(values.at(name)); }
+  int number(const char* name) const { return static_cast<int>(bench::whole_number(values.at(name), name, 0)); }
 };
 
 Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
@@ -120,13 +118,17 @@ void run(const Settings& s) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const Settings settings(argc, argv);
-  Context next = context();
-  if (settings.number("threads") > 0) next.threads = settings.number("threads");
-  ContextGuard guard(next);
-  run(settings);
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "bench_attention: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_attention [KEY=VALUE…]\n"
+      "Attention forward and backward, checked against float64 before it is timed.\n"
+      "keys: batch=8 length=128 heads=12 width=64 dropout=0 dtype=f32|bf16 rounds=15\n"
+      "      filled=100 (percent of the keys that are not padding)  threads=0 (0: all cores)";
+  return bench::run_program(argc, argv, usage, [&] {
+    const Settings settings(argc, argv);
+    Context next = context();
+    if (settings.number("threads") > 0) next.threads = settings.number("threads");
+    const ContextGuard guard(next);
+    run(settings);
+  });
 }

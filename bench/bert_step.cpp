@@ -1,9 +1,7 @@
 // A whole training step of a BERT on random texts, one rank: the median over steps, by phase, and the peak memory.
-//   bench_bert_step [model=bert_base] [batch=8] [length=128] [task=squad] [optimizer=adamw] [threads=cores] [steps=7]
-//                   [dtype=f32] [graph=0] [device=cpu] [json=0]
-// graph=1: the passes are recorded as CUDA graphs.
-// task: squad (begin and end of an answer) or pretrain (15 % masked words, next sentence). Dropout is BERT's 10 %.
+// task=squad trains begin and end of an answer, task=pretrain 15 % masked words and next sentences. Dropout is 10 %.
 // bench/peers/bert_step.py does the same with HuggingFace's; `bench/peers/compare PYTHON ROUNDS bert_step` alternates.
+#include "bench/program.h"
 #include "bench/step.h"
 #include "engine/philox.h"
 #include "models/bert.h"
@@ -59,14 +57,17 @@ void run(const bench::Settings& settings, Communicator& comm) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const bench::Settings settings(
-      argc, argv,
-      {{"model", "bert_base"}, {"batch", "8"}, {"length", "128"}, {"task", "squad"}, {"optimizer", "adamw"},
-       {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}, {"graph", "0"}});
-  settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
-  return 0;
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_bert_step [KEY=VALUE…]\n"
+      "A training step of a BERT on random texts, one rank: median time by phase, peak memory.\n"
+      "keys: model=bert_base batch=8 length=128 task=squad|pretrain optimizer=adamw threads=0 (0: all cores)\n"
+      "      steps=7 dtype=f32|bf16 graph=0 (1: CUDA graphs) device=cpu json=0 (1: one line of JSON)";
+  return bench::run_program(argc, argv, usage, [&] {
+    const bench::Settings settings(
+        argc, argv,
+        {{"model", "bert_base"}, {"batch", "8"}, {"length", "128"}, {"task", "squad"}, {"optimizer", "adamw"},
+         {"threads", "0"},       {"steps", "7"}, {"dtype", "f32"}, {"graph", "0"}});
+    settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
+  });
 }

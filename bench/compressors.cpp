@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/program.h"
 #include "comm/block_exchange.h"
 #include "comm/exchanges/codecs.h"
 #include "comm/wire/loco_codes.h"
@@ -154,14 +155,14 @@ void time_all(int threads) {
 }  // namespace
 
 // bench_compressors [NAME]: times those whose name contains it.
-int main(int count, char** arguments) {
-  try {
-    if (count > 1) only = arguments[1];
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_compressors [NAME]\n"
+      "Compressors against a copy of as many bytes, with one thread and with all.\n"
+      "NAME: only the kernels whose name contains it";
+  return bench::run_program(argc, argv, usage, [&] {
+    if (argc > 1) only = argv[1];
     time_all(1);
     if (hardware_threads() > 1) time_all(hardware_threads());
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_compressors: %s\n", error.what());
-    return 1;
-  }
+  });
 }

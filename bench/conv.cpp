@@ -1,5 +1,4 @@
-// GFLOP/s of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224):
-//   bench_conv [batch of ResNet-20 [batch of ResNet-50 [threads [f32 or bf16]]]]
+// GFLOP/s of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224).
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "autograd/ops/conv2d.h"
+#include "bench/program.h"
 #include "engine/context.h"
 #include "engine/kernel_library.h"
 #include "engine/philox.h"
@@ -122,17 +122,21 @@ void table(const char* name, const std::vector<Layer>& layers, int64_t batch, in
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const int64_t small = argc > 1 ? std::atoi(argv[1]) : 16, large = argc > 2 ? std::atoi(argv[2]) : 8;
-  std::printf("%s\n", kernel_library().c_str());
-  std::vector<int> threads{1, hardware_threads()};
-  if (argc > 3) threads = {std::atoi(argv[3])};
-  const std::string type = argc > 4 ? argv[4] : "f32";
-  check(type == "f32" || type == "bf16", "the type is f32 or bf16, not '", type, "'");
-  const DType dtype = type == "f32" ? DType::f32 : DType::bf16;
-  for (int count : threads) table("ResNet-20", kResnet20, small, count, dtype);
-  for (int count : threads) table("ResNet-50", kResnet50, large, count, dtype);
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "bench_conv: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_conv [BATCH20 [BATCH50 [THREADS [TYPE]]]]\n"
+      "GFLOP/s of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224).\n"
+      "BATCH20, BATCH50: images of a batch of each (16, 8)   THREADS: 1 and all cores   TYPE: f32 or bf16";
+  return bench::run_program(argc, argv, usage, [&] {
+    const int64_t small = argc > 1 ? bench::whole_number(argv[1], "BATCH20") : 16;
+    const int64_t large = argc > 2 ? bench::whole_number(argv[2], "BATCH50") : 8;
+    std::vector<int> threads{1, hardware_threads()};
+    if (argc > 3) threads = {static_cast<int>(bench::whole_number(argv[3], "THREADS"))};
+    const std::string type = argc > 4 ? argv[4] : "f32";
+    check(type == "f32" || type == "bf16", "TYPE is '", type, "'; expected f32 or bf16");
+    const DType dtype = type == "f32" ? DType::f32 : DType::bf16;
+    std::printf("%s\n", kernel_library().c_str());
+    for (int count : threads) table("ResNet-20", kResnet20, small, count, dtype);
+    for (int count : threads) table("ResNet-50", kResnet50, large, count, dtype);
+  });
 }

@@ -1,5 +1,4 @@
-// Reading, decoding, cropping and normalising the JPEGs of a folder, by one thread: images per second of its own time.
-//   bench_decode FOLDER [CROP] [ROUNDS]
+// Reads, decodes, crops and normalizes the JPEGs of a folder on one thread: images per second of its CPU time.
 #include <ctime>
 
 #include <cstdio>
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/program.h"
 #include "data/folder_source.h"
 #include "engine/check.h"
 
@@ -44,12 +44,13 @@ void run(const std::string& root, int64_t crop, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    check(argc >= 2 && argc <= 4, "usage: bench_decode FOLDER [CROP] [ROUNDS]");
-    run(argv[1], argc > 2 ? std::atoi(argv[2]) : 224, argc > 3 ? std::atoi(argv[3]) : 3);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_decode: %s\n", error.what());
-    return 1;
-  }
+  const char* usage =
+      "usage: bench_decode FOLDER [CROP] [ROUNDS]\n"
+      "Reads, decodes, crops and normalizes the JPEGs of a folder on one thread.\n"
+      "CROP: pixels of a side (224)   ROUNDS: passes over the folder (3)";
+  return bench::run_program(argc, argv, usage, [&] {
+    check(argc >= 2 && argc <= 4, usage);
+    run(argv[1], argc > 2 ? static_cast<int>(bench::whole_number(argv[2], "CROP")) : 224,
+        argc > 3 ? static_cast<int>(bench::whole_number(argv[3], "ROUNDS")) : 3);
+  });
 }

@@ -1,6 +1,6 @@
 // Time of one ResNet-50 training step at batch 16, 224², spent in each kind of operation bound by memory, against its
 // floor: the bytes it must move over the rate of a copy in the same run. Buffers rotate, so that inputs come from
-// memory, not from a cache. `bench_elementwise [threads…]`, 1 and 2 when left out.
+// memory, not from a cache.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "autograd/ops/global_avg_pool.h"
 #include "autograd/ops/pool2d.h"
 #include "bench/measure.h"
+#include "bench/program.h"
 
 using namespace godwit;
 
@@ -158,18 +159,24 @@ void check_results() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  check_results();
-  std::vector<int> threads;
-  for (int i = 1; i < argc; ++i) threads.push_back(std::max(1, std::atoi(argv[i])));
-  if (threads.empty()) threads = {1, 2};
-  for (const int count : threads)
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      Context next = context();
-      next.threads = count;
-      const ContextGuard guard(next);
-      const Bench bench(dtype);
-      batch_norms(bench);
-      pooling(bench);
-      elementwise(bench);
-    }
+  const char* usage =
+      "usage: bench_elementwise [THREADS…]\n"
+      "Operations bound by memory in a ResNet-50 training step at batch 16, 224x224, against their floor.\n"
+      "THREADS: thread counts to measure (1 and 2)";
+  return bench::run_program(argc, argv, usage, [&] {
+    check_results();
+    std::vector<int> threads;
+    for (int i = 1; i < argc; ++i) threads.push_back(static_cast<int>(bench::whole_number(argv[i], "THREADS")));
+    if (threads.empty()) threads = {1, 2};
+    for (const int count : threads)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Context next = context();
+        next.threads = count;
+        const ContextGuard guard(next);
+        const Bench bench(dtype);
+        batch_norms(bench);
+        pooling(bench);
+        elementwise(bench);
+      }
+  });
 }

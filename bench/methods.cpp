@@ -1,5 +1,4 @@
-// What each method keeps and sends: state bytes a parameter and bytes of a step, measured on ranks of this process.
-//   bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]   default: 4 2 1000000, exchanges behind adamw
+// State bytes per parameter and bytes per step of each method, measured on ranks of this process.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/program.h"
 #include "comm/local.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"
@@ -117,15 +117,18 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    check(argc == 1 || argc == 4 || argc == 5, "bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]");
-    const Topology topology = argc > 1 ? Topology{std::stoi(argv[1]), std::stoi(argv[2])} : Topology{4, 2};
-    const int64_t d = argc > 1 ? std::stoll(argv[3]) : 1'000'000;
-    check(d >= 4, "bench_methods: ", d, " parameters; it takes at least 4");
-    print_all(topology, d, argc == 5 ? argv[4] : "adamw");
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  const char* usage =
+      "usage: bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]\n"
+      "State bytes per parameter and bytes per step of each method, measured on ranks of this process.\n"
+      "default: 4 2 1000000, exchanges behind adamw";
+  return bench::run_program(argc, argv, usage, [&] {
+    check(argc == 1 || argc == 4 || argc == 5, usage);
+    const auto number = [&](int i, const char* name, int64_t least) {
+      return bench::whole_number(argv[i], name, least);
+    };
+    const Topology topology = argc > 1 ? Topology{static_cast<int>(number(1, "NODES", 1)),
+                                                  static_cast<int>(number(2, "WORKERS", 1))}
+                                       : Topology{4, 2};
+    print_all(topology, argc > 1 ? number(3, "PARAMETERS", 4) : 1'000'000, argc == 5 ? argv[4] : "adamw");
+  });
 }

@@ -1,5 +1,5 @@
-// Our collectives under mpirun against MPI's own: checked first, then timed, runs alternating; and what waiting costs.
-//   mpirun -np 4 build/release/bench/bench_mpi_collectives
+// All-reduces of Godwit under mpirun against MPI's own, checked before they are timed, in alternating runs; and what
+// waiting costs.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "bench/program.h"
+#include "comm/launcher.h"
 #include "comm/mpi.h"
 #include "engine/stream.h"
 
@@ -146,17 +150,23 @@ void time_computing(Communicator& comm) {
 
 }  // namespace
 
-int main() {
-  try {
-    run_mpi({0, 1}, [](Communicator& comm) {
-      for (int64_t bytes = 4096; bytes <= (64 << 20); bytes *= 4) time_all_reduce(comm, bytes);
-      time_waiting(comm);
-      time_computing(comm);
-    });
-    return 0;
-  } catch (const PeerFailed&) {
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench: %s\n", error.what());
-  }
-  return 1;
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: mpirun -np 4 build/release/bench/bench_mpi_collectives\n"
+      "All-reduces of Godwit against MPI's own, checked before they are timed, and the cost of waiting.\n"
+      "Needs at least two ranks.";
+  return bench::run_program(argc, argv, usage, [] {
+    const std::optional<Launcher> launched = launcher();
+    check(launched && launched->world > 1, "needs at least two ranks to compare collectives, there ",
+          launched ? "is 1" : "is no launcher", "; use mpirun -np 4 bench_mpi_collectives");
+    try {
+      run_mpi({0, 1}, [](Communicator& comm) {
+        for (int64_t bytes = 4096; bytes <= (64 << 20); bytes *= 4) time_all_reduce(comm, bytes);
+        time_waiting(comm);
+        time_computing(comm);
+      });
+    } catch (const PeerFailed&) {  // the other rank reports it
+      std::exit(1);
+    }
+  });
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/program.h"
 #include "comm/local.h"
 #include "engine/check.h"
 #include "engine/dtype.h"
@@ -30,7 +31,7 @@ class Settings {
           ": dtype is f32 or bf16");
   }
   const std::string& text(const char* name) const { return values_.at(name); }
-  int number(const char* name) const { return std::stoi(values_.at(name)); }
+  int number(const char* name) const { return static_cast<int>(whole_number(values_.at(name), name, 0)); }
   DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
   bool graph() const { return text("graph") == "1"; }  // by CUDA graphs, where the benchmark has that setting
   bool json() const { return text("json") == "1"; }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "bench/program.h"
 #include "engine/context.h"
 #include "engine/philox.h"
 
@@ -62,15 +63,14 @@ void run(int64_t n) {
 
 }  // namespace
 
-int main() {
-  try {
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_sign_bits\n"
+      "Rates of the sign-bit kernels on one thread; sums are checked against a plain count first.";
+  return bench::run_program(argc, argv, usage, [&] {
     Context one = context();
     one.threads = 1;
-    ContextGuard guard(one);
+    const ContextGuard guard(one);
     for (int64_t n : {1 << 16, 1 << 24}) run(n);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_sign_bits: %s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -9,6 +9,7 @@
 #include <exception>
 #include <string>
 
+#include "bench/program.h"
 #include "data/pretraining.h"
 #include "data/squad_features.h"
 #include "data/text_loader.h"
@@ -77,12 +78,12 @@ void run(const std::string& folder, int threads, const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    check(argc >= 2 && argc <= 4, "usage: bench_text_data FOLDER [THREADS] [TEXT]");
-    run(argv[1], argc > 2 ? std::atoi(argv[2]) : 2, argc > 3 ? argv[3] : "");
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_text_data: %s\n", error.what());
-    return 1;
-  }
+  const char* usage =
+      "usage: bench_text_data FOLDER [THREADS] [TEXT]\n"
+      "Reads SQuAD's training set, cuts it into features and batches; with TEXT also samples for pre-training.\n"
+      "FOLDER holds squad/train-v1.1.json.gz and bert-vocab/vocab.txt   THREADS: 2";
+  return bench::run_program(argc, argv, usage, [&] {
+    check(argc >= 2 && argc <= 4, usage);
+    run(argv[1], argc > 2 ? static_cast<int>(bench::whole_number(argv[2], "THREADS")) : 2, argc > 3 ? argv[3] : "");
+  });
 }

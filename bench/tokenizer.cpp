@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/program.h"
 #include "data/file.h"
 #include "data/wordpiece.h"
 #include "engine/check.h"
@@ -53,10 +54,10 @@ data::WordPieceOptions options_from(const std::vector<std::string>& settings) {
   return options;
 }
 
-void run(const std::vector<std::string>& args) {
+void run(const std::vector<std::string>& args, const char* usage) {
   const size_t plain = static_cast<size_t>(
       std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg.find('=') != arg.npos; }) - args.begin());
-  check(plain >= 2 && plain <= 4, "usage: bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]");
+  check(plain >= 2 && plain <= 4, usage);
   const data::WordPiece tokenizer(data::read_vocabulary(args[0]), options_from({args.begin() + plain, args.end()}));
   const std::vector<uint8_t> bytes = data::read_file(args[1], "texts");
   const std::vector<std::string_view> texts = texts_in(bytes);
@@ -71,7 +72,7 @@ void run(const std::vector<std::string>& args) {
     }
     check(out.flush().good(), "cannot write ", args[3]);
   }
-  for (int round = 0; round < (plain > 2 ? std::atoi(args[2].c_str()) : 5); ++round) {
+  for (int round = 0; round < (plain > 2 ? bench::whole_number(args[2], "ROUNDS", 0) : 5); ++round) {
     const double start = thread_seconds();
     size_t size = 0, tokens = 0;
     for (std::string_view text : texts) {
@@ -88,11 +89,13 @@ void run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run({argv + 1, argv + argc});
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_tokenizer: %s\n", error.what());
-    return 1;
-  }
+  const char* usage =
+      "usage: bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]\n"
+      "WordPiece over many texts on one thread: megabytes and tokens per second of its own time.\n"
+      "TEXTS: the length (uint32) and bytes of each text; bench/peers/tokenizer.py makes and compares it\n"
+      "OUT: number of tokens of each text, then id, begin and end of each (int32)   ROUNDS: 5\n"
+      "keys: lower strip cjk max";
+  return bench::run_program(argc, argv, usage, [&] {
+    run({argv + 1, argv + argc}, usage);
+  });
 }

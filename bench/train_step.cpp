@@ -4,6 +4,7 @@
 // graph=1: the passes are recorded as CUDA graphs.
 // bench/peers/train_step.py does the same with PyTorch; bench/peers/compare alternates the two.
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "bench/program.h"
 #include "bench/step.h"
 #include "engine/philox.h"
 #include "models/resnet.h"
@@ -32,13 +33,16 @@ void run(const bench::Settings& settings, Communicator& comm) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const bench::Settings settings(argc, argv,
-                                 {{"model", "resnet50"}, {"batch", "16"},  {"image", "224"}, {"optimizer", "sgdm"},
-                                  {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}, {"graph", "0"}});
-  settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
-  return 0;
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "%s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: bench_train_step [KEY=VALUE…]\n"
+      "A training step of a ResNet on random images, one rank: median time by phase, peak memory.\n"
+      "keys: model=resnet50 batch=16 image=224 optimizer=sgdm threads=0 (0: all cores) steps=7 dtype=f32|bf16\n"
+      "      graph=0 (1: CUDA graphs) device=cpu json=0 (1: one line of JSON)";
+  return bench::run_program(argc, argv, usage, [&] {
+    const bench::Settings settings(argc, argv,
+                                   {{"model", "resnet50"}, {"batch", "16"},  {"image", "224"}, {"optimizer", "sgdm"},
+                                    {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}, {"graph", "0"}});
+    settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
+  });
 }

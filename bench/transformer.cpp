@@ -14,6 +14,7 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/tanh.h"
 #include "bench/measure.h"
+#include "bench/program.h"
 #include "engine/gemm.h"
 
 using namespace godwit;
@@ -184,21 +185,27 @@ void check_results() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  check_results();
-  std::vector<int> threads;
-  for (int i = 1; i < argc; ++i) threads.push_back(std::max(1, std::atoi(argv[i])));
-  if (threads.empty()) threads = {1, 2};
-  for (const int count : threads)
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      Context next = context();
-      next.threads = count;
-      const ContextGuard guard(next);
-      const Bench bench(dtype);
-      on_hidden_states(bench);
-      on_inner_states(bench);
-      on_the_vocabulary(bench);
-      linear(dtype, kWidth, kWidth);
-      linear(dtype, kWidth, kInner);
-      linear(dtype, kInner, kWidth);
-    }
+  const char* usage =
+      "usage: bench_transformer [THREADS…]\n"
+      "Operations of a transformer around its attention, at BERT-Base's sizes with 8 sequences of 128 tokens.\n"
+      "THREADS: thread counts to measure (1 and 2)";
+  return bench::run_program(argc, argv, usage, [&] {
+    check_results();
+    std::vector<int> threads;
+    for (int i = 1; i < argc; ++i) threads.push_back(static_cast<int>(bench::whole_number(argv[i], "THREADS")));
+    if (threads.empty()) threads = {1, 2};
+    for (const int count : threads)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Context next = context();
+        next.threads = count;
+        const ContextGuard guard(next);
+        const Bench bench(dtype);
+        on_hidden_states(bench);
+        on_inner_states(bench);
+        on_the_vocabulary(bench);
+        linear(dtype, kWidth, kWidth);
+        linear(dtype, kWidth, kInner);
+        linear(dtype, kInner, kWidth);
+      }
+  });
 }

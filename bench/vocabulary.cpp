@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/program.h"
 #include "data/train_wordpiece.h"
 #include "engine/check.h"
 #include "engine/context.h"
@@ -16,19 +17,18 @@ using namespace godwit;
 
 namespace {
 
-void run(const std::vector<std::string>& args) {
-  check(args.size() == 3 || args.size() == 4, "usage: bench_vocabulary TEXT SIZE THREADS [OUT]");
+void run(const std::vector<std::string>& args, const char* usage) {
+  check(args.size() == 3 || args.size() == 4, usage);
   std::ifstream file(args[0], std::ios::binary);
   check(file.is_open(), "cannot read ", args[0]);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
 
   Context wanted = context();
-  wanted.threads = std::atoi(args[2].c_str());
-  check(wanted.threads >= 1, "THREADS is ", args[2]);
+  wanted.threads = static_cast<int>(bench::whole_number(args[2], "THREADS"));
   const ContextGuard guard(wanted);
   const auto start = std::chrono::steady_clock::now();
-  const data::Vocabulary vocabulary = data::train_wordpiece(lines, {.size = std::atoll(args[1].c_str())});
+  const data::Vocabulary vocabulary = data::train_wordpiece(lines, {.size = bench::whole_number(args[1], "SIZE")});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("%lld tokens in %.2f s\n", static_cast<long long>(vocabulary.size()), seconds.count());
   if (args.size() > 3) data::write_vocabulary(args[3], vocabulary);
@@ -37,11 +37,10 @@ void run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run({argv + 1, argv + argc});
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_vocabulary: %s\n", error.what());
-    return 1;
-  }
+  const char* usage =
+      "usage: bench_vocabulary TEXT SIZE THREADS [OUT]\n"
+      "Trains a WordPiece vocabulary of SIZE tokens on the lines of a file; bench/peers/vocabulary.py compares OUT.";
+  return bench::run_program(argc, argv, usage, [&] {
+    run({argv + 1, argv + argc}, usage);
+  });
 }

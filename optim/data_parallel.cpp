@@ -53,17 +53,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Adds what f takes to `own`, but for the calls of groups in it.
-template <class F>
-void timed(const Communicator& comm, double& own, double& communication, F&& f) {
-  const auto start = Clock::now();
-  const double before = comm.seconds();
-  f();
-  const double calls = comm.seconds() - before;
-  communication += calls;
-  own += seconds_since(start) - calls;
-}
-
 Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.owned.begin, bucket.owned.numel()); }
 
 // "the gradient of 'conv1.weight' at element 17", by global offset.
@@ -76,6 +65,20 @@ std::string place_of(const Buckets& buckets, int64_t element) {
 }
 
 }  // namespace
+
+// Adds the time of f to `own`, except for calls of groups in f: they count as communication.
+template <class F>
+void DataParallel::timed(double& own, F&& f) {
+  const auto start = Clock::now();
+  const double before = comm_.seconds();
+  f();
+  const double calls = comm_.seconds() - before;
+  const auto end = Clock::now();
+  const auto seconds = [&](Clock::time_point from) { return std::chrono::duration<double>(end - from).count(); };
+  times_.communication += calls;
+  own += seconds(start) - calls;
+  busy_ += std::max(seconds(std::max(start, finish_begun_.load())), 0.0);
+}
 
 DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
                            const DataParallelOptions& options)
@@ -98,31 +101,38 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
 void DataParallel::work(Bucket& bucket) {
   if (!options_.skip_not_finite) {
     // Clipping looks at all gradients by itself.
-    if (!clip_ && !optimizer_->refuses_not_finite() && first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
-      fail_not_finite(options_.optimizer.name, info_.step, bucket);
+    if (!clip_ && !optimizer_->refuses_not_finite())
+      timed(times_.compression, [&] {
+        if (first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
+          fail_not_finite(options_.optimizer.name, info_.step, bucket);
+      });
     return proceed(bucket);
   }
-  const int64_t i = first_not_finite(bucket.grad, bucket.numel);
-  if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
+  timed(times_.compression, [&] {
+    const int64_t i = first_not_finite(bucket.grad, bucket.numel);
+    if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
+  });
 }
 
 void DataParallel::proceed(Bucket& bucket) {
   if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
-  if (!buckets_.lent_gradients()) return clip_->measure(bucket);
-  clip_->measure(bucket, bucket.owned);
-  owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
-  buckets_.return_gradient(bucket);
+  timed(times_.update, [&] {
+    if (!buckets_.lent_gradients()) return clip_->measure(bucket);
+    clip_->measure(bucket, bucket.owned);
+    owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
+    buckets_.return_gradient(bucket);
+  });
 }
 
 void DataParallel::exchange(Bucket& bucket) {
   const ProfileRange range("exchange", bucket.index);
-  timed(comm_, times_.compression, times_.communication, [&] { optimizer_->exchange(bucket, comm_, info_); });
+  timed(times_.compression, [&] { optimizer_->exchange(bucket, comm_, info_); });
 }
 
 void DataParallel::update(Bucket& bucket) {
   const ProfileRange range("apply", bucket.index);
-  timed(comm_, times_.update, times_.communication, [&] {
+  timed(times_.update, [&] {
     if (shards_) shards_->before_update(bucket);
     optimizer_->apply(bucket, info_);
     if (options_.updated && optimizer_->synchronised()) options_.updated(bucket, info_);
@@ -135,15 +145,18 @@ void DataParallel::begin_step(double lr, int micro_batches) {
   scheduler_.begin_step(micro_batches);
   info_ = {info_.step + 1, lr};
   times_ = {};
+  busy_ = 0;
+  finish_begun_ = Clock::time_point::max();
   first_bad_ = buckets_.numel();
 }
 
 bool DataParallel::finish_step() {
   const auto start = Clock::now();
+  finish_begun_ = start;
   scheduler_.finish_step();
   bool taken = true;
   if (options_.skip_not_finite) {
-    timed(comm_, times_.compression, times_.communication, [&] { taken = finite_on_all_ranks(); });
+    timed(times_.compression, [&] { taken = finite_on_all_ranks(); });
     if (taken)
       for (Bucket& bucket : buckets_) proceed(bucket);
   }
@@ -156,6 +169,7 @@ bool DataParallel::finish_step() {
   for (Bucket& bucket : buckets_) buckets_.return_gradient(bucket);  // where the step was skipped
   buckets_.free_gradients();
   times_.waiting = seconds_since(start);
+  times_.idle = std::max(times_.waiting - busy_, 0.0);
   return taken;
 }
 
@@ -172,7 +186,7 @@ bool DataParallel::finite_on_all_ranks() {
 void DataParallel::clip_and_update() {
   const bool parts = options_.exchange.sharding == "zero2";
   double factor = 1;
-  timed(comm_, times_.compression, times_.communication, [&] {
+  timed(times_.compression, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
              : parts              ? clip_->factor(info_.step, *comm_.world, Reduce::sum)
                                   : clip_->factor(info_.step);

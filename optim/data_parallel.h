@@ -1,5 +1,7 @@
 // DataParallel: one rank's replica of a model in training: its buckets, its optimizer, and the scheduler between them.
 #pragma once
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,17 +34,19 @@ struct DataParallelOptions {
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
-// Where a step's time went, in seconds. Compression, update and communication run beside the computing thread when they
-// can; `waiting` is what finish_step() took of it.
+// Where a step's time went, in seconds. Compression, communication and update run on the communication thread, during
+// the backward pass where they can. `waiting` is the time of the computing thread in finish_step(): the part of these
+// three that follows the backward pass, and `idle`.
 struct StepTimes {
-  double compression = 0;    // exchange, without the calls of groups
+  double compression = 0;    // exchange without the calls of groups, and checks of the gradients
   double communication = 0;  // in calls of groups, waiting for other ranks included
-  double update = 0;         // apply, and what is called after it
+  double update = 0;         // apply, and the callback after it
   double waiting = 0;
+  double idle = 0;  // of `waiting`: none of the three ran, because the threads of this rank waited for a free core
 
   StepTimes& operator+=(const StepTimes& other) {
     compression += other.compression, communication += other.communication;
-    update += other.update, waiting += other.waiting;
+    update += other.update, waiting += other.waiting, idle += other.idle;
     return *this;
   }
 };
@@ -82,6 +86,8 @@ class DataParallel {
   std::vector<StatePart> master_state() const;  // float32 masters this rank owns, where others compute with rounded ones
 
  private:
+  template <class F>
+  void timed(double& own, F&& f);
   void work(Bucket& bucket);     // when its gradient is there
   void proceed(Bucket& bucket);  // when it may be exchanged
   void exchange(Bucket& bucket);
@@ -99,6 +105,8 @@ class DataParallel {
   std::unique_ptr<ShardedParameters> shards_;  // null: every rank updates everything
   StepInfo info_{0, 0};
   StepTimes times_;
+  std::atomic<std::chrono::steady_clock::time_point> finish_begun_{};  // of this step; max: backward still runs
+  double busy_ = 0;  // seconds of compression, communication and update after finish_begun_
   int64_t first_bad_ = 0;  // global offset of a gradient that is not finite in this step; numel: none
   int64_t skipped_ = 0;
   std::string skip_reason_;

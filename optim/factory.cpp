@@ -215,8 +215,6 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const B
 
 bool communicates_itself(const std::string& name) { return is_birder(name) || has_warmup(name); }
 
-bool needs_positive_rate(const std::string& name) { return name == "zero_one_adam"; }
-
 bool needs_whole_parameters(const std::string& name) { return name == "adafactor" || name == "lamb"; }
 
 OptimizerConfig for_run(const OptimizerConfig& given, const Schedule& schedule, int64_t steps) {

@@ -68,7 +68,6 @@ bool communicates_itself(const std::string& name);  // birder, one_bit_adam, …
 // when the schedule has a rate that it cannot use.
 OptimizerConfig for_run(const OptimizerConfig& config, const Schedule& schedule, int64_t steps);
 std::vector<std::string> interval_names();
-bool needs_positive_rate(const std::string& name);  // in every step, so that a schedule may not end at 0
 // An update of a parameter reads all of it, so under sharding one rank owns the whole parameter.
 bool needs_whole_parameters(const std::string& name);
 

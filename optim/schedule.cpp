@@ -69,8 +69,8 @@ double Schedule::lr(int64_t step) const {
     const auto passed = std::upper_bound(config_.milestones.begin(), config_.milestones.end(), epochs_done);
     return base_lr_ * std::pow(config_.gamma, passed - config_.milestones.begin());
   }
-  // From the full lr, at the last step of the warm-up or else the first of the run, to the last step.
-  const int64_t start = std::max<int64_t>(warmup_steps_, 1), length = std::max<int64_t>(total_steps_ - start, 1);
+  // From the full lr, at the last step of the warm-up or else the first of the run, to the step after the last one.
+  const int64_t start = std::max<int64_t>(warmup_steps_, 1), length = total_steps_ + 1 - start;
   const double done = static_cast<double>(step - start) / static_cast<double>(length);
   const double left = config_.name == "linear"   ? 1 - done
                       : config_.name == "cosine" ? (1 + std::cos(std::numbers::pi * done)) / 2

@@ -15,7 +15,9 @@ struct ScheduleConfig {
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
-  double final_fraction = 0;         // linear, cosine, polynomial: of lr, reached at the last step
+  // linear, cosine, polynomial: of lr, reached one step after the last, as in PyTorch and HuggingFace. So the last step
+  // still has a learning rate above 0.
+  double final_fraction = 0;
 };
 
 std::vector<std::string> schedule_names();

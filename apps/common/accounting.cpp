@@ -91,11 +91,12 @@ Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_
   const auto ranks = gather_texts(*comm.world, {own.dump()}, "accounting");
   for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), json::parse(ranks[rank].at(0)));
   std::sort(all.phases.begin(), all.phases.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  const Tensor sums =
-      on_host<double>({times.computation, times.waiting, times.compression, times.communication, times.update});
+  const Tensor sums = on_host<double>(
+      {times.computation, times.waiting, times.idle, times.compression, times.communication, times.update});
   comm.world->all_reduce(sums, Reduce::mean, "accounting");
   const double n = static_cast<double>(std::max<int64_t>(steps, 1));
-  all.step = {sums.item(0) / n, sums.item(1) / n, sums.item(2) / n, sums.item(3) / n, sums.item(4) / n};
+  const auto mean = [&](int64_t i) { return sums.item(i) / n; };
+  all.step = {mean(0), mean(1), mean(2), mean(3), mean(4), mean(5)};
   return all;
 }
 
@@ -120,10 +121,13 @@ std::string Accounts::table() const {
     text += row("  %-34s %14lld %18s %18s %12.3f\n", phase.name.c_str(), static_cast<long long>(phase.calls),
                 human_bytes(static_cast<double>(phase.bytes_intra)).c_str(),
                 human_bytes(static_cast<double>(phase.bytes_inter)).c_str(), phase.seconds);
-  text += row(
-      "a step: %.1f ms of computation, %.1f ms waiting for the rest: compression %.1f, communication %.1f, "
-      "update %.1f ms",
-      1e3 * step.computation, 1e3 * step.waiting, 1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update);
+  const double exchange = step.compression + step.communication + step.update;
+  const double exposed = std::max(step.waiting - step.idle, 0.0);
+  text += row("per step: %.1f ms compute + %.1f ms waiting (%.1f for the exchange, %.1f for a free core)\n",
+              1e3 * step.computation, 1e3 * step.waiting, 1e3 * exposed, 1e3 * step.idle);
+  text += row("exchange per step: %.1f ms (compression %.1f, communication %.1f, update %.1f), %.1f of them overlapped",
+              1e3 * exchange, 1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update,
+              1e3 * std::max(exchange - exposed, 0.0));
   return text;
 }
 
@@ -138,6 +142,7 @@ std::string Accounts::json() const {
                        {"step_s",
                         {{"computation", step.computation},
                          {"waiting", step.waiting},
+                         {"idle", step.idle},
                          {"compression", step.compression},
                          {"communication", step.communication},
                          {"update", step.update}}}};

@@ -1,6 +1,7 @@
 #include "apps/common/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <map>
 
 #include "apps/common/help.h"
@@ -135,6 +136,7 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   ConfigPtr config = resolve(program, file, command);
   const std::string json = to_json(program, *config);
   if (!line.print_config) return config;
+  for (const std::string& notice : config->notices) std::cerr << program.name << ": notice: " << notice << '\n';
   out << json << '\n';
   return nullptr;
 }

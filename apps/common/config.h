@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "optim/factory.h"
 #include "optim/schedule.h"
@@ -48,6 +49,8 @@ struct CommonConfig {
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
   int64_t log_every = 10;      // steps between lines of metrics.jsonl
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
+
+  std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not a setting
 };
 
 // Workers are processes that a launcher started, and not threads of this one.

@@ -113,25 +113,35 @@ ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, c
   const bool other_schedule = !schedule_in_file.empty() && !schedule.empty() && schedule_in_file != schedule;
 
   const std::string exchange_in_file = chosen(file, "exchange.name"), exchange = chosen(command, "exchange.name");
-  const bool other_exchange =
-      other_optimizer || (!exchange_in_file.empty() && !exchange.empty() && exchange_in_file != exchange);
+  const bool other_exchange = !exchange_in_file.empty() && !exchange.empty() && exchange_in_file != exchange;
+  const bool no_exchange = other_optimizer && communicates_itself(on_command);
 
   std::vector<Assignment> layers;
+  std::vector<std::string> notices;
   for (const Assignment& a : file) {
-    const std::string& section = a.setting->section;
-    const bool replaced = (section == "optimizer" && other_optimizer) || (section == "schedule" && other_schedule) ||
-                          (a.setting->path.starts_with("exchange.") && other_exchange);
-    if (!replaced) layers.push_back(a);
+    const std::string &section = a.setting->section, &path = a.setting->path;
+    std::string replaced;  // what the command line has in place of it
+    if (path.starts_with("exchange.")) {
+      if (no_exchange) replaced = "optimizer " + on_command + ", which communicates itself";
+      else if (other_exchange) replaced = "exchange " + exchange;
+    } else if (section == "optimizer" && other_optimizer) {
+      replaced = "optimizer " + on_command;
+    } else if (section == "schedule" && other_schedule) {
+      replaced = "schedule " + schedule;
+    }
+    if (replaced.empty()) layers.push_back(a);
+    else if (path != "optimizer.name" && path != "schedule.name" && (no_exchange || path != "exchange.name"))
+      notices.push_back(a.subject + "=" + a.value.shown + " is not used: the command line chooses " + replaced);
   }
   layers.insert(layers.end(), command.begin(), command.end());
 
   const ConfigPtr made = program.defaults([&](const std::string& path) { return chosen(layers, path); });
   CommonConfig& config = *made;
+  config.notices = std::move(notices);
   const std::string optimizer = chosen(layers, "optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (last(layers, "exchange.name")) config.exchange = exchange_defaults(chosen(layers, "exchange.name"));
   if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
-  if (needs_positive_rate(config.optimizer.name)) config.schedule.final_fraction = 0.01;
   for (const Assignment& a : layers) {
     check_applies(program, config, a);
     assign(config, a);

@@ -136,6 +136,7 @@ void RunLog::step(const StepMetrics& m) {
   if (m.times)
     for (const auto& [name, seconds] : {std::pair{"computation_s", m.times->computation},
                                         {"waiting_s", m.times->waiting},
+                                        {"idle_s", m.times->idle},
                                         {"compression_s", m.times->compression},
                                         {"communication_s", m.times->communication},
                                         {"update_s", m.times->update}})

@@ -9,14 +9,13 @@
 
 namespace godwit::apps {
 
-// Of a step, in seconds, means over the workers: where its time went. Computing and waiting are the computing thread's;
-// the others run beside it when they can.
+// Where a step's time went, in seconds, means over the workers. See StepTimes in optim/data_parallel.h.
 struct TimeSplit {
-  double computation = 0, waiting = 0;
+  double computation = 0, waiting = 0, idle = 0;
   double compression = 0, communication = 0, update = 0;
 
   TimeSplit& operator+=(const TimeSplit& other) {
-    computation += other.computation, waiting += other.waiting;
+    computation += other.computation, waiting += other.waiting, idle += other.idle;
     compression += other.compression, communication += other.communication, update += other.update;
     return *this;
   }

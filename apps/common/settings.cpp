@@ -107,7 +107,7 @@ std::vector<Setting> common_settings(const Wording& wording) {
       {"schedule", "schedule.gamma", "", GODWIT_AT(schedule.gamma), "multi_step: factor at each", kPositive},
       {"schedule", "schedule.power", "", GODWIT_AT(schedule.power), "polynomial", kPositive},
       {"schedule", "schedule.final_fraction", "", GODWIT_AT(schedule.final_fraction),
-       "linear, cosine, polynomial: of lr, at the end", kFraction},
+       "linear, cosine, polynomial: of lr, one step after the last", kFraction},
       {"training", "epochs", "--epochs", GODWIT_AT(epochs), "passes over the data", {1, 1e9}},
       {"training",
        "max_steps",

@@ -99,7 +99,7 @@ void Trainer::open_run(Progress& progress) {
 
 // What a user may not expect of the settings, or of this machine.
 std::vector<std::string> Trainer::notices() const {
-  std::vector<std::string> all;
+  std::vector<std::string> all = config_.notices;
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
@@ -180,7 +180,7 @@ Evaluation Trainer::run(Progress& progress) {
       ++step_;
       train_step(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
-      if (check_due && replica_->synchronised()) replica_->check_replicas(), check_due = false;
+      if (check_due && replica_->synchronised()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     if (stopped_) break;
@@ -193,9 +193,14 @@ Evaluation Trainer::run(Progress& progress) {
     if (leader()) report(last, progress);
   }
   if (stopped_) settle();
-  if (config_.check_replicas > 0) replica_->check_replicas();
+  if (config_.check_replicas > 0) check_replicas();
   save(last, progress);
   return last;
+}
+
+void Trainer::check_replicas() {
+  replica_->check_replicas();
+  ++replica_checks_;
 }
 
 void Trainer::train_step(Progress& progress) {
@@ -300,7 +305,7 @@ void Trainer::report(Progress& progress) {
   const Tensor sums =
       on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
                        tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression,
-                       times.communication, times.update, interrupted() != 0 ? 1.0 : 0.0});
+                       times.communication, times.update, interrupted() != 0 ? 1.0 : 0.0, times.idle});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   stopped_ = sums.item(12) > 0 && step_ < total_steps_;
   if (leader()) {
@@ -316,7 +321,12 @@ void Trainer::report(Progress& progress) {
                         .bytes_intra = sums.item(4) / steps,
                         .bytes_inter = sums.item(5) / steps,
                         .data_wait_s = mean_s(6),
-                        .times = TimeSplit{mean_s(7), mean_s(8), mean_s(9), mean_s(10), mean_s(11)}};
+                        .times = TimeSplit{.computation = mean_s(7),
+                                           .waiting = mean_s(8),
+                                           .idle = mean_s(13),
+                                           .compression = mean_s(9),
+                                           .communication = mean_s(10),
+                                           .update = mean_s(11)}};
     if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
     if (config_.non_finite == "skip") metrics.skipped = replica_->skipped();
     log_->step(metrics);
@@ -335,7 +345,7 @@ void Trainer::report(Progress& progress) {
     state.unit = task_.unit();
     progress.update(state);
   }
-  all_times_ += {tally_.computation_s, times.waiting, times.compression, times.communication, times.update};
+  all_times_ += {tally_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
   tally_ = Tally();
 }
 
@@ -390,6 +400,10 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   log_->file("accounting.json", accounts.json() + "\n");
   progress.finish();
   progress.line(accounts.table());
+  if (replica_checks_ > 0)
+    progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",
+                                 comm_.topology.world(), comm_.topology.world() == 1 ? " worker" : " workers",
+                                 " were equal to the bit"));
   if (replica_->skipped() > 0)
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   if (!exchanged.empty()) progress.line(exchanged);

@@ -51,6 +51,7 @@ class Trainer {
   void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
+  void check_replicas();  // collective: throws when replicas differ
   void settle();          // makes replicas and averages those that are evaluated and saved
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
@@ -75,6 +76,7 @@ class Trainer {
   double last_loss_ = 0;
   std::vector<Tensor> buffers_, buffers_before_;  // where a step may be skipped: as they were before it
   int64_t skipped_in_a_row_ = 0;
+  int64_t replica_checks_ = 0;  // that passed
   TimeSplit all_times_;  // of this rank's steps
   Tally tally_;
   std::chrono::steady_clock::time_point started_;

@@ -157,6 +157,33 @@ TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
   EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.beta, 0.5);
 }
 
+TEST(CommandLine, AnotherOptimizerKeepsTheExchangeOfTheFile) {
+  const std::string file =
+      write_file(R"({"optimizer": {"name": "adamw", "lr": 5}, "exchange": {"name": "powersgd", "rank": 7}})");
+  const ImageConfig config = parse({"--config", file, "--optimizer", "sgdm"});
+  EXPECT_EQ(config.exchange.name, "powersgd");
+  EXPECT_EQ(config.exchange.rank, 7);
+  EXPECT_EQ(config.notices, std::vector<std::string>{file + ": optimizer.lr=5 is not used: the command line chooses "
+                                                            "optimizer sgdm"});
+  EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
+}
+
+TEST(CommandLine, ReplacedPartsOfTheFileAreReported) {
+  const std::string file = write_file(
+      R"({"optimizer": "adamw", "exchange": {"name": "powersgd", "rank": 7}, "schedule": {"name": "cosine", "final_fraction": 0.5}})");
+  EXPECT_EQ(parse({"--config", file, "--optimizer", "birder"}).notices,
+            (std::vector<std::string>{
+                file + ": exchange.name=\"powersgd\" is not used: the command line chooses optimizer birder, which "
+                       "communicates itself",
+                file + ": exchange.rank=7 is not used: the command line chooses optimizer birder, which communicates "
+                       "itself"}));
+  EXPECT_EQ(parse({"--config", file, "--exchange", "dense"}).notices,
+            std::vector<std::string>{file + ": exchange.rank=7 is not used: the command line chooses exchange dense"});
+  EXPECT_EQ(parse({"--config", file, "--set", "schedule=linear"}).notices,
+            std::vector<std::string>{file + ": schedule.final_fraction=0.5 is not used: the command line chooses "
+                                            "schedule linear"});
+}
+
 TEST(CommandLine, TheWarmupGivenLastReplacesTheOthers) {
   const std::string file = write_file(R"({"schedule": {"warmup_epochs": 2, "warmup_fraction": 0, "warmup_steps": 0}})");
   const ScheduleConfig of_file = parse({"--config", file}).schedule;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <regex>
 #include <thread>
 
 #include "engine/safetensors.h"
@@ -41,6 +42,7 @@ TEST_F(TrainResnet, WritesARunDirectoryThatRepeatsItself) {
   Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find("replica checks: 5 passed"), std::string::npos) << "four steps and the end: " << outcome.out;
   const std::vector<json> first = metrics();
   ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
   for (const char* key : {"step", "epoch", "loss", "lr", "samples_per_s", "step_s", "bytes_intra", "bytes_inter"})
@@ -83,10 +85,28 @@ TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
     logged_intra += line["bytes_intra"].get<double>(), logged_inter += line["bytes_inter"].get<double>();
     for (const char* time : {"computation_s", "waiting_s", "compression_s", "communication_s", "update_s"})
       EXPECT_GT(line[time], 0) << time;
+    EXPECT_LE(line["idle_s"], line["waiting_s"]);
   }
   EXPECT_EQ(intra, logged_intra);
   EXPECT_EQ(inter, logged_inter);
   EXPECT_GT(accounts["step_s"]["computation"], 0);
+
+  // The closing lines add up, but for their rounding to 0.1 ms.
+  std::smatch part;
+  const auto times = [&](const char* format) {
+    EXPECT_TRUE(std::regex_search(outcome.out, part, std::regex(format))) << outcome.out;
+    std::vector<double> values;
+    for (size_t i = 1; i < part.size(); ++i) values.push_back(std::stod(part[i]));
+    return values;
+  };
+  const std::vector<double> step = times(
+      R"(per step: ([\d.]+) ms compute \+ ([\d.]+) ms waiting \(([\d.]+) for the exchange, ([\d.]+) for a free core\))");
+  const std::vector<double> exchange = times(
+      R"(exchange per step: ([\d.]+) ms \(compression ([\d.]+), communication ([\d.]+), update ([\d.]+)\), ([\d.]+) of them overlapped)");
+  ASSERT_TRUE(step.size() == 4 && exchange.size() == 5);
+  EXPECT_NEAR(step[1], step[2] + step[3], 0.15);
+  EXPECT_NEAR(exchange[0], exchange[1] + exchange[2] + exchange[3], 0.2);
+  EXPECT_NEAR(exchange[0], step[2] + exchange[4], 0.15);
 }
 
 // A rate that makes the parameters huge at the first step: then no gradient is finite, and all stays as it was.

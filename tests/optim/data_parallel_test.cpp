@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "comm/local.h"
 #include "engine/context.h"
 #include "tests/support.h"
@@ -80,6 +83,35 @@ TEST(DataParallel, Pitfall35TheExchangeKeepsToTheThreadsOfItsRank) {
   EXPECT_EQ(threads_of(1, 0), std::vector<int>{hardware_threads()});
   EXPECT_EQ(threads_of(2, 3), std::vector<int>{3});
 #endif
+}
+
+// waiting = the part of the exchange after the backward pass + idle.
+TEST(DataParallel, WaitingIsTheExchangeAfterTheBackwardPassAndIdleTime) {
+  class Slow : public Exchange {
+   public:
+    void mean(Bucket&, Communicator&, int64_t) override { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
+  };
+  run_local({1, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({5}, 1), true);
+    DataParallelOptions options{.optimizer = plain_sgd(0.5)};
+    options.make_exchange = [](const auto&...) { return std::make_unique<Slow>(); };
+    DataParallel replica({{"w", w}}, comm, options);
+    const auto step = [&](std::chrono::milliseconds after_backward) {
+      replica.begin_step(0.5);
+      replica.backward(dot(w, 1));  // starts the exchange
+      std::this_thread::sleep_for(after_backward);
+      replica.finish_step();
+      const StepTimes& t = replica.times();
+      EXPECT_GE(t.compression, 0.06);
+      EXPECT_GE(t.idle, 0);
+      EXPECT_LE(t.waiting - t.idle, t.compression + t.communication + t.update + 1e-9);
+      return t;
+    };
+    const StepTimes exposed = step(std::chrono::milliseconds(0));
+    EXPECT_GT(exposed.waiting - exposed.idle, 0.03) << "the computing thread waits for the exchange";
+    const StepTimes hidden = step(std::chrono::milliseconds(500));
+    EXPECT_LT(hidden.waiting - hidden.idle, 0.03) << "the exchange has ended before finish_step()";
+  });
 }
 
 // Buckets are padded to what Birder needs, whatever the caller's options say.

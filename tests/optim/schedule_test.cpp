@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "engine/check.h"
 
@@ -40,28 +41,44 @@ TEST(Schedule, MultiStepFallsAtTheFirstStepOfAnEpoch) {
 }
 
 // SQuAD in the Birder paper: 500 steps up to 1e−4, then linearly to 0.
-TEST(Schedule, LinearReachesItsEndAtTheLastStep) {
-  const Schedule schedule({.name = "linear", .warmup_epochs = 0.5}, 1e-4, 1000, 2500);
+TEST(Schedule, LinearReachesItsEndAfterTheLastStep) {
+  const Schedule schedule({.name = "linear", .warmup_epochs = 0.5}, 1e-4, 1000, 2499);
   EXPECT_DOUBLE_EQ(schedule.lr(250), 0.5e-4);
   EXPECT_DOUBLE_EQ(schedule.lr(500), 1e-4);
   EXPECT_DOUBLE_EQ(schedule.lr(1500), 0.5e-4);
-  EXPECT_DOUBLE_EQ(schedule.lr(2500), 0);
-  EXPECT_DOUBLE_EQ(schedule.lr(9999), 0);
-  const Schedule plain({.name = "linear", .final_fraction = 0.1}, 1, 10, 11);
+  EXPECT_NEAR(schedule.lr(2499), 1e-4 / 2000, 1e-18) << "the last step is not wasted";
+  EXPECT_DOUBLE_EQ(schedule.lr(9999), schedule.lr(2499));
+  const Schedule plain({.name = "linear", .final_fraction = 0.1}, 1, 10, 10);
   EXPECT_DOUBLE_EQ(plain.lr(1), 1) << "the first step has the full rate";
   EXPECT_DOUBLE_EQ(plain.lr(6), 0.55);
-  EXPECT_DOUBLE_EQ(plain.lr(11), 0.1);
+  EXPECT_DOUBLE_EQ(plain.lr(10), 0.19);
+}
+
+// HuggingFace's get_linear_schedule_with_warmup without warm-up: (T − k)/T at the step k counted from 0.
+TEST(Schedule, LinearEqualsHuggingFacesWithoutWarmup) {
+  const Schedule schedule({.name = "linear"}, 1, 10, 40);
+  for (int64_t k = 0; k < 40; ++k) EXPECT_NEAR(schedule.lr(k + 1), static_cast<double>(40 - k) / 40, 1e-15);
+}
+
+TEST(Schedule, NoStepHasALearningRateOfZero) {
+  for (const std::string& name : schedule_names())
+    for (const int64_t total : {1, 2, 3, 100})
+      for (const double warmup : {0.0, 0.1, 1.0}) {
+        const Schedule schedule({.name = name, .warmup_fraction = warmup, .milestones = {1, 2}}, 1, 10, total);
+        for (int64_t step = 1; step <= total; ++step)
+          EXPECT_GT(schedule.lr(step), 0) << name << ": step " << step << " of " << total << ", warm-up " << warmup;
+      }
 }
 
 TEST(Schedule, CosineAndPolynomial) {
-  const Schedule cosine({.name = "cosine", .warmup_epochs = 1, .final_fraction = 0.2}, 1, 10, 110);
+  const Schedule cosine({.name = "cosine", .warmup_epochs = 1, .final_fraction = 0.2}, 1, 10, 109);
   EXPECT_DOUBLE_EQ(cosine.lr(10), 1);
   EXPECT_DOUBLE_EQ(cosine.lr(60), 0.6);
-  EXPECT_DOUBLE_EQ(cosine.lr(110), 0.2);
+  EXPECT_NEAR(cosine.lr(109), 0.2 + 0.8 * (1 + std::cos(0.99 * std::numbers::pi)) / 2, 1e-15);
   EXPECT_NEAR(cosine.lr(35), 0.2 + 0.8 * (1 + std::sqrt(0.5)) / 2, 1e-15);
-  const Schedule polynomial({.name = "polynomial", .power = 2}, 1, 10, 101);
+  const Schedule polynomial({.name = "polynomial", .power = 2}, 1, 10, 100);
   EXPECT_DOUBLE_EQ(polynomial.lr(51), 0.25);
-  EXPECT_DOUBLE_EQ(polynomial.lr(101), 0);
+  EXPECT_NEAR(polynomial.lr(100), 1e-4, 1e-15);
 }
 
 TEST(Schedule, NeverRisesAfterTheWarmupOrFallsDuringIt) {

@@ -1,0 +1,15 @@
+# Each benchmark in PROGRAMS (a list of paths) prints its usage for --help and returns 0; a comparison of collectives
+# with fewer than two ranks is refused.
+foreach(program ${PROGRAMS})
+  get_filename_component(name ${program} NAME)
+  execute_process(COMMAND ${program} --help RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error)
+  if(NOT result EQUAL 0 OR NOT output MATCHES "^usage: .*${name}")
+    message(SEND_ERROR "${name} --help: exit code ${result}\n${output}${error}")
+  endif()
+  if(name STREQUAL "bench_mpi_collectives")
+    execute_process(COMMAND ${program} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error)
+    if(NOT result EQUAL 1 OR NOT output STREQUAL "" OR NOT error MATCHES "^${name}: needs at least two ranks")
+      message(SEND_ERROR "${name} outside mpirun: exit code ${result}\n${output}${error}")
+    endif()
+  endif()
+endforeach()
