@@ -57,7 +57,7 @@ class Exchange {
 // node it is the gradients' type): f32, bf16 or f16. In 16 bits a step sends an all-to-all of rounded parts, which
 // their owners add in float32, and an all-gather of the means, rounded once: half of float32's bytes, the same bits on
 // all ranks. A gradient that overflows float16 throws. "dense" in int8: blocks of 1024 values with a float32 scale.
-// The others send compressed gradients: docs/methods.md.
+// The others send compressed gradients: docs/methods/exchanges.md.
 // Throws for an unknown name or a value the method cannot use. `seed` drives stochastic quantisers. References are read
 // only during the call.
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,

@@ -112,7 +112,7 @@ std::string help_text(const Program& program) {
     const char* meaning = text_of(kOptimizers, "optimizer", name);
     text += line(name, 15, detail::concat(meaning, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
   }
-  text += "\nExchanges of gradients, behind optimizers that do not communicate themselves; docs/methods.md\n";
+  text += "\nExchanges of gradients, behind optimizers that do not communicate themselves; docs/methods\n";
   for (const std::string& name : exchange_names()) text += line(name, 14, text_of(kExchanges, "exchange", name));
   text +=
       "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer and exchange\n"

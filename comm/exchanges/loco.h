@@ -7,7 +7,7 @@
 namespace godwit {
 
 // Reads bits, scale, block_size (scale auto), error_scale, error_rounding, error_gain_new, reset_every, clip_element,
-// saturation_limit, and of sharding whether means stay with their owners. docs/methods.md has the formulas.
+// saturation_limit, and of sharding whether means stay with their owners. Formulas: docs/methods/exchanges_loco.md.
 std::unique_ptr<Exchange> make_loco(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                     uint64_t seed);
 
