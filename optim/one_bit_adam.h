@@ -8,8 +8,9 @@ namespace godwit {
 // Steps up to T_w = warmup_steps: Adam on the dense mean of the gradients, with decoupled weight decay. Then v stays,
 // and
 //   mᵢ = β1·m + (1−β1)·gᵢ from the common m;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
-// Where v is 0 then, parameters never had a gradient: m is 0 and they do not move. With keep_local_momentum mᵢ goes on
-// from a rank's own. bias_correction divides m and v as Adam's, v for ever by 1 − β2^T_w. float32.
+// v = 0 then means that a parameter never received a gradient: m is set to 0 there, and only weight decay moves it. With
+// keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m and v as Adam does, v always by
+// 1 − β2^T_w. float32.
 class OneBitAdam : public Optimizer {
  public:
   OneBitAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);

@@ -9,9 +9,9 @@ namespace godwit {
 //   t in T_v:  v ← β2·v + (1−β2)·(dense mean g)²
 //   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
-// with Σ and Π over the steps since the last synchronisation and x' the common parameters it left. Where v is 0
-// parameters never had a gradient: u and m are 0 there, and they do not move. Every α must be positive. Between
-// synchronisations the replicas differ. float32.
+// with Σ and Π over the steps since the last synchronization and x' the common parameters after it. v = 0 means that a
+// parameter never received a gradient: u and m are 0 there, and only weight decay moves it. Every α must be positive.
+// Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
   ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
