@@ -1,4 +1,4 @@
-# The libraries Godwit stands on; scripts/setup installs them from the distribution.
+# Finds the libraries that Godwit needs; scripts/setup installs them from the distribution.
 find_package(Threads REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -10,16 +10,16 @@ if(GODWIT_APPS)
 endif()
 find_package(Highway MODULE REQUIRED)
 
-# How Godwit's own sources are compiled. No contraction to fused multiply-add: optimizer and compressor state must match bit
-# for bit on every machine. In another project's build warnings are not errors (GODWIT_WERROR): its compiler may know
-# more of them.
+# Compiler options of Godwit's own sources. Contraction to fused multiply-add is off, because optimizer and compressor
+# state must match bit for bit on every machine. In a subproject build GODWIT_WERROR is off, because a newer compiler
+# may have new warnings.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-ffp-contract=off>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off;--expt-relaxed-constexpr>")
 if(GODWIT_WERROR)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
 endif()
 
-# godwit_threads: what whoever uses Godwit compiles and links with as well: include folders, threads, sanitizers.
+# godwit_threads: usage requirements of every user of Godwit: include folders, threads, sanitizers.
 add_library(godwit_threads INTERFACE)
 target_compile_features(godwit_threads INTERFACE cxx_std_20)
 target_link_libraries(godwit_threads INTERFACE Threads::Threads)
@@ -27,7 +27,7 @@ target_include_directories(godwit_threads INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/godwit>)
 if(GODWIT_SANITIZE)
   target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis sees ghosts in instrumented code
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis has false positives in instrumented code
     target_compile_options(godwit_threads INTERFACE -Wno-maybe-uninitialized)
   endif()
   target_link_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE})
@@ -39,14 +39,14 @@ if(NOT GODWIT_OPENMP STREQUAL "OFF")
     target_link_libraries(godwit_threads INTERFACE OpenMP::OpenMP_CXX)
     target_compile_options(godwit_threads INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fopenmp>>")
   elseif(GODWIT_OPENMP STREQUAL "ON")
-    message(FATAL_ERROR "GODWIT_OPENMP=ON, but the compiler has no OpenMP")
+    message(FATAL_ERROR "GODWIT_OPENMP=ON, but the compiler does not support OpenMP")
   endif()
 endif()
 if(NOT OpenMP_CXX_FOUND)
   target_compile_options(godwit_threads INTERFACE -Wno-unknown-pragmas)
 endif()
 
-# godwit_onednn: oneDNN where it is; the sources *_onednn.cpp are then built, and their *_portable.cpp twins else.
+# godwit_onednn: oneDNN, if found. With it the sources *onednn.cpp are built, without it *_portable.cpp.
 add_library(godwit_onednn INTERFACE)
 set(GODWIT_HAS_ONEDNN OFF)
 if(NOT GODWIT_ONEDNN STREQUAL "OFF")
@@ -55,7 +55,7 @@ if(NOT GODWIT_ONEDNN STREQUAL "OFF")
     set(GODWIT_HAS_ONEDNN ON)
     target_link_libraries(godwit_onednn INTERFACE OneDNN::dnnl)
   elseif(GODWIT_ONEDNN STREQUAL "ON")
-    message(FATAL_ERROR "GODWIT_ONEDNN=ON, but no oneDNN was found (Debian: libdnnl-dev)")
+    message(FATAL_ERROR "GODWIT_ONEDNN=ON, but oneDNN was not found (Debian: libdnnl-dev)")
   endif()
 endif()
 if(GODWIT_HAS_ONEDNN)
@@ -64,17 +64,17 @@ else()
   message(STATUS "float32 kernels: Eigen")
 endif()
 
-# godwit_mpi: the transport between processes; the sources *_mpi.cpp are built where MPI is, and *_nompi.cpp else.
+# godwit_mpi: the transport between processes. With MPI the sources *_mpi.cpp are built, without it *_nompi.cpp.
 add_library(godwit_mpi INTERFACE)
 set(GODWIT_HAS_MPI OFF)
 if(NOT GODWIT_MPI STREQUAL "OFF")
-  set(MPI_CXX_SKIP_MPICXX ON) # the C interface is all that is used
+  set(MPI_CXX_SKIP_MPICXX ON) # only the C interface is used
   find_package(MPI COMPONENTS CXX)
   if(MPI_CXX_FOUND)
     set(GODWIT_HAS_MPI ON)
     target_link_libraries(godwit_mpi INTERFACE MPI::MPI_CXX)
   elseif(GODWIT_MPI STREQUAL "ON")
-    message(FATAL_ERROR "GODWIT_MPI=ON, but no MPI was found (Debian: libopenmpi-dev)")
+    message(FATAL_ERROR "GODWIT_MPI=ON, but MPI was not found (Debian: libopenmpi-dev)")
   endif()
 endif()
 if(GODWIT_HAS_MPI)
@@ -83,12 +83,13 @@ else()
   message(STATUS "transports: local")
 endif()
 
-# godwit_cuda: the CUDA runtime, cuBLASLt and cuDNN; the sources *.cu and cuda/*.cpp are then built, and *_nocuda.cpp else.
-# EMULATED compiles them as C++ with tests/emulated_cuda in place of CUDA: kernels run on the CPU, thread by thread.
+# godwit_cuda: the CUDA runtime, cuBLASLt and cuDNN. With CUDA the sources *.cu and cuda/*.cpp are built, without it
+# *_nocuda.cpp. EMULATED compiles the CUDA sources as C++ against tests/emulated_cuda: kernels run on the CPU, thread by
+# thread.
 add_library(godwit_cuda INTERFACE)
 set(GODWIT_HAS_CUDA OFF)
 set(GODWIT_CUDA_AUTO ${GODWIT_CUDA})
-if(GODWIT_CUDA_AUTO STREQUAL "AUTO") # builds of machines without a GPU do not pay for nvcc
+if(GODWIT_CUDA_AUTO STREQUAL "AUTO") # without a GPU, do not spend time on nvcc
   file(GLOB gpus /dev/nvidia[0-9]*)
   set(GODWIT_CUDA_AUTO OFF)
   if(gpus)
@@ -110,30 +111,30 @@ if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
 elseif(GODWIT_CUDA_AUTO)
   set(GODWIT_HAS_CUDA ON)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for")
+    set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPU architectures to compile for")
   endif()
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # one runtime, also with libraries that bring it
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # one runtime, shared with other libraries that link to it
   enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know it of nvcc
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not set it for nvcc
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   endif()
   find_package(CUDAToolkit 12 REQUIRED)
   find_package(CuDNN MODULE REQUIRED)
-  target_link_libraries(godwit_cuda INTERFACE CUDA::cudart CUDA::cublasLt CuDNN::cudnn ${CMAKE_DL_LIBS}) # NVTX opens a profiler
+  target_link_libraries(godwit_cuda INTERFACE CUDA::cudart CUDA::cublasLt CuDNN::cudnn ${CMAKE_DL_LIBS}) # NVTX loads profilers with dlopen
   find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   mark_as_advanced(NVTX_INCLUDE_DIR)
   if(NOT NVTX_INCLUDE_DIR)
-    message(STATUS "GPUs: profilers see no ranges, nvtx3/nvToolsExt.h is missing")
+    message(STATUS "GPUs: no NVTX ranges for profilers, nvtx3/nvToolsExt.h is missing")
   endif()
   message(STATUS "GPUs: CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, ${CuDNN_LIBRARY}")
 endif()
 if(GODWIT_HAS_CUDA)
   target_compile_definitions(godwit_threads INTERFACE GODWIT_HAS_CUDA)
 else()
-  message(STATUS "GPUs: none (GODWIT_CUDA)")
+  message(STATUS "GPUs: not supported by this build (see GODWIT_CUDA)")
 endif()
 
-# godwit_nccl: exchange between GPUs; the sources *_nccl.cpp are built where it is, and *_nonccl.cpp else.
+# godwit_nccl: exchange between GPUs. With NCCL the sources *_nccl.cpp are built, without it *_nonccl.cpp.
 add_library(godwit_nccl INTERFACE)
 set(GODWIT_HAS_NCCL OFF)
 if(GODWIT_HAS_CUDA AND NOT GODWIT_CUDA_AUTO STREQUAL "EMULATED")

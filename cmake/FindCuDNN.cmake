@@ -1,4 +1,4 @@
-# cuDNN by header and library, as CuDNN::cudnn; beside the CUDA toolkit, or where its packages put it.
+# Finds the header and library of cuDNN, in the CUDA toolkit or the system folders; defines CuDNN::cudnn.
 find_path(CuDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(CuDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(CuDNN_INCLUDE_DIR CuDNN_LIBRARY)

@@ -1,4 +1,4 @@
-# Highway by header and library, as Highway::hwy.
+# Finds the header and library of Highway; defines Highway::hwy.
 find_path(Highway_INCLUDE_DIR hwy/highway.h)
 find_library(Highway_LIBRARY hwy)
 mark_as_advanced(Highway_INCLUDE_DIR Highway_LIBRARY)

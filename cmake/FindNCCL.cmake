@@ -1,4 +1,4 @@
-# NCCL by header and library, as NCCL::nccl; beside the CUDA toolkit, or where its packages put it.
+# Finds the header and library of NCCL, in the CUDA toolkit or the system folders; defines NCCL::nccl.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)

@@ -1,4 +1,5 @@
-# oneDNN by header and library, as OneDNN::dnnl: its own configuration asks for OpenCL, which nothing here uses.
+# Finds the header and library of oneDNN; defines OneDNN::dnnl. oneDNN's own CMake package requires OpenCL, which Godwit
+# does not use.
 find_path(OneDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
 find_library(OneDNN_LIBRARY dnnl)
 mark_as_advanced(OneDNN_INCLUDE_DIR OneDNN_LIBRARY)

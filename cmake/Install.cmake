@@ -1,4 +1,4 @@
-# `cmake --install` and find_package(Godwit): static libraries, their headers under include/godwit, the programs.
+# Rules for `cmake --install` and find_package(Godwit): static libraries, headers under include/godwit, programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(folders engine autograd comm nn optim models data)
@@ -21,13 +21,13 @@ if(GODWIT_APPS)
   install(TARGETS train_resnet train_bert RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Headers of sources only, which include third-party headers, stay here.
+# Internal headers, which include third-party headers, are not installed.
 install(DIRECTORY ${folders} DESTINATION include/godwit FILES_MATCHING PATTERN "*.h"
         PATTERN "*-inl.h" EXCLUDE PATTERN "*_mpi.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE
         PATTERN "cuda" EXCLUDE)
 install(FILES godwit/godwit.h DESTINATION include/godwit)
 
-# What a static library links to, its user must find too.
+# Users of a static library must find the libraries that it links to.
 set(GODWIT_FIND_DEPENDENCIES "")
 function(needs target package)
   if(TARGET ${target})

@@ -1,4 +1,4 @@
-# One static library, one test program per folder; sources are globbed, so a new file needs no line here.
+# Each folder is one static library and one test program. Sources are globbed, so a new file needs no line here.
 
 function(godwit_sources folder out)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
@@ -22,7 +22,7 @@ function(godwit_sources folder out)
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
     if(GODWIT_CUDA STREQUAL "EMULATED")
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
-    elseif(folder MATCHES "^(comm|optim)$") # their bits equal the CPU's
+    elseif(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit
       set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "--fmad=false")
     endif()
     list(APPEND sources ${kernels})
@@ -32,12 +32,12 @@ function(godwit_sources folder out)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): third-party headers stay private to the folder;
-# HEADER_LIBS are nothing but headers, which an installed Godwit does without.
+# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): the static library of a folder. Third-party
+# headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit does not need.
 function(godwit_library folder)
   cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS" ${ARGN})
   godwit_sources(${folder} sources)
-  list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # programs, each with its own main()
+  list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # each of these has a main()
   add_library(godwit_${folder} STATIC ${sources})
   target_link_libraries(godwit_${folder} PUBLIC ${ARG_PUBLIC_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   foreach(lib ${ARG_HEADER_LIBS})
@@ -51,14 +51,14 @@ function(godwit_app name)
   target_link_libraries(${name} PRIVATE godwit_apps)
 endfunction()
 
-# A program that may use the tests' libraries and files, on one of Godwit's libraries.
+# godwit_test_program(<name> <library> <sources>…): a test program that links to one of Godwit's libraries.
 function(godwit_test_program name library)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE godwit_${library} nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
   target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
                              GODWIT_SANITIZE="${GODWIT_SANITIZE}")
-  # Most of the build is the tests: little optimisation of their own code, and the largest headers read once for all.
+  # Tests take most of the build time: compile them with -O1, and precompile the largest headers once for all.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(name STREQUAL "engine_tests")
     target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <gmock/gmock.h> "autograd/var.h")
@@ -67,10 +67,10 @@ function(godwit_test_program name library)
   endif()
 endfunction()
 
-# tests/<folder>/*_test.cpp become the program <folder>_tests, one ctest entry per folder.
+# godwit_tests(<folder> <library>): builds tests/<folder>/*.cpp as the program <folder>_tests, one ctest entry.
 function(godwit_tests folder library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
-  if(NOT GODWIT_HAS_CUDA) # these call a GPU's kernels by name
+  if(NOT GODWIT_HAS_CUDA) # these call CUDA kernels directly
     list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*kernels_test\\.cpp$")
   endif()
   godwit_test_program(${folder}_tests ${library} ${sources})

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""bench_attention's work with torch.nn.functional.scaled_dot_product_attention on tensors laid out as HuggingFace's BERT
-lays them out: [batch, length, heads, width], transposed for the call and back.
+"""Peer of bench_attention: times torch.nn.functional.scaled_dot_product_attention, forward and backward.
+
+The tensors have the layout of HuggingFace's BERT: [batch, length, heads, width], transposed for the call and back.
 
   python3 bench/peers/attention.py [batch=8] [length=128] [heads=12] [width=64] [filled=100] [dropout=0] [dtype=f32] [threads=cores] [rounds=15]
 
-Of one thread the time it computed, of more the time that passed. Needs torch.
+With one thread the script measures processor time, with several threads wall-clock time. Requires torch.
 """
 import os
 import statistics

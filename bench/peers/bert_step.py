@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A BERT training step in HuggingFace transformers on PyTorch, as bench_bert_step runs it: same sizes, dropout, AdamW.
+"""Peer of bench_bert_step: the same BERT training step (sizes, dropout, AdamW) with HuggingFace transformers on PyTorch.
 
   python3 bench/peers/bert_step.py [model=bert_base] [batch=8] [length=128] [task=squad] [threads=cores] [steps=7]
                                    [dtype=f32] [attention=sdpa] [compile=0] [source=transformers] [device=cpu] [json=0]
 
-attention: sdpa (scaled_dot_product_attention, HuggingFace's default) or eager (products and softmax one by one).
-source: transformers, or torch (torch_bert.py's network of torch.nn: task=squad, attention=sdpa).
-dtype=bf16 uses autocast. Needs torch and, unless source=torch, transformers (PyPI), which nothing else here does.
+attention: sdpa (scaled_dot_product_attention, HuggingFace's default) or eager (separate products and softmax).
+source: transformers, or torch (the torch.nn network of torch_bert.py; supports task=squad and attention=sdpa only).
+dtype=bf16 uses autocast. Requires torch and, unless source=torch, transformers (both from PyPI).
 """
 import sys
 
@@ -50,7 +50,7 @@ else:
     inputs |= dict(labels=labels.reshape(batch, length), next_sentence_label=torch.randint(0, 2, (batch,)))
 inputs = {name: value.to(device) for name, value in inputs.items()}
 if settings["source"] == "torch":
-    inputs["attention_mask"] = None  # all are tokens, which HuggingFace's finds out by itself
+    inputs["attention_mask"] = None  # nothing is masked; HuggingFace's model detects this itself
 forward = torch.compile(model) if settings["compile"] == "1" else model
 
 

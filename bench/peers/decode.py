@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""bench_decode's work with PIL and torchvision, on one thread: images per second of its own time.
-usage: decode.py FOLDER [CROP] [ROUNDS]      needs: torch, torchvision, Pillow"""
+"""Peer of bench_decode: decodes and augments images with PIL and torchvision on one thread. Prints images per second
+of the thread's processor time.
+
+  python3 bench/peers/decode.py FOLDER [CROP] [ROUNDS]
+
+Requires torch, torchvision and Pillow."""
 import glob
 import os
 import sys

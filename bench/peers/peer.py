@@ -1,4 +1,4 @@
-"""What the PyTorch peers share: name=value settings, and steps timed as bench/step.h times Godwit's."""
+"""Code shared by the PyTorch peers: name=value settings, and timing of steps by the method of bench/step.h."""
 import json
 import os
 import resource
@@ -10,7 +10,7 @@ import torch
 
 
 def parse(program, defaults):
-    """The settings of the command line over the defaults; threads=0 stands for all cores."""
+    """Merges the settings of the command line into the defaults; threads=0 means all cores."""
     settings = dict(defaults, threads="0", steps="7", dtype="f32", compile="0", device="cpu", json="0")
     for argument in sys.argv[1:]:
         name, _, value = argument.partition("=")
@@ -34,7 +34,8 @@ def resident_mb():
 
 
 def time_steps(program, settings, what, unit, step):
-    """step() returns the loss as a tensor. On a GPU a step's time is its part of five, after which the host waits."""
+    """Times step(), which returns the loss as a tensor, and prints the median. On a GPU the time of a step is a fifth of
+    the time of five consecutive steps, after which the host waits for the GPU."""
     batch, on_gpu = int(settings["batch"]), settings["device"] != "cpu"
     in_a_row = 5 if on_gpu else 1
     losses = [step().item(), step().item()]

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""bench_tokenizer beside HuggingFace tokenizers, on one thread: equal ids and offsets on every text, then the rates.
-usage: tokenizer.py VOCAB TEXTS [ROUNDS] [KEY=VALUE…]     keys: lower strip cjk max, as of bench_tokenizer
-  TEXTS: a SQuAD file (.json, .json.gz: contexts and questions), any other file (a text a line), or `hostile`
-needs: tokenizers; bench_tokenizer, built by scripts/build release bench_tokenizer"""
+"""Peer of bench_tokenizer: checks that ids and offsets equal those of HuggingFace tokenizers on every text, then
+measures the speed of both on one thread.
+
+  python3 bench/peers/tokenizer.py VOCAB TEXTS [ROUNDS] [KEY=VALUE…]
+
+TEXTS: a SQuAD file (.json, .json.gz: contexts and questions), any other file (one text per line), or `hostile`
+KEY: lower, strip, cjk or max, as in bench_tokenizer
+Requires tokenizers, and bench_tokenizer (scripts/build release bench_tokenizer)."""
 import codecs
 import gzip
 import json
@@ -31,7 +35,7 @@ def squad(path):
 
 
 def hostile():
-    """What breaks tokenizers: long words, every code point, marks in any order, bytes that are no UTF-8."""
+    """Texts that break tokenizers: long words, every code point, combining marks in any order, invalid UTF-8."""
     rng = random.Random(1)
     points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     yield from (b"", b" ", b"\0", b"a" * 1_000_000, "é".encode() * 500_000, "中".encode() * 300_000, b"." * 1_000_000)
@@ -67,7 +71,7 @@ def hostile():
 
 
 def byte_starts(raw):
-    """The first byte of each code point of raw.decode("utf-8", "replace"), and the end."""
+    """The offsets of the first byte of each code point of raw.decode("utf-8", "replace"), and the length of raw."""
     damage = {}
     codecs.register_error("note", lambda error: (damage.__setitem__(error.start, error.end), ("\ufffd", error.end))[1])
     raw.decode("utf-8", "note")
@@ -113,7 +117,7 @@ def main():
             assert len(starts) == len(text) + 1
             offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
             ids = np.array(encoding.ids, np.int64)
-            # A token ends where its last code point does.
+            # A token ends at the end of its last code point.
             theirs = np.stack([ids, starts[offsets[:, 0]], starts[offsets[:, 1]]], 1)
             if theirs.shape != ours.shape or (theirs != ours).any():
                 different += 1

@@ -1,4 +1,4 @@
-"""BERT with a head for answers in text, of torch.nn alone: for machines without HuggingFace transformers."""
+"""BERT with a question-answering head in plain torch.nn, for machines without HuggingFace transformers."""
 import types
 
 import torch

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A ResNet training step in PyTorch, as bench_train_step runs it: same sizes, same optimizer, channels_last.
+"""Peer of bench_train_step: the same ResNet training step (sizes, optimizer) in PyTorch, with channels_last.
 
   python3 bench/peers/train_step.py [model=resnet50] [batch=16] [image=224] [threads=cores] [steps=7] [dtype=f32] [compile=0]
                                     [device=cpu] [json=0]
 
-dtype=bf16 uses autocast; on a GPU SGD is the fused one. Needs torch and torchvision (PyPI), which nothing else here does.
+dtype=bf16 uses autocast. On a GPU the optimizer is the fused SGD. Requires torch and torchvision (PyPI).
 """
 import torch
 import torchvision

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""bench_vocabulary beside the trainer of HuggingFace tokenizers: seconds, and how many tokens both have.
-usage: vocabulary.py TEXT SIZE THREADS      needs: tokenizers; bench_vocabulary, built by scripts/build release bench_vocabulary
-Pairs equally frequent are merged there in the order of a hash table, another one in each run; so the sets differ a little."""
+"""Peer of bench_vocabulary: trains a vocabulary with HuggingFace tokenizers. Prints the seconds and the number of tokens
+that both vocabularies contain.
+
+  python3 bench/peers/vocabulary.py TEXT SIZE THREADS
+
+HuggingFace's trainer merges equally frequent pairs in the order of a hash table, which changes from run to run.
+Vocabularies of two runs therefore differ slightly.
+Requires tokenizers, and bench_vocabulary (scripts/build release bench_vocabulary)."""
 import os
 import subprocess
 import sys
