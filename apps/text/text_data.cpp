@@ -82,7 +82,7 @@ TextData with_tokenizer(const TextConfig& config, const data::TextReader& texts)
   const std::string from = tokenizer.vocabulary.empty() ? "trained on this text" : tokenizer.vocabulary;
   data.notes.push_back({"vocabulary", plural(tokenizer.pieces.vocabulary().size(), "token") + ", " + from +
                                           "; letters " +
-                                          (tokenizer.options.lower_case ? "in lower case" : "as they are")});
+                                          (tokenizer.config.options.lower_case ? "in lower case" : "as they are")});
   return data;
 }
 
@@ -262,6 +262,8 @@ std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progres
     data->model.attention_probs_dropout_prob = dropout.back();
   }
   data->model.seed = config.seed;
+  std::optional<double>& longest = data->tokenizer.config.model_max_length;
+  if (!longest) longest = static_cast<double>(data->model.max_position_embeddings);
   if (config.dtype == "bf16") data->model.dtype = DType::bf16;
   return data;
 }

@@ -237,6 +237,44 @@ TEST_F(TrainBert, RefusesHeadsThatAreNoClassifiers) {
   expect_refused(kClassify + "--model auto --init-weights one", {"one/config.json", "one label", "regression"});
 }
 
+// As transformers saves folders today.
+TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
+  for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("0", "1"));
+  write_right_classifier(folder_ / "right", {"positive", "negative"});
+  const fs::path golden = GODWIT_SOURCE_DIR "/tests/data/golden/bert_tokenizer", right = folder_ / "right";
+  json tokenizer = json::parse(read_file(golden / "tokenizer.json"));
+  json& words = tokenizer["model"]["vocab"];
+  for (json::iterator at = words.begin(); at != words.end();) at = *at > 6 ? words.erase(at) : std::next(at);
+  write_file(right / "tokenizer.json", tokenizer.dump());
+  fs::rename(right / "vocab.txt", folder_ / "vocab.txt");
+  fs::copy(golden / "tokenizer_config.json", right / "tokenizer_config.json");
+  const Outcome outcome = done(kRight);
+  EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
+  EXPECT_NE(outcome.out.find("7 tokens, right/tokenizer.json; letters as they are"), std::string::npos) << outcome.out;
+  EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "vocab.txt"));
+  const std::string saved = read_file(run_dir() / "model/tokenizer_config.json");
+  EXPECT_NE(saved.find("\"model_max_length\": 1000000000000000019884624838656,"), std::string::npos) << saved;
+  EXPECT_NE(saved.find("\"do_lower_case\": false"), std::string::npos) << saved;
+  // By name it needs no weights; the length is then that of the model.
+  EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters as they are"),
+            std::string::npos);
+  EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
+  // Both files at once must agree; --vocab chooses.
+  fs::copy(folder_ / "vocab.txt", right / "vocab.txt");
+  done(kRight);
+  fs::remove_all(run_dir());
+  write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nbad\ngood\n");
+  expect_refused(kRight,
+                 {"right/vocab.txt: token 5 is \"bad\", but that of right/tokenizer.json is \"good\"", "--vocab"});
+  write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\n");
+  expect_refused(kRight, {"right/vocab.txt: has 6 tokens, but right/tokenizer.json has 7"});
+  done(kRight + "--vocab vocab.txt");
+  fs::remove_all(run_dir());
+  tokenizer["normalizer"]["type"] = "NFC";
+  write_file(right / "tokenizer.json", tokenizer.dump());
+  expect_refused(kRight, {"right/tokenizer.json: normalizer.type: is \"NFC\""});
+}
+
 // Of a folder without a head the data's classes are taken, and nothing is asked of its decoder.
 TEST_F(TrainBert, ABodyTakesTheClassesOfTheData) {
   for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("good", "bad") + "\n");
@@ -369,7 +407,7 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   expect_refused(go_on, {"tokenizer_config.json", "do_lower_case"});
   fs::remove(folder_ / "first/model/vocab.txt");
   fs::remove(folder_ / "first/model/tokenizer_config.json");
-  expect_refused(go_on, {"first/model", "--vocab"});
+  expect_refused(go_on, {"first/model: has no vocab.txt or tokenizer.json", "--vocab"});
 }
 
 TEST_F(TrainBert, AnswersThatAreNotAtTheirOffsetsAreCounted) {
