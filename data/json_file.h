@@ -15,7 +15,7 @@ class JsonNode {
   std::string where() const;                         // "FILE: data[3].paragraphs[0].context: "
 
   JsonNode member(const std::string& name) const;                  // of an object
-  std::optional<JsonNode> find(const std::string& name) const;     // the same; none where it is missing or null
+  std::optional<JsonNode> find(const std::string& name) const;     // of an object; none: it is missing or null
   void each(const std::function<void(const JsonNode&)>& f) const;  // the values of an array, in order
   void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;  // of an object
   const std::string& text() const;

@@ -29,7 +29,7 @@ struct KnownClasses {
   std::string remedy;            // the end of the message about a label that is none of them
 };
 
-// With these classes, of which the file need not have all. Throws also for labels that are none of them, naming them.
+// Reads labels of known classes; the file may lack some of them. Throws also for other labels, naming them.
 LabelledText read_labelled_text(const std::string& path, const KnownClasses& known);
 
 }  // namespace godwit::data

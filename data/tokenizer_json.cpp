@@ -102,7 +102,7 @@ void check_template(const JsonNode& pieces, const std::string& expected) {
   check(text == expected, pieces.where(), "is \"", excerpt(text), "\", expected \"", expected, '"');
 }
 
-// What is put around the text. Where it is left out, HuggingFace's BERT tokenizer does the same.
+// The special tokens around a text; HuggingFace's BERT tokenizer adds them also where the field is left out.
 void check_post_processor(const JsonNode& node, const Vocabulary& vocabulary) {
   const JsonNode type = node.member("type");
   if (type.text() == "BertProcessing") {
@@ -116,10 +116,12 @@ void check_post_processor(const JsonNode& node, const Vocabulary& vocabulary) {
   check_text(type, "TemplateProcessing");
   check_template(node.member("single"), "[CLS]:0 $A:0 [SEP]:0");
   check_template(node.member("pair"), "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1");
-  for (const char* token : {"[CLS]", "[SEP]"})
-    node.member("special_tokens").member(token).member("ids").each([&](const JsonNode& id) {
-      check_id(id, token, vocabulary);
-    });
+  for (const char* token : {"[CLS]", "[SEP]"}) {
+    const JsonNode ids = node.member("special_tokens").member(token).member("ids");
+    int64_t count = 0;
+    ids.each([&](const JsonNode& id) { check_id(id, token, vocabulary), ++count; });
+    check(count == 1, ids.where(), "holds ", count, " ids, expected 1");
+  }
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ TEST_F(TokenizerJsonFile, RefusesWhatGivesOtherTokens) {
   EXPECT_THAT(error_with("/post_processor/pair/3/Sequence/type_id", 0), HasSubstr("post_processor.pair: is "));
   EXPECT_THAT(error_with("/post_processor/special_tokens/[CLS]/ids/0", 3),
               HasSubstr("post_processor.special_tokens.[CLS].ids[0]: is 3, but [CLS] of model.vocab is 2"));
+  EXPECT_THAT(error_with("/post_processor/special_tokens/[CLS]/ids", {2, 2}), HasSubstr("[CLS].ids: holds 2 ids"));
   EXPECT_THAT(error_with("/added_tokens/4/content", "<url>"), HasSubstr("added_tokens[4].content: \"<url>\""));
   EXPECT_THAT(error_with("/added_tokens/4/id", 5),
               HasSubstr("added_tokens[4].id: is 5, but [MASK] of model.vocab is 4"));
