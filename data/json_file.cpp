@@ -69,6 +69,14 @@ JsonNode JsonNode::member(const std::string& name) const {
   return found;
 }
 
+std::optional<JsonNode> JsonNode::find(const std::string& name) const {
+  const json& value = as_json(value_);
+  if (!value.is_object()) expected("an object");
+  const auto place = value.find(name);
+  if (place == value.end() || place->is_null()) return std::nullopt;
+  return JsonNode(file_, &*place, path_.empty() ? name : path_ + "." + name);
+}
+
 void JsonNode::each(const std::function<void(const JsonNode&)>& f) const {
   const json& value = as_json(value_);
   if (!value.is_array()) expected("an array");
@@ -99,6 +107,12 @@ int64_t JsonNode::integer() const {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
     expected("an integer");
   return value.get<int64_t>();
+}
+
+double JsonNode::number() const {
+  const json& value = as_json(value_);
+  if (!value.is_number()) expected("a number");
+  return value.get<double>();
 }
 
 bool JsonNode::boolean() const {

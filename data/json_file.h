@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace godwit::data {
@@ -14,11 +15,13 @@ class JsonNode {
   std::string where() const;                         // "FILE: data[3].paragraphs[0].context: "
 
   JsonNode member(const std::string& name) const;                  // of an object
+  std::optional<JsonNode> find(const std::string& name) const;     // of an object; none: it is missing or null
   void each(const std::function<void(const JsonNode&)>& f) const;  // the values of an array, in order
   void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;  // of an object
   const std::string& text() const;
   const std::string& text_not_blank() const;
   int64_t integer() const;
+  double number() const;
   bool boolean() const;
   bool is_null() const;
 

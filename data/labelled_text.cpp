@@ -5,8 +5,10 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "data/file.h"
+#include "data/json_file.h"
 #include "data/utf8.h"
 #include "engine/check.h"
 #include "engine/nearest.h"
@@ -14,7 +16,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr int32_t kLargest = 9999;
+constexpr size_t kShown = 5;  // labels in a message
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -31,30 +33,31 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \r") - begin + 1);
 }
 
-// A whole number as it is usually written.
-std::optional<int32_t> as_number(const std::string& text) {
-  int32_t number = 0;
+// An integer as it is usually written; one that is too large for 64 bits is the largest there is.
+std::optional<int64_t> as_integer(std::string_view text) {
+  int64_t number = 0;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && stop == text.data() + text.size() && std::to_string(number) == text;
-  return whole && number >= 0 && number <= kLargest ? std::optional(number) : std::nullopt;
+  const bool padded = digits.starts_with('0') && text != "0";
+  if (error == std::errc::invalid_argument || stop != text.data() + text.size() || padded) return std::nullopt;
+  return error == std::errc() ? number : text.starts_with('-') ? INT64_MIN : INT64_MAX;
 }
 
-std::vector<std::string> classes_of(const std::vector<std::string>& labels) {
-  int32_t largest = 0;
-  const bool numbers = std::ranges::all_of(labels, [&](const std::string& label) {
-    const std::optional<int32_t> number = as_number(label);
-    largest = std::max(largest, number.value_or(0));
-    return number.has_value();
-  });
-  std::vector<std::string> classes;
-  if (numbers) {
-    for (int32_t i = 0; i <= largest; ++i) classes.push_back(std::to_string(i));
-  } else {
-    classes = labels;
-    std::ranges::sort(classes);
-    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-  }
-  return classes;
+bool is_decimal(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error != std::errc::invalid_argument && stop == text.data() + text.size() &&
+         text.find('.') != std::string_view::npos;
+}
+
+std::string quoted(const std::string& label) { return '"' + excerpt(label) + '"'; }
+
+// "a, b, c, …": at most kShown of them.
+std::string listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size() && i < kShown; ++i) text += (i ? ", " : "") + items[i];
+  return text + (items.size() > kShown ? ", …" : "");
 }
 
 // The lines of a file, their fields counted against the header.
@@ -105,31 +108,122 @@ class Table {
   std::vector<std::string_view> fields_;
 };
 
-}  // namespace
+// The rows of a file; row i stands in line i + 2.
+struct Rows {
+  std::string path;
+  std::vector<std::string> sentences, labels;
 
-LabelledText read_labelled_text(const std::string& path, const std::vector<std::string>& classes) {
+  std::string where(size_t row) const { return path + ":" + std::to_string(row + 2) + ": "; }
+};
+
+Rows read_rows(const std::string& path) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // some editors begin UTF-8 with it
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  text = text.substr(0, text.find_last_not_of(" \r\n") + 1);
   Table table(path, text);
   const size_t sentence = table.column("sentence"), label = table.column("label");
-  LabelledText result;
-  std::vector<std::string> labels;
+  Rows rows{.path = path, .sentences = {}, .labels = {}};
   while (table.next()) {
-    result.sentences.emplace_back(table.field(sentence));
-    labels.emplace_back(table.field(label));
-    check(is_utf8(labels.back()), table.where(), "the label is not UTF-8");  // it goes into config.json
-    if (!classes.empty())
-      check(std::ranges::find(classes, labels.back()) != classes.end(), table.where(), "label \"", labels.back(),
-            "\" is none of the classes", suggestion(labels.back(), classes));
+    rows.sentences.emplace_back(table.field(sentence));
+    rows.labels.emplace_back(table.field(label));
+    check(is_utf8(rows.labels.back()), table.where(), "the label is not UTF-8");  // it goes into config.json
   }
-  check(!labels.empty(), path, ": holds no sentence");
-  result.classes = classes.empty() ? classes_of(labels) : classes;
+  check(!rows.labels.empty(), path, ": holds no sentence");
+  return rows;
+}
+
+[[noreturn]] void refuse_target(const Rows& rows, size_t row) {
+  fail(rows.where(row), "label ", quoted(rows.labels[row]),
+       " looks like a target of regression, which is not supported ",
+       "yet; expected classes as names or whole numbers");
+}
+
+// The classes 0 … K-1 of labels that are whole numbers.
+std::vector<std::string> numbered_classes(const Rows& rows, std::vector<int64_t> numbers) {
+  std::ranges::sort(numbers);
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  constexpr const char* kRemedy = "; renumber the classes from 0 on, or use names that are not numbers";
+  check(numbers.front() >= 0, rows.path, ": label \"", numbers.front(),
+        "\" is below 0, expected 0 to K-1 for K classes", kRemedy);
+  std::vector<std::string> missing;
+  int64_t next = 0;
+  for (const int64_t number : numbers) {
+    for (; next < number && missing.size() <= kShown; ++next) missing.push_back(std::to_string(next));
+    next = number + (number < INT64_MAX);
+  }
+  check(missing.empty(), rows.path, ": its labels are whole numbers up to ", numbers.back(), ", but ", listed(missing),
+        missing.size() == 1 ? " is" : " are", " missing", kRemedy);
+  std::vector<std::string> classes;
+  for (const int64_t number : numbers) classes.push_back(std::to_string(number));
+  return classes;
+}
+
+std::vector<std::string> classes_of(const Rows& rows) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < rows.labels.size(); ++i) {
+    if (is_decimal(rows.labels[i])) refuse_target(rows, i);
+    if (const auto number = as_integer(rows.labels[i])) numbers.push_back(*number);
+  }
+  std::vector<std::string> classes = rows.labels;
+  std::ranges::sort(classes);
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  if (numbers.size() == rows.labels.size()) classes = numbered_classes(rows, std::move(numbers));
+  check(classes.size() > 1, rows.path, ": all labels are ", quoted(classes.front()),
+        ", a classifier needs two classes");
+  return classes;
+}
+
+// The labels that name no class; `row` is the first of them.
+[[noreturn]] void refuse_labels(const Rows& rows, size_t row, const std::unordered_map<std::string, int32_t>& index,
+                                const KnownClasses& known, bool numbered) {
+  std::vector<std::string> unknown, classes;
+  std::unordered_set<std::string> seen;
+  for (size_t i = row; i < rows.labels.size(); ++i)
+    if (!index.contains(rows.labels[i]) && seen.insert(rows.labels[i]).second)
+      unknown.push_back(quoted(rows.labels[i]));
+  for (const std::string& name : known.names)
+    classes.push_back((numbered ? std::to_string(classes.size()) + " " : "") + quoted(name));
+  const std::string near = numbered ? "" : nearest(excerpt(rows.labels[row]), known.names);
+  fail(rows.where(row), unknown.size() == 1 ? "label " : "labels ", listed(unknown),
+       unknown.size() == 1 ? " is" : " are", " none of the ", classes.size(),
+       numbered ? " numbers of classes" : " classes", " of ", known.origin, " (", listed(classes), ")",
+       near.empty() ? "" : "; did you mean '" + near + "'?", known.remedy.empty() ? "" : "; " + known.remedy);
+}
+
+LabelledText labelled(Rows rows, const KnownClasses& known) {
   std::unordered_map<std::string, int32_t> index;
-  for (const std::string& name : result.classes) index.emplace(name, static_cast<int32_t>(index.size()));
-  for (const std::string& name : labels) result.labels.push_back(index.at(name));
-  return result;
+  for (const std::string& name : known.names) index.emplace(name, static_cast<int32_t>(index.size()));
+  const auto is_name = [&](const std::string& label) { return index.contains(label); };
+  const auto is_whole = [](const std::string& label) { return as_integer(label).has_value(); };
+  LabelledText text{.sentences = {}, .labels = {}, .classes = known.names};
+  text.numbered =
+      known.numbered.value_or(std::ranges::all_of(rows.labels, is_whole) && !std::ranges::all_of(rows.labels, is_name));
+  if (text.numbered) {
+    index.clear();
+    for (size_t i = 0; i < known.names.size(); ++i) index.emplace(std::to_string(i), static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < rows.labels.size(); ++i) {
+    const auto found = index.find(rows.labels[i]);
+    if (found == index.end() && is_decimal(rows.labels[i])) refuse_target(rows, i);
+    if (found == index.end()) refuse_labels(rows, i, index, known, text.numbered);
+    text.labels.push_back(found->second);
+  }
+  text.sentences = std::move(rows.sentences);
+  return text;
+}
+
+}  // namespace
+
+LabelledText read_labelled_text(const std::string& path) {
+  Rows rows = read_rows(path);
+  KnownClasses own{.names = classes_of(rows), .numbered = false, .origin = path, .remedy = {}};
+  return labelled(std::move(rows), own);
+}
+
+LabelledText read_labelled_text(const std::string& path, const KnownClasses& known) {
+  return labelled(read_rows(path), known);
 }
 
 }  // namespace godwit::data

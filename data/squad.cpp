@@ -1,5 +1,6 @@
 #include "data/squad.h"
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -28,6 +29,10 @@ class Reader {
       article.member("paragraphs").each([&](const JsonNode& paragraph) { add_paragraph(paragraph); });
     });
     check(!squad_.questions.empty(), file_.path(), ": holds no question");
+    check(unanswered_ == 0, file_.path(), ": ", unanswered_, " of ", squad_.questions.size(),
+          squad_.questions.size() == 1 ? " question has" : " questions have", " no answer, the first is ",
+          first_unanswered_,
+          "; such questions of SQuAD 2.0 are not supported yet, use a file of SQuAD 1.1 or take them out");
     return std::move(squad_);
   }
 
@@ -47,6 +52,9 @@ class Reader {
     question.text = node.member("question").text_not_blank();
     question.context = squad_.contexts.size() - 1;
     node.member("answers").each([&](const JsonNode& answer) { question.answers.push_back(read_answer(answer)); });
+    const std::optional<JsonNode> impossible = node.find("is_impossible");
+    if (question.answers.empty() || (impossible && impossible->boolean()))
+      if (unanswered_++ == 0) first_unanswered_ = node.path() + " (\"" + excerpt(question.id) + "\")";
     squad_.questions.push_back(std::move(question));
   }
 
@@ -71,6 +79,8 @@ class Reader {
   Squad squad_;
   std::vector<int64_t> begins_;                       // of the last context
   std::unordered_map<std::string, std::string> ids_;  // where each stands
+  int64_t unanswered_ = 0;
+  std::string first_unanswered_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct SquadAnswer {
 struct SquadQuestion {
   std::string id, text;
   size_t context = 0;                // index into Squad::contexts
-  std::vector<SquadAnswer> answers;  // as in the file; none where it gives none
+  std::vector<SquadAnswer> answers;  // as in the file
 };
 
 struct Squad {
@@ -27,7 +27,8 @@ struct Squad {
 
 // The file counts answer_start in code points. An empty answer counts as misplaced. Throws one Error naming the file
 // and the field, as data[3].paragraphs[0].qas[2].id, when something is missing, has another type, is blank (contexts,
-// questions, ids), when two questions have one id, and when there is no question.
+// questions, ids), when two questions have one id, when there is no question, and when a question has no answer or
+// is_impossible (SQuAD 2.0).
 Squad read_squad(const std::string& path);
 
 }  // namespace godwit::data

@@ -31,7 +31,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
 
 int32_t Vocabulary::special(std::string_view token) const {
   const std::optional<int32_t> found = id(token);
-  check(found.has_value(), "vocabulary: none of its ", size(), " lines is ", token,
+  check(found.has_value(), "vocabulary: none of its ", size(), " tokens is ", token,
         "; a BERT vocabulary has [PAD] [UNK] [CLS] [SEP] [MASK]");
   return *found;
 }

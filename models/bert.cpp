@@ -224,6 +224,9 @@ MaskedWords::MaskedWords(const BertConfig& config, const Bert& bert)
       norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       activation_(config.hidden_act),
       words_(bert.word_embeddings()) {
+  check(config.tie_word_embeddings,
+        "bert: tie_word_embeddings is false (config.json), but the decoder of masked words ",
+        "computes with the embedding's weights; expected true");
   bias_ = add_parameter("bias", Tensor::zeros({config.vocab_size}, compute_dtype(config.dtype)), /*decay=*/false);
   add("transform.dense", dense_);
   add("transform.LayerNorm", norm_);

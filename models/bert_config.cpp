@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/check.h"
@@ -87,6 +88,12 @@ class Reader {
       *to = value->get<double>();
     }
   }
+  void boolean(const char* name, bool* to) const {
+    if (const json* value = find(name)) {
+      if (!value->is_boolean()) wrong(name, *value, "must be true or false");
+      *to = value->get<bool>();
+    }
+  }
   void text(const char* name, std::string* to) const {
     if (const json* value = find(name)) {
       if (!value->is_string()) wrong(name, *value, "must be a text");
@@ -124,6 +131,10 @@ json parse(const std::string& path) {
   } catch (const json::exception& parse_error) {
     fail(path, ": is not valid JSON: ", parse_error.what());
   }
+}
+
+std::string config_file(const std::string& path) {
+  return std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "config.json").string() : path;
 }
 
 // id2label {"0": "name", …}, or num_labels.
@@ -187,14 +198,12 @@ void check_bert_config(const BertConfig& config) {
 }
 
 BertConfig read_bert_config(const std::string& path) {
-  const std::string file =
-      std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "config.json").string() : path;
+  const std::string file = config_file(path);
   const Reader reader(file, parse(file));
   reader.only("model_type", "bert", "only BERT is read here");
   reader.only("position_embedding_type", "absolute", "relative positions are not computed here");
   reader.only("is_decoder", false, "only encoders are computed here");
   reader.only("add_cross_attention", false, "only encoders are computed here");
-  reader.only("tie_word_embeddings", true, "the decoder's weights are those of the embedding");
   BertConfig config;
   for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
   reader.text("hidden_act", &config.hidden_act);
@@ -205,6 +214,7 @@ BertConfig read_bert_config(const std::string& path) {
   else reader.integer("pad_token_id", &*config.pad_token_id);
   reader.number("initializer_range", &config.initializer_range);
   reader.number("layer_norm_eps", &config.layer_norm_eps);
+  reader.boolean("tie_word_embeddings", &config.tie_word_embeddings);
   read_labels(reader, &config.labels);
   try {
     check_bert_config(config);
@@ -212,6 +222,37 @@ BertConfig read_bert_config(const std::string& path) {
     throw error.with_text(file + ": " + error.what());
   }
   return config;
+}
+
+std::vector<std::string> read_class_names(const std::string& path) {
+  const std::string file = config_file(path);
+  const Reader reader(file, parse(file));
+  std::string problem = "single_label_classification";
+  reader.text("problem_type", &problem);
+  check(problem == "single_label_classification", file, ": problem_type is \"", problem,
+        "\", which is not supported yet, expected single_label_classification or null");
+  std::vector<std::string> names = BertConfig().labels;
+  read_labels(reader, &names);
+  if (!reader.find("id2label")) return names;
+  const auto classes = static_cast<int64_t>(names.size());
+  int64_t count = classes;
+  reader.integer("num_labels", &count);
+  check(count == classes, file, ": num_labels is ", count, ", but id2label names ", classes, " classes");
+  std::unordered_map<std::string, int64_t> ids;
+  for (int64_t i = 0; i < classes; ++i) {
+    const auto [first, added] = ids.emplace(names[static_cast<size_t>(i)], i);
+    check(added, file, ": id2label: \"", first->first, "\" stands for both ", first->second, " and ", i);
+  }
+  const json* inverse = reader.find("label2id");
+  if (!inverse) return names;
+  if (!inverse->is_object()) reader.wrong("label2id", *inverse, "must map texts to numbers");
+  for (const auto& [name, id] : inverse->items()) {
+    const auto known = ids.extract(name);
+    check(known && id == json(known.mapped()), file, ": label2id: \"", name, "\" is ", id.dump(), ", but id2label has ",
+          known ? std::to_string(known.mapped()) + " for it" : "no such name");
+  }
+  check(ids.empty(), file, ": label2id: \"", ids.empty() ? "" : ids.begin()->first, "\" is missing");
+  return names;
 }
 
 namespace {
@@ -226,6 +267,7 @@ json to_json(const BertConfig& config) {
   object["pad_token_id"] = config.pad_token_id ? json(*config.pad_token_id) : json();
   object["initializer_range"] = config.initializer_range;
   object["layer_norm_eps"] = config.layer_norm_eps;
+  if (!config.tie_word_embeddings) object["tie_word_embeddings"] = false;
   for (size_t i = 0; i < config.labels.size(); ++i) {
     object["id2label"][std::to_string(i)] = config.labels[i];
     object["label2id"][config.labels[i]] = i;

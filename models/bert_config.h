@@ -19,6 +19,7 @@ struct BertConfig {
   std::optional<int64_t> pad_token_id = 0;  // its embedding starts at 0 and gets no gradient as an input
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
   std::vector<std::string> labels{"LABEL_0", "LABEL_1"};  // of a sequence classifier (id2label)
+  bool tie_word_embeddings = true;                        // a decoder of masked words computes with no others
 
   DType dtype = DType::f32;  // or f64; bf16: of activations within the encoder, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
@@ -35,6 +36,11 @@ uint64_t hash(const BertConfig& config);  // of everything but the seed
 // From a config.json, or the folder it lies in; what it leaves out is as HuggingFace has it. Throws Error naming file,
 // field and value for anything malformed, out of range, or asking for another network than this BERT.
 BertConfig read_bert_config(const std::string& path);
+
+// The classes of a sequence classifier's config.json: BertConfig::labels, checked. Throws Error naming file, field and
+// value where label2id or num_labels contradicts id2label, a name stands for two classes, or problem_type asks for
+// anything else than one class for a text.
+std::vector<std::string> read_class_names(const std::string& path);
 
 // As HuggingFace reads it; `architecture` is one of its classes (BertForQuestionAnswering). Whole or not at all.
 void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture);

@@ -81,7 +81,7 @@ std::string weights_file(const std::string& path) {
   if (fs::exists(folder / kWeights)) return (folder / kWeights).string();
   for (const char* other : {"model.safetensors.index.json", "pytorch_model.bin"})
     check(!fs::exists(folder / other), path, ": has ", other, ", but only weights in one file ", kWeights,
-          " are read; save it anew with a current version of transformers");
+          " are read; save model and tokenizer anew with a current version of transformers");
   fail(path, ": has no ", kWeights);
 }
 
@@ -155,6 +155,13 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
     value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
   report.loaded = std::ssize(pairs);
   return report;
+}
+
+std::optional<int64_t> classifier_outputs(const std::string& path) {
+  const std::map<std::string, Tensor> tensors = read_plain(weights_file(path));
+  const auto head = tensors.find("classifier.weight");
+  if (head == tensors.end()) return std::nullopt;
+  return head->second.shape().rank() > 0 ? head->second.dim(0) : 0;
 }
 
 void save_pretrained(const std::string& folder, const BertModule& model) {

@@ -1,5 +1,7 @@
-// BERTs as HuggingFace's folders: config.json and model.safetensors, read and written. vocab.txt is the program's.
+// BERTs as HuggingFace's folders: config.json and model.safetensors, read and written. The tokenizer is the program's.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ struct LoadReport {
 // without the tied decoder. Embeddings and encoder must be whole. One Error names the tensors that are not, or have
 // another shape or type, and the field of config.json that says so; the model is unchanged then.
 LoadReport load_pretrained(const std::string& path, const BertModule& model);
+
+// Outputs of the file's head for classes (classifier.weight); none where it has no such head. `path` as above.
+std::optional<int64_t> classifier_outputs(const std::string& path);
 
 // Writes what HuggingFace's from_pretrained reads, into a folder that is made where it is missing. Each file appears
 // whole or not at all.

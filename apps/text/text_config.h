@@ -15,10 +15,10 @@ struct TextModelConfig {
 struct TextDataConfig {
   std::string path;                  // pretrain: a text file; squad, classify: a folder, or the training file
   std::string test;                  // the evaluation file, where path is a file
-  std::string vocab;                 // vocab.txt; empty: that of the initial weights, else one is trained on the text
+  std::string vocab;                 // vocab.txt or tokenizer.json; empty: that of the weights, else one is trained
   int64_t vocab_size = 8000;         // of a trained one, and the characters it has at most
   int64_t alphabet = 1000;
-  std::string letter_case = "auto";  // lower, keep; auto: what the initial weights' tokenizer_config.json says, else lower
+  std::string letter_case = "auto";  // lower, keep; auto: what the initial weights' tokenizer says, else lower
   int64_t length = 128;              // tokens of a sample at most
   int64_t test_limit = 0;            // squad: questions, classify: sentences that are evaluated; 0: all
   std::string sentences = "lines";   // pretrain: or split, at full stops

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "data/classification.h"
@@ -11,6 +13,7 @@
 #include "data/squad_features.h"
 #include "engine/check.h"
 #include "engine/context.h"
+#include "models/pretrained.h"
 
 namespace godwit::apps {
 namespace {
@@ -77,8 +80,9 @@ TextData with_tokenizer(const TextConfig& config, const data::TextReader& texts)
   TextData data{.tokenizer = load_tokenizer(config, texts)};
   const TextTokenizer& tokenizer = data.tokenizer;
   const std::string from = tokenizer.vocabulary.empty() ? "trained on this text" : tokenizer.vocabulary;
-  data.notes.push_back({"vocabulary", plural(tokenizer.pieces.vocabulary().size(), "token") + ", " + from + "; letters " +
-                                          (tokenizer.options.lower_case ? "in lower case" : "as they are")});
+  data.notes.push_back({"vocabulary", plural(tokenizer.pieces.vocabulary().size(), "token") + ", " + from +
+                                          "; letters " +
+                                          (tokenizer.config.options.lower_case ? "in lower case" : "as they are")});
   return data;
 }
 
@@ -119,8 +123,6 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
   auto test = std::make_unique<data::Squad>(data::read_squad(test_file));
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test->questions.size()) test->questions.resize(limit);
-  for (const data::SquadQuestion& question : test->questions)
-    check(!question.answers.empty(), test_file, ": question ", question.id, " has no answer to be scored with");
   TextData data = with_tokenizer(config, texts_of(train->contexts));
   const auto features = [&](const data::Squad& squad, const std::string& file, bool training) {
     data::SquadOptions squad_options{.length = options.length, .stride = options.doc_stride};
@@ -149,14 +151,63 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
   return data;
 }
 
+// The classes of the head that the initial weights have; no names where they have none.
+data::KnownClasses classes_of_head(const TextConfig& config) {
+  if (config.init_weights.empty()) return {};
+  data::KnownClasses head;
+  head.origin = (fs::path(weights_folder(config)) / "config.json").string();
+  if (exists(head.origin)) head.names = read_class_names(head.origin);
+  else head.origin = config.init_weights;
+  const std::optional<int64_t> outputs = classifier_outputs(config.init_weights);
+  if (!outputs) return {};
+  const auto default_name = [](size_t i) { return "LABEL_" + std::to_string(i); };
+  if (head.names.empty())
+    for (int64_t i = 0; i < *outputs; ++i) head.names.push_back(default_name(static_cast<size_t>(i)));
+  check(*outputs == std::ssize(head.names), config.init_weights, ": classifier.weight has ", plural(*outputs, "output"),
+        ", but ", head.origin, " names ", plural(std::ssize(head.names), "label"));
+  check(*outputs > 1, head.origin, ": a head with one label is regression to HuggingFace, which is not supported yet; ",
+        "expected two classes at least");
+  bool defaults = true;
+  for (size_t i = 0; i < head.names.size(); ++i) defaults = defaults && head.names[i] == default_name(i);
+  if (defaults)
+    head.remedy =
+        "these default names do not tell which class is which: name the classes in id2label of config.json, or "
+        "write their numbers as labels; ";
+  head.remedy += "for a new head start from weights without classifier.weight and classifier.bias";
+  return head;
+}
+
+// "2 of train.tsv: negative, positive", and which of them the file lacks.
+std::string classes_note(const data::LabelledText& text, const std::string& origin) {
+  const auto listed = [](const std::vector<std::string>& names) {
+    constexpr size_t kShown = 10;
+    std::string all;
+    for (size_t i = 0; i < names.size() && i < kShown; ++i) all += (i ? ", " : "") + names[i];
+    return all + (names.size() > kShown ? ", …" : "");
+  };
+  const std::unordered_set<int32_t> present(text.labels.begin(), text.labels.end());
+  std::vector<std::string> absent;
+  for (int32_t i = 0; i < std::ssize(text.classes); ++i)
+    if (!present.contains(i)) absent.push_back(text.classes[static_cast<size_t>(i)]);
+  return std::to_string(text.classes.size()) + " of " + origin + ": " + listed(text.classes) +
+         (absent.empty() ? "" : "; without a training sentence: " + listed(absent));
+}
+
 TextData load_classification(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
-  const data::LabelledText train = data::read_labelled_text(train_file);
-  data::LabelledText test = data::read_labelled_text(test_file, train.classes);
+  const data::KnownClasses head = classes_of_head(config);
+  const bool has_head = !head.names.empty();
+  const data::LabelledText train =
+      has_head ? data::read_labelled_text(train_file, head) : data::read_labelled_text(train_file);
+  data::LabelledText test = data::read_labelled_text(test_file, {.names = train.classes,
+                                                                 .numbered = train.numbered,
+                                                                 .origin = has_head ? head.origin : train_file,
+                                                                 .remedy = head.remedy});
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test.sentences.size()) test.sentences.resize(limit), test.labels.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train.sentences));
+  data.notes.push_back({"classes", classes_note(train, has_head ? head.origin : file_name(train_file))});
   const auto source = [&](const data::LabelledText& text, const std::string& file, const char* label) {
     data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};
     classification.progress = reporter(progress, file);
@@ -211,6 +262,8 @@ std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progres
     data->model.attention_probs_dropout_prob = dropout.back();
   }
   data->model.seed = config.seed;
+  std::optional<double>& longest = data->tokenizer.config.model_max_length;
+  if (!longest) longest = static_cast<double>(data->model.max_position_embeddings);
   if (config.dtype == "bf16") data->model.dtype = DType::bf16;
   return data;
 }

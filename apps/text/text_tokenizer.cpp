@@ -1,8 +1,11 @@
 #include "apps/text/text_tokenizer.h"
 
 #include <filesystem>
+#include <optional>
+#include <utility>
 
-#include "data/tokenizer_config.h"
+#include "data/json_file.h"
+#include "data/tokenizer_json.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -18,6 +21,16 @@ std::string beside_weights(const TextConfig& config, const char* name) {
   return fs::exists(path, ignored) ? path : "";
 }
 
+void check_equal(const std::string& file, const data::Vocabulary& vocabulary, const std::string& other_file,
+                 const data::Vocabulary& other) {
+  const std::vector<std::string>&a = vocabulary.tokens(), &b = other.tokens();
+  const auto remedy = "; remove the one that is wrong, or name the right one, --vocab FILE";
+  check(a.size() == b.size(), file, ": has ", a.size(), " tokens, but ", other_file, " has ", b.size(), remedy);
+  for (size_t id = 0; id < a.size(); ++id)
+    check(a[id] == b[id], file, ": token ", id, " is \"", data::excerpt(a[id]), "\", but that of ", other_file,
+          " is \"", data::excerpt(b[id]), '"', remedy);
+}
+
 }  // namespace
 
 std::string weights_folder(const TextConfig& config) {
@@ -29,22 +42,35 @@ std::string weights_folder(const TextConfig& config) {
 }
 
 TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& texts) {
-  data::WordPieceOptions options;
+  const std::string& given = config.data.vocab;  // in the place of both files beside the weights
+  const bool is_json = given.ends_with(".json");
+  const std::string list = given.empty() ? beside_weights(config, "vocab.txt") : is_json ? "" : given;
+  const std::string json = given.empty() ? beside_weights(config, "tokenizer.json") : is_json ? given : "";
+  check(!list.empty() || !json.empty() || config.init_weights.empty(), config.init_weights,
+        ": has no vocab.txt or tokenizer.json beside the weights, and words learnt under other ids are lost; give ",
+        "--vocab FILE");
+  std::optional<data::TokenizerJson> file;
+  std::optional<data::Vocabulary> words;
+  if (!json.empty()) file = data::read_tokenizer_json(json);
+  if (!list.empty()) words = data::read_vocabulary(list);
+  if (file && words) check_equal(list, *words, json, file->vocabulary);
+
+  data::TokenizerConfig tokenizer;
+  if (file) tokenizer.options = file->options;
   if (const std::string path = beside_weights(config, "tokenizer_config.json"); !path.empty())
-    options = data::read_tokenizer_config(path);
+    tokenizer = data::read_tokenizer_config(path, file ? &file->options : nullptr);
+  data::WordPieceOptions& options = tokenizer.options;
   if (config.data.letter_case != "auto") options.lower_case = config.data.letter_case == "lower";
-  std::string path = config.data.vocab.empty() ? beside_weights(config, "vocab.txt") : config.data.vocab;
-  check(!path.empty() || config.init_weights.empty(), config.init_weights,
-        ": has no vocab.txt beside the weights, and words learnt under other ids are lost; give --vocab FILE");
-  if (!path.empty()) return {data::WordPiece(data::read_vocabulary(path), options), options, path};
+  if (!words && file) words = std::move(file->vocabulary);
+  if (words) return {data::WordPiece(std::move(*words), options), tokenizer, list.empty() ? json : list};
   const data::WordPieceTraining training{
       .size = config.data.vocab_size, .alphabet = config.data.alphabet, .words = options};
-  return {data::WordPiece(data::train_wordpiece(texts, training), options), options, ""};
+  return {data::WordPiece(data::train_wordpiece(texts, training), options), tokenizer, ""};
 }
 
 void save_tokenizer(const std::string& folder, const TextTokenizer& tokenizer) {
   data::write_vocabulary((fs::path(folder) / "vocab.txt").string(), tokenizer.pieces.vocabulary());
-  data::write_tokenizer_config((fs::path(folder) / "tokenizer_config.json").string(), tokenizer.options);
+  data::write_tokenizer_config((fs::path(folder) / "tokenizer_config.json").string(), tokenizer.config);
 }
 
 }  // namespace godwit::apps

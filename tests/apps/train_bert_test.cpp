@@ -3,6 +3,8 @@
 #include <set>
 
 #include "data/squad_metrics.h"
+#include "data/vocabulary.h"
+#include "models/pretrained.h"
 #include "tests/apps/program_test.h"
 #include "tests/apps/small_data.h"
 
@@ -127,6 +129,169 @@ TEST_F(TrainBert, ClassifiesAndGoesOnFromItsOwnFolder) {
   EXPECT_NE(squad.out.find("qa_outputs"), std::string::npos) << squad.out;
 }
 
+// Sentences with "good", of the first label, and with "bad", of the second.
+std::string judged(const std::string& good, const std::string& bad) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < 8; ++i) text += "it was good\t" + good + "\nbad it was\t" + bad + "\n";
+  return text;
+}
+
+// A classifier as HuggingFace keeps it, made by hand to be always right: class 0 for "good", 1 for "bad". Its first
+// token attends to all words alike; only those two have an embedding that is not 0.
+void write_right_classifier(const fs::path& folder, const std::vector<std::string>& labels) {
+  const data::Vocabulary vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"});
+  BertConfig config = bert_config("bert_tiny");
+  config.vocab_size = vocabulary.size();
+  config.hidden_size = config.intermediate_size = 4;
+  config.num_hidden_layers = config.num_attention_heads = 1;
+  config.labels = labels;
+  const BertForSequenceClassification model(config);
+  for (const Parameter& p : model.parameters()) {
+    p.var.value().zero();
+    const auto set = [&, x = p.var.value().data<float>()](const std::string& name, int64_t at, float value) {
+      if (p.name.ends_with(name)) x[at] = value;
+    };
+    for (int64_t i = 0; i < 4; ++i) {
+      const float good = i % 2 ? -1.f : 1.f;
+      set("LayerNorm.weight", i, 1);
+      for (const char* identity : {"value.weight", "attention.output.dense.weight", "pooler.dense.weight"})
+        set(identity, 5 * i, 1);
+      set("word_embeddings.weight", 4 * 5 + i, good);
+      set("word_embeddings.weight", 4 * 6 + i, -good);
+      set("classifier.weight", i, good);
+      set("classifier.weight", 4 + i, -good);
+    }
+  }
+  save_pretrained(folder.string(), model);
+  data::write_vocabulary((folder / "vocab.txt").string(), vocabulary);
+}
+
+const std::string kRight = "--task classify --data tsv --model auto --init-weights right --lr 0 --max-steps 1 ";
+
+// Labels mean the classes of the head, whatever their order.
+TEST_F(TrainBert, AHeadKeepsItsClasses) {
+  write_right_classifier(folder_ / "right", {"positive", "negative"});
+  for (const auto& [good, bad] : {std::pair("positive", "negative"), {"0", "1"}}) {
+    write_file(folder_ / "tsv" / "train.tsv", judged(good, bad));
+    write_file(folder_ / "tsv" / "dev.tsv", judged(good, bad));
+    const Outcome outcome = done(kRight);
+    EXPECT_EQ(metrics().back()["test_accuracy"], 1.0) << good;
+    const json model = json::parse(read_file(run_dir() / "model/config.json"));
+    EXPECT_EQ(model["id2label"], json({{"0", "positive"}, {"1", "negative"}}));
+    EXPECT_EQ(model["label2id"], json({{"positive", 0}, {"negative", 1}}));
+    EXPECT_NE(outcome.out.find("2 of right/config.json: positive, negative"), std::string::npos) << outcome.out;
+  }
+  // A file need not have all classes of a head.
+  write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nbad\t1\n");
+  done(kRight);
+  EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
+}
+
+TEST_F(TrainBert, AHeadRefusesOtherClasses) {
+  write_right_classifier(folder_ / "right", {"positive", "negative"});
+  const auto refused = [&](const std::string& train, const std::string& dev, const std::vector<std::string>& words) {
+    write_file(folder_ / "tsv" / "train.tsv", train);
+    write_file(folder_ / "tsv" / "dev.tsv", dev);
+    expect_refused(kRight, words);
+  };
+  const std::string good = judged("positive", "negative");
+  refused(judged("positive", "neutral"), good,
+          {"train.tsv:3: label \"neutral\" is none of the 2 classes of right/config.json (\"positive\", \"negative\")",
+           "classifier.weight"});
+  refused(judged("Positive", "good"), good, {"labels \"Positive\", \"good\" are none of", "did you mean 'positive'?"});
+  refused(good, judged("positive", "negatives"), {"dev.tsv:3: ", "\"negatives\"", "did you mean 'negative'?"});
+  refused(judged("0", "2"), good, {"train.tsv:3: label \"2\"", "(0 \"positive\", 1 \"negative\")"});
+  refused(judged("0", "1"), good, {"dev.tsv:2: labels \"positive\", \"negative\"", "numbers"});
+  refused(judged("5.000", "3.800"), good, {"train.tsv:2: ", "regression"});
+  // Nobody knows what these names stand for.
+  write_right_classifier(folder_ / "right", {"LABEL_0", "LABEL_1"});
+  refused(good, good, {"\"positive\"", "\"LABEL_0\"", "right/config.json", "default names", "id2label"});
+  write_file(folder_ / "tsv" / "train.tsv", judged("0", "1"));
+  write_file(folder_ / "tsv" / "dev.tsv", judged("0", "1"));
+  done(kRight);
+  EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
+}
+
+TEST_F(TrainBert, RefusesHeadsThatAreNoClassifiers) {
+  for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("0", "1"));
+  write_right_classifier(folder_ / "right", {"positive", "negative"});
+  const fs::path file = folder_ / "right/config.json";
+  const json config = json::parse(read_file(file));
+  const auto changed = [&](const char* field, const json& value) {
+    json other = config;
+    other[field] = value;
+    write_file(file, other.dump());
+  };
+  changed("problem_type", "regression");
+  expect_refused(kRight, {"right/config.json: problem_type", "\"regression\""});
+  done(kSquad + "--model auto --init-weights right --max-steps 1");
+  fs::remove_all(run_dir());
+  changed("label2id", {{"positive", 1}, {"negative", 0}});
+  expect_refused(kRight, {"right/config.json: label2id: \"negative\" is 0, but id2label has 1"});
+  json three = config;
+  three.erase("label2id");
+  three["id2label"]["2"] = "neutral";
+  write_file(file, three.dump());
+  expect_refused(kRight, {"right: classifier.weight has 2 outputs, but right/config.json names 3 labels"});
+  write_right_classifier(folder_ / "one", {"score"});
+  expect_refused(kClassify + "--model auto --init-weights one", {"one/config.json", "one label", "regression"});
+}
+
+// As transformers saves folders today.
+TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
+  for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("0", "1"));
+  write_right_classifier(folder_ / "right", {"positive", "negative"});
+  const fs::path golden = GODWIT_SOURCE_DIR "/tests/data/golden/bert_tokenizer", right = folder_ / "right";
+  json tokenizer = json::parse(read_file(golden / "tokenizer.json"));
+  json& words = tokenizer["model"]["vocab"];
+  for (json::iterator at = words.begin(); at != words.end();) at = *at > 6 ? words.erase(at) : std::next(at);
+  write_file(right / "tokenizer.json", tokenizer.dump());
+  fs::rename(right / "vocab.txt", folder_ / "vocab.txt");
+  fs::copy(golden / "tokenizer_config.json", right / "tokenizer_config.json");
+  const Outcome outcome = done(kRight);
+  EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
+  EXPECT_NE(outcome.out.find("7 tokens, right/tokenizer.json; letters as they are"), std::string::npos) << outcome.out;
+  EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "vocab.txt"));
+  const std::string saved = read_file(run_dir() / "model/tokenizer_config.json");
+  EXPECT_NE(saved.find("\"model_max_length\": 1000000000000000019884624838656,"), std::string::npos) << saved;
+  EXPECT_NE(saved.find("\"do_lower_case\": false"), std::string::npos) << saved;
+  // By name it needs no weights; the length is then that of the model.
+  EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters as they are"),
+            std::string::npos);
+  EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
+  // Both files at once must agree; --vocab chooses.
+  fs::copy(folder_ / "vocab.txt", right / "vocab.txt");
+  done(kRight);
+  fs::remove_all(run_dir());
+  write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nbad\ngood\n");
+  expect_refused(kRight,
+                 {"right/vocab.txt: token 5 is \"bad\", but that of right/tokenizer.json is \"good\"", "--vocab"});
+  write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\n");
+  expect_refused(kRight, {"right/vocab.txt: has 6 tokens, but right/tokenizer.json has 7"});
+  done(kRight + "--vocab vocab.txt");
+  fs::remove_all(run_dir());
+  tokenizer["normalizer"]["type"] = "NFC";
+  write_file(right / "tokenizer.json", tokenizer.dump());
+  expect_refused(kRight, {"right/tokenizer.json: normalizer.type: is \"NFC\""});
+}
+
+// Of a folder without a head the data's classes are taken, and nothing is asked of its decoder.
+TEST_F(TrainBert, ABodyTakesTheClassesOfTheData) {
+  for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("good", "bad") + "\n");
+  done(kPretrain + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");
+  json config = json::parse(read_file(folder_ / "first/model/config.json"));
+  config["tie_word_embeddings"] = false;
+  write_file(folder_ / "first/model/config.json", config.dump());
+  const std::string go_on = "--model auto --init-weights first/model --max-steps 1";
+  const Outcome outcome = done(kClassify + go_on);
+  EXPECT_NE(outcome.out.find("2 of train.tsv: bad, good"), std::string::npos) << outcome.out;
+  EXPECT_EQ(json::parse(read_file(run_dir() / "model/config.json"))["id2label"], json({{"0", "bad"}, {"1", "good"}}));
+  done(kSquad + go_on);
+  fs::remove_all(run_dir());
+  expect_refused(kPretrain + go_on, {"tie_word_embeddings", "false"});
+}
+
 TEST_F(TrainBert, TrainsInBfloat16AndSavesAveragedWeights) {
   done(kPretrain + "--dtype bf16 --nodes 2 --set exchange.wire=bf16 --set ema.decay=0.9 --check-replicas 1");
   EXPECT_TRUE(std::isfinite(metrics().back()["test_loss"].get<double>()));
@@ -149,12 +314,17 @@ TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
 
 // Sixteen times one sentence and no learning rate: losses differ by what is dropped alone.
 TEST_F(TrainBert, DropoutDrawsAnewInEveryMicroBatchAndOnEveryRank) {
+  done(kClassify + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");  // its head has a second class, which the files below lack
   std::string text = "sentence\tlabel\n";
   for (int i = 0; i < 16; ++i) text += "anna in oslo was good and fine\t1\n";
   write_file(folder_ / "tsv" / "train.tsv", text);
   write_file(folder_ / "tsv" / "dev.tsv", text);
   const auto losses = [&](const std::string& flags) {
-    done(kClassify + "--lr 0 --epochs 2 --set log_every=1 --set model.dropout=0.3 " + flags);
+    done(kClassify +
+         "--model auto --init-weights first/model --lr 0 --epochs 2 --set log_every=1 "
+         "--set model.dropout=0.3 " +
+         flags);
     std::vector<double> found;
     for (const json& line : metrics())
       if (line.contains("loss")) found.push_back(line["loss"]);
@@ -197,7 +367,14 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   bad = squad(2);
   bad["data"][0]["paragraphs"][1]["qas"][0]["answers"] = json::array();
   write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
-  expect_refused(kSquad, {"dev-v1.1.json", "question q1 has no answer"});
+  expect_refused(kSquad, {"dev-v1.1.json: 1 of 2 questions have no answer", "\"q1\"", "SQuAD 1.1"});
+  std::swap(bad["data"][0]["paragraphs"][0], bad["data"][0]["paragraphs"][1]);
+  bad["data"][0]["paragraphs"][1]["qas"][0]["is_impossible"] = true;
+  write_file(folder_ / "squad" / "dev-v1.1.json", squad(2).dump());
+  const std::string answered = read_file(folder_ / "squad" / "train-v1.1.json");
+  write_file(folder_ / "squad" / "train-v1.1.json", bad.dump());
+  expect_refused(kSquad, {"train-v1.1.json: 2 of 2 questions have no answer", "\"q1\""});
+  write_file(folder_ / "squad" / "train-v1.1.json", answered);
   bad = squad(2);
   for (json& paragraph : bad["data"][0]["paragraphs"]) paragraph["qas"][0]["answers"][0]["answer_start"] = 1;
   const std::string train = read_file(folder_ / "squad" / "train-v1.1.json");
@@ -230,7 +407,7 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   expect_refused(go_on, {"tokenizer_config.json", "do_lower_case"});
   fs::remove(folder_ / "first/model/vocab.txt");
   fs::remove(folder_ / "first/model/tokenizer_config.json");
-  expect_refused(go_on, {"first/model", "--vocab"});
+  expect_refused(go_on, {"first/model: has no vocab.txt or tokenizer.json", "--vocab"});
 }
 
 TEST_F(TrainBert, AnswersThatAreNotAtTheirOffsetsAreCounted) {

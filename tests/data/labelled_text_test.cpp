@@ -12,14 +12,23 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-LabelledText parse(const std::string& text, const std::vector<std::string>& classes = {}) {
+LabelledText parse(const std::string& text) {
   TempFolder folder;
   write(folder / "x.tsv", Bytes(text.begin(), text.end()));
-  return read_labelled_text(folder / "x.tsv", classes);
+  return read_labelled_text(folder / "x.tsv");
 }
 
-std::string error_for(const std::string& text, const std::vector<std::string>& classes = {}) {
-  return error_of([&] { parse(text, classes); });
+// A sentence for each label.
+LabelledText parse_labels(const std::vector<std::string>& labels, const KnownClasses& known) {
+  std::string text = "sentence\tlabel\n";
+  for (const std::string& label : labels) text += "a\t" + label + "\n";
+  TempFolder folder;
+  write(folder / "x.tsv", Bytes(text.begin(), text.end()));
+  return read_labelled_text(folder / "x.tsv", known);
+}
+
+std::string error_for(const std::string& text) {
+  return error_of([&] { parse(text); });
 }
 
 TEST(LabelledText, ReadsSentencesAndLabels) {
@@ -31,23 +40,89 @@ TEST(LabelledText, ReadsSentencesAndLabels) {
   EXPECT_THAT(other.sentences, ElementsAre("x", "y", "z"));
   EXPECT_THAT(other.classes, ElementsAre("down", "up"));
   EXPECT_THAT(other.labels, ElementsAre(1, 0, 1));
-  EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\n").sentences, ElementsAre("a"));  // marked as UTF-8
+  EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\nb\t1\n").sentences, ElementsAre("a", "b"));  // marked as UTF-8
+}
+
+TEST(LabelledText, BlankLinesAtTheEndArePassedOver) {
+  for (const std::string end : {"", "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \n"}) {
+    const LabelledText text = parse("sentence\tlabel\na\tup\nb\tdown" + end);
+    EXPECT_THAT(text.sentences, ElementsAre("a", "b"));
+    EXPECT_THAT(text.labels, ElementsAre(1, 0));
+  }
+  EXPECT_THAT(error_for("\n\n"), HasSubstr("x.tsv: is empty"));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t1\n\n\nb\t0\n\n"), HasSubstr("x.tsv:3: 1 field"));
 }
 
 TEST(LabelledText, WholeNumbersAreTheirOwnIndices) {
-  EXPECT_THAT(parse("sentence\tlabel\na\t3\nb\t10\n").labels, ElementsAre(3, 10));
-  EXPECT_EQ(parse("sentence\tlabel\na\t3\nb\t10\n").classes.size(), 11u);
+  const LabelledText text = parse("sentence\tlabel\na\t2\nb\t0\nc\t1\n");
+  EXPECT_THAT(text.labels, ElementsAre(2, 0, 1));
+  EXPECT_THAT(text.classes, ElementsAre("0", "1", "2"));
   EXPECT_THAT(parse("sentence\tlabel\na\t3\nb\tx\nc\t-1\n").classes, ElementsAre("-1", "3", "x"));
   EXPECT_THAT(parse("sentence\tlabel\na\t01\nb\t1\n").classes, ElementsAre("01", "1"));
-  EXPECT_THAT(parse("sentence\tlabel\na\t2000000000\nb\t0\n").classes, ElementsAre("0", "2000000000"));
 }
 
-TEST(LabelledText, TakesTheClassesOfTheTrainingFile) {
-  const LabelledText text = parse("sentence\tlabel\na\tup\n", {"down", "left", "up"});
-  EXPECT_THAT(text.labels, ElementsAre(2));
-  EXPECT_EQ(text.classes.size(), 3u);
-  EXPECT_THAT(error_for("sentence\tlabel\na\tup\nb\tupp\n", {"down", "up"}),
-              AllOf(HasSubstr("x.tsv:3: "), HasSubstr("\"upp\""), HasSubstr("'up'")));
+TEST(LabelledText, WholeNumbersHaveNoGaps) {
+  EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t3\nc\t5\n"),
+              AllOf(HasSubstr("x.tsv: "), HasSubstr("0, 2, 4 are missing"), HasSubstr("renumber"), HasSubstr("names")));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t2\n"), HasSubstr("0 is missing"));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t0\nb\t2000000000\n"), HasSubstr("1, 2, 3, 4, 5, … are missing"));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t0\nb\t99999999999999999999\n"), HasSubstr("are missing"));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t-1\nb\t1\n"), AllOf(HasSubstr("\"-1\""), HasSubstr("renumber")));
+}
+
+TEST(LabelledText, OneClassIsNone) {
+  EXPECT_THAT(error_for("sentence\tlabel\na\tup\nb\tup\n"), AllOf(HasSubstr("\"up\""), HasSubstr("two classes")));
+  EXPECT_THAT(error_for("sentence\tlabel\na\t0\n"), HasSubstr("two classes"));
+}
+
+// As in STS-B.
+TEST(LabelledText, RefusesTargetsOfRegression) {
+  EXPECT_THAT(error_for("sentence\tlabel\na\t5.000\nb\t3.800\n"),
+              AllOf(HasSubstr("x.tsv:2: "), HasSubstr("\"5.000\""), HasSubstr("regression"),
+                    HasSubstr("names or whole numbers")));
+  for (const std::string number : {"1.0", "-0.5", "+.5", "3.", "2.5e-3"})
+    EXPECT_THAT(error_for("sentence\tlabel\na\t0\nb\t" + number + "\n"),
+                AllOf(HasSubstr("x.tsv:3: "), HasSubstr("regression")));
+  EXPECT_THAT(parse("sentence\tlabel\na\tv1.0\nb\t1.0.2\nc\t.\nd\tnan\n").classes.size(), 4u) << "no numbers";
+}
+
+TEST(LabelledText, KnownClassesKeepTheirOrder) {
+  const KnownClasses known{.names = {"up", "left", "down"}, .numbered = {}, .origin = "config.json", .remedy = "ask"};
+  const LabelledText text = parse_labels({"down", "up"}, known);
+  EXPECT_THAT(text.labels, ElementsAre(2, 0));
+  EXPECT_EQ(text.classes, known.names);
+  EXPECT_FALSE(text.numbered);
+  const LabelledText numbers = parse_labels({"2", "0"}, known);
+  EXPECT_THAT(numbers.labels, ElementsAre(2, 0));
+  EXPECT_EQ(numbers.classes, known.names);
+  EXPECT_TRUE(numbers.numbered);
+  const auto error = [&](const std::vector<std::string>& labels) {
+    return error_of([&] { parse_labels(labels, known); });
+  };
+  EXPECT_THAT(error({"up", "upp", "dawn", "upp"}),
+              AllOf(HasSubstr("x.tsv:3: labels \"upp\", \"dawn\" are none of the 3 classes of config.json (\"up\", "
+                              "\"left\", \"down\"); did you mean 'up'?; ask")));
+  EXPECT_THAT(
+      error({"0", "3"}),
+      HasSubstr("x.tsv:3: label \"3\" is none of the 3 numbers of classes of config.json (0 \"up\", 1 \"left\""));
+  EXPECT_THAT(error({"0", "-1"}), HasSubstr("label \"-1\""));
+  EXPECT_THAT(error({"0", "up", "1"}), HasSubstr("labels \"0\", \"1\" are none of the 3 classes"));
+  EXPECT_THAT(error({"up", "0.5"}), AllOf(HasSubstr("x.tsv:3: "), HasSubstr("regression")));
+  EXPECT_THAT(error({"a", "b", "c", "d", "e", "f"}), HasSubstr("\"e\", … are none"));
+}
+
+// Where names are numbers themselves they are read as names when all labels are. What one file was read as, the next
+// is.
+TEST(LabelledText, NamesThatAreNumbers) {
+  KnownClasses known{.names = {"1", "2", "3"}, .numbered = {}, .origin = "config.json", .remedy = {}};
+  EXPECT_THAT(parse_labels({"1", "3"}, known).labels, ElementsAre(0, 2));
+  EXPECT_THAT(parse_labels({"1", "0"}, known).labels, ElementsAre(1, 0));
+  known.numbered = true;
+  EXPECT_THAT(parse_labels({"1", "2"}, known).labels, ElementsAre(1, 2));
+  known.numbered = false;
+  EXPECT_THAT(error_of([&] { parse_labels({"1", "0"}, known); }), HasSubstr("x.tsv:3: label \"0\""));
+  known.names = {"1.0", "2.5"};
+  EXPECT_THAT(parse_labels({"2.5", "1.0"}, known).labels, ElementsAre(1, 0));
 }
 
 TEST(LabelledText, NamesTheLine) {

@@ -41,7 +41,8 @@ std::string file(const std::string& articles) { return R"({"version": "1.1", "da
 TEST(Squad, ReadsPlainAndGzip) {
   const std::string text = file(
       article("It rained in Oslo.", question("a", "Where?", answer("Oslo", "13") + "," + answer("in Oslo", "10"))) +
-      "," + article("No rain.", question("b", "Why?", "") + "," + question("c", "Who?", answer("No", "0"))));
+      "," +
+      article("No rain.", question("b", "Why?", answer("rain", "3")) + "," + question("c", "Who?", answer("No", "0"))));
   TempFolder folder;
   for (const Bytes& bytes : {bytes_of(text), gzip(bytes_of(text))}) {
     write(folder / "x", bytes);
@@ -54,7 +55,6 @@ TEST(Squad, ReadsPlainAndGzip) {
     EXPECT_EQ(squad.questions[0].answers[0].text, "Oslo");
     EXPECT_EQ(squad.questions[0].answers[0].begin, 13);
     EXPECT_EQ(squad.questions[0].answers[1].begin, 10);
-    EXPECT_TRUE(squad.questions[1].answers.empty());
     EXPECT_EQ(squad.questions[1].context, 1u);
     EXPECT_EQ(squad.questions[2].context, 1u);
     EXPECT_TRUE(squad.misplaced.empty());
@@ -107,6 +107,24 @@ TEST(Squad, NamesTheOffendingField) {
               HasSubstr("answers[0].text: expected text, found an array"));
   EXPECT_THAT(error_for(file(article("abc", question("a", "?", R"({"text": "b"})")))),
               HasSubstr("answers[0].answer_start: is missing"));
+}
+
+// As in SQuAD 2.0. A question that is_impossible has no answer, whatever else the file says of it.
+TEST(Squad, RefusesQuestionsWithoutAnswers) {
+  const std::string good = question("a", "?", answer("b", "1"));
+  const auto with = [&](const std::string& id, const std::string& answers, const std::string& impossible) {
+    return R"({"id": ")" + id + R"(", "question": "?", "is_impossible": )" + impossible + R"(, "answers": [)" +
+           answers + "]}";
+  };
+  EXPECT_EQ(parse(file(article("abc", good + "," + with("b", answer("b", "1"), "false")))).questions.size(), 2u);
+  EXPECT_THAT(error_for(file(article("abc", good + "," + question("b", "?", "") + "," + question("c", "?", "")))),
+              AllOf(HasSubstr("2 of 3 questions have no answer"), HasSubstr("data[0].paragraphs[0].qas[1]"),
+                    HasSubstr("\"b\""), HasSubstr("SQuAD 2.0"), HasSubstr("SQuAD 1.1")));
+  EXPECT_THAT(error_for(file(article("abc", good + "," + with("b", answer("b", "1"), "true")))),
+              HasSubstr("1 of 2 questions"));
+  EXPECT_THAT(error_for(file(article("abc", with("b", "", "true")))), HasSubstr("1 of 1 question"));
+  EXPECT_THAT(error_for(file(article("abc", with("b", answer("b", "1"), "1")))),
+              HasSubstr("qas[0].is_impossible: expected true or false"));
 }
 
 TEST(Squad, SaysWhereTheFileIsNotJson) {

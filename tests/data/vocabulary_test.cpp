@@ -54,7 +54,7 @@ TEST(Vocabulary, RefusesWhatIsNone) {
   for (const std::string& name : kSpecial) {
     std::vector<std::string> tokens = with({"a"});
     std::erase(tokens, name);
-    EXPECT_THAT(error(tokens), HasSubstr("none of its 5 lines is " + name));
+    EXPECT_THAT(error(tokens), HasSubstr("none of its 5 tokens is " + name));
   }
 }
 
@@ -76,7 +76,7 @@ TEST(Vocabulary, ErrorsNameTheFile) {
   write_text(path, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n\na\n");
   EXPECT_THAT(error_of([&] { read_vocabulary(path); }), AllOf(HasSubstr(path), HasSubstr("line 6 is empty")));
   write_text(path, "");
-  EXPECT_THAT(error_of([&] { read_vocabulary(path); }), AllOf(HasSubstr(path), HasSubstr("0 lines")));
+  EXPECT_THAT(error_of([&] { read_vocabulary(path); }), AllOf(HasSubstr(path), HasSubstr("0 tokens")));
   EXPECT_THAT(error_of([&] { write_vocabulary(folder / "none/vocab.txt", Vocabulary(kSpecial)); }),
               HasSubstr("cannot be written"));
 }

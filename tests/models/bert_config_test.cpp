@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/bert.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -20,6 +21,12 @@ BertConfig read_text(const std::string& text) {
   TempFolder folder;
   write_text(folder / "config.json", text);
   return read_bert_config(folder.str());
+}
+
+std::vector<std::string> class_names(const std::string& text) {
+  TempFolder folder;
+  write_text(folder / "config.json", text);
+  return read_class_names(folder.str());
 }
 
 // The complaint about a config.json; it names the file.
@@ -140,7 +147,51 @@ TEST(BertConfig, RefusesOtherNetworks) {
   EXPECT_THAT(error_for(R"({"position_embedding_type": "relative_key"})"), HasSubstr("position_embedding_type"));
   EXPECT_THAT(error_for(R"({"is_decoder": true})"), HasSubstr("is_decoder"));
   EXPECT_THAT(error_for(R"({"add_cross_attention": true})"), HasSubstr("add_cross_attention"));
-  EXPECT_THAT(error_for(R"({"tie_word_embeddings": false})"), HasSubstr("tie_word_embeddings"));
+}
+
+// Only a decoder has weights to tie.
+TEST(BertConfig, UntiedEmbeddingsAreRefusedByADecoder) {
+  EXPECT_THAT(error_for(R"({"tie_word_embeddings": 0})"), HasSubstr("tie_word_embeddings must be true or false"));
+  BertConfig config = bert_config("bert_tiny");
+  config.tie_word_embeddings = false;
+  TempFolder folder;
+  write_bert_config(folder / "config.json", config, "x");
+  const BertConfig read = read_bert_config(folder.str());
+  EXPECT_FALSE(read.tie_word_embeddings);
+  EXPECT_NO_THROW(BertForSequenceClassification{read});
+  EXPECT_NO_THROW(BertForQuestionAnswering{read});
+  const auto text = AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("false"));
+  EXPECT_THAT(error_of([&] { BertForPreTraining{read}; }), text);
+  EXPECT_THAT(error_of([&] { BertForMaskedLM{read}; }), text);
+}
+
+TEST(BertConfig, NamesTheClasses) {
+  EXPECT_EQ(class_names(R"({"id2label": {"0": "no", "1": "yes"}, "label2id": {"yes": 1, "no": 0}, "num_labels": 2})"),
+            (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(class_names(R"({"problem_type": null})"), (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
+  EXPECT_EQ(class_names(R"({"problem_type": "single_label_classification", "num_labels": 3})").size(), 3u);
+}
+
+TEST(BertConfig, RefusesClassesThatContradictEachOther) {
+  const auto error = [](const std::string& text) { return error_of([&] { class_names(text); }); };
+  const std::string names = R"({"id2label": {"0": "no", "1": "yes"}, )";
+  EXPECT_THAT(
+      error(names + R"("label2id": {"no": 1, "yes": 0}})"),
+      AllOf(HasSubstr("config.json: label2id"), HasSubstr("\"no\" is 1"), HasSubstr("id2label"), HasSubstr("0")));
+  EXPECT_THAT(error(names + R"("label2id": {"no": 0}})"), HasSubstr("\"yes\" is missing"));
+  EXPECT_THAT(error(names + R"("label2id": {"no": 0, "yes": 1, "maybe": 2}})"), HasSubstr("\"maybe\""));
+  EXPECT_THAT(error(names + R"("label2id": {"no": "0", "yes": 1}})"), HasSubstr("label2id"));
+  EXPECT_THAT(error(names + R"("label2id": ["no", "yes"]})"), HasSubstr("label2id"));
+  EXPECT_THAT(error(names + R"("num_labels": 3})"), AllOf(HasSubstr("num_labels"), HasSubstr("3"), HasSubstr("2")));
+  EXPECT_THAT(error(R"({"id2label": {"0": "no", "1": "no"}})"), HasSubstr("\"no\" stands for both 0 and 1"));
+}
+
+TEST(BertConfig, RefusesOtherProblems) {
+  for (const std::string type : {"regression", "multi_label_classification"})
+    EXPECT_THAT(
+        error_of([&] { class_names(R"({"problem_type": ")" + type + "\"}"); }),
+        AllOf(HasSubstr("config.json: problem_type"), HasSubstr(type), HasSubstr("single_label_classification")));
+  EXPECT_EQ(read_text(R"({"problem_type": "regression"})").hidden_size, 768) << "of no concern to other heads";
 }
 
 TEST(BertConfig, RefusesWhatIsNoConfiguration) {

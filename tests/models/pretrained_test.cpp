@@ -115,6 +115,15 @@ TEST_F(Pretrained, NamesOfOtherVersionsAndTypes) {
   }
 }
 
+TEST_F(Pretrained, CountsTheOutputsOfAClassifier) {
+  EXPECT_EQ(classifier_outputs(kFolder), std::nullopt);
+  BertConfig config = config_;
+  config.labels = {"a", "b", "c"};
+  save_pretrained(folder_.str(), BertForSequenceClassification(config));
+  EXPECT_EQ(classifier_outputs(folder_.str()), 3);
+  EXPECT_EQ(classifier_outputs(folder_ / "model.safetensors"), 3);
+}
+
 TEST_F(Pretrained, ReachesParametersBoundToBuckets) {
   const BertForPreTraining model(config_), other(config_);
   testing::fill_by_formula(other);
@@ -202,7 +211,8 @@ TEST_F(Pretrained, FoldersWithoutWeightsAreNamed) {
   const BertForPreTraining model(config_);
   EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }), HasSubstr("has no model.safetensors"));
   write(folder_ / "pytorch_model.bin", {1});
-  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }), HasSubstr("pytorch_model.bin"));
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
+              AllOf(HasSubstr("pytorch_model.bin"), HasSubstr("model and tokenizer")));
   EXPECT_THAT(error_of([&] { load_pretrained(folder_ / "none", model); }), HasSubstr("No such file"));
   write(folder_ / "file", {1});
   EXPECT_THAT(error_of([&] { save_pretrained(folder_ / "file/x", model); }), HasSubstr("cannot be made"));
