@@ -75,7 +75,7 @@ class ProgramTest : public testing::Test {
 inline std::string results(const std::vector<nlohmann::json>& lines) {
   std::string text;
   for (nlohmann::json line : lines) {
-    for (const char* time : {"samples_per_s", "step_s", "data_wait_s", "computation_s", "waiting_s", "compression_s",
+    for (const char* time : {"samples_per_s", "step_s", "data_wait_s", "computation_s", "waiting_s", "idle_s", "compression_s",
                              "communication_s", "update_s"})
       line.erase(time);
     text += line.dump() + "\n";
