@@ -21,9 +21,11 @@ class Trainer {
  public:
   // Collective. What is referred to must outlive the trainer.
   Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
+  ~Trainer();
 
   // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where a
-  // rank is interrupted, all stop at the next logged step and save what they have, without evaluating it.
+  // rank is interrupted, or metrics cannot be written, all stop after the same step, the current one of a rank, and save
+  // what they have, without evaluating it. Files that could not be written are an Error at the end.
   Evaluation run(Progress& progress);
   bool stopped() const { return stopped_; }  // before the end
 
@@ -43,6 +45,7 @@ class Trainer {
   std::vector<std::string> notices() const;
   std::string advice() const;
   Rows rows() const;  // for the start of the run
+  bool may_continue();  // with the next step or evaluation; sets stopped_
   void train_step(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
   // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
@@ -54,6 +57,9 @@ class Trainer {
   void settle();          // makes replicas and averages those that are evaluated and saved
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
+  template <class F>
+  void write(F&& f);  // on rank 0: f() writes a file or the output; its first Error is kept
+  void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }
@@ -80,6 +86,8 @@ class Trainer {
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
   std::string run_dir_;
+  std::string weights_dir_;  // run_dir_, or where they could be saved instead
+  std::string write_error_;  // rank 0
   std::unique_ptr<RunLog> log_;  // rank 0
 };
 
