@@ -145,8 +145,9 @@ class NcclGroup : public Group {
         continue;
       }
       check_failure(phase);
-      check(Clock::now() - std::max(start, last_busy()) < timeout_, "rank ", context().rank, ": phase '", phase, "': timeout: NCCL did not finish within ",
-            static_cast<double>(timeout_.count()) / 1000, " s; a peer is missing, or its GPU or link hangs");
+      check(Clock::now() - std::max(start, last_busy()) < timeout_, "rank ", context().rank, ": phase '", phase,
+            "': timeout: NCCL did not finish within ", static_cast<double>(timeout_.count()) / 1000,
+            " s; a peer is missing, or its GPU or link hangs");
       std::this_thread::sleep_for(kSleep);
     }
   }

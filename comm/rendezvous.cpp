@@ -34,8 +34,8 @@ void Rendezvous::enter(int member, const Call& call) {
   for (const auto start = BusyRanks::Clock::now(); !in_time;) {
     const auto limit = std::max(start, busy_.last()) + timeout_;
     if (limit <= BusyRanks::Clock::now()) break;
-    in_time = changed_.wait_until(
-        lock, limit, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
+    in_time =
+        changed_.wait_until(lock, limit, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
   }
   if (meeting_ == mine) give_up(member, call.phase, !in_time);
 }

@@ -37,7 +37,8 @@ class Rendezvous {
   Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy);
 
   // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
-  // something else or stays away for the timeout while no rank is busy; after that the group is unusable and everybody throws.
+  // something else or stays away for the timeout while no rank is busy; after that the group is unusable and
+  // everybody throws.
   void enter(int member, const Call& call);
   // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
   // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.

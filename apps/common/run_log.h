@@ -59,7 +59,7 @@ class RunLog {
  private:
   void append(const std::string& line);
   std::string dir_;
-  std::FILE* file_;  // written to by its descriptor: nothing is buffered
+  std::FILE* file_;   // written to by its descriptor: nothing is buffered
   int64_t size_ = 0;  // of the whole lines
 };
 

@@ -311,10 +311,9 @@ void Trainer::skipped(Progress& progress) {
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = tally_.times;
-  const Tensor sums =
-      on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
-                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression,
-                       times.communication, times.update});
+  const Tensor sums = on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
+                                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
+                                       times.compression, times.communication, times.update});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
@@ -384,8 +383,7 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
   progress.line(text.str());
 }
 
-template <class F>
-void Trainer::write(F&& f) {
+void Trainer::write(const std::function<void()>& f) {
   const auto busy = comm_.world->busy();
   try {
     f();

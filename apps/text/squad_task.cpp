@@ -82,8 +82,8 @@ Evaluation SquadTask::evaluate() {
   std::vector<data::Candidate> all = candidates();
   if (comm_.rank != 0) return {};
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
-  answers_ = data::best_answers(features, std::move(all),
-                                {.best = config_.data.n_best, .longest = config_.data.max_answer});
+  answers_ =
+      data::best_answers(features, std::move(all), {.best = config_.data.n_best, .longest = config_.data.max_answer});
   const data::SquadScore score = data::squad_score(*data_.test_squad, data::first_answers(answers_));
   std::ostringstream text;
   text << std::fixed << std::setprecision(2) << "EM " << score.exact_match << ", F1 " << score.f1;

@@ -476,9 +476,9 @@ class EndlessRun {
 
 // All workers stop at one step and save what they have there, sharded masters and averages too.
 TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
-  const EndlessRun run(folder_, {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "adamw", "--set",
-                                 "ema.decay=0.9", "--set", "exchange.sharding=zero2", "--set",
-                                 "exchange.parameter_wire=bf16"});
+  const EndlessRun run(folder_,
+                       {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "adamw", "--set",
+                        "ema.decay=0.9", "--set", "exchange.sharding=zero2", "--set", "exchange.parameter_wire=bf16"});
   run.wait_for_a_step();
   EXPECT_EQ(run.ends_after(SIGINT), 130);
   EXPECT_EQ(read_file(folder_ / "err"),
@@ -498,10 +498,10 @@ TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
 // Local steps and accumulation let workers drift apart; they stop at one step though none is logged.
 TEST_F(TrainResnet, SignalsActAtTheNextStep) {
   for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGHUP, 129}}) {
-    const EndlessRun run(folder_, {"--batch", "2", "--nodes", "3", "--set", "log_every=1000000000", "--optimizer",
-                                   "zero_one_adam", "--set", "optimizer.warmup_steps=1", "--set",
-                                   "optimizer.intervals=fixed", "--set", "optimizer.max_interval=4", "--accumulation",
-                                   "2", "--check-replicas", "4"});
+    const EndlessRun run(
+        folder_, {"--batch", "2", "--nodes", "3", "--set", "log_every=1000000000", "--optimizer", "zero_one_adam",
+                  "--set", "optimizer.warmup_steps=1", "--set", "optimizer.intervals=fixed", "--set",
+                  "optimizer.max_interval=4", "--accumulation", "2", "--check-replicas", "4"});
     run.wait_for_a_step();
     EXPECT_EQ(run.ends_after(signal), code) << read_file(folder_ / "err");
     EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
@@ -511,7 +511,8 @@ TEST_F(TrainResnet, SignalsActAtTheNextStep) {
 }
 
 TEST_F(TrainResnet, GoesOnWithoutItsOutput) {
-  const std::string flags = "--batch 8 --nodes 2 --set log_every=1", note = "; the run goes on, its metrics are in the ";
+  const std::string flags = "--batch 8 --nodes 2 --set log_every=1",
+                    note = "; the run goes on, its metrics are in the ";
   int closed[2];
   ASSERT_EQ(pipe(closed), 0);
   close(closed[0]);
@@ -560,12 +561,14 @@ TEST_F(TrainResnet, WeightsAreWrittenAgainAndThenElsewhere) {
   EXPECT_NE(again.err.find("No space left on device; trying again every 0.5 s for 0.5 s; free space there\n"),
             std::string::npos)
       << again.err;
-  const std::string weights = read_file(run_dir() / "weights.safetensors"), ema = read_file(run_dir() / "ema.safetensors");
+  const std::string weights = read_file(run_dir() / "weights.safetensors"),
+                    ema = read_file(run_dir() / "ema.safetensors");
   EXPECT_GT(weights.size(), 1'000'000u);
   fs::remove_all(run_dir());
 
   fs::create_directory(folder_ / "tmp");
-  environment_ = faulty_disk("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
+  environment_ =
+      faulty_disk("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
   const Outcome elsewhere = train(flags);
   EXPECT_EQ(elsewhere.exit_code, 1);
   const size_t place = elsewhere.err.find("; the weights after step 4 of 4 are in ");
