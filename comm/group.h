@@ -1,5 +1,6 @@
 // Group: ranks that communicate, and the collectives between them; the transports (local, mpi, nccl) implement it.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,6 +40,13 @@ class Group {
   void barrier(std::string_view phase);
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
   virtual void check_failure(std::string_view phase) = 0;  // throws where a rank has failed
+  // While the returned object lives, no rank's wait for this one times out: for work that one rank does alone and that
+  // may take long, such as writing files. A process that is stopped or dead is still noticed.
+  virtual std::shared_ptr<void> busy() = 0;
+  virtual std::chrono::steady_clock::time_point last_busy() = 0;  // the latest known moment in which a rank was busy
+  // Every rank of the run calls it before each step, equally often. After a rank has passed `stop`, it returns false on
+  // all ranks at the same call, which is the earliest that no rank has passed yet. It exchanges nothing until then.
+  virtual bool may_continue(bool stop) = 0;
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
 
  protected:

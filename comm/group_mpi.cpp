@@ -1,7 +1,12 @@
 #include "comm/group_mpi.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "comm/failure.h"
 #include "comm/host_memory.h"
 #include "comm/peer_memory.h"
 #include "comm/reduce.h"
@@ -9,12 +14,50 @@
 namespace godwit {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between looks for notices; between signs of life
 constexpr int kScatter = 1, kGather = 2;  // tags of the two halves of an all-reduce
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
 
 // Where the parts that the peers send lie in one block of memory, in rank order without the own.
 int64_t slot(int peer, int rank) { return peer < rank ? peer : peer - 1; }
+
+// Tells the other ranks from a thread of its own that this one is busy, as long as it lives.
+class Heartbeat {
+ public:
+  Heartbeat(std::shared_ptr<MpiWorld> world, Clock::duration pause)
+      : world_(std::move(world)), thread_([this, pause] { beat(pause); }) {}
+  ~Heartbeat() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+ private:
+  void beat(Clock::duration pause) {
+    std::unique_lock lock(mutex_);
+    try {
+      while (!changed_.wait_for(lock, pause, [&] { return ended_; })) {
+        world_->notices.busy();
+        world_->notices.poll();  // keeps MPI going meanwhile
+      }
+    } catch (const std::exception&) {
+      // An error of MPI, which this rank's next collective meets too.
+    }
+  }
+
+  std::shared_ptr<MpiWorld> world_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;  // last: it uses the others
+};
 
 }  // namespace
 
@@ -29,6 +72,24 @@ void MpiGroup::check_failure(std::string_view phase) {
   if (const std::optional<int> failed = notices.failed_peer())
     fail("rank ", members_.world_ranks[static_cast<size_t>(rank())], ": phase '", phase, "': rank ", *failed,
          " failed: ", notices.failures().at(*failed));
+}
+
+std::shared_ptr<void> MpiGroup::busy() {
+  return std::make_shared<Heartbeat>(members_.world,
+                                     std::min<Clock::duration>(members_.world->timeout / 4, kLongestBeat));
+}
+
+Clock::time_point MpiGroup::last_busy() { return members_.world->notices.last_busy(); }
+
+bool MpiGroup::may_continue(bool stop) {
+  MpiWorld& world = *members_.world;
+  for (const auto start = Clock::now();; std::this_thread::sleep_for(kLook)) {
+    check_failure("stop");
+    if (const std::optional<bool> decided = world.notices.may_continue(stop)) return *decided;
+    check(Clock::now() - std::max(start, last_busy()) <= world.timeout, "rank ",
+          members_.world_ranks[static_cast<size_t>(rank())], ": timeout: ", rank_list(world.notices.undecided()),
+          " did not say at which step to stop within ", static_cast<double>(world.timeout.count()) / 1000, " s");
+  }
 }
 
 template <class F>

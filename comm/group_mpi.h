@@ -10,6 +10,9 @@ class MpiGroup : public Group {
   MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats);
   void abort(const std::string& reason) override;
   void check_failure(std::string_view phase) override;
+  std::shared_ptr<void> busy() override;
+  std::chrono::steady_clock::time_point last_busy() override;
+  bool may_continue(bool stop) override;
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override;

@@ -2,6 +2,7 @@
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -42,6 +43,9 @@ class NcclGroup : public Group {
 
   void abort(const std::string& reason) override { host_->abort(reason); }
   void check_failure(std::string_view phase) override { host_->check_failure(phase); }
+  std::shared_ptr<void> busy() override { return host_->busy(); }
+  Clock::time_point last_busy() override { return host_->last_busy(); }
+  bool may_continue(bool stop) override { return host_->may_continue(stop); }
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
@@ -141,8 +145,9 @@ class NcclGroup : public Group {
         continue;
       }
       check_failure(phase);
-      check(waited < timeout_, "rank ", context().rank, ": phase '", phase, "': timeout: NCCL did not finish within ",
-            static_cast<double>(timeout_.count()) / 1000, " s; a peer is missing, or its GPU or link hangs");
+      check(Clock::now() - std::max(start, last_busy()) < timeout_, "rank ", context().rank, ": phase '", phase,
+            "': timeout: NCCL did not finish within ", static_cast<double>(timeout_.count()) / 1000,
+            " s; a peer is missing, or its GPU or link hangs");
       std::this_thread::sleep_for(kSleep);
     }
   }

@@ -23,17 +23,18 @@ class World {
   World(const Topology& topology, std::chrono::milliseconds timeout) : topology_(topology) {
     std::vector<int> everyone;
     for (int rank = 0; rank < topology.world(); ++rank) everyone.push_back(rank);
-    world_.emplace(everyone, timeout);
-    compute_.emplace(everyone, timeout);
+    world_.emplace(everyone, timeout, busy_);
+    compute_.emplace(everyone, timeout, busy_);
+    begun_.resize(everyone.size());
     for (int node = 0; node < topology.nodes; ++node)
       intra_.push_back(
           std::make_unique<Rendezvous>(std::vector<int>(everyone.begin() + node * topology.workers_per_node,
                                                         everyone.begin() + (node + 1) * topology.workers_per_node),
-                                       timeout));
+                                       timeout, busy_));
     for (int local = 0; local < topology.workers_per_node; ++local) {
       std::vector<int> ranks;
       for (int node = 0; node < topology.nodes; ++node) ranks.push_back(node * topology.workers_per_node + local);
-      inter_.push_back(std::make_unique<Rendezvous>(std::move(ranks), timeout));
+      inter_.push_back(std::make_unique<Rendezvous>(std::move(ranks), timeout, busy_));
     }
   }
 
@@ -61,17 +62,32 @@ class World {
     inter(rank).retire(rank);
   }
 
+  BusyRanks& busy() { return busy_; }
+
+  // The first rank that wants to stop sets the last step: the latest that a rank has begun.
+  bool may_continue(int rank, bool stop) {
+    const std::lock_guard lock(mutex_);
+    int64_t& begun = begun_[static_cast<size_t>(rank)];
+    if (stop && !last_step_) last_step_ = *std::max_element(begun_.begin(), begun_.end());
+    if (last_step_ && begun >= *last_step_) return false;
+    ++begun;
+    return true;
+  }
+
   // After all ranks have ended.
   std::optional<int> first_failed() const { return first_failed_; }
   const std::string& reason() const { return reason_; }
 
  private:
   Topology topology_;
+  BusyRanks busy_;
   std::optional<Rendezvous> world_, compute_;
   std::vector<std::unique_ptr<Rendezvous>> intra_, inter_;
   std::mutex mutex_;
   std::optional<int> first_failed_;
   std::string reason_;
+  std::vector<int64_t> begun_;  // calls of may_continue() that returned true, by rank
+  std::optional<int64_t> last_step_;
 };
 
 class LocalGroup : public Group {
@@ -85,6 +101,12 @@ class LocalGroup : public Group {
 
   void abort(const std::string& reason) override { world_->fail(world_rank_, reason); }
   void check_failure(std::string_view phase) override { place_.check_failure(rank(), phase); }
+  std::shared_ptr<void> busy() override {
+    world_->busy().begin();
+    return {nullptr, [world = world_](void*) { world->busy().end(); }};
+  }
+  std::chrono::steady_clock::time_point last_busy() override { return world_->busy().last(); }
+  bool may_continue(bool stop) override { return world_->may_continue(world_rank_, stop); }
 
  protected:
   // Every rank reduces one part and writes it to all: nobody else touches that part.

@@ -1,8 +1,9 @@
-// Notices: how the ranks of one run_mpi() tell each other that they failed or ended.
+// Notices: how the ranks of one run_mpi() tell each other that they failed or ended, are busy, or want to stop.
 #pragma once
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -12,7 +13,8 @@
 
 namespace godwit {
 
-// Thread-safe. A notice is a small message to every other rank; poll() takes in those that have come.
+// Thread-safe. A notice is a small message to every other rank; poll() takes in those that have come. A notice that is
+// malformed counts as a failure of the rank that sent it.
 class Notices {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,21 +25,32 @@ class Notices {
   void poll();
   void fail(const std::string& reason);  // of this rank; what follows the first is ignored
   void leave();                          // this rank's body has ended, one way or the other
+  void busy();                           // this rank works alone; to be repeated meanwhile
+  // Group::may_continue(); nothing while it is not decided. A rank that wants to stop sends the number of steps it has
+  // begun, which every other rank answers with its own, at once, wherever it polls. All stop after the largest number.
+  std::optional<bool> may_continue(bool stop);
 
   std::map<int, std::string> failures() const;  // by rank, of what is known
   std::optional<int> failed_peer() const;       // the first that was heard of
   std::optional<Clock::time_point> left_at(int rank) const;
+  Clock::time_point last_busy() const;  // when the latest such notice of another rank came
+  std::vector<int> undecided() const;   // the ranks whose number of steps is not known
   int lowest_left() const;
   bool all_left() const;
 
  private:
+  enum class Kind : int32_t { failed, left, busy, steps };
   struct Notice {
-    int rank;
-    bool failed;
-    char text[2000];
+    Kind kind;
+    int32_t rank;
+    int64_t steps;    // begun
+    char text[2000];  // ends in a zero
   };
   void post();
-  void send(bool failed, const std::string& text);
+  void send(Kind kind, const std::string& text = "");
+  void send_steps();  // once
+  void receive(const MPI_Status& status, bool too_long);
+  std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty: none
   void take(const Notice& notice);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -50,6 +63,9 @@ class Notices {
   std::map<int, std::string> failures_;
   std::optional<int> failed_peer_;
   std::vector<std::optional<Clock::time_point>> left_;
+  Clock::time_point last_busy_{};
+  int64_t begun_ = 0;                          // steps of this rank
+  std::vector<std::optional<int64_t>> steps_;  // of each rank, as it answered
 };
 
 }  // namespace godwit

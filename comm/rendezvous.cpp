@@ -1,14 +1,16 @@
 #include "comm/rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/failure.h"
 
 namespace godwit {
 
-Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout)
+Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy)
     : ranks_(std::move(world_ranks)),
       timeout_(timeout),
+      busy_(busy),
       calls_(ranks_.size()),
       done_(ranks_.size()),
       here_(ranks_.size(), false) {}
@@ -28,8 +30,13 @@ void Rendezvous::enter(int member, const Call& call) {
     return;
   }
   const uint64_t mine = meeting_;
-  const bool in_time =
-      changed_.wait_for(lock, timeout_, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
+  bool in_time = false;
+  for (const auto start = BusyRanks::Clock::now(); !in_time;) {
+    const auto limit = std::max(start, busy_.last()) + timeout_;
+    if (limit <= BusyRanks::Clock::now()) break;
+    in_time =
+        changed_.wait_until(lock, limit, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
+  }
   if (meeting_ == mine) give_up(member, call.phase, !in_time);
 }
 

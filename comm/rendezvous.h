@@ -1,5 +1,6 @@
 // Rendezvous: where the threads of a local group meet, show each other what they call, and learn of failures.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,14 +14,31 @@
 
 namespace godwit {
 
+// Whether ranks of a run are busy (Group::busy). Thread-safe.
+class BusyRanks {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void begin() { ++count_; }
+  void end() {
+    ended_ = Clock::now();
+    --count_;
+  }
+  Clock::time_point last() const { return count_ > 0 ? Clock::now() : ended_.load(); }
+
+ private:
+  std::atomic<int> count_{0};
+  std::atomic<Clock::time_point> ended_{};
+};
+
 // Members are numbered 0…size−1; messages name their ranks in the world. Waits sleep: there may be more ranks than
 // cores.
 class Rendezvous {
  public:
-  Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout);
+  Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy);
 
   // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
-  // something else or stays away too long; after that the group is unusable and everybody throws.
+  // something else or stays away for the timeout while no rank is busy; after that the group is unusable and
+  // everybody throws.
   void enter(int member, const Call& call);
   // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
   // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.
@@ -43,6 +61,7 @@ class Rendezvous {
 
   const std::vector<int> ranks_;
   const std::chrono::milliseconds timeout_;
+  const BusyRanks& busy_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;

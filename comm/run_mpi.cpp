@@ -105,11 +105,11 @@ void describe_launch(const MpiSession& session, const Topology& topology,
     note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none lends all");
 }
 
-// Takes in notices until `done`; false when `limit` has passed first.
+// Takes in notices until `done`; false when `limit` has passed first, in which no other rank was busy.
 template <class F>
 bool wait_for_notices(Notices& notices, Clock::duration limit, F&& done) {
   for (const auto start = Clock::now(); !done();) {
-    if (Clock::now() - start > limit) return false;
+    if (Clock::now() - std::max(start, notices.last_busy()) > limit) return false;
     std::this_thread::sleep_for(kLook);
     notices.poll();
   }

@@ -183,7 +183,7 @@ void Transfer::look_around(Clock::time_point last) {
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not come"));
   }
-  if (now - last <= members_.world->timeout) return;
+  if (now - std::max(last, notices.last_busy()) <= members_.world->timeout) return;
   const std::vector<int> absent = absentees(true), cut_off = absentees(false);
   const std::string within =
       detail::concat(" within ", static_cast<double>(members_.world->timeout.count()) / 1000, " s");

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 
 namespace godwit::apps {
 namespace {
@@ -16,10 +17,15 @@ struct Text {
   char bytes[kCapacity];
   size_t size;
 };
-struct Texts {
-  Text asked, ended;
+struct Caught {
+  int signal;
+  const char* name;
 };
-Texts texts[2];
+constexpr Caught kCaught[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+struct Texts {
+  Text asked[std::size(kCaught)], ended;
+};
+Texts texts[2], silence;
 std::atomic<const Texts*> current{nullptr};
 std::atomic<int> received{0};
 static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
@@ -33,7 +39,13 @@ void say(const Text& text) {
 
 void on_signal(int signal) {
   const Texts* said = current.load();
-  if (received.exchange(signal) == 0) return say(said->asked);
+  int none = 0;
+  if (received.compare_exchange_strong(none, signal)) {
+    for (size_t i = 0; i < std::size(kCaught); ++i)
+      if (kCaught[i].signal == signal) say(said->asked[i]);
+    return;
+  }
+  if (signal == SIGHUP) return;
   say(said->ended);
   ::_exit(128 + signal);
 }
@@ -49,7 +61,8 @@ void put(Text& text, const std::string& message) {
 
 void catch_interrupts(const std::string& asked, const std::string& ended) {
   Texts* next = current.load() == &texts[0] ? &texts[1] : &texts[0];
-  put(next->asked, asked);
+  for (size_t i = 0; i < std::size(kCaught); ++i)
+    put(next->asked[i], asked.empty() ? "" : std::string(kCaught[i].name) + ": " + asked);
   put(next->ended, ended);
   current.store(next);
   received.store(0);
@@ -57,8 +70,15 @@ void catch_interrupts(const std::string& asked, const std::string& ended) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const Caught& caught : kCaught) {
+    struct sigaction before = {};
+    ::sigaction(caught.signal, nullptr, &before);
+    if (caught.signal != SIGHUP || before.sa_handler != SIG_IGN) ::sigaction(caught.signal, &action, nullptr);
+  }
+}
+
+void silence_interrupts() {
+  if (current.load()) current.store(&silence);
 }
 
 int interrupted() { return received.load(); }

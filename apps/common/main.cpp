@@ -81,6 +81,7 @@ int run_program(const Program& program, int argc, char** argv) {
     check(std::cout.flush().good(), "standard output cannot be written");
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
+    signal(SIGPIPE, SIG_IGN);  // and so is a closed pipe
     if (config && !train(program, config)) return 128 + (interrupted() ? interrupted() : SIGINT);  // or another's
     return 0;
   } catch (const PeerFailed&) {

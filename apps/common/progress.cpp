@@ -1,9 +1,11 @@
 #include "apps/common/progress.h"
 
+#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -161,7 +163,7 @@ void Progress::update(const ProgressState& state) {
   } else {
     std::fprintf(out_, "%s\n", render_line(state).c_str());
   }
-  std::fflush(out_);
+  flush();
 }
 
 void Progress::line(const std::string& text) {
@@ -170,14 +172,24 @@ void Progress::line(const std::string& text) {
   clear();
   std::fprintf(out_, "%s\n", text.c_str());
   if (redraw) draw();
-  std::fflush(out_);
+  flush();
 }
 
 void Progress::finish() {
   const std::lock_guard lock(mutex_);
   clear();
   shown_ = false;
-  std::fflush(out_);
+  flush();
+}
+
+void Progress::flush() {
+  if (std::fflush(out_) == 0 && !std::ferror(out_)) return;
+  if (!lost_)
+    std::fprintf(stderr, "output cannot be written (%s); the run goes on, its metrics are in the run directory\n",
+                 std::strerror(errno));
+  lost_ = true;
+  ::__fpurge(out_);
+  std::clearerr(out_);
 }
 
 void Progress::draw() {

@@ -25,7 +25,8 @@ std::string render_bar(const ProgressState& state, int width);  // at most `widt
                                                                 // out: the bar, epoch, step, … loss and time last
 std::string render_line(const ProgressState& state);            // everything, as a line of text
 
-// All of a run's output goes through one Progress, so that nothing prints over the bar. Thread-safe.
+// All of a run's output goes through one Progress, so that nothing prints over the bar. What cannot be written is lost,
+// which stderr says once. Thread-safe.
 class Progress {
  public:
   enum class Style { automatic, bar, lines };  // automatic: a bar when `out` is a terminal
@@ -41,13 +42,14 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   void draw();
   void clear();
+  void flush();
 
   std::FILE* out_;
   bool bar_;
   double seconds_between_;
   std::mutex mutex_;
   ProgressState state_;
-  bool drawn_ = false, shown_ = false;
+  bool drawn_ = false, shown_ = false, lost_ = false;
   Clock::time_point last_;
 };
 

@@ -125,8 +125,18 @@ RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move
 RunLog::~RunLog() { std::fclose(file_); }
 
 void RunLog::append(const std::string& line) {
-  const bool good = std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  if (!good) fail_writing(metrics_file(dir_), errno);
+  const int descriptor = ::fileno(file_);
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t put = ::write(descriptor, line.data() + done, line.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const int error = errno;
+      if (::ftruncate(descriptor, size_) == 0) ::lseek(descriptor, size_, SEEK_SET);
+      fail_writing(metrics_file(dir_), error);
+    }
+    done += static_cast<size_t>(put);
+  }
+  size_ += std::ssize(line);
 }
 
 void RunLog::file(const std::string& name, const std::string& text) { write_whole(dir_ + "/" + name, text); }

@@ -40,7 +40,8 @@ struct EvalMetrics {
 // Throws when `wanted` already holds metrics of another run or cannot be written; an empty metrics.jsonl is none.
 std::string create_run_dir(const std::string& wanted, const std::string& name);
 
-// Appends to metrics.jsonl one JSON object per line, each flushed; a number that is not finite becomes null.
+// Appends to metrics.jsonl one JSON object per line, at once and whole or, with an Error, not at all; a number that is
+// not finite becomes null.
 class RunLog {
  public:
   RunLog(std::string dir, const std::string& config_json);  // writes config.json, whole or not at all; throws
@@ -57,7 +58,8 @@ class RunLog {
  private:
   void append(const std::string& line);
   std::string dir_;
-  std::FILE* file_;
+  std::FILE* file_;   // written to by its descriptor: nothing is buffered
+  int64_t size_ = 0;  // of the whole lines
 };
 
 }  // namespace godwit::apps

@@ -55,8 +55,9 @@ class Task {
   virtual Forward pass() = 0;  // of the batch that was fetched
   virtual void average_buffers() {}                       // collective: what differs between ranks but the parameters
   virtual Evaluation evaluate() = 0;                      // collective: of the model as it is now
+  virtual void write_evaluation(const std::string& /*run_dir*/) {}  // on rank 0: files of the last evaluate()
   virtual std::vector<std::string> damaged() { return {}; }  // files that turned out so, "path: reason"
-  // On rank 0, the model as it is now: "weights", or "ema" for averaged ones.
+  // On rank 0, the model as it is now, into a folder: "weights", or "ema" for averaged ones.
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
 };
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <iostream>
 #include <set>
 #include <sstream>
 
 #include "apps/common/gather.h"
 #include "apps/common/interrupt.h"
+#include "apps/common/save_weights.h"
 #include "apps/common/totals.h"
 #include "comm/group_nccl.h"
 #include "comm/host_values.h"
@@ -80,19 +82,25 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
 }
 
+Trainer::~Trainer() {
+  if (leader()) silence_interrupts();  // they stop nothing any more
+}
+
 void Trainer::open_run(Progress& progress) {
   started_ = Clock::now();
   if (!leader()) {
     if (uses_mpi(config_)) catch_interrupts("", "");  // a process of its own
     return;
   }
-  run_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
+  const auto busy = comm_.world->busy();
+  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
   log_ = std::make_unique<RunLog>(run_dir_, to_json(program_, config_, false));
   task_.opened(run_dir_);
-  // A launcher passes Ctrl-C on as SIGTERM, which it also sends when a rank has failed.
-  const std::string who = uses_mpi(config_) ? "ended by the launcher" : "interrupted";
-  const std::string asked = who + ": saving the weights at the next logged step";
-  catch_interrupts(asked + (uses_mpi(config_) ? "" : "; once more ends at once"), who + "; the run directory is " + run_dir_);
+  // A launcher passes Ctrl-C on as SIGTERM. When a rank has died it sends the same, and SIGKILL soon after.
+  const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
+                                             : "a second signal ends the run at once";
+  catch_interrupts("stopping after the current step to save the weights; " + more,
+                   "ended unsaved; the run directory is " + run_dir_);
   progress.line(summary(program_, config_, rows()));
   for (const std::string& notice : notices()) progress.line("notice: " + notice);
 }
@@ -173,17 +181,17 @@ Evaluation Trainer::run(Progress& progress) {
   Evaluation last;
   bool check_due = false;
   task_.start_epoch(0);
-  for (int64_t e = 0; step_ < total_steps_ && !stopped_; ++e) {
+  for (int64_t e = 0; step_ < total_steps_; ++e) {
     task_.model().train();
     tally_ = Tally();
-    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && !stopped_; ++s) {
+    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && (step_ == 0 || may_continue()); ++s) {
       ++step_;
       train_step(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronised()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
-    if (stopped_) break;
+    if (stopped_ || !may_continue()) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
     const auto before = Clock::now();
     last = evaluate();
@@ -192,6 +200,7 @@ Evaluation Trainer::run(Progress& progress) {
           advice());
     if (leader()) report(last, progress);
   }
+  if (tally_.steps > 0 && stopped_) report(progress);
   if (stopped_) settle();
   if (config_.check_replicas > 0) check_replicas();
   save(last, progress);
@@ -201,6 +210,11 @@ Evaluation Trainer::run(Progress& progress) {
 void Trainer::check_replicas() {
   replica_->check_replicas();
   ++replica_checks_;
+}
+
+bool Trainer::may_continue() {
+  stopped_ = !comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
+  return !stopped_;
 }
 
 void Trainer::train_step(Progress& progress) {
@@ -302,12 +316,10 @@ void Trainer::skipped(Progress& progress) {
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = tally_.times;
-  const Tensor sums =
-      on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
-                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting, times.compression,
-                       times.communication, times.update, interrupted() != 0 ? 1.0 : 0.0, times.idle});
+  const Tensor sums = on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
+                                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
+                                       times.compression, times.communication, times.update, times.idle});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
-  stopped_ = sums.item(12) > 0 && step_ < total_steps_;
   if (leader()) {
     const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
     const int world = comm_.world->size();
@@ -323,13 +335,13 @@ void Trainer::report(Progress& progress) {
                         .data_wait_s = mean_s(6),
                         .times = TimeSplit{.computation = mean_s(7),
                                            .waiting = mean_s(8),
-                                           .idle = mean_s(13),
+                                           .idle = mean_s(12),
                                            .compression = mean_s(9),
                                            .communication = mean_s(10),
                                            .update = mean_s(11)}};
     if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
     if (config_.non_finite == "skip") metrics.skipped = replica_->skipped();
-    log_->step(metrics);
+    write([&] { log_->step(metrics); });
     const double training_s = seconds_since(started_) - evaluating_s_;
     ProgressState state;
     state.step = step_;
@@ -343,7 +355,7 @@ void Trainer::report(Progress& progress) {
     state.bytes_inter = metrics.bytes_inter;
     state.seconds_left = training_s / static_cast<double>(step_) * static_cast<double>(total_steps_ - step_);
     state.unit = task_.unit();
-    progress.update(state);
+    write([&] { progress.update(state); });
   }
   all_times_ += {tally_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
   tally_ = Tally();
@@ -372,12 +384,35 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
   EvalMetrics metrics{step_, epoch(), {}};
   if (result.loss) metrics.values.emplace_back("test_loss", *result.loss);
   metrics.values.insert(metrics.values.end(), result.metrics.begin(), result.metrics.end());
-  log_->evaluation(metrics);
+  write([&] { log_->evaluation(metrics); });
+  write([&] { task_.write_evaluation(run_dir_); });
   std::ostringstream text;
   text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": ";
   if (result.loss) text << "test loss " << std::setprecision(4) << *result.loss << ", ";
   text << result.text << "  (" << human_duration(seconds_since(started_)) << ")";
   progress.line(text.str());
+}
+
+void Trainer::write(const std::function<void()>& f) {
+  const auto busy = comm_.world->busy();
+  try {
+    f();
+  } catch (const Error& error) {
+    if (write_error_.empty()) write_error_ = error.what();
+  }
+}
+
+void Trainer::save_model(const std::string& which, Progress& progress) {
+  const auto busy = comm_.world->busy();
+  const auto warn = [&](const std::string& text) {
+    progress.finish();
+    std::cerr << program_.name << ": " << text << std::endl;
+  };
+  const double patience_s = weights_dir_ == run_dir_ ? config_.timeout_s : 0;
+  const auto save = [&](const std::string& folder) { task_.save(folder, which); };
+  const Saved saved = save_with_retries(save, weights_dir_, patience_s, warn);
+  weights_dir_ = saved.folder;
+  if (write_error_.empty()) write_error_ = saved.error;
 }
 
 void Trainer::save(const Evaluation& last, Progress& progress) {
@@ -386,19 +421,21 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
-  replica_->with_masters([this] {
-    if (leader()) task_.save(run_dir_, "weights");
+  replica_->with_masters([&] {
+    if (leader()) save_model("weights", progress);
   });
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
   if (!leader()) return;
   if (ema_) {
     ema_->swap();
-    task_.save(run_dir_, "ema");
+    save_model("ema", progress);
     ema_->swap();
   }
-  if (stopped_) log_->interrupted(step_, epoch());
-  log_->file("accounting.json", accounts.json() + "\n");
+  if (stopped_) write([&] { log_->interrupted(step_, epoch()); });
+  write([&] { log_->file("accounting.json", accounts.json() + "\n"); });
   progress.finish();
+  check(write_error_.empty(), write_error_, "; the weights after step ", step_, " of ", total_steps_, " are in ",
+        weights_dir_);
   progress.line(accounts.table());
   if (replica_checks_ > 0)
     progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",

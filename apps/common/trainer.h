@@ -1,6 +1,7 @@
 // Trainer: one rank's part of a training run: steps, evaluations, replica checks, logging, weights.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,9 +22,11 @@ class Trainer {
  public:
   // Collective. What is referred to must outlive the trainer.
   Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
+  ~Trainer();
 
-  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where a
-  // rank is interrupted, all stop at the next logged step and save what they have, without evaluating it.
+  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where
+  // a rank is interrupted, or metrics cannot be written, all stop after the same step, the current one of a rank, and
+  // save what they have, without evaluating it. Files that could not be written are an Error at the end.
   Evaluation run(Progress& progress);
   bool stopped() const { return stopped_; }  // before the end
 
@@ -43,6 +46,7 @@ class Trainer {
   std::vector<std::string> notices() const;
   std::string advice() const;
   Rows rows() const;  // for the start of the run
+  bool may_continue();  // with the next step or evaluation; sets stopped_
   void train_step(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
   // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
@@ -55,6 +59,8 @@ class Trainer {
   void settle();          // makes replicas and averages those that are evaluated and saved
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
+  void write(const std::function<void()>& f);  // on rank 0: f() writes a file or the output; its first Error is kept
+  void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
   bool leader() const { return comm_.rank == 0; }
@@ -82,6 +88,8 @@ class Trainer {
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
   std::string run_dir_;
+  std::string weights_dir_;      // run_dir_, or where they could be saved instead
+  std::string write_error_;      // rank 0
   std::unique_ptr<RunLog> log_;  // rank 0
 };
 

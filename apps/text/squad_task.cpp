@@ -19,19 +19,17 @@ class SquadTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "windows"; }
-  void opened(const std::string& run_dir) override {
-    TextTask::opened(run_dir);
-    run_dir_ = run_dir;
+  Evaluation evaluate() override;  // em, f1, in percent, as the official evaluation counts them: on rank 0
+  void write_evaluation(const std::string& run_dir) override {
+    data::write_predictions(run_dir + "/predictions.json", answers_);
+    data::write_nbest(run_dir + "/nbest_predictions.json", answers_);
   }
-  // em, f1, in percent, as the official evaluation counts them: on rank 0, which writes predictions.json and
-  // nbest_predictions.json.
-  Evaluation evaluate() override;
 
  private:
   Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
   std::vector<data::Candidate> candidates();  // collective: of all ranks' windows
 
-  std::string run_dir_;  // rank 0
+  std::vector<data::QuestionAnswers> answers_;  // of the last evaluation, on rank 0
 };
 
 // One column of logits [batch·length, 2] on the CPU, of one row of the batch.
@@ -84,11 +82,9 @@ Evaluation SquadTask::evaluate() {
   std::vector<data::Candidate> all = candidates();
   if (comm_.rank != 0) return {};
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
-  const std::vector<data::QuestionAnswers> answers = data::best_answers(
-      features, std::move(all), {.best = config_.data.n_best, .longest = config_.data.max_answer});
-  data::write_predictions(run_dir_ + "/predictions.json", answers);
-  data::write_nbest(run_dir_ + "/nbest_predictions.json", answers);
-  const data::SquadScore score = data::squad_score(*data_.test_squad, data::first_answers(answers));
+  answers_ =
+      data::best_answers(features, std::move(all), {.best = config_.data.n_best, .longest = config_.data.max_answer});
+  const data::SquadScore score = data::squad_score(*data_.test_squad, data::first_answers(answers_));
   std::ostringstream text;
   text << std::fixed << std::setprecision(2) << "EM " << score.exact_match << ", F1 " << score.f1;
   return {.metrics = {{"em", score.exact_match}, {"f1", score.f1}}, .text = text.str()};

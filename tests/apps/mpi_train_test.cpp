@@ -157,16 +157,63 @@ TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
   EXPECT_FALSE(outcome.says("interrupted")) << outcome.err;
 }
 
-// A signal to one process stops all of them at one step.
+// A signal to one process stops all of them at one step, though none is logged and they drift apart in local steps.
 TEST_F(MpiTrain, AnInterruptedRankMakesAllSaveTheWeights) {
-  const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
+  const std::string program =
+      kProgram + std::string(
+                     "--data data --batch 2 --set log_every=1000000000 --check-replicas 4 --run-dir run "
+                     "--epochs 1000000 --optimizer zero_one_adam --set optimizer.warmup_steps=1 "
+                     "--set optimizer.intervals=fixed --set optimizer.max_interval=4");
   const std::string stops =
       "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -INT $$ ) & exec " + program;
-  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + stops + "'", folder_);
+  const MpiOutcome outcome = mpirun(2, "timeout -k 2 20 " + program + " : -np 1 sh -c '" + stops + "'", folder_);
   EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
   EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_NE(text("run/metrics.jsonl").find("\"interrupted\": true}\n"), std::string::npos);
   EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
+}
+
+// The launcher sends a rank SIGTERM for a user and for a rank that died: the text holds for both.
+TEST_F(MpiTrain, ARankThatDiesIsNoPromiseToSave) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
+  const std::string dies =
+      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -KILL $$ ) & exec " + program;
+  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + dies + "'", folder_);
+  EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
+  EXPECT_TRUE(
+      outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
+                   "launcher ends this one before that\n"))
+      << outcome.err;
+}
+
+// Rank 0 writes; the others wait longer for it than for a rank that says nothing.
+TEST_F(MpiTrain, ASlowDiskIsNoTimeout) {
+  for (const std::string file : {"/config.json", "/weights.safetensors"}) {
+    const std::string slow =
+        "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
+        "/faulty_disk.so 'FAULTY_SLOW=" +
+        file + " 2700' ";
+    const MpiOutcome outcome = mpirun(3, slow + kProgram + kSmall + "--run-dir run --set timeout_s=2", folder_);
+    EXPECT_EQ(outcome.exit_code, 0) << file << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << file;
+    EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors")) << file;
+    fs::remove_all(folder_ / "run");
+  }
+}
+
+TEST_F(MpiTrain, ADiskThatIsFullDuringMetricsCostsNoWeights) {
+  const std::string full =
+      "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
+      "/faulty_disk.so 'FAULTY_FULL=/metrics.jsonl 700 1000000' ";
+  const MpiOutcome outcome =
+      mpirun(2, full + kProgram + kSmall + "--run-dir run --epochs 1000000 --max-steps 0", folder_);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_TRUE(
+      outcome.says("run/metrics.jsonl: cannot be written (No space left on device); free space there or choose "
+                   "another --run-dir; the weights after step "))
+      << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
 }
 
 // The answers come from the windows of all processes; each trains the vocabulary by itself.

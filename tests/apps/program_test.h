@@ -43,8 +43,8 @@ class ProgramTest : public testing::Test {
   Outcome train(const std::string& flags) const { return train(flags, base_); }
   Outcome train(const std::string& flags, const std::string& base,
                 const std::string& streams = ">out 2>err </dev/null") const {
-    const std::string command = "cd " + folder_.string() + " && timeout 300 " GODWIT_BINARY_DIR "/" + program_ + " " +
-                                base + " " + flags + " " + streams;
+    const std::string command = "cd " + folder_.string() + " && timeout 300 env " + environment_ +
+                                " " GODWIT_BINARY_DIR "/" + program_ + " " + base + " " + flags + " " + streams;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
@@ -66,6 +66,13 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
+  // Variables for the program: a disk with that fault (tests/apps/preload/faulty_disk.cpp).
+  static std::string faulty_disk(const std::string& fault) {
+    return "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR "/faulty_disk.so '" +
+           fault + "'";
+  }
+
+  std::string environment_;
   const std::string program_, base_;
   TempFolder scratch_;
   const std::filesystem::path folder_ = scratch_.str();

@@ -99,6 +99,16 @@ TEST_F(TrainBert, SquadWritesPredictionsThatScoreAsReported) {
   EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
 }
 
+// The evaluation's files are written by one worker, after the evaluation.
+TEST_F(TrainBert, PredictionsThatCannotBeWrittenCostNoWeights) {
+  fs::create_directories(run_dir() / "predictions.json.tmp");
+  const Outcome outcome = train(kSquad + "--nodes 2 --epochs 3 --max-steps 0");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("predictions.json: cannot be written"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("; the weights after step "), std::string::npos) << outcome.err;
+  EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
+}
+
 // Windows are dealt to the ranks; every answer comes from all of them.
 TEST_F(TrainBert, ScoresDoNotDependOnTheNumberOfWorkers) {
   std::vector<std::string> predictions;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "comm/group_nccl.h"
 #include "ranks.h"
@@ -241,6 +243,37 @@ TEST_P(Collectives, BytesOfAllRanksEqualTheFormulas) {
         EXPECT_EQ(counts.at("inter").bytes_intra, 0);
         EXPECT_EQ(counts.count("barrier"), 0u) << "barriers carry no payload";
       });
+}
+
+// Ranks that meet in every fourth step only. All stop after the same step, without a deadlock.
+TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
+  for (const Topology& topology : topologies())
+    for (const int stopping : {0, topology.world() - 1})
+      run(topology, [&](Communicator& comm) {
+        int64_t steps = 0;
+        while (steps < 1000 && comm.world->may_continue(comm.rank == stopping && steps >= 9)) {
+          if (++steps % 4 == 0) comm.inter->barrier("step");
+          if (steps % 4 == comm.rank % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64, kCpu);
+        comm.world->all_gather(own, all, "steps");
+        for (const int64_t other : all.to_vector<int64_t>()) EXPECT_EQ(other, steps);
+        EXPECT_GE(steps, 9);
+        EXPECT_LT(steps, 1000);
+      });
+}
+
+// The others have begun their last step, or have ended, when one rank wants to stop.
+TEST_P(Collectives, AStopInTheLastStepChangesNothing) {
+  for (const Topology& topology : topologies())
+    run(topology, [&](Communicator& comm) {
+      const bool late = comm.rank == topology.world() - 1 && comm.rank > 0;
+      for (int step = 1; step <= 3; ++step) {
+        if (late && step == 3) comm.world->barrier("steps");
+        EXPECT_TRUE(comm.world->may_continue(late && step == 3));
+      }
+      if (!late && topology.world() > 1) comm.world->barrier("steps");
+    });
 }
 
 }  // namespace

@@ -116,6 +116,18 @@ TEST(LocalFailure, RankThatEndsEarlyIsNamed) {
   EXPECT_NE(text.find("rank 2 has ended"), std::string::npos) << text;
 }
 
+TEST(Local, NobodyTimesOutWaitingForABusyRank) {
+  const auto slow = [](bool busy) {
+    return [busy](Communicator& comm) {
+      const auto token = busy && comm.rank == 0 ? comm.world->busy() : nullptr;
+      if (comm.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      comm.inter->all_reduce(Tensor::zeros({4}), Reduce::sum, "gradients");
+    };
+  };
+  run_local({3, 1}, slow(true), {.timeout = std::chrono::milliseconds(250)});
+  EXPECT_NE(error_of({3, 1}, slow(false), std::chrono::milliseconds(250)).find("timeout: rank 0"), std::string::npos);
+}
+
 TEST(LocalFailure, TimeoutNamesPhaseAndAbsentRanks) {
   std::atomic<bool> release{false};
   const std::string text = error_of(

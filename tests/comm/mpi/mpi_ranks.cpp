@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <thread>
 
 #include "comm/launcher.h"
 #include "comm/mpi.h"
+#include "comm/notices_mpi.h"
+#include "comm/session_mpi.h"
 #include "tests/comm/ranks.h"
 
 namespace godwit::testing {
@@ -109,6 +112,50 @@ TEST(MpiRanks, LargeMessagesArriveWhole) {
     EXPECT_EQ(std::count(x.data<uint8_t>(), x.data<uint8_t>() + n, 7), n - 1);
     EXPECT_EQ(x.item(n - 1), 9);
   });
+}
+
+// A rank beside the notices sends what they must not trust.
+TEST(MpiRanks, MalformedNoticesAreFailuresOfTheirSender) {
+  if (launcher()->world != 2) return;
+  struct Message {
+    int32_t kind, rank;
+    int64_t steps = 0;
+    char text[4000] = "";
+  };
+  constexpr int kBytes = 2016;
+  Message endless{0, 1};
+  std::memset(endless.text, 'x', sizeof(endless.text));
+  struct Case {
+    Message message;
+    int bytes;
+    std::string reason;
+  };
+  const std::string malformed = "it sent a malformed notice: ";
+  const Case cases[] = {{{0, 1, 0, "disk full"}, kBytes, "disk full"},
+                        {{0, 1}, 100, malformed + "100 bytes, expected 2016"},
+                        {{0, 1}, 4000, malformed + "it is too long"},
+                        {{0, 1'000'000}, kBytes, malformed + "it claims to come from rank 1000000"},
+                        {{1, -1}, kBytes, malformed + "it claims to come from rank -1"},
+                        {{3, 0}, kBytes, malformed + "it claims to come from rank 0"},
+                        {{4, 1}, kBytes, malformed + "its kind is 4"},
+                        {endless, kBytes, malformed + "its text has no end"}};
+  const int rank = MpiSession::instance().rank();
+  for (const auto& [message, bytes, reason] : cases) {
+    if (rank == 0) {
+      Notices notices(MPI_COMM_WORLD);
+      for (int i = 0; i < 10'000 && !notices.failed_peer(); ++i) {
+        notices.poll();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_EQ(notices.failures(), (std::map<int, std::string>{{1, reason}}));
+      notices.close();
+    } else {
+      MPI_Comm comm = MPI_COMM_NULL;
+      MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+      MPI_Send(&message, bytes, MPI_BYTE, 0, 0, comm);
+      MPI_Comm_free(&comm);
+    }
+  }
 }
 
 int run_failure(const std::string& name) {
