@@ -40,6 +40,10 @@ class Group {
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
   virtual void check_failure(std::string_view phase) = 0;  // throws where a rank has failed
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
+  int64_t calls() const { return calls_; }            // likewise
+  // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,
+  // nor load kernels during a call: either may wait for a kernel that waits for another rank.
+  virtual bool kernels_wait() const { return false; }
 
  protected:
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
@@ -60,10 +64,12 @@ class Group {
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
   double seconds_ = 0;
+  int64_t calls_ = 0;
 };
 
 // What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is
-// everyone once more, for calls of the computing thread while the communication thread uses the other groups.
+// everyone once more, for calls of the computing thread while the communication thread uses the other groups; the
+// Scheduler keeps the two apart where kernels_wait().
 struct Communicator {
   Topology topology;
   int rank = 0;

@@ -42,6 +42,7 @@ class NcclGroup : public Group {
 
   void abort(const std::string& reason) override { host_->abort(reason); }
   void check_failure(std::string_view phase) override { host_->check_failure(phase); }
+  bool kernels_wait() const override { return true; }
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {

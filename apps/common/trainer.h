@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/common/accounting.h"
+#include "apps/common/convolution_notices.h"
 #include "apps/common/program.h"
 #include "apps/common/run_log.h"
 #include "apps/common/task.h"
@@ -44,6 +45,7 @@ class Trainer {
   std::string advice() const;
   Rows rows() const;  // for the start of the run
   void train_step(Progress& progress);
+  void notice_convolutions(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
   // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
   Forward pass(int micro_batch, std::vector<Tensor>& losses);
@@ -77,6 +79,7 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   TimeSplit all_times_;  // of this rank's steps
   Tally tally_;
+  ConvolutionNotices convolutions_;
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
   std::string run_dir_;
