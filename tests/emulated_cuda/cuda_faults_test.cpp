@@ -3,9 +3,10 @@
 
 #include <thread>
 
+#include "apps/common/convolution_notices.h"
 #include "autograd/ops/conv2d.h"
-#include "engine/cuda/cuda_context.h"
-#include "engine/cuda/dnn.h"
+#include "engine/device.h"
+#include "engine/gpu.h"
 #include "engine/graph.h"
 #include "tests/emulated_cuda/cudnn.h"
 #include "tests/on_gpu.h"
@@ -37,7 +38,7 @@ TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
     StepGraphs graphs;
     std::shared_ptr<Pool> pool;
     const auto step = [&] {
-      pool = context().cuda->pool;
+      pool = detail::cuda_pool(cuda_device(0));
       { const Tensor x = megabytes(8); }  // its segment is free, and too small for what follows
       if (recording()) megabytes(64);
     };
@@ -70,7 +71,7 @@ TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
           const ContextGuard guard(context_on(cuda_device(0)));
           { const Tensor other = megabytes(8); }
           const size_t before = emulated::used_bytes();
-          context().cuda->pool->trim();
+          detail::cuda_pool(cuda_device(0))->trim();
           freed = before - emulated::used_bytes();
         }).join();
       x.fill(2);
@@ -138,6 +139,33 @@ TEST_F(CudaFaults, WhatCudnnDoesNotSupportGoesThroughPlainKernelsAndIsNoted) {
       EXPECT_THAT(paths.plain[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED (a test's"));
     });
   }
+}
+
+TEST_F(CudaFaults, ARunTellsOfEachShapeOnceAndCountsAll) {
+  on_gpu([] {
+    apps::ConvolutionNotices notices;
+    EXPECT_THAT(notices.summary(), SizeIs(0));
+    const auto forward = [](int64_t batch) {
+      const Tensor x = Tensor::full({batch, 1, 1, 8}, 1), w = Tensor::full({8, 1, 1, 8}, 1), y({batch, 1, 1, 8});
+      const Conv2dShape s = conv2d_shape(x.shape(), w.shape(), {});
+      on_device(y, [&](auto device) { conv2d_forward(device, s, x, w, Tensor(), y); });
+    };
+    forward(1);
+    EXPECT_THAT(notices.fresh(), SizeIs(0));
+    emulated_dnn::not_supported = [](const char*, int what) { return what == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR; };
+    for (int i = 0; i < 2; ++i) {
+      forward(2);
+      const std::vector<std::string> texts = notices.fresh();
+      ASSERT_THAT(texts, SizeIs(i == 0 ? 1 : 0));
+      if (i == 0)
+        EXPECT_THAT(texts[0], HasSubstr("cuDNN is not used, a plain kernel is, which is much slower: conv2d forward, x "
+                                        "float32 [2, 1, 1, 8]"));
+    }
+    for (int64_t batch = 3; batch < 9; ++batch) forward(batch);
+    EXPECT_THAT(notices.fresh(), SizeIs(4)) << "after five they are only counted";
+    ASSERT_THAT(notices.summary(), SizeIs(1));
+    EXPECT_THAT(notices.summary()[0], HasSubstr("cuDNN was not used for 7 of 8 convolution shapes"));
+  });
 }
 
 TEST_F(CudaFaults, AnEngineThatDoesNotRunIsReplacedByTheNext) {
