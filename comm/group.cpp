@@ -45,6 +45,7 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   stats_->add_time(phase, seconds);
   seconds_ += seconds;
+  ++calls_;
 }
 
 void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {

@@ -48,6 +48,10 @@ class Group {
   // all ranks at the same call, which is the earliest that no rank has passed yet. It exchanges nothing until then.
   virtual bool may_continue(bool stop) = 0;
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
+  int64_t calls() const { return calls_; }            // likewise
+  // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,
+  // nor load kernels during a call: either may wait for a kernel that waits for another rank.
+  virtual bool kernels_wait() const { return false; }
 
  protected:
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
@@ -68,10 +72,12 @@ class Group {
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
   double seconds_ = 0;
+  int64_t calls_ = 0;
 };
 
 // What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is
-// everyone once more, for calls of the computing thread while the communication thread uses the other groups.
+// everyone once more, for calls of the computing thread while the communication thread uses the other groups; the
+// Scheduler keeps the two apart where kernels_wait().
 struct Communicator {
   Topology topology;
   int rank = 0;

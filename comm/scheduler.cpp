@@ -3,11 +3,14 @@
 #include <typeinfo>
 #include <utility>
 
+#include "engine/context.h"
+#include "engine/gpu.h"
 #include "engine/graph.h"
 
 namespace godwit {
 
-Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work) : buckets_(buckets), work_(std::move(work)) {
+Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm)
+    : buckets_(buckets), work_(std::move(work)), comm_(comm) {
   check(work_ != nullptr, "scheduler: no work was given");
   for (size_t b = 0; b < static_cast<size_t>(buckets.size()); ++b) {
     const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
@@ -32,7 +35,8 @@ void Scheduler::begin_step(int micro_batches) {
     missing_[static_cast<size_t>(b)] = static_cast<int64_t>(slots.size());
     for (const Slot& slot : slots) slot.var.clear_grad();
   }
-  next_ = 0;
+  next_ = complete_ = 0;
+  arriving_ = deferred_ = false;
   micro_batches_ = micro_batches;
   begun_ = 0;
   overlapped_ = 0;
@@ -62,6 +66,8 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
     on_replay([var = place.var] { var.mark_grad(); });
   }
   if (!last_micro_batch()) return;
+  if (!arriving_) deferred_ = must_defer();
+  arriving_ = true;
   if (!place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
   check(!have_[bucket][slot], "scheduler: parameter '", place.name,
         "' got a gradient from a second backward() in one step");
@@ -70,8 +76,21 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
   launch_full();
 }
 
+// The forward pass of a new shape, which comes first, makes choices; its backward pass then makes more.
+bool Scheduler::must_defer() const {
+  return kernels_wait() && (recording() || choices_ != library_choices() || comm_->compute->calls() > 0);
+}
+
 void Scheduler::launch_full() {
-  while (next_ < buckets_.size() && missing_[static_cast<size_t>(next_)] == 0) between([this] { hand_over(); });
+  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0) between([this] { complete(); });
+}
+
+void Scheduler::complete() {
+  ++complete_;
+  if (!deferred_) return hand_over();
+  if (!buckets_.lent_gradients()) return;
+  hand_over();
+  stream_.wait();
 }
 
 void Scheduler::hand_over() {
@@ -92,14 +111,19 @@ void Scheduler::finish_step() {
   check(in_step_, "scheduler: finish_step() without begin_step()");
   check(last_micro_batch(), "scheduler: finish_step() after ", begun_, " of ", micro_batches_, " micro-batches");
   in_step_ = false;
-  overlapped_ = next_;
+  overlapped_ = deferred_ ? 0 : next_;
   fill_unused();
-  launch_full();
+  if (kernels_wait() && first_step()) {  // no rank communicates before all have loaded what the step needs
+    synchronize();
+    comm_->world->barrier("first_step");
+  }
+  while (next_ < buckets_.size()) hand_over();
   stream_.wait();
+  choices_ = library_choices();
 }
 
 void Scheduler::fill_unused() {
-  for (int64_t b = next_; b < buckets_.size(); ++b) {
+  for (int64_t b = complete_; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     buckets_.take_gradient(bucket);
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
@@ -108,7 +132,6 @@ void Scheduler::fill_unused() {
       bucket.grad.range(slot.offset, slot.numel).zero();
       unused_.push_back(slot.name);
     }
-    missing_[static_cast<size_t>(b)] = 0;
   }
 }
 

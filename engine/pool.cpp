@@ -25,7 +25,10 @@ class SystemMemory : public MemorySource {
     if (data) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(data);
   }
-  void release(std::byte* data) override { std::free(data); }
+  bool release(std::byte* data) override {
+    std::free(data);
+    return true;
+  }
 };
 
 }  // namespace
@@ -116,11 +119,10 @@ void Pool::trim() {
 void Pool::release_free_segments() {
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     const auto [bytes, is_free, first, last] = block->second;
-    if (!is_free || !first || !last) {
+    if (!is_free || !first || !last || !source_->release(block->first)) {
       ++block;
       continue;
     }
-    source_->release(block->first);
     free_.erase({bytes, block->first});
     stats_.bytes_reserved -= bytes;
     block = blocks_.erase(block);

@@ -25,7 +25,7 @@ class MemorySource {
  public:
   virtual ~MemorySource() = default;
   virtual std::byte* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; nullptr when there is no more
-  virtual void release(std::byte* data) = 0;
+  virtual bool release(std::byte* data) = 0;       // false: it cannot be released now, and stays allocated
   virtual Device device() const { return kCpu; }
   virtual std::string state() const { return ""; }  // how much there is, for the message when there is no more
 };
@@ -45,7 +45,7 @@ class Pool {
 
   void* allocate(int64_t bytes);            // throws Error when the system has no more memory
   void release(void* data, int64_t bytes);  // bytes as given to allocate()
-  void trim();                              // gives segments without a live block back to the system
+  void trim();                              // gives segments without a live block back to the system, where it can
   void reset_peak();
   PoolStats stats() const;
   Device device() const { return device_; }

@@ -143,6 +143,7 @@ Tensor Tensor::to(Device device) const {
 }
 
 void Tensor::zero() const {
+  if (numel_ == 0) return;
   on_device(*this, [&](auto device) { detail::zero(device, *this); });
 }
 

@@ -85,12 +85,12 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
     : comm_(comm),
       options_(options),
       buckets_(made_buckets(parameters, options, comm)),
-      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed,
-                                exchange_of(options, buckets_, comm))),
+      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed, exchange_of(options, buckets_, comm))),
       communicates_itself_(communicates_itself(options.optimizer.name)),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
-      scheduler_(buckets_, [this](Bucket& bucket) { work(bucket); }) {
+      scheduler_(
+          buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_same(*comm.world, buckets_.value_hash(), "the initial weights");
   if (!communicates_itself_ && options.exchange.sharding != "none")

@@ -187,6 +187,7 @@ Evaluation Trainer::run(Progress& progress) {
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && (step_ == 0 || may_continue()); ++s) {
       ++step_;
       train_step(progress);
+      notice_convolutions(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronised()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
@@ -196,6 +197,7 @@ Evaluation Trainer::run(Progress& progress) {
     const auto before = Clock::now();
     last = evaluate();
     evaluating_s_ += seconds_since(before);
+    notice_convolutions(progress);
     check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
           advice());
     if (leader()) report(last, progress);
@@ -215,6 +217,11 @@ void Trainer::check_replicas() {
 bool Trainer::may_continue() {
   stopped_ = !comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
   return !stopped_;
+}
+
+void Trainer::notice_convolutions(Progress& progress) {
+  if (!leader()) return;
+  for (const std::string& text : convolutions_.fresh()) progress.line("notice: " + text);
 }
 
 void Trainer::train_step(Progress& progress) {
@@ -447,6 +454,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   if (graphs_)
     progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
                                  " micro-batches were replayed, by ", graphs_->recordings(), " recordings"));
+  for (const std::string& line : convolutions_.summary()) progress.line(line);
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/common/accounting.h"
+#include "apps/common/convolution_notices.h"
 #include "apps/common/program.h"
 #include "apps/common/run_log.h"
 #include "apps/common/task.h"
@@ -48,6 +49,7 @@ class Trainer {
   Rows rows() const;  // for the start of the run
   bool may_continue();  // with the next step or evaluation; sets stopped_
   void train_step(Progress& progress);
+  void notice_convolutions(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
   // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
   Forward pass(int micro_batch, std::vector<Tensor>& losses);
@@ -85,6 +87,7 @@ class Trainer {
   int64_t replica_checks_ = 0;  // that passed
   TimeSplit all_times_;  // of this rank's steps
   Tally tally_;
+  ConvolutionNotices convolutions_;
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
   std::string run_dir_;

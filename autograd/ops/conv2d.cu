@@ -102,27 +102,24 @@ const Tensor& written(Convolution what, const Tensor& x, const Tensor& w, const 
   return what == Convolution::forward ? y : what == Convolution::backward_data ? x : w;
 }
 
-// By cuDNN, in copies of what does not begin at 16 bytes: parameters lie anywhere in their bucket.
-bool by_library(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
-                const Tensor& y) {
+// By cuDNN, in copies of what does not begin at 16 bytes: parameters lie anywhere in their bucket. Empty when done,
+// else cuDNN's reason.
+std::string_view by_library(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
+                            const Tensor& w, const Tensor& y) {
   const Tensor& to = written(what, x, w, y);
   const auto placed = [&](const Tensor& t) {
     if (aligned_to<16>(t.address())) return t;
     return &t == &to ? Tensor(t.shape(), t.dtype(), t.device()) : t.clone();
   };
   const Tensor from_x = placed(x), from_w = placed(w), from_y = placed(y);
-  if (!convolve(device, what, options, from_x, from_w, from_y).empty()) return false;
-  to.copy_from(written(what, from_x, from_w, from_y));
-  return true;
+  const std::string_view why = convolve(device, what, options, from_x, from_w, from_y);
+  if (why.empty()) to.copy_from(written(what, from_x, from_w, from_y));
+  return why;
 }
 
 // Where cuDNN has no engine for bfloat16 the way is through float32. TF32 holds every bfloat16: it is exact.
-bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
-                const Tensor& y) {
-  if (y.dtype() == DType::f64) return false;
-  ConvolutionOptions options{s.stride, s.padding, s.dilation, context().tf32};
-  if (by_library(device, what, options, x, w, y)) return true;
-  if (y.dtype() != DType::bf16) return false;
+std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions options, const Tensor& x, const Tensor& w,
+                            const Tensor& y) {
   options.tf32 = true;
   const Tensor& to = written(what, x, w, y);
   const auto wide = [&](const Tensor& t) {
@@ -130,9 +127,34 @@ bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tenso
     return &t == &to ? Tensor(t.shape(), DType::f32, t.device()) : t.to(DType::f32);
   };
   const Tensor wide_x = wide(x), wide_w = wide(w), wide_y = wide(y);
-  if (!by_library(device, what, options, wide_x, wide_w, wide_y)) return false;
-  if (to.dtype() != DType::f32) to.copy_from(written(what, wide_x, wide_w, wide_y).to(to.dtype()));
-  return true;
+  const std::string_view why = by_library(device, what, options, wide_x, wide_w, wide_y);
+  if (why.empty() && to.dtype() != DType::f32) to.copy_from(written(what, wide_x, wide_w, wide_y).to(to.dtype()));
+  return why;
+}
+
+constexpr int64_t kPath = 3;  // first of the keys of this file in the context's cache
+
+// By cuDNN, directly or through float32; false where it has no way. The context keeps which way an operation goes.
+bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
+                const Tensor& y) {
+  if (y.dtype() == DType::f64) return false;
+  const ConvolutionOptions options{s.stride, s.padding, s.dilation, context().tf32};
+  std::string_view why = by_library(device, what, options, x, w, y), why_not_wide;
+  const bool detour = !why.empty() && y.dtype() == DType::bf16;
+  if (detour) why_not_wide = by_float32(device, what, options, x, w, y);
+  const bool done = detour ? why_not_wide.empty() : why.empty();
+  device.context->cached<bool>({kPath, static_cast<int64_t>(what), static_cast<int64_t>(y.dtype()), s.n, s.h, s.w, s.c,
+                                s.o, s.kh, s.kw, s.stride, s.padding, s.dilation, s.groups, options.tf32},
+                               [&] {
+                                 ConvolutionPaths& paths = device.context->convolutions;
+                                 ++paths.operations;
+                                 if (why.empty()) return true;
+                                 std::string text = detail::concat(describe(what, options, x, w, y), ": ", why);
+                                 if (!why_not_wide.empty()) text += detail::concat("; in float32: ", why_not_wide);
+                                 (done ? paths.by_float32 : paths.plain).push_back(std::move(text));
+                                 return true;
+                               });
+  return done;
 }
 
 }  // namespace

@@ -12,15 +12,11 @@ namespace {
 
 class CudaMemory : public MemorySource {
  public:
-  explicit CudaMemory(int index) : index_(index) {}
+  CudaMemory(int index, std::shared_ptr<const CudaStream> stream) : index_(index), stream_(std::move(stream)) {}
   std::byte* allocate(int64_t bytes) override {
     cuda_check(cudaSetDevice(index_), "cudaSetDevice");
-    // Where the thread records a graph, it knows that memory is no part of that.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    const cudaError_t status = beside_captures([&] { return cudaMalloc(&data, static_cast<size_t>(bytes)); });
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // not one for later calls to report
       return nullptr;
@@ -28,23 +24,48 @@ class CudaMemory : public MemorySource {
     cuda_check(status, "cudaMalloc");
     return static_cast<std::byte*>(data);
   }
-  void release(std::byte* data) override {  // from any thread, which keeps its current GPU
+  // From any thread, which keeps its current GPU. Work that is still queued in the stream may use the memory. A stream
+  // that is captured cannot be waited for.
+  bool release(std::byte* data) override {
+    if (captured()) return false;
     int before = index_;
     cudaGetDevice(&before);
     cudaSetDevice(index_);
-    cudaDeviceSynchronize();  // kernels that the host has asked for may still use it
-    cudaFree(data);
+    const cudaError_t status = beside_captures([&] {
+      const cudaError_t waited = cudaStreamSynchronize(stream_->get());
+      return waited == cudaSuccess ? cudaFree(data) : waited;
+    });
     cudaSetDevice(before);
+    return status == cudaSuccess;
   }
   Device device() const override { return cuda_device(index_); }
   std::string state() const override {
     size_t free_bytes = 0, total = 0;
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return "";
-    return detail::concat(", ", free_bytes, " free of ", total, " on ", device());
+    return detail::concat(", ", free_bytes, " free of ", total, " on ", device(),
+                          captured() ? ", none of which can be returned while a CUDA graph is recorded; use "
+                                       "--set cuda_graph=false"
+                                     : "");
   }
 
  private:
+  // Calls f, which concerns no work that the calling thread captures.
+  template <class F>
+  static cudaError_t beside_captures(F&& f) {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    const cudaError_t status = f();
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return status;
+  }
+
+  bool captured() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream_->get(), &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+  }
+
   const int index_;
+  const std::shared_ptr<const CudaStream> stream_;
 };
 
 // CUDA's answer, asked once: what it says stays true while the process lives.
@@ -118,13 +139,15 @@ void cuda_check(cudnnStatus_t status, const char* call, const char* file, int li
 int cuda_devices() { return found_devices().count; }
 std::string why_no_cuda() { return found_devices().why; }
 
-std::shared_ptr<Pool> make_cuda_pool(int index) { return std::make_shared<Pool>(std::make_unique<CudaMemory>(index)); }
+std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream> stream) {
+  return std::make_shared<Pool>(std::make_unique<CudaMemory>(index, std::move(stream)));
+}
 
 CudaContext::CudaContext(int device_index, bool urgent)
     : index(device_index),
       multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
-      stream(urgent),
-      pool(make_cuda_pool(device_index)) {}
+      shared_stream(std::make_shared<CudaStream>(urgent)),
+      pool(make_cuda_pool(device_index, shared_stream)) {}
 
 CudaContext::~CudaContext() {
   cudaStreamSynchronize(stream.get());

@@ -10,6 +10,7 @@
 
 #include "engine/cuda/handles.h"
 #include "engine/cuda/staging.h"
+#include "engine/gpu.h"
 #include "engine/pool.h"
 #include "engine/tensor.h"
 
@@ -26,10 +27,13 @@ class CudaContext {
 
   const int index;
   const int multiprocessors;  // of the GPU
-  const CudaStream stream;
+  const std::shared_ptr<const CudaStream> shared_stream;
+  const CudaStream& stream = *shared_stream;
   std::shared_ptr<Pool> pool;     // within a run of StepGraphs, theirs
   Recorder* recorder = nullptr;  // while what is asked of the stream is recorded
   Staging staging;
+  ConvolutionPaths convolutions;
+  int64_t choices = 0;  // values that cached() made
 
   cublasLtHandle_t blas();  // made when first asked for
   cudnnHandle_t dnn();      // likewise; works on `stream`
@@ -38,7 +42,10 @@ class CudaContext {
   template <class T>
   T& cached(const std::vector<int64_t>& key, const std::function<T()>& make) {
     auto& slot = cache_[key];
-    if (!slot) slot = std::make_shared<T>(make());
+    if (!slot) {
+      slot = std::make_shared<T>(make());
+      ++choices;
+    }
     return *static_cast<T*>(slot.get());
   }
 
@@ -48,7 +55,8 @@ class CudaContext {
   std::map<std::vector<int64_t>, std::shared_ptr<void>> cache_;
 };
 
-std::shared_ptr<Pool> make_cuda_pool(int index);  // of a GPU's memory, for one stream
+// A pool of a GPU's memory for the work of one stream.
+std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream> stream);
 
 // What a library call may use meanwhile; freed in the stream's order, so at once after the call.
 inline Tensor workspace(Cuda device, int64_t bytes) {

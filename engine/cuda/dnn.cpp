@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +18,29 @@ constexpr int64_t kAlignment = 16;              // bytes
 constexpr int64_t kMostWorkspace = 1ll << 30;   // of a GPU's memory, while an operation runs
 enum Uid : int64_t { kX = 1, kW = 2, kY = 3 };  // names of a graph's tensors
 
+std::string last_error(const char* call, cudnnStatus_t status) {
+  std::array<char, 512> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
+}
+
+// cuDNN's answer that it cannot do what it is asked for, which is no fault.
+struct NotSupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void library_check(cudnnStatus_t status, const char* call) {
+  constexpr int kCategory = 1000;  // of which each has a thousand codes
+  if (status / kCategory == CUDNN_STATUS_NOT_SUPPORTED / kCategory) throw NotSupported(last_error(call, status));
+  cuda_check(status, call);
+}
+
 // A descriptor of cuDNN's, owned. Attributes are copied into it; of a descriptor, what it says.
 class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
-    cuda_check(cudnnBackendCreateDescriptor(type, &handle_), "cudnnBackendCreateDescriptor");
+    library_check(cudnnBackendCreateDescriptor(type, &handle_), "cudnnBackendCreateDescriptor");
   }
   ~Descriptor() {
     if (handle_) cudnnBackendDestroyDescriptor(handle_);
@@ -52,26 +70,20 @@ class Descriptor {
   template <class T>
   int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, T* to) const {
     int64_t count = 0;
-    cuda_check(cudnnBackendGetAttribute(handle_, name, type, room, &count, to), "cudnnBackendGetAttribute");
+    library_check(cudnnBackendGetAttribute(handle_, name, type, room, &count, to), "cudnnBackendGetAttribute");
     return count;
   }
 
   // Where cuDNN cannot do what it is asked for, that is its answer.
   cudnnStatus_t try_finalize() { return cudnnBackendFinalize(handle_); }
-  void finalize() { cuda_check(try_finalize(), "cudnnBackendFinalize"); }
+  void finalize() { library_check(try_finalize(), "cudnnBackendFinalize"); }
 
  private:
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* values) {
-    cuda_check(cudnnBackendSetAttribute(handle_, name, type, count, values), "cudnnBackendSetAttribute");
+    library_check(cudnnBackendSetAttribute(handle_, name, type, count, values), "cudnnBackendSetAttribute");
   }
 
   cudnnBackendDescriptor_t handle_ = nullptr;
-};
-
-struct Plan {
-  Descriptor config, plan;
-  int64_t workspace = 0;
-  std::string lacks;  // why there is none
 };
 
 // What one kind of operation is called, and calls its attributes.
@@ -96,13 +108,6 @@ const Names& names_of(Convolution what) {
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
   return names[static_cast<int>(what)];
-}
-
-std::string describe(Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
-                     const Tensor& y) {
-  return detail::concat("conv2d ", names_of(what).text, ", x ", x.dtype(), " ", x.shape(), ", weight ", w.dtype(), " ",
-                        w.shape(), ", y ", y.dtype(), " ", y.shape(), ", stride ", options.stride, ", padding ",
-                        options.padding, ", dilation ", options.dilation);
 }
 
 cudnnDataType_t library_type(DType dtype) {
@@ -158,83 +163,128 @@ bool refused(const Descriptor& config, bool tensor_cores) {
                      });
 }
 
-std::string last_error(const char* call, cudnnStatus_t status) {
-  std::array<char, 512> text{};
-  cudnnGetLastErrorString(text.data(), text.size());
-  return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
-}
-
 // The engines that cuDNN proposes for the graph, the fastest first as it thinks; where it has none, `why`.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode, std::string& why) {
-  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  if (const auto status = heuristics.try_finalize(); status != CUDNN_STATUS_SUCCESS) {
-    why = last_error("; the heuristics said", status);
+  std::vector<Descriptor> configs;
+  try {
+    Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+    if (const auto status = heuristics.try_finalize(); status != CUDNN_STATUS_SUCCESS)
+      throw NotSupported(last_error("cudnnBackendFinalize", status));
+    const auto count = heuristics.read<cudnnBackendDescriptor_t>(CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+    std::vector<cudnnBackendDescriptor_t> into;
+    for (int64_t i = 0; i < count; ++i) into.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+    const int64_t given =
+        heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, into.data());
+    configs.resize(static_cast<size_t>(std::min(given, count)));
+    return configs;
+  } catch (const NotSupported& answer) {
+    why = detail::concat("; the heuristics said ", answer.what());
     return {};
   }
-  const auto count = heuristics.read<cudnnBackendDescriptor_t>(CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
-  std::vector<Descriptor> configs;
-  std::vector<cudnnBackendDescriptor_t> into;
-  for (int64_t i = 0; i < count; ++i) into.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-  const int64_t given =
-      heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, into.data());
-  configs.resize(static_cast<size_t>(std::min(given, count)));
-  return configs;
 }
 
-Plan make_plan(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
-               const Tensor& y) {
-  const Names& names = names_of(what);
-  const auto lacks = [](std::string why) {
-    Plan none;
-    none.lacks = std::move(why);
-    return none;
-  };
-  Descriptor operation(names.operation);
-  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.f);
-  operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.f);
-  operation.set(names.convolution, convolution_descriptor(options));
-  operation.set(names.x, tensor_descriptor(kX, x));
-  operation.set(names.w, tensor_descriptor(kW, w));
-  operation.set(names.y, tensor_descriptor(kY, y));
-  if (const auto status = operation.try_finalize(); status != CUDNN_STATUS_SUCCESS)
-    return lacks(last_error("the operation", status));
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, device.context->dnn());
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  if (const auto status = graph.try_finalize(); status != CUDNN_STATUS_SUCCESS)
-    return lacks(last_error("its graph", status));
-  const bool tensor_cores = options.tf32 || y.dtype() == DType::bf16;
-  size_t proposed = 0, passed_over = 0, too_large = 0;
-  std::string why;
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (Descriptor& config : proposals(graph, mode, why)) {
-      ++proposed;
-      if (refused(config, tensor_cores)) {
-        ++passed_over;
-        continue;
-      }
-      Plan plan;
-      plan.plan = Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.context->dnn());
-      plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-      if (const auto status = plan.plan.try_finalize(); status != CUDNN_STATUS_SUCCESS) {
-        why = last_error("; the last engine said", status);
-        continue;
-      }
-      plan.plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan.workspace);
-      if (plan.workspace > kMostWorkspace) {
-        ++too_large;
-        continue;
-      }
-      plan.config = std::move(config);
-      return plan;
+// The engine that computes one operation: the first proposal that can, or why there is none.
+class Plan {
+ public:
+  Plan(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
+       const Tensor& y)
+      : tensor_cores_(options.tf32 || y.dtype() == DType::bf16) {
+    try {
+      graph_ = operation_graph(device, what, options, x, w, y);
+      advance(device);
+    } catch (const NotSupported& answer) {
+      lacks_ = answer.what();
     }
-  return lacks(detail::concat("of ", proposed, " engines ", passed_over, " are not deterministic in float32, ",
-                              too_large, " want more than ", kMostWorkspace, " bytes", why));
-}
+  }
+
+  const std::string& lacks() const { return lacks_; }  // why there is no engine; empty: there is one
+  int64_t workspace() const { return workspace_; }
+
+  // An engine that fails the first time is replaced by the next one. False: call it again, unless lacks().
+  template <class F>
+  bool execute(Cuda device, const Descriptor& pack, F&& description) {
+    const cudnnStatus_t status = cudnnBackendExecute(device.context->dnn(), plan_.get(), pack.get());
+    if (status == CUDNN_STATUS_SUCCESS) {
+      ran_ = true;
+      proposals_.clear();
+      return true;
+    }
+    if (ran_) cuda_check(status, detail::concat("cudnnBackendExecute of ", description()).c_str());
+    why_ = detail::concat("; the last engine said ", last_error("cudnnBackendExecute", status));
+    cudaGetLastError();  // not one for later calls to report
+    ++failed_;
+    advance(device);
+    return false;
+  }
+
+ private:
+  static Descriptor operation_graph(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
+                                    const Tensor& w, const Tensor& y) {
+    const Names& names = names_of(what);
+    Descriptor operation(names.operation);
+    operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.f);
+    operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.f);
+    operation.set(names.convolution, convolution_descriptor(options));
+    operation.set(names.x, tensor_descriptor(kX, x));
+    operation.set(names.w, tensor_descriptor(kW, w));
+    operation.set(names.y, tensor_descriptor(kY, y));
+    if (const auto status = operation.try_finalize(); status != CUDNN_STATUS_SUCCESS)
+      throw NotSupported(last_error("the operation", status));
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, device.context->dnn());
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    if (const auto status = graph.try_finalize(); status != CUDNN_STATUS_SUCCESS)
+      throw NotSupported(last_error("its graph", status));
+    return graph;
+  }
+
+  // To the next engine that can be taken; where there is none, lacks_ says why.
+  void advance(Cuda device) {
+    constexpr std::array kModes{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    for (;; ++at_) {
+      while (at_ == proposals_.size() && mode_ < kModes.size()) {
+        proposals_ = proposals(graph_, kModes[mode_++], why_);
+        at_ = 0;
+      }
+      if (at_ == proposals_.size()) break;
+      ++proposed_;
+      try {
+        if (take(device, proposals_[at_])) return ++at_, void();
+      } catch (const NotSupported& answer) {
+        why_ = detail::concat("; the last engine said ", answer.what());
+      }
+    }
+    lacks_ = detail::concat("of ", proposed_, " engines ", passed_over_, " are not deterministic in float32, ",
+                            too_large_, " want more than ", kMostWorkspace, " bytes, ", failed_, " do not run", why_);
+  }
+
+  bool take(Cuda device, Descriptor& config) {
+    if (refused(config, tensor_cores_)) return ++passed_over_, false;
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, device.context->dnn());
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    if (const auto status = plan.try_finalize(); status != CUDNN_STATUS_SUCCESS)
+      throw NotSupported(last_error("cudnnBackendFinalize", status));
+    int64_t bytes = 0;
+    plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+    if (bytes > kMostWorkspace) return ++too_large_, false;
+    plan_ = std::move(plan);
+    config_ = std::move(config);
+    workspace_ = bytes;
+    return true;
+  }
+
+  bool tensor_cores_, ran_ = false;
+  Descriptor graph_, config_, plan_;
+  std::vector<Descriptor> proposals_;  // of the last mode asked for
+  size_t mode_ = 0, at_ = 0;           // the next ones
+  int64_t workspace_ = 0;
+  size_t proposed_ = 0, passed_over_ = 0, too_large_ = 0, failed_ = 0;
+  std::string why_, lacks_;
+};
 
 void* memory_of(const Tensor& t) {
   void* memory = t.dtype() == DType::bf16 ? static_cast<void*>(t.cuda_data<bf16>()) : t.cuda_data<float>();
@@ -245,6 +295,13 @@ void* memory_of(const Tensor& t) {
 
 }  // namespace
 
+std::string describe(Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
+                     const Tensor& y) {
+  return detail::concat("conv2d ", names_of(what).text, ", x ", x.dtype(), " ", x.shape(), ", weight ", w.dtype(), " ",
+                        w.shape(), ", y ", y.dtype(), " ", y.shape(), ", stride ", options.stride, ", padding ",
+                        options.padding, ", dilation ", options.dilation);
+}
+
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y) {
   std::vector<int64_t> key{kConvolution,    static_cast<int64_t>(what), options.stride,
@@ -253,19 +310,19 @@ std::string_view convolve(Cuda device, Convolution what, const ConvolutionOption
     key.push_back(static_cast<int64_t>(t.dtype()));
     for (int i = 0; i < 4; ++i) key.push_back(t.dim(i));
   }
-  const Plan& plan = device.context->cached<Plan>(key, [&] { return make_plan(device, what, options, x, w, y); });
-  if (!plan.lacks.empty()) return plan.lacks;
+  Plan& plan = device.context->cached<Plan>(key, [&] { return Plan(device, what, options, x, w, y); });
+  if (!plan.lacks().empty()) return plan.lacks();
   void *at_x = memory_of(x), *at_w = memory_of(w), *at_y = memory_of(y);
-  const Tensor room = workspace(device, plan.workspace);
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kX, kW, kY});
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {at_x, at_w, at_y});
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {room.address()});
-  pack.finalize();
-  if (const auto status = cudnnBackendExecute(device.context->dnn(), plan.plan.get(), pack.get());
-      status != CUDNN_STATUS_SUCCESS)
-    cuda_check(status, detail::concat("cudnnBackendExecute of ", describe(what, options, x, w, y)).c_str());
-  return {};
+  do {
+    const Tensor room = workspace(device, plan.workspace());
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kX, kW, kY});
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {at_x, at_w, at_y});
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {room.address()});
+    pack.finalize();
+    if (plan.execute(device, pack, [&] { return describe(what, options, x, w, y); })) return {};
+  } while (plan.lacks().empty());
+  return plan.lacks();
 }
 
 }  // namespace godwit

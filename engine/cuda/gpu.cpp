@@ -22,6 +22,13 @@ int stream_priority() {
   return priority;
 }
 
+const ConvolutionPaths& convolution_paths() {
+  static const ConvolutionPaths none;
+  return context().cuda ? context().cuda->convolutions : none;
+}
+
+int64_t library_choices() { return context().cuda ? context().cuda->choices : 0; }
+
 int64_t peak_gpu_bytes() { return context().cuda ? rank_pools(*context().cuda)->peak_bytes() : 0; }
 
 }  // namespace godwit

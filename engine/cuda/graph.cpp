@@ -82,7 +82,7 @@ struct StepGraphs::Impl {
   size_t recordings = 0;
 
   Impl(std::shared_ptr<CudaContext> given, size_t most_steps)
-      : context(std::move(given)), pool(make_cuda_pool(context->index)), most(most_steps) {
+      : context(std::move(given)), pool(make_cuda_pool(context->index, context->shared_stream)), most(most_steps) {
     rank_pools(*context)->add(pool);
   }
   ~Impl() { cudaStreamSynchronize(context->stream.get()); }  // graphs may still run

@@ -18,7 +18,7 @@ class PinnedMemory : public MemorySource {
     cuda_check(status, "cudaHostAlloc");
     return static_cast<std::byte*>(data);
   }
-  void release(std::byte* data) override { cudaFreeHost(data); }
+  bool release(std::byte* data) override { return cudaFreeHost(data) == cudaSuccess; }
   std::string state() const override { return ", in page-locked memory"; }
 };
 

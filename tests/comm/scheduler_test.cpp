@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "comm/exchange.h"
 #include "comm/local.h"
 #include "engine/context.h"
+#include "tests/comm/waiting_groups.h"
 
 namespace godwit {
 namespace {
@@ -297,6 +299,101 @@ TEST(Scheduler, TrainsReplicasInStep) {
     EXPECT_EQ(model.a.value().item(3), 1 - 0.125 * 50 * 1.5);
     EXPECT_EQ(model.b.value().item(2), 1 - 0.125 * 49 * 25);
     EXPECT_EQ(model.c.value().item(1), 1 - 0.125 * 50);
+  });
+}
+
+// NCCL's kernels wait on the GPU for other ranks', and loading a kernel waits for them. In the first step kernels are
+// loaded, so all ranks have ended backward before one communicates.
+TEST(Scheduler, CommunicatesAfterTheFirstBackwardWhereKernelsWait) {
+  std::atomic<int> ended{0};
+  run_local({3, 1}, [&](Communicator& host) {
+    Communicator comm = testing::with_waiting_groups(host, std::make_shared<testing::CallLog>());
+    Model model;
+    Log log;
+    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    Scheduler scheduler(
+        model.buckets,
+        [&](Bucket& bucket) {
+          EXPECT_EQ(ended, 3) << "a rank is still in its first backward";
+          exchange->mean(bucket, comm, 1);
+          log.push(bucket.index);
+        },
+        &comm);
+    for (int step = 0; step < 3; ++step) {
+      log.done.clear();
+      scheduler.begin_step();
+      const auto middle = [&] {
+        if (step == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30 * comm.rank));
+        else log.wait_for(2);
+      };
+      backward(loss_of({{model.a, 1, middle}, {model.b, 1}, {model.c, 1}}));
+      if (step == 0) ++ended;
+      scheduler.finish_step();
+      EXPECT_EQ(scheduler.overlapped(), step == 0 ? 0 : 3);
+      EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
+      EXPECT_EQ(model.a.grad().item(0), 1);
+    }
+  });
+}
+
+// As batch norm over all ranks does: the computing thread communicates in forward and in backward.
+TEST(Scheduler, KeepsTheComputingThreadsCallsApartWhereKernelsWait) {
+  constexpr int kRanks = 3;
+  std::vector<std::shared_ptr<testing::CallLog>> logs(kRanks);
+  run_local({kRanks, 1}, [&](Communicator& host) {
+    auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
+    Communicator comm = testing::with_waiting_groups(host, log);
+    Model model;
+    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    Scheduler scheduler(
+        model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); }, &comm);
+    const auto gather = [&] {
+      const Tensor all({kRanks});
+      comm.compute->all_gather(Tensor::full({1}, 1), all, "batch_norm");
+    };
+    for (int step = 0; step < 4; ++step) {
+      scheduler.begin_step();
+      gather();
+      backward(loss_of({{model.a, 1.0 * comm.rank, gather}, {model.b, 1, gather}, {model.c, 1}}));
+      scheduler.finish_step();
+      EXPECT_EQ(model.a.grad().item(0), 1);
+    }
+  });
+  for (const auto& log : logs) {
+    EXPECT_FALSE(log->concurrent) << "two threads of a rank communicated at once";
+    EXPECT_EQ(log->phases, logs[0]->phases) << "one order on all ranks";
+    EXPECT_EQ(log->phases.size(), 4 * 6);
+  }
+}
+
+// Their memory is there for three buckets: backward waits for each.
+TEST(Scheduler, ExchangesLentGradientsOneByOneWhereKernelsWait) {
+  run_local({2, 1}, [](Communicator& host) {
+    const auto calls = std::make_shared<testing::CallLog>();
+    Communicator comm = testing::with_waiting_groups(host, calls);
+    Var a = leaf(4), b = leaf(3), c = leaf(2);
+    Buckets buckets({{"a", a, true}, {"b", b, true}, {"c", c, true}},
+                    {.first_bytes = 1, .bytes = 1, .alignment = 4, .lent_gradients = true});
+    Scheduler scheduler(
+        buckets,
+        [&](Bucket& bucket) {
+          comm.world->all_reduce(bucket.grad, Reduce::sum, "exchange");
+          buckets.return_gradient(bucket);
+        },
+        &comm);
+    scheduler.begin_step();
+    const auto expect_calls = [&](size_t count) {
+      return [&, count] {
+        EXPECT_FALSE(calls->in_flight);
+        std::lock_guard lock(calls->mutex);
+        EXPECT_EQ(calls->phases.size(), count);
+      };
+    };
+    backward(loss_of({{a, 1, expect_calls(2)}, {b, 1, expect_calls(1)}, {c, 1, expect_calls(0)}}));
+    scheduler.finish_step();
+    EXPECT_EQ(scheduler.overlapped(), 0);
+    EXPECT_EQ(calls->phases.size(), 3);
+    EXPECT_FALSE(calls->concurrent);
   });
 }
 

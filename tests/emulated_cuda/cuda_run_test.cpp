@@ -12,6 +12,12 @@
 namespace godwit::apps {
 namespace {
 
+size_t count_of(const std::string& word, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++count;
+  return count;
+}
+
 class CudaRun : public ::testing::Test {
  protected:
   CudaRun() {
@@ -23,8 +29,8 @@ class CudaRun : public ::testing::Test {
 
   std::filesystem::path folder() const { return scratch_.str(); }
 
-  // Two workers that share the GPU, one step.
-  void run(const Program& program, std::vector<std::string> flags) {
+  // Two workers that share the GPU, one step. What they print.
+  std::string run(const Program& program, std::vector<std::string> flags) {
     emulated_blas::in_float32 = emulated_blas::in_tf32 = emulated_dnn::in_float32 = emulated_dnn::in_tf32 = 0;
     emulated_nvtx::ended.clear();
     std::filesystem::remove_all(folder() / "run");
@@ -36,11 +42,11 @@ class CudaRun : public ::testing::Test {
     for (std::string& flag : flags) arguments.push_back(flag.data());
     ::testing::internal::CaptureStdout();
     EXPECT_EQ(run_program(program, static_cast<int>(arguments.size()), arguments.data()), 0);
-    ::testing::internal::GetCapturedStdout();
+    return ::testing::internal::GetCapturedStdout();
   }
 
-  void run_images(const std::string& tf32) {
-    run(image_program(), {"--data", folder() / "images", "--optimizer", "sgdm", "--set", tf32});
+  std::string run_images(const std::string& set) {
+    return run(image_program(), {"--data", folder() / "images", "--optimizer", "sgdm", "--set", set});
   }
   void run_texts(const std::string& tf32) {
     run(text_program(), {"--task", "classify", "--data", folder() / "tsv", "--model", "bert_tiny", "--length", "16",
@@ -52,7 +58,7 @@ class CudaRun : public ::testing::Test {
 };
 
 TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
-  run_images("tf32=false");
+  EXPECT_EQ(count_of("cuDNN", run_images("tf32=false")), 0) << "there is nothing to tell";
   EXPECT_EQ(emulated_blas::in_tf32, 0);
   EXPECT_EQ(emulated_dnn::in_tf32, 0);
   const int64_t products = emulated_blas::in_float32, convolutions = emulated_dnn::in_float32;
@@ -69,6 +75,13 @@ TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
   run_texts("tf32=false");
   EXPECT_GT(emulated_blas::in_float32, 0);
   EXPECT_EQ(emulated_blas::in_tf32, 0);
+}
+
+TEST_F(CudaRun, TellsWhichConvolutionsCudnnDoesNotCompute) {
+  const std::string half = run_images("dtype=bf16");
+  EXPECT_EQ(count_of("notice: cuDNN computes in float32 instead of bfloat16, which is slower: conv2d ", half), 1);
+  EXPECT_EQ(count_of("notice: cuDNN is not used", half), 0);
+  EXPECT_THAT(half, ::testing::ContainsRegex("cuDNN computed [0-9]+ of [0-9]+ convolution shapes in float32 instead"));
 }
 
 TEST_F(CudaRun, AProfilerSeesEachForwardAndBackwardPass) {

@@ -33,7 +33,7 @@ void stop(const char* why) {
 
 namespace {
 
-constexpr size_t kStack = 128 << 10, kTotal = size_t{1} << 30;
+constexpr size_t kStack = 128 << 10;
 constexpr unsigned kMostThreads = 1024;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, done };
@@ -128,6 +128,7 @@ thread_local int current_device = 0;
 struct Capture {
   std::vector<Work> nodes;
   bool spoilt = false;
+  int syncs = 0;  // of its device before it began
 };
 
 // A stream or an event, of the device that was current when it was made.
@@ -144,7 +145,7 @@ Of<Handle>& of(Handle* handle) {
 
 thread_local std::vector<cudaStream_t> capturing;  // streams of this thread's captures
 thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-std::atomic<int> captures_of_device[2];
+std::atomic<int> captures_of_device[2], syncs_of_device[2];
 
 cudaError_t spoil(cudaError_t error) {
   for (const cudaStream_t stream : capturing) of(stream).capture->spoilt = true;
@@ -197,6 +198,10 @@ cudaError_t give(cudaStream_t stream, Work work) {
 }
 
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
+size_t used_bytes() {
+  std::lock_guard lock(memory().mutex);
+  return memory().used;
+}
 void block_barrier() { wait_at(State::at_block_barrier); }
 void warp_barrier() { wait_at(State::at_warp_barrier); }
 unsigned next_turn() { return block().fibers[block().running].turn ^= 1; }
@@ -243,8 +248,8 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDevice(int* device) { return *device = emulated::current_device, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
-  const bool captures = emulated::captures_of_device[emulated::current_device] > 0;
-  return captures ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  ++emulated::syncs_of_device[emulated::current_device];
+  return emulated::captures_of_device[emulated::current_device] > 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
@@ -258,7 +263,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   auto& m = memory();
   std::lock_guard lock(m.mutex);
-  if (bytes > emulated::kTotal - m.used) return cudaErrorMemoryAllocation;
+  if (bytes + m.used > emulated::total_bytes) return cudaErrorMemoryAllocation;
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (!*data) return cudaErrorMemoryAllocation;
   std::memset(*data, 0xFF, bytes);
@@ -282,8 +287,8 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
   auto& m = memory();
   std::lock_guard lock(m.mutex);
-  *total = emulated::kTotal;
-  *free_bytes = emulated::kTotal - m.used;
+  *total = emulated::total_bytes;
+  *free_bytes = *total - std::min(*total, m.used);
   return cudaSuccess;
 }
 
@@ -307,6 +312,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph has no node without extent
   return emulated::give(stream, [=] {
     if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
     std::memset(data, value, bytes);
@@ -350,6 +356,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   of(stream).capture = std::make_unique<emulated::Capture>();
   emulated::capturing.push_back(stream);
   ++emulated::captures_of_device[of(stream).device];
+  of(stream).capture->syncs = emulated::syncs_of_device[of(stream).device];
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -359,8 +366,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   emulated::capturing.erase(place);
   --emulated::captures_of_device[of(stream).device];
   const auto capture = std::move(of(stream).capture);
-  if (capture->spoilt) return cudaErrorStreamCaptureInvalidated;
+  // A device that is synchronized spoils the captures of all threads.
+  if (capture->spoilt || capture->syncs != emulated::syncs_of_device[of(stream).device])
+    return cudaErrorStreamCaptureInvalidated;
   *graph = new CUgraph_st{std::move(capture->nodes)};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const auto& capture = of(stream).capture;
+  *status = !capture          ? cudaStreamCaptureStatusNone
+            : capture->spoilt ? cudaStreamCaptureStatusInvalidated
+                              : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {

@@ -1,6 +1,7 @@
 // CUDA's runtime, as far as Godwit uses it, on the CPU: device memory is the host's, streams do their work at once, and
 // the threads of a kernel are fibers, so that barriers and exchanges within a warp mean what they do on a GPU.
 #pragma once
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,11 @@ enum cudaError_t {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal,
   cudaStreamCaptureModeThreadLocal,
@@ -94,6 +100,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 // error and spoils the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
@@ -109,6 +116,8 @@ cudaError_t give(cudaStream_t stream, std::function<cudaError_t()> work);
 // come.
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 bool in_device_memory(const void* begin, size_t bytes);
+inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // of device memory; tests may lower it
+size_t used_bytes();
 void block_barrier();
 void warp_barrier();
 [[noreturn]] void stop(const char* why);

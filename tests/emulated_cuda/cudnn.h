@@ -3,12 +3,16 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "cuda_runtime.h"
 
 namespace emulated_dnn {
 
 inline std::atomic<int64_t> in_float32, in_tf32;  // convolutions of float32 images so far
+// For tests: answers CUDNN_STATUS_NOT_SUPPORTED to a call, named without "cudnnBackend", about a descriptor's type or
+// an attribute. Null: never.
+inline std::function<bool(const char* call, int what)> not_supported;
 
 }  // namespace emulated_dnn
 

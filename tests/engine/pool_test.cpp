@@ -123,7 +123,7 @@ TEST(Pool, RefusesImpossibleSizes) {
 // A source of memory with an end, as a GPU's.
 class Small : public MemorySource {
  public:
-  explicit Small(int64_t& left) : left_(left) {}
+  explicit Small(int64_t& left, const bool* busy = nullptr) : left_(left), busy_(busy) {}
   std::byte* allocate(int64_t bytes) override {
     if (bytes > left_) return nullptr;
     left_ -= bytes;
@@ -131,15 +131,18 @@ class Small : public MemorySource {
     sizes_[data] = bytes;
     return data;
   }
-  void release(std::byte* data) override {
+  bool release(std::byte* data) override {
+    if (busy_ && *busy_) return false;
     left_ += sizes_.at(data);
     std::free(data);
+    return true;
   }
   Device device() const override { return cuda_device(1); }
   std::string state() const override { return detail::concat(", ", left_, " free"); }
 
  private:
   int64_t& left_;
+  const bool* busy_;  // releases nothing while it is true
   std::map<std::byte*, int64_t> sizes_;
 };
 
@@ -160,6 +163,26 @@ TEST(Pool, TakesFromAnySource) {
                 testing::AllOf(testing::HasSubstr("5242880 bytes asked for, 37748736 in use"),
                                testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU")));
     pool.release(large, 36 * kMiB);
+  }
+  EXPECT_EQ(left, 40 * kMiB);
+}
+
+TEST(Pool, KeepsWhatItsSourceDoesNotRelease) {
+  constexpr int64_t kMiB = 1 << 20;
+  int64_t left = 40 * kMiB;
+  bool busy = true;
+  {
+    Pool pool(std::make_unique<Small>(left, &busy));
+    pool.release(pool.allocate(8 * kMiB), 8 * kMiB);
+    EXPECT_THAT(error_of([&] { pool.allocate(36 * kMiB); }), testing::HasSubstr("out of memory"));
+    pool.trim();
+    EXPECT_EQ(pool.stats().bytes_reserved, 8 * kMiB);
+    EXPECT_EQ(left, 32 * kMiB);
+    pool.release(pool.allocate(8 * kMiB), 8 * kMiB);
+    EXPECT_EQ(pool.stats().system_allocations, 1) << "the segment is used again";
+    busy = false;
+    pool.trim();
+    EXPECT_EQ(pool.stats().bytes_reserved, 0);
   }
   EXPECT_EQ(left, 40 * kMiB);
 }

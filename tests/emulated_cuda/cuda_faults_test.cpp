@@ -1,0 +1,211 @@
+// What the CUDA libraries refuse: shapes, engines, memory, and calls while a graph is recorded.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "apps/common/convolution_notices.h"
+#include "autograd/ops/conv2d.h"
+#include "engine/device.h"
+#include "engine/gpu.h"
+#include "engine/graph.h"
+#include "tests/emulated_cuda/cudnn.h"
+#include "tests/on_gpu.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class CudaFaults : public OnGpu {
+ protected:
+  void TearDown() override {
+    emulated_dnn::not_supported = nullptr;
+    emulated::total_bytes = size_t{1} << 30;
+  }
+
+  // Once the thread's first tensors are there, so many bytes are left.
+  static void leave(size_t bytes) { emulated::total_bytes = emulated::used_bytes() + bytes; }
+};
+
+constexpr int64_t kMiB = 1 << 20;
+
+Tensor megabytes(int64_t count) { return Tensor({count * kMiB}, DType::u8); }
+
+TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
+  on_gpu([] {
+    StepGraphs graphs;
+    std::shared_ptr<Pool> pool;
+    const auto step = [&] {
+      pool = detail::cuda_pool(cuda_device(0));
+      { const Tensor x = megabytes(8); }  // its segment is free, and too small for what follows
+      if (recording()) megabytes(64);
+    };
+    EXPECT_EQ(graphs.run({1}, step), StepGraphs::How::called);
+    const size_t used = emulated::used_bytes();
+    const int64_t reserved = pool->stats().bytes_reserved;
+    leave(32 * kMiB);
+    const std::string error = error_of([&] { graphs.run({1}, step); });
+    EXPECT_THAT(error, HasSubstr("out of memory: 67108864 bytes asked for"));
+    EXPECT_THAT(error,
+                HasSubstr("none of which can be returned while a CUDA graph is recorded; use --set cuda_graph=false"));
+    EXPECT_EQ(emulated::used_bytes(), used);
+    EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool knows of all its memory";
+    const Tensor after = Tensor::full({3}, 2);
+    EXPECT_EQ(after.item(2), 2) << "the thread's work goes on";
+    leave(60 * kMiB);
+    pool->release(pool->allocate(64 * kMiB), 64 * kMiB);  // without a recording the free segment makes room
+  });
+}
+
+TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
+  on_gpu([] {
+    StepGraphs graphs;
+    Tensor x = Tensor::zeros({4});
+    size_t freed = 0;
+    const auto step = [&] {
+      x.fill(1);
+      if (recording())
+        std::thread([&] {
+          const ContextGuard guard(context_on(cuda_device(0)));
+          { const Tensor other = megabytes(8); }
+          const size_t before = emulated::used_bytes();
+          detail::cuda_pool(cuda_device(0))->trim();
+          freed = before - emulated::used_bytes();
+        }).join();
+      x.fill(2);
+    };
+    graphs.run({}, step);
+    EXPECT_EQ(graphs.run({}, step), StepGraphs::How::recorded);
+    EXPECT_EQ(freed, 8 * kMiB);
+    EXPECT_EQ(x.item(3), 2);
+  });
+}
+
+TEST_F(CudaFaults, NothingIsRecordedOfATensorWithoutElements) {
+  on_gpu([] {
+    StepGraphs graphs;
+    Tensor x = Tensor::zeros({2});
+    for (int step = 0; step < 3; ++step) {
+      graphs.run({}, [&] {
+        const Tensor none = Tensor::zeros({0});
+        none.fill(1);
+        none.copy_from(none.clone());
+        x.fill(3);
+      });
+      EXPECT_EQ(x.item(1), 3);
+    }
+    EXPECT_EQ(graphs.recordings(), 1);
+  });
+}
+
+const Conv2dShape kLayer = conv2d_shape({2, 6, 6, 8}, {8, 3, 3, 8}, {.padding = 1});
+
+Tensor layer_result() {
+  const Tensor x = Tensor::full({2, 6, 6, 8}, 1.5), w = Tensor::full({8, 3, 3, 8}, 0.25),
+               y = Tensor::full({2, 6, 6, 8}, NAN);
+  on_device(y, [&](auto device) { conv2d_forward(device, kLayer, x, w, Tensor(), y); });
+  return y;
+}
+
+constexpr double kInner = 9 * 8 * 1.5 * 0.25;  // away from the padding
+
+TEST_F(CudaFaults, WhatCudnnDoesNotSupportGoesThroughPlainKernelsAndIsNoted) {
+  using Call = std::pair<const char*, int>;
+  for (const auto& [call, what] : {Call{"Finalize", CUDNN_BACKEND_TENSOR_DESCRIPTOR},
+                                   {"Finalize", CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR},
+                                   {"Finalize", CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR},
+                                   {"Finalize", CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR},
+                                   {"Finalize", CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR},
+                                   {"Finalize", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR},
+                                   {"GetAttribute", CUDNN_ATTR_ENGINEHEUR_RESULTS},
+                                   {"GetAttribute", CUDNN_ATTR_ENGINECFG_ENGINE},
+                                   {"GetAttribute", CUDNN_ATTR_ENGINE_NUMERICAL_NOTE},
+                                   {"GetAttribute", CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE},
+                                   {"Execute", -1}}) {
+    SCOPED_TRACE(detail::concat(call, " ", what));
+    gpu_ = context_on(cuda_device(0));  // which has made no choices yet
+    emulated_dnn::not_supported = [call = std::string(call), what = what](const char* asked, int of) {
+      return asked == call && (what == of || what < 0);
+    };
+    on_gpu([&] {
+      for (int i = 0; i < 2; ++i) EXPECT_EQ(layer_result().item((6 + 1) * 8), kInner);
+      const ConvolutionPaths& paths = convolution_paths();
+      EXPECT_EQ(paths.operations, 1);
+      EXPECT_THAT(paths.by_float32, SizeIs(0));
+      ASSERT_THAT(paths.plain, SizeIs(1)) << "once for a shape";
+      EXPECT_THAT(paths.plain[0], HasSubstr("conv2d forward, x float32 [2, 6, 6, 8], weight float32 [8, 3, 3, 8]"));
+      EXPECT_THAT(paths.plain[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED (a test's"));
+    });
+  }
+}
+
+TEST_F(CudaFaults, ARunTellsOfEachShapeOnceAndCountsAll) {
+  on_gpu([] {
+    apps::ConvolutionNotices notices;
+    EXPECT_THAT(notices.summary(), SizeIs(0));
+    const auto forward = [](int64_t batch) {
+      const Tensor x = Tensor::full({batch, 1, 1, 8}, 1), w = Tensor::full({8, 1, 1, 8}, 1), y({batch, 1, 1, 8});
+      const Conv2dShape s = conv2d_shape(x.shape(), w.shape(), {});
+      on_device(y, [&](auto device) { conv2d_forward(device, s, x, w, Tensor(), y); });
+    };
+    forward(1);
+    EXPECT_THAT(notices.fresh(), SizeIs(0));
+    emulated_dnn::not_supported = [](const char*, int what) { return what == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR; };
+    for (int i = 0; i < 2; ++i) {
+      forward(2);
+      const std::vector<std::string> texts = notices.fresh();
+      ASSERT_THAT(texts, SizeIs(i == 0 ? 1 : 0));
+      for (const std::string& text : texts)
+        EXPECT_THAT(text, HasSubstr("cuDNN is not used, a plain kernel is, which is much slower: conv2d forward, x "
+                                    "float32 [2, 1, 1, 8]"));
+    }
+    for (int64_t batch = 3; batch < 9; ++batch) forward(batch);
+    EXPECT_THAT(notices.fresh(), SizeIs(4)) << "after five they are only counted";
+    ASSERT_THAT(notices.summary(), SizeIs(1));
+    EXPECT_THAT(notices.summary()[0], HasSubstr("cuDNN was not used for 7 of 8 convolution shapes"));
+  });
+}
+
+TEST_F(CudaFaults, AnEngineThatDoesNotRunIsReplacedByTheNext) {
+  gpu_->tf32 = true;  // two engines are acceptable: one on tensor cores, and one in float32
+  int refused = -1, executed = 0;
+  emulated_dnn::not_supported = [&](const char* call, int engine) {
+    if (std::string(call) != "Execute") return false;
+    ++executed;
+    if (refused < 0) refused = engine;
+    return engine == refused;
+  };
+  on_gpu([&] {
+    emulated_dnn::in_float32 = emulated_dnn::in_tf32 = 0;
+    EXPECT_EQ(layer_result().item((6 + 1) * 8), kInner);
+    EXPECT_EQ(executed, 2);
+    EXPECT_EQ(layer_result().item((6 + 1) * 8), kInner);
+    EXPECT_EQ(executed, 3) << "the choice stays";
+    EXPECT_EQ(emulated_dnn::in_float32, 2);
+    EXPECT_EQ(emulated_dnn::in_tf32, 0);
+    EXPECT_THAT(convolution_paths().plain, SizeIs(0));
+    emulated_dnn::not_supported = [](const char* call, int) { return std::string(call) == "Execute"; };
+    EXPECT_THAT(error_of([] { layer_result(); }), HasSubstr("cudnnBackendExecute of conv2d forward, x float32"))
+        << "an engine that has run before is not replaced: results would change";
+  });
+}
+
+TEST_F(CudaFaults, GradientsOfFiltersInFloat32AreNotedInBfloat16) {
+  on_gpu([] {
+    const Tensor x = Tensor::full({2, 6, 6, 8}, 1, DType::bf16), dy = Tensor::full({2, 6, 6, 8}, 0.5, DType::bf16),
+                 dw = Tensor::full({8, 3, 3, 8}, NAN);
+    for (int i = 0; i < 2; ++i)
+      on_device(x, [&](auto device) { conv2d_backward_weights(device, kLayer, x, dy, dw, Tensor()); });
+    EXPECT_EQ(dw.item(4 * 8), 2 * 6 * 6 * 0.5);
+    const ConvolutionPaths& paths = convolution_paths();
+    EXPECT_EQ(paths.operations, 1);
+    EXPECT_THAT(paths.plain, SizeIs(0));
+    ASSERT_THAT(paths.by_float32, SizeIs(1));
+    EXPECT_THAT(paths.by_float32[0], HasSubstr("conv2d backward to its filters, x bfloat16 [2, 6, 6, 8]"));
+  });
+}
+
+}  // namespace
+}  // namespace godwit
