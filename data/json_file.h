@@ -33,7 +33,8 @@ class JsonNode {
   std::string path_;
 };
 
-// The file may be gzip. `expected` as in read_file(). At most 64 levels deep; of two equal keys the last counts.
+// The file may be gzip. `expected` as in read_file(). At most 1 GiB and 64 levels deep; of two equal keys the last
+// counts.
 class JsonFile {
  public:
   JsonFile(const std::string& path, const std::string& expected);
@@ -49,8 +50,5 @@ class JsonFile {
   std::string path_;
   std::unique_ptr<Value> value_;
 };
-
-// The text, or its beginning and an ellipsis.
-std::string excerpt(const std::string& text);
 
 }  // namespace godwit::data

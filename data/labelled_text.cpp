@@ -5,10 +5,12 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "data/file.h"
 #include "data/utf8.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/nearest.h"
 
 namespace godwit::data {
@@ -69,7 +71,8 @@ class Table {
     const auto found = std::ranges::find(columns_, name);
     std::string all;
     for (const std::string& column : columns_) all += (all.empty() ? "\"" : ", \"") + column + '"';
-    check(found != columns_.end(), path_, ": its first line names no column \"", name, "\", but ", all);
+    if (found == columns_.end())
+      fail(path_, ": its first line names no column \"", name, "\", but ", excerpt(all, 200));
     return static_cast<size_t>(found - columns_.begin());
   }
 
@@ -114,15 +117,16 @@ LabelledText read_labelled_text(const std::string& path, const std::vector<std::
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   Table table(path, text);
   const size_t sentence = table.column("sentence"), label = table.column("label");
+  const std::unordered_set<std::string> known(classes.begin(), classes.end());
   LabelledText result;
   std::vector<std::string> labels;
   while (table.next()) {
     result.sentences.emplace_back(table.field(sentence));
     labels.emplace_back(table.field(label));
     check(is_utf8(labels.back()), table.where(), "the label is not UTF-8");  // it goes into config.json
-    if (!classes.empty())
-      check(std::ranges::find(classes, labels.back()) != classes.end(), table.where(), "label \"", labels.back(),
-            "\" is none of the classes", suggestion(labels.back(), classes));
+    if (!classes.empty() && !known.contains(labels.back()))
+      fail(table.where(), "label \"", excerpt(labels.back()), "\" is none of the classes",
+           suggestion(labels.back(), classes));
   }
   check(!labels.empty(), path, ": holds no sentence");
   result.classes = classes.empty() ? classes_of(labels) : classes;

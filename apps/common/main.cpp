@@ -15,13 +15,17 @@
 #include "apps/common/interrupt.h"
 #include "apps/common/same_config.h"
 #include "apps/common/trainer.h"
+#include "comm/failure.h"
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
 #include "engine/context.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
+
+constexpr size_t kLongestMessage = 4000;
 
 // Every process reads the data; ranks that are threads share them. False when the run was interrupted.
 bool train(const Program& program, const ConfigPtr& config) {
@@ -85,10 +89,10 @@ int run_program(const Program& program, int argc, char** argv) {
     return 0;
   } catch (const PeerFailed&) {
     return failure;
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     if (failure == 2) wait_for_rank_0(rank);
     std::fflush(stdout);
-    std::cerr << program.name << ": " << error.what() << std::endl;
+    std::cerr << program.name << ": " << excerpt(text_of(std::current_exception()), kLongestMessage) << std::endl;
     return failure;
   }
 }
