@@ -1,5 +1,6 @@
 #include "comm/failure.h"
 
+#include <new>
 #include <typeinfo>
 
 #include "engine/check.h"
@@ -18,6 +19,9 @@ std::string rank_list(const std::vector<int>& ranks) {
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {  // of the standard library: a Pool and the readers of files say more
+    return "out of memory: the system has no more for this process; end other programs, or lower --batch or the number "
+           "of ranks on this machine";
   } catch (const std::exception& failure) {
     return failure.what();
   } catch (...) {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/excerpt.h"
+
 namespace godwit {
 namespace {
 
@@ -15,7 +17,8 @@ std::optional<int> number_in(const char* variable) {
   int value = -1;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
-  check(error == std::errc() && stop == end && value >= 0, "launcher: ", variable, "='", text, "' is no number");
+  check(error == std::errc() && stop == end && value >= 0, "launcher: ", variable, "='", excerpt(text),
+        "' is no number");
   return value;
 }
 

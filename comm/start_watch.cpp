@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/check.h"
+#include "engine/start_thread.h"
 
 namespace godwit {
 namespace {
@@ -14,7 +15,9 @@ constexpr std::chrono::seconds kOthers{2};  // the launcher ends the other ranks
 }  // namespace
 
 StartWatch::StartWatch(int rank, std::chrono::milliseconds timeout)
-    : thread_([this, rank, timeout] { watch(rank, timeout); }) {}
+    : thread_(start_thread([this, rank, timeout] { watch(rank, timeout); },
+                           detail::concat("the thread of rank ", rank, " that watches the start"),
+                           " or start fewer ranks on this machine")) {}
 
 StartWatch::~StartWatch() {
   {

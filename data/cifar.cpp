@@ -10,6 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file; the largest of the data sets has 154 MB
 constexpr size_t kPlane = 32 * 32, kChannels = 3;
 
 struct Version {
@@ -29,7 +30,7 @@ const Version& version_of(const std::string& folder) {
 }
 
 void append(const Version& version, const std::string& path, ImageDataset& dataset) {
-  const std::vector<uint8_t> bytes = read_file(path, "a file of CIFAR records");
+  const std::vector<uint8_t> bytes = read_file(path, "a file of CIFAR records", kMostBytes);
   const size_t record = version.label_bytes + kChannels * kPlane, count = bytes.size() / record;
   check(!bytes.empty(), path, ": is empty");
   check(bytes.size() % record == 0, path, ": ", bytes.size(), " bytes are not a whole number of CIFAR-",

@@ -9,6 +9,8 @@
 namespace godwit::data {
 namespace {
 
+constexpr uint64_t kMostBytes = uint64_t{64} << 30;
+
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
 // The byte behind the sentence that begins at `begin`.
@@ -81,7 +83,7 @@ std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
 }
 
 Corpus read_corpus(const std::string& path, Sentences rule) {
-  std::vector<uint8_t> bytes = read_unpacked(path, "a text file");
+  std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
   return Corpus({bytes.begin(), bytes.end()}, rule, path);
 }

@@ -40,7 +40,6 @@ struct Lister {
         file.problem = "is not a regular file";
       } else {
         file.bytes = status.st_size;
-        file.modified = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
       }
       files.push_back(std::move(file));
     }

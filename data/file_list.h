@@ -15,7 +15,7 @@ bool is_folder(const std::string& path);
 // The folders in root/split, sorted: the classes.
 std::vector<std::string> class_names(const std::string& root, const std::string& split);
 
-// All files below root/split/<class>, nested ones too, sorted by path; with size, time of change and label.
+// All files below root/split/<class>, nested ones too, sorted by path; with size and label.
 std::vector<ImageFile> list_files(const std::string& root, const std::string& split,
                                   const std::vector<std::string>& classes);
 

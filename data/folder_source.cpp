@@ -6,6 +6,7 @@
 #include "data/augment.h"
 #include "data/file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/hash.h"
 
 namespace godwit::data {
@@ -39,7 +40,7 @@ FolderSource::FolderSource(std::string root, std::vector<std::string> classes, s
       files_(std::move(files)),
       options_(std::move(options)),
       hash_(hash_of(classes_, files_)) {
-  const auto& [crop, resize, flip, jitter, mean, std, seed, strict] = options_;
+  const auto& [crop, resize, flip, jitter, mean, std, seed, strict, most_decode_bytes] = options_;
   check(crop >= 1 && resize >= crop, "image folder: resize ", resize, " and crop ", crop,
         ", expected resize ≥ crop ≥ 1");
   check(mean.size() == 3 && std.size() == 3, "image folder: ", mean.size(), " means and ", std.size(),
@@ -101,7 +102,7 @@ bool FolderSource::decode(int64_t sample, const Box& box, const Rect& window, bo
   const std::vector<uint8_t> bytes = read_file(root_ + "/" + file.path, "an image");
   check(static_cast<int64_t>(bytes.size()) == file.bytes, root_, "/", file.path, ": has ", bytes.size(),
         " bytes, it had ", file.bytes, " when training began; data must not change meanwhile");
-  const Pixels pixels = decode_jpeg(bytes, window, scale_for(box, options_.crop));
+  const Pixels pixels = decode_jpeg(bytes, window, scale_for(box, options_.crop), options_.most_decode_bytes);
   resample(pixels, box, flip, options_.crop, options_.crop, to);
   return pixels.damaged;
 }
@@ -114,7 +115,8 @@ void FolderSource::note(int64_t sample, const std::string& text) const {
 std::vector<std::string> FolderSource::remarks() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> lines;
-  for (const auto& [sample, text] : remarks_) lines.push_back(files_[static_cast<size_t>(sample)].path + ": " + text);
+  for (const auto& [sample, text] : remarks_)
+    lines.push_back(printable(files_[static_cast<size_t>(sample)].path) + ": " + text);
   return lines;
 }
 

@@ -19,6 +19,7 @@ struct PhotoOptions {
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
   uint64_t seed = 0;
   bool strict = false;  // a damaged file is an error
+  int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
 };
 
 // A file whose data are corrupt gives what could be decoded. One that cannot be decoded at all, although its header was

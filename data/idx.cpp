@@ -11,6 +11,8 @@ namespace godwit::data {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
+constexpr uint8_t kMostDimensions = 4;
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;
 
 std::string product(const std::vector<int64_t>& extents) {
   std::ostringstream text;
@@ -18,12 +20,13 @@ std::string product(const std::vector<int64_t>& extents) {
   return text.str();
 }
 
-// The extents in the header; `used` bytes of the content are then read.
+// The extents in the header, which takes `used` bytes.
 std::vector<int64_t> read_extents(const std::string& path, const std::vector<uint8_t>& bytes, size_t& used) {
   check(bytes.size() >= 4, path, ": too short for an IDX header");
   check(bytes[0] == 0 && bytes[1] == 0, path, ": not an IDX file (its first two bytes are not zero)");
   check(bytes[2] == kUnsignedByte, path, ": IDX element type ", int{bytes[2]}, ", only unsigned bytes (8) are read");
-  check(bytes[3] >= 1 && bytes[3] <= 4, path, ": IDX header with ", int{bytes[3]}, " dimensions, expected 1 to 4");
+  check(bytes[3] >= 1 && bytes[3] <= kMostDimensions, path, ": IDX header with ", int{bytes[3]},
+        " dimensions, expected 1 to ", int{kMostDimensions});
   const size_t dimensions = bytes[3];
   used = 4 + 4 * dimensions;
   check(bytes.size() >= used, path, ": the IDX header ends within its ", dimensions, " dimensions");
@@ -36,21 +39,24 @@ std::vector<int64_t> read_extents(const std::string& path, const std::vector<uin
 }  // namespace
 
 Idx read_idx(const std::string& path) {
-  std::vector<uint8_t> bytes = read_unpacked(path, "an IDX file");
-  check(!bytes.empty(), path, ": is empty");
+  constexpr size_t kLongestHeader = 4 + 4 * kMostDimensions;
+  const std::vector<uint8_t> header = read_beginning(path, "an IDX file", kLongestHeader);
+  check(!header.empty(), path, ": is empty");
   Idx idx;
   size_t used = 0;
-  idx.extents = read_extents(path, bytes, used);
-  const uint64_t found = bytes.size() - used;
-
+  idx.extents = read_extents(path, header, used);
   uint64_t total = 1;
   const bool none = std::find(idx.extents.begin(), idx.extents.end(), 0) != idx.extents.end();
   for (int64_t extent : idx.extents) {
     const auto factor = static_cast<uint64_t>(none ? 0 : extent);
-    check(factor == 0 || total <= found / factor, path, ": its header promises ", product(idx.extents),
-          " bytes, it holds ", found, " (truncated?)");
-    total *= factor;
+    total = factor == 0 || total <= kMostBytes / factor ? total * factor : kMostBytes;  // no file holds as many
   }
+
+  // One byte more would show that the file is too long; what is beyond is not read.
+  std::vector<uint8_t> bytes = read_beginning(path, "an IDX file", used + total + 1);
+  const uint64_t found = bytes.size() - std::min(bytes.size(), used);
+  check(found >= total, path, ": its header promises ", product(idx.extents), " bytes, it holds ", found,
+        " (truncated?)");
   check(found == total, path, ": more data follows the ", product(idx.extents), " = ", total,
         " bytes its header promises");
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));

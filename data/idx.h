@@ -13,7 +13,7 @@ struct Idx {
 
 // Throws one Error naming the file when it cannot be read, is not IDX of unsigned bytes, or is not exactly as long as
 // its header says (also inside gzip, whose checksum is verified). Memory grows with the file, never with a header's
-// claim.
+// claim, and of a file longer than that no more is read than shows it.
 Idx read_idx(const std::string& path);
 
 }  // namespace godwit::data

@@ -9,10 +9,10 @@
 #include <iterator>
 
 #include "data/file_list.h"
-#include "data/index_cache.h"
 #include "data/jpeg.h"
 #include "data/work.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {
@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kHeads[] = {8 << 10, 128 << 10};  // read of a file; a header with long comments may need all of it
 constexpr size_t kTail = 4 << 10;
 constexpr int32_t kLongestSide = 16384;
+constexpr int64_t kMostBytes = int64_t{1} << 28;  // of a file: more than 64 million pixels take without compression
 
 class File {
  public:
@@ -63,12 +64,14 @@ JpegHeader read_header(const File& in, size_t size) {
 
 // Reads what decides whether a file can be used: its header and its end.
 void inspect(const std::string& path, ImageFile& file) {
+  check(file.bytes <= kMostBytes, "has ", file.bytes, " bytes, more than the ", kMostBytes, " of the largest images");
   const File in(path);
   const auto size = static_cast<size_t>(file.bytes);
   const JpegHeader header = read_header(in, size);
   file.width = static_cast<int32_t>(header.width);
   file.height = static_cast<int32_t>(header.height);
   file.channels = header.channels;
+  file.coefficient_bytes = header.coefficient_bytes;
   const auto ends = [&](size_t from) {
     from = std::max(from, static_cast<size_t>(header.data_from));
     const std::vector<uint8_t> data = in.read(static_cast<int64_t>(from), size - from);
@@ -85,13 +88,6 @@ void inspect_noting_problems(const std::string& root, ImageFile& file) {
   }
 }
 
-std::string some_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 5); ++i) text += (i ? ", " : "") + names[i];
-  if (names.size() > 5) text += " and " + std::to_string(names.size() - 5) + " more";
-  return text;
-}
-
 void check_same_classes(const ImageFolder& folder, const std::vector<std::string>& of_test) {
   std::vector<std::string> only_train, only_test;
   const auto& of_train = folder.classes;
@@ -99,7 +95,7 @@ void check_same_classes(const ImageFolder& folder, const std::vector<std::string
   std::ranges::set_difference(of_test, of_train, std::back_inserter(only_test));
   if (only_train.empty() && only_test.empty()) return;
   const auto only = [](const std::string& split, const std::vector<std::string>& names) {
-    return names.empty() ? "" : "; only in " + split + ": " + some_of(names);
+    return names.empty() ? "" : "; only in " + split + ": " + excerpts(names);
   };
   fail("data folder ", folder.root, ": ", folder.train_name, " and ", folder.test_name, " have different classes",
        only(folder.train_name, only_train), only(folder.test_name, only_test));
@@ -117,15 +113,23 @@ void find_splits(ImageFolder& folder) {
   }
 }
 
+// Why an image that could be read is not used, or "".
+std::string too_large(const ImageFile& file, const IndexOptions& options) {
+  const bool long_side = std::max(file.width, file.height) > kLongestSide;
+  if (long_side || int64_t{file.width} * file.height > options.max_pixels)
+    return detail::concat("is ", file.width, "x", file.height, ", more ",
+                          long_side ? detail::concat("than ", kLongestSide, " on a side")
+                                    : detail::concat("pixels than data.max_pixels=", options.max_pixels));
+  const bool fits = file.coefficient_bytes <= options.most_decode_bytes;
+  return fits ? "" : too_much_memory(file.coefficient_bytes, options.most_decode_bytes);
+}
+
 // Sorts out what cannot be used.
-std::vector<ImageFile> usable(std::vector<ImageFile> files, int64_t max_pixels, std::vector<ImageFile>& skipped) {
+std::vector<ImageFile> usable(std::vector<ImageFile> files, const IndexOptions& options,
+                              std::vector<ImageFile>& skipped) {
   std::vector<ImageFile> good;
   for (ImageFile& file : files) {
-    const bool long_side = std::max(file.width, file.height) > kLongestSide;
-    if (file.problem.empty() && (long_side || int64_t{file.width} * file.height > max_pixels))
-      file.problem = detail::concat("is ", file.width, "x", file.height, ", more ",
-                                    long_side ? detail::concat("than ", kLongestSide, " on a side")
-                                              : detail::concat("pixels than data.max_pixels=", max_pixels));
+    if (file.problem.empty()) file.problem = too_large(file, options);
     (file.problem.empty() ? good : skipped).push_back(std::move(file));
   }
   return good;
@@ -146,7 +150,7 @@ void check_every_class_has_images(const ImageFolder& folder) {
     return "";
   };
   const std::string train = folder.train_name.empty() ? "" : folder.train_name + "/";
-  check(empty.empty(), "data folder ", folder.root, ": no usable JPEG for training in class ", some_of(empty),
+  check(empty.empty(), "data folder ", folder.root, ": no usable JPEG for training in class ", excerpts(empty),
         empty.empty() ? "" : example(train + empty[0] + "/"));
   check(!folder.test.empty(), "data folder ", folder.root, "/", folder.test_name, ": no usable JPEG",
         example(folder.test_name + "/"));
@@ -168,14 +172,11 @@ ImageFolder index_image_folder(const std::string& root, const IndexOptions& opti
     std::ranges::move(list_files(root, folder.test_name, of_test), std::back_inserter(files));
   }
 
-  std::vector<size_t> unknown(files.size());
-  for (size_t i = 0; i < files.size(); ++i) unknown[i] = i;
-  if (options.cache) unknown = recall(root, files);
-  std::erase_if(unknown, [&](size_t i) { return !files[i].problem.empty(); });
-  for_each_item(
-      std::ssize(unknown), options.threads,
-      [&](int64_t i) { inspect_noting_problems(root, files[unknown[static_cast<size_t>(i)]]); }, options.progress);
-  if (options.cache && !unknown.empty()) remember(root, files);
+  const auto inspect_file = [&](int64_t i) {
+    ImageFile& file = files[static_cast<size_t>(i)];
+    if (file.problem.empty()) inspect_noting_problems(root, file);
+  };
+  for_each_item(std::ssize(files), options.threads, inspect_file, options.progress);
 
   const auto middle = files.begin() + static_cast<std::ptrdiff_t>(of_train);
   const auto moved = [](auto from, auto to) {
@@ -183,8 +184,8 @@ ImageFolder index_image_folder(const std::string& root, const IndexOptions& opti
   };
   std::vector<ImageFile> second = moved(middle, files.end());
   files.erase(middle, files.end());
-  folder.train = usable(std::move(files), options.max_pixels, folder.skipped);
-  folder.test = apart ? usable(std::move(second), options.max_pixels, folder.skipped) : folder.train;
+  folder.train = usable(std::move(files), options, folder.skipped);
+  folder.test = apart ? usable(std::move(second), options, folder.skipped) : folder.train;
   check_every_class_has_images(folder);
   return folder;
 }

@@ -42,7 +42,8 @@ class Decompressor {
 
   JpegHeader header() {
     guarded(&Decompressor::read_header);
-    return {jpeg_.image_width, jpeg_.image_height, jpeg_.num_components, jpeg_.src->next_input_byte - bytes_.data()};
+    return {jpeg_.image_width, jpeg_.image_height, jpeg_.num_components, jpeg_.src->next_input_byte - bytes_.data(),
+            coefficient_bytes()};
   }
 
   void start(int scale) {
@@ -50,7 +51,18 @@ class Decompressor {
     guarded(&Decompressor::start_decompress);
   }
 
-  bool single_scan() { return !jpeg_has_multiple_scans(&jpeg_); }
+  // Of the arrays that libjpeg keeps from scan to scan, of whole blocks and minimal coded units.
+  int64_t coefficient_bytes() {
+    if (!jpeg_has_multiple_scans(&jpeg_)) return 0;
+    const auto rounded = [](int64_t blocks, int64_t factor) { return (blocks + factor - 1) / factor * factor; };
+    int64_t blocks = 0;
+    for (int c = 0; c < jpeg_.num_components; ++c) {
+      const jpeg_component_info& component = jpeg_.comp_info[c];
+      blocks += rounded(component.width_in_blocks, component.h_samp_factor) *
+                rounded(component.height_in_blocks, component.v_samp_factor);
+    }
+    return blocks * static_cast<int64_t>(sizeof(JBLOCK));
+  }
 
   Pixels pixels(const Rect& window) {
     const int64_t s = scale_, columns = jpeg_.output_width, rows = jpeg_.output_height;
@@ -148,7 +160,7 @@ JpegHeader read_jpeg_header(std::span<const uint8_t> bytes) {
   const JpegHeader header = jpeg.header();
   if (header.channels != 1 && header.channels != 3 && header.channels != 4)
     throw DecodeError("is a JPEG of " + std::to_string(header.channels) + " colour components (1, 3 and 4 are read)");
-  if (jpeg.single_scan()) jpeg.start(8);  // more scans would be read to their end
+  if (header.coefficient_bytes == 0) jpeg.start(8);  // more scans would be read to their end
   return header;
 }
 
@@ -158,7 +170,14 @@ bool has_jpeg_end(std::span<const uint8_t> data) {
   return false;
 }
 
-Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale) {
+std::string too_much_memory(int64_t coefficient_bytes, int64_t most_bytes) {
+  constexpr int64_t kMiB = 1 << 20;
+  return detail::concat("takes ", (coefficient_bytes + kMiB - 1) / kMiB,
+                        " MiB to decode (progressive or of several scans), more than data.decode_mib=",
+                        most_bytes / kMiB, "; raise it, or save the image anew as baseline JPEG");
+}
+
+Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale, int64_t most_bytes) {
   check(scale == 1 || scale == 2 || scale == 4 || scale == 8, "jpeg: scale 1/", scale, ", 1, 1/2, 1/4, 1/8 are read");
   Decompressor jpeg(bytes);
   const JpegHeader header = jpeg.header();
@@ -166,6 +185,7 @@ Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale
             window.left + window.width <= header.width && window.top + window.height <= header.height,
         "jpeg: window ", window.width, "x", window.height, " at ", window.left, ",", window.top,
         " is not inside an image of ", header.width, "x", header.height);
+  if (header.coefficient_bytes > most_bytes) throw DecodeError(too_much_memory(header.coefficient_bytes, most_bytes));
   jpeg.start(scale);
   return jpeg.pixels(window);
 }

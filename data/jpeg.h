@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace godwit::data {
@@ -16,6 +17,9 @@ struct JpegHeader {
   int64_t width = 0, height = 0;
   int channels = 0;       // as stored: 1 grey, 3 colour, 4 CMYK
   int64_t data_from = 0;  // position in the file at which the image data begin
+  // Memory that decoding takes for the whole image, however small the window: a progressive file, or one of several
+  // scans, is decoded in passes over all coefficients, 2 bytes each. 0 for the others, which are decoded row by row.
+  int64_t coefficient_bytes = 0;
 };
 
 // Reads the header, which must lie within `bytes`, and checks what decoding needs of it (coding, tables). Throws
@@ -38,8 +42,11 @@ struct Pixels {
 };
 
 // The pixels that cover `window` (in pixels of the full image, inside it) at 1, 1/2, 1/4 or 1/8 of the size; the same
-// values as in an image decoded whole. Grey and CMYK become RGB. Throws DecodeError, and Error
-// when the window is not inside the image.
-Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale = 1);
+// values as in an image decoded whole. Grey and CMYK become RGB. Throws DecodeError, also when coefficient_bytes is
+// above `most_bytes`, and Error when the window is not inside the image. All memory but the result's is given back.
+Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale = 1, int64_t most_bytes = INT64_MAX);
+
+// Why an image is not decoded: "takes 366 MiB to decode (progressive), more than data.decode_mib=256".
+std::string too_much_memory(int64_t coefficient_bytes, int64_t most_bytes);
 
 }  // namespace godwit::data

@@ -6,6 +6,8 @@
 
 #include "data/file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/json_text.h"
 
 namespace godwit::data {
 namespace {
@@ -13,28 +15,20 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDepth = 64;
-constexpr size_t kShown = 60;  // bytes of a text in a message
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of the text; the parsed values take several times as many
 
 const json& as_json(const void* value) { return *static_cast<const json*>(value); }
 
 std::string kind_of(const json& value) {
   if (value.is_string()) return detail::concat('"', excerpt(value.get_ref<const std::string&>()), '"');
   if (value.is_structured()) return value.is_object() ? "an object" : "an array";
-  return value.dump();
+  return value.dump();  // a number, true, false or null
 }
 
 json parse(const std::string& path, const std::vector<uint8_t>& bytes) {
-  try {
-    return json::parse(bytes.begin(), bytes.end(), [&](int depth, json::parse_event_t, json&) {
-      check(depth <= kDepth, path, ": nests more than ", kDepth, " levels deep");
-      return true;
-    });
-  } catch (const json::exception& error) {
-    std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
-    if (const size_t bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
-    if (what.size() > 200) what = what.substr(0, 100) + " … " + what.substr(what.size() - 90);  // quotes what it read
-    fail(path, ": is not JSON: ", what);
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  check_json(text, path + ":", {.depth = kDepth});
+  return json::parse(text);
 }
 
 }  // namespace
@@ -44,7 +38,7 @@ struct JsonFile::Value {
 };
 
 JsonFile::JsonFile(const std::string& path, const std::string& expected) : path_(path) {
-  const std::vector<uint8_t> bytes = read_unpacked(path, expected);
+  const std::vector<uint8_t> bytes = read_unpacked(path, expected, kMostBytes);
   check(!bytes.empty(), path, ": is empty, expected ", expected);
   value_ = std::make_unique<Value>(Value{parse(path, bytes)});
 }
@@ -86,7 +80,8 @@ void JsonNode::each(const std::function<void(const JsonNode&)>& f) const {
 void JsonNode::each_member(const std::function<void(const std::string&, const JsonNode&)>& f) const {
   const json& value = as_json(value_);
   if (!value.is_object()) expected("an object");
-  for (const auto& [name, of] : value.items()) f(name, {file_, &of, path_.empty() ? name : path_ + "." + name});
+  for (const auto& [name, of] : value.items())
+    f(name, {file_, &of, path_.empty() ? excerpt(name) : path_ + "." + excerpt(name)});
 }
 
 const std::string& JsonNode::text() const {
@@ -122,12 +117,5 @@ bool JsonNode::boolean() const {
 }
 
 bool JsonNode::is_null() const { return as_json(value_).is_null(); }
-
-std::string excerpt(const std::string& text) {
-  if (text.size() <= kShown) return text;
-  size_t end = kShown;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;  // whole code points
-  return text.substr(0, end) + "…";
-}
 
 }  // namespace godwit::data

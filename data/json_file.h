@@ -36,7 +36,8 @@ class JsonNode {
   std::string path_;
 };
 
-// The file may be gzip. `expected` as in read_file(). At most 64 levels deep; of two equal keys the last counts.
+// The file may be gzip. `expected` as in read_file(). At most 1 GiB and 64 levels deep; of two equal keys the last
+// counts.
 class JsonFile {
  public:
   JsonFile(const std::string& path, const std::string& expected);
@@ -52,8 +53,5 @@ class JsonFile {
   std::string path_;
   std::unique_ptr<Value> value_;
 };
-
-// The text, or its beginning and an ellipsis.
-std::string excerpt(const std::string& text);
 
 }  // namespace godwit::data

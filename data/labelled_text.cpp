@@ -8,9 +8,9 @@
 #include <unordered_set>
 
 #include "data/file.h"
-#include "data/json_file.h"
 #include "data/utf8.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/nearest.h"
 
 namespace godwit::data {
@@ -72,7 +72,8 @@ class Table {
     const auto found = std::ranges::find(columns_, name);
     std::string all;
     for (const std::string& column : columns_) all += (all.empty() ? "\"" : ", \"") + column + '"';
-    check(found != columns_.end(), path_, ": its first line names no column \"", name, "\", but ", all);
+    if (found == columns_.end())
+      fail(path_, ": its first line names no column \"", name, "\", but ", excerpt(all, 200));
     return static_cast<size_t>(found - columns_.begin());
   }
 

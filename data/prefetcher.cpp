@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/start_thread.h"
 
 namespace godwit::data {
 namespace {
@@ -19,10 +20,20 @@ void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
 Prefetcher::Prefetcher(int ahead, int workers) : count_(ahead) {
   check(ahead >= 1, "loader: prefetch ", ahead, ", expected at least 1 batch");
   check(workers >= 1, "loader: ", workers, " workers, expected at least 1");
-  for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < workers; ++i)
+      threads_.push_back(start_thread([this] { work(); },
+                                      detail::concat("thread ", i + 1, " of ", workers, " of a loader"),
+                                      " or lower data.workers"));
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
-Prefetcher::~Prefetcher() {
+Prefetcher::~Prefetcher() { close(); }
+
+void Prefetcher::close() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;

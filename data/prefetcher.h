@@ -37,6 +37,7 @@ class Prefetcher {
   std::shared_ptr<PrefetchJob> next();  // in the order made; null at the end; rethrows what prepare() threw
 
  private:
+  void close();  // ends and joins the threads that were started
   void drop();
   void submit();
   void work();

@@ -6,6 +6,7 @@
 
 #include "data/json_file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {
@@ -48,7 +49,7 @@ class Reader {
     const JsonNode id = node.member("id");
     question.id = id.text_not_blank();
     const auto [first, is_new] = ids_.emplace(question.id, node.path());
-    check(is_new, id.where(), "\"", question.id, "\" is also the id of ", first->second);
+    if (!is_new) fail(id.where(), "\"", excerpt(question.id), "\" is also the id of ", first->second);
     question.text = node.member("question").text_not_blank();
     question.context = squad_.contexts.size() - 1;
     node.member("answers").each([&](const JsonNode& answer) { question.answers.push_back(read_answer(answer)); });

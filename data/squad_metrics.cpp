@@ -9,6 +9,7 @@
 
 #include "data/json_file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {
@@ -134,7 +135,7 @@ SquadScore squad_score(const Squad& squad, const Answers& answers) {
       ++score.unanswered;
       continue;
     }
-    check(!question.answers.empty(), "squad: question \"", question.id,
+    check(!question.answers.empty(), "squad: question \"", excerpt(question.id),
           "\" has no answers in the data set, its prediction cannot be scored");
     const std::string prediction = normalise_answer(found->second);
     const std::vector<std::string_view> words = words_of(prediction);

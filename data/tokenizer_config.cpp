@@ -7,6 +7,7 @@
 #include "data/file.h"
 #include "data/json_file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {

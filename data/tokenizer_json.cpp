@@ -6,6 +6,7 @@
 
 #include "data/json_file.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {

@@ -5,9 +5,15 @@
 #include "data/file.h"
 #include "data/utf8.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/hash.h"
 
 namespace godwit::data {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+
+}  // namespace
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   check(tokens_.size() < size_t{1} << 31, "vocabulary: ", tokens_.size(),
@@ -20,7 +26,8 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
           " holds a line break");
     check(is_utf8(token), "vocabulary: line ", i + 1, " is not UTF-8");
     const auto [known, added] = ids_.emplace(token, static_cast<int32_t>(i));
-    check(added, "vocabulary: '", token, "' stands in line ", known->second + 1, " and again in line ", i + 1);
+    if (!added)
+      fail("vocabulary: '", excerpt(token), "' stands in line ", known->second + 1, " and again in line ", i + 1);
   }
   pad_ = special("[PAD]");
   unk_ = special("[UNK]");
@@ -53,7 +60,7 @@ uint64_t Vocabulary::hash() const {
 }
 
 Vocabulary read_vocabulary(const std::string& path) {
-  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one token a line)");
+  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one token a line)", kMostBytes);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> tokens;
   for (size_t at = 0; at < text.size();) {

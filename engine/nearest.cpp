@@ -5,8 +5,13 @@
 #include <cstdint>
 #include <numeric>
 
+#include "engine/excerpt.h"
+
 namespace godwit {
 namespace {
+
+// A file can hold any number of names of any length; these bound the time and the length of a message.
+constexpr size_t kLongestWord = 100, kMostCompared = 10000, kMostListed = 30;
 
 std::string normalised(std::string word) {
   for (char& c : word) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -34,7 +39,10 @@ int64_t edit_distance(const std::string& a, const std::string& b) {
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   std::string best;
   int64_t best_distance = INT64_MAX;
-  for (const std::string& candidate : candidates) {
+  if (word.size() > kLongestWord) return best;
+  for (size_t i = 0; i < std::min(candidates.size(), kMostCompared); ++i) {
+    const std::string& candidate = candidates[i];
+    if (candidate.size() > kLongestWord) continue;
     const int64_t distance = edit_distance(normalised(word), normalised(candidate));
     const int64_t limit = std::max<int64_t>(1, static_cast<int64_t>(std::max(word.size(), candidate.size()) / 3));
     if (distance <= limit && distance < best_distance) {
@@ -47,10 +55,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string best = nearest(word, candidates);
-  if (!best.empty()) return "; did you mean '" + best + "'?";
-  std::string all;
-  for (const std::string& candidate : candidates) all += (all.empty() ? "" : ", ") + candidate;
-  return "; there are: " + all;
+  return best.empty() ? "; there are: " + excerpts(candidates, kMostListed)
+                      : "; did you mean '" + printable(best) + "'?";
 }
 
 }  // namespace godwit

@@ -13,10 +13,11 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
 
 #include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/json_text.h"
 
 namespace godwit {
 namespace {
@@ -120,22 +121,8 @@ struct Entry {
 
 // JSON allows a name twice and the library keeps one of them; here that is an error, as is needless nesting.
 json parse_header(const std::string& path, const std::string& text) {
-  std::vector<std::set<std::string>> names;
-  const auto event = [&](int depth, json::parse_event_t kind, json& value) {
-    check(depth <= kMaxDepth, path, ": its header is nested more than ", kMaxDepth, " deep");
-    if (kind == json::parse_event_t::object_start) names.emplace_back();
-    if (kind == json::parse_event_t::object_end) names.pop_back();
-    if (kind == json::parse_event_t::key)
-      check(names.back().insert(value.get<std::string>()).second, path, ": its header names \"",
-            value.get<std::string>(), "\" twice");
-    return true;
-  };
-  json header;
-  try {
-    header = json::parse(text, event);
-  } catch (const json::exception& error) {
-    fail(path, ": its header is not valid JSON: ", error.what());
-  }
+  check_json(text, path + ": its header", {.depth = kMaxDepth, .unique_names = true});
+  json header = json::parse(text);
   check(text[0] == '{' && header.is_object(), path, ": its header is not a JSON object");
   return header;
 }
@@ -144,7 +131,7 @@ std::vector<uint64_t> read_list(const json& value, const char* key, const std::s
   check(value.contains(key) && value[key].is_array(), where, "has no list \"", key, "\"");
   std::vector<uint64_t> numbers;
   for (const json& number : value[key]) {
-    check(number.is_number_unsigned(), where, key, " holds ", number.dump(), ", expected integers >= 0");
+    if (!number.is_number_unsigned()) fail(where, key, " holds ", excerpt(number.dump()), ", expected integers >= 0");
     numbers.push_back(number.get<uint64_t>());
   }
   return numbers;
@@ -155,11 +142,11 @@ DType read_dtype(const json& value, const std::string& where) {
   const std::string text = value["dtype"].get<std::string>();
   for (const Name& type : kTypes)
     if (text == type.text) return type.dtype;
-  fail(where, "dtype ", text, " is not read here (only F64 F32 F16 BF16 I64 I32 U32 U8)");
+  fail(where, "dtype ", excerpt(text), " is not read here (only F64 F32 F16 BF16 I64 I32 U32 U8)");
 }
 
 Entry read_entry(const std::string& path, const std::string& name, const json& value, uint64_t data_bytes) {
-  const std::string where = path + ": tensor " + name + ": ";
+  const std::string where = path + ": tensor " + excerpt(name) + ": ";
   check(value.is_object(), where, "is not described by a JSON object");
   Entry entry{name, read_dtype(value, where), {}, 0, 0};
   const auto extents = read_list(value, "shape", where), offsets = read_list(value, "data_offsets", where);
@@ -190,7 +177,7 @@ Entry read_entry(const std::string& path, const std::string& name, const json& v
 void read_metadata(const std::string& path, const json& value, std::map<std::string, std::string>* metadata) {
   check(value.is_object(), path, ": ", kMetadata, " is not a JSON object");
   for (const auto& [key, text] : value.items()) {
-    check(text.is_string(), path, ": ", kMetadata, " \"", key, "\" is not a string");
+    if (!text.is_string()) fail(path, ": ", kMetadata, " \"", excerpt(key), "\" is not a string");
     if (metadata) (*metadata)[key] = text.get<std::string>();
   }
 }
@@ -221,14 +208,24 @@ std::vector<Entry> read_header(const std::string& path, File& file, std::map<std
   });
   uint64_t covered = 0;
   for (const Entry& entry : entries) {
-    check(entry.begin >= covered, path, ": tensor ", entry.name, ": its data overlaps that of another tensor");
-    check(entry.begin == covered, path, ": tensor ", entry.name, ": ", entry.begin - covered,
-          " bytes before its data belong to no tensor");
+    if (entry.begin < covered)
+      fail(path, ": tensor ", excerpt(entry.name), ": its data overlaps that of another tensor");
+    if (entry.begin > covered)
+      fail(path, ": tensor ", excerpt(entry.name), ": ", entry.begin - covered,
+           " bytes before its data belong to no tensor");
     covered = entry.end;
   }
   check(covered == data_bytes, path, ": the last ", data_bytes - covered, " bytes belong to no tensor");
   for (Entry& entry : entries) entry.begin += length - data_bytes, entry.end += length - data_bytes;
   return entries;
+}
+
+Tensor tensor_for(const std::string& path, const Entry& entry) {
+  try {
+    return Tensor(entry.shape, entry.dtype, kCpu);
+  } catch (const Error& error) {  // out of memory
+    throw error.with_text(path + ": tensor " + excerpt(entry.name) + ": " + error.what());
+  }
 }
 
 std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
@@ -262,7 +259,7 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path, std::map
   File file(path, kReading);
   std::map<std::string, Tensor> tensors;
   for (const Entry& entry : read_header(path, file, metadata)) {
-    Tensor tensor(entry.shape, entry.dtype, kCpu);
+    Tensor tensor = tensor_for(path, entry);
     file.read(tensor.raw(), entry.end - entry.begin);
     tensors.emplace(entry.name, std::move(tensor));
   }
@@ -281,7 +278,7 @@ std::map<std::string, Tensor> map_safetensors(const std::string& path, std::map<
     if (begin % size_of(entry.dtype) == 0) {
       tensor = Tensor::over(mapping, begin, entry.shape, entry.dtype);
     } else {
-      tensor = Tensor(entry.shape, entry.dtype, kCpu);
+      tensor = tensor_for(path, entry);
       std::memcpy(tensor.raw(), mapping.data() + begin, entry.end - entry.begin);
     }
     tensors.emplace(entry.name, std::move(tensor));

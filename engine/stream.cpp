@@ -3,13 +3,15 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/start_thread.h"
 
 namespace godwit {
 
 Stream::Stream(bool urgent)
-    : thread_([this, inherited = context().cuda ? context_on(context().device, urgent) : context()]() mutable {
-        run(std::move(inherited));
-      }) {}
+    : thread_(start_thread([this, inherited = context().cuda ? context_on(context().device, urgent)
+                                                             : context()]() mutable { run(std::move(inherited)); },
+                           detail::concat("the communication thread of rank ", context().rank),
+                           " or start fewer ranks on this machine")) {}
 
 Stream::~Stream() {
   {

@@ -18,6 +18,15 @@ int64_t bytes_of(const Shape& shape, DType dtype) {
   return shape.numel() * size_of(dtype);
 }
 
+Buffer allocated(const Shape& shape, DType dtype, Device device) {
+  const int64_t bytes = bytes_of(shape, dtype);
+  try {
+    return Buffer(device.is_cuda() ? detail::cuda_pool(device) : context().pool, bytes);
+  } catch (const Error& error) {
+    throw error.with_text(detail::concat("tensor ", shape, " of ", dtype, ": ", error.what()));
+  }
+}
+
 }  // namespace
 
 namespace detail {
@@ -58,10 +67,7 @@ void copy(Cpu, const Tensor& x, const Tensor& y) {
 Tensor::Tensor(Shape shape, DType dtype) : Tensor(shape, dtype, context().device) {}
 
 Tensor::Tensor(Shape shape, DType dtype, Device device)
-    : buffer_(device.is_cuda() ? detail::cuda_pool(device) : context().pool, bytes_of(shape, dtype)),
-      numel_(shape.numel()),
-      shape_(shape),
-      dtype_(dtype) {}
+    : buffer_(allocated(shape, dtype, device)), numel_(shape.numel()), shape_(shape), dtype_(dtype) {}
 
 Tensor Tensor::zeros(Shape shape, DType dtype) {
   Tensor result(shape, dtype);

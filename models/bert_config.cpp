@@ -12,13 +12,16 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/hash.h"
+#include "engine/json_text.h"
 #include "engine/nearest.h"
 
 namespace godwit {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::json;
+using nlohmann::ordered_json;  // for what is written: it searches its members one by one
 
 constexpr int64_t kMaxConfigBytes = 16 << 20;  // of a config.json; id2label may be long
 
@@ -73,7 +76,7 @@ class Reader {
   bool is_null(const char* name) const { return object_.contains(name) && object_[name].is_null(); }
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const json& value, const Parts&... rule) const {
-    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", value.dump());
+    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(value.dump()));
   }
   void integer(const char* name, int64_t* to) const {
     if (const json* value = find(name)) {
@@ -119,18 +122,13 @@ json parse(const std::string& path) {
   check(!error && bytes <= kMaxConfigBytes, path, ": is larger than a config.json can be");
   std::ifstream file(path, std::ios::binary);
   check(file.is_open(), path, ": cannot be opened");
-  // Nesting is bounded, so that a hostile file takes no memory to speak of.
-  const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    check(depth <= 32, path, ": is nested more than 32 deep");
-    return true;
-  };
-  try {
-    json object = json::parse(file, shallow);
-    check(object.is_object(), path, ": is not a JSON object");
-    return object;
-  } catch (const json::exception& parse_error) {
-    fail(path, ": is not valid JSON: ", parse_error.what());
-  }
+  std::string text(bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(bytes));
+  check(file.gcount() == static_cast<std::streamsize>(bytes), path, ": cannot be read");
+  check_json(text, path + ":", {.depth = 32});
+  json object = json::parse(text);
+  check(object.is_object(), path, ": is not a JSON object");
+  return object;
 }
 
 std::string config_file(const std::string& path) {
@@ -169,7 +167,7 @@ std::vector<std::string> bert_names() {
 BertConfig bert_config(const std::string& name) {
   for (const auto& [known, config] : table())
     if (known == name) return config;
-  fail("bert: there is no model '", name, "'", suggestion(name, bert_names()));
+  fail("bert: there is no model '", excerpt(name), "'", suggestion(name, bert_names()));
 }
 
 void check_bert_config(const BertConfig& config) {
@@ -180,8 +178,9 @@ void check_bert_config(const BertConfig& config) {
         " does not divide into num_attention_heads ", config.num_attention_heads);
   bool known = false;
   for (const std::string& name : kActivations) known = known || name == config.hidden_act;
-  check(known, "bert: hidden_act '", config.hidden_act, "' is not computed here",
-        suggestion(config.hidden_act, kActivations));
+  if (!known)
+    fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not computed here",
+         suggestion(config.hidden_act, kActivations));
   check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
   check_probability("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
   if (config.classifier_dropout) check_probability("classifier_dropout", *config.classifier_dropout);
@@ -229,7 +228,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
   const Reader reader(file, parse(file));
   std::string problem = "single_label_classification";
   reader.text("problem_type", &problem);
-  check(problem == "single_label_classification", file, ": problem_type is \"", problem,
+  check(problem == "single_label_classification", file, ": problem_type is \"", excerpt(problem),
         "\", which is not supported yet, expected single_label_classification or null");
   std::vector<std::string> names = BertConfig().labels;
   read_labels(reader, &names);
@@ -241,37 +240,47 @@ std::vector<std::string> read_class_names(const std::string& path) {
   std::unordered_map<std::string, int64_t> ids;
   for (int64_t i = 0; i < classes; ++i) {
     const auto [first, added] = ids.emplace(names[static_cast<size_t>(i)], i);
-    check(added, file, ": id2label: \"", first->first, "\" stands for both ", first->second, " and ", i);
+    check(added, file, ": id2label: \"", excerpt(first->first), "\" stands for both ", first->second, " and ", i);
   }
   const json* inverse = reader.find("label2id");
   if (!inverse) return names;
   if (!inverse->is_object()) reader.wrong("label2id", *inverse, "must map texts to numbers");
   for (const auto& [name, id] : inverse->items()) {
     const auto known = ids.extract(name);
-    check(known && id == json(known.mapped()), file, ": label2id: \"", name, "\" is ", id.dump(), ", but id2label has ",
-          known ? std::to_string(known.mapped()) + " for it" : "no such name");
+    check(known && id == json(known.mapped()), file, ": label2id: \"", excerpt(name), "\" is ", excerpt(id.dump()),
+          ", but id2label has ", known ? std::to_string(known.mapped()) + " for it" : "no such name");
   }
-  check(ids.empty(), file, ": label2id: \"", ids.empty() ? "" : ids.begin()->first, "\" is missing");
+  check(ids.empty(), file, ": label2id: \"", ids.empty() ? "" : excerpt(ids.begin()->first), "\" is missing");
   return names;
 }
 
 namespace {
 
-json to_json(const BertConfig& config) {
-  json object{{"model_type", "bert"}, {"position_embedding_type", "absolute"}};
+// The last of two equal labels counts, in the place of the first.
+ordered_json numbers_of(const std::vector<std::string>& labels) {
+  std::unordered_map<std::string, size_t> last;
+  for (size_t i = 0; i < labels.size(); ++i) last[labels[i]] = i;
+  ordered_json object = ordered_json::object();
+  auto& members = object.get_ref<ordered_json::object_t&>();
+  for (const std::string& label : labels)
+    if (const auto found = last.extract(label)) members.emplace_back(label, found.mapped());
+  return object;
+}
+
+ordered_json to_json(const BertConfig& config) {
+  ordered_json object{{"model_type", "bert"}, {"position_embedding_type", "absolute"}};
   for (const Size& size : kSizes) object[size.name] = config.*size.member;
   object["hidden_act"] = config.hidden_act;
   object["hidden_dropout_prob"] = config.hidden_dropout_prob;
   object["attention_probs_dropout_prob"] = config.attention_probs_dropout_prob;
-  object["classifier_dropout"] = config.classifier_dropout ? json(*config.classifier_dropout) : json();
-  object["pad_token_id"] = config.pad_token_id ? json(*config.pad_token_id) : json();
+  object["classifier_dropout"] = config.classifier_dropout ? ordered_json(*config.classifier_dropout) : ordered_json();
+  object["pad_token_id"] = config.pad_token_id ? ordered_json(*config.pad_token_id) : ordered_json();
   object["initializer_range"] = config.initializer_range;
   object["layer_norm_eps"] = config.layer_norm_eps;
   if (!config.tie_word_embeddings) object["tie_word_embeddings"] = false;
-  for (size_t i = 0; i < config.labels.size(); ++i) {
-    object["id2label"][std::to_string(i)] = config.labels[i];
-    object["label2id"][config.labels[i]] = i;
-  }
+  auto& names = (object["id2label"] = ordered_json::object()).get_ref<ordered_json::object_t&>();
+  for (const std::string& label : config.labels) names.emplace_back(std::to_string(names.size()), label);
+  object["label2id"] = numbers_of(config.labels);
   return object;
 }
 
@@ -279,19 +288,19 @@ json to_json(const BertConfig& config) {
 
 uint64_t hash(const BertConfig& config) {
   Hash hash;
-  hash.add(to_json(config).dump(-1, ' ', false, json::error_handler_t::replace));
+  hash.add(to_json(config).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   hash.add(static_cast<uint64_t>(config.dtype));
   return hash.value();
 }
 
 void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
-  json object = to_json(config);
+  ordered_json object = to_json(config);
   object["architectures"] = {architecture};
   std::string text;
   try {
     text = object.dump(2) + "\n";
-  } catch (const json::exception& error) {
-    fail(path, ": a label is not UTF-8: ", error.what());
+  } catch (const ordered_json::exception& error) {
+    fail(path, ": a label is not UTF-8: ", printable(error.what()));
   }
   const std::string temporary = path + ".tmp" + std::to_string(::getpid());
   std::ofstream out(temporary, std::ios::binary);

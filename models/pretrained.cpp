@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/excerpt.h"
 #include "engine/safetensors.h"
 
 namespace godwit {
@@ -91,7 +92,7 @@ std::map<std::string, Tensor> read_plain(const std::string& file) {
   for (const auto& [name, tensor] : map_safetensors(file)) {
     const std::string plain = plain_name(name);
     if (plain == "embeddings.position_ids" || plain == "embeddings.token_type_ids") continue;
-    check(tensors.emplace(plain, tensor).second, file, ": holds ", plain, " under two names");
+    if (!tensors.emplace(plain, tensor).second) fail(file, ": holds ", excerpt(plain), " under two names");
   }
   return tensors;
 }
@@ -146,7 +147,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
     if (problem.empty()) pairs.emplace_back(found.mapped(), p.var.value());
     else different.push_back(problem);
   }
-  for (const auto& [name, tensor] : tensors) (of_body(name) ? unexpected : report.unexpected).push_back(name);
+  for (const auto& [name, tensor] : tensors) (of_body(name) ? unexpected : report.unexpected).push_back(excerpt(name));
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit the model of ",
         model.config().num_hidden_layers, " layers (num_hidden_layers):", listed(missing, "missing"),
         listed(unexpected, "unexpected"), listed(different, "of another shape or type"), " ", pairs.size(), " of ",

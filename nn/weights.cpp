@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/excerpt.h"
 #include "engine/safetensors.h"
 
 namespace godwit::nn {
@@ -85,7 +86,7 @@ void load_weights(const std::string& path, const Module& module) {
     file.erase(found);
   }
   for (const auto& entry : file)
-    if (!entry.first.ends_with("num_batches_tracked")) unexpected.push_back(entry.first);
+    if (!entry.first.ends_with("num_batches_tracked")) unexpected.push_back(excerpt(entry.first));
   check(missing.empty() && different.empty() && unexpected.empty(), path,
         ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
         listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", pairs.size(),

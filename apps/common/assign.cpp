@@ -8,6 +8,7 @@
 #include "apps/common/program.h"
 #include "engine/check.h"
 #include "engine/device.h"
+#include "engine/excerpt.h"
 #include "engine/nearest.h"
 
 namespace godwit::apps {
@@ -101,7 +102,7 @@ void store(T& member, const Assignment& a) {
 }  // namespace
 
 Value value_from_text(const Program& program, const Setting& setting, const std::string& text) {
-  Value value{text, text.empty() ? "nothing" : "'" + text + "'"};
+  Value value{text, text.empty() ? "nothing" : detail::concat("'", excerpt(text), "'")};
   const ConfigPtr config = default_config(program);
   const SettingRef ref = setting.member(*config);
   double number;
@@ -141,7 +142,7 @@ void assign(CommonConfig& config, const Assignment& a) {
     if (word == choice) return;
   const std::string& path = a.setting->path;
   const size_t name = path.rfind(".name");
-  fail(a.subject, ": no such ", name == std::string::npos ? path : path.substr(0, name), " '", word, "'",
+  fail(a.subject, ": no such ", name == std::string::npos ? path : path.substr(0, name), " '", excerpt(word), "'",
        suggestion(word, choices));
 }
 

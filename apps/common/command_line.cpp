@@ -8,6 +8,7 @@
 #include "apps/common/json_config.h"
 #include "apps/common/resolve.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/nearest.h"
 
 namespace godwit::apps {
@@ -22,7 +23,7 @@ struct CommandLine {
 
 [[noreturn]] void fail_unknown_argument(const Program& program, std::string word) {
   word = word.substr(0, word.find('='));
-  if (word.empty() || word[0] != '-') fail("unexpected argument '", word, "'; --help shows the flags");
+  if (word.empty() || word[0] != '-') fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
   std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
@@ -31,9 +32,9 @@ struct CommandLine {
     if (!setting.flag.empty()) flags.push_back(setting.flag);
     else if (setting.path == key || setting.path.substr(setting.path.rfind('.') + 1) == key) path = setting.path;
   }
-  if (!path.empty()) fail("no such flag ", word, "; write --set ", path, "=VALUE");
+  if (!path.empty()) fail("no such flag ", excerpt(word), "; write --set ", path, "=VALUE");
   const std::string best = nearest(word, flags);
-  fail("no such flag ", word, best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
+  fail("no such flag ", excerpt(word), best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
 bool is_switch(const Program& program, const Setting& setting) {
@@ -50,7 +51,8 @@ void check_equals(const CLI::App& app, const std::string& word) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) return;
   const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-  if (name == "--help" || name == "-h" || name == "--print-config") fail(name, " takes no value, got '", value, "'");
+  if (name == "--help" || name == "-h" || name == "--print-config")
+    fail(name, " takes no value, got '", excerpt(value), "'");
   if (value.empty() && app.get_option_no_throw(name)) fail_nothing(name);
 }
 
@@ -77,7 +79,7 @@ CommandLine read_command_line(const Program& program, int argc, const char* cons
     const std::string what = e.what();  // "--lr: 1 required TEXT missing"
     fail(what.substr(0, what.find(':')), " expects a value");
   } catch (const CLI::ParseError& e) {
-    fail("command line: ", e.what());
+    fail("command line: ", excerpt(e.what(), 200));
   }
   std::map<const CLI::Option*, size_t> used;
   for (const CLI::Option* option : app.parse_order()) {
@@ -101,7 +103,8 @@ Assignment from_text(const Program& program, const Setting& setting, const std::
 
 void add_set(const Program& program, const std::string& text, std::vector<Assignment>& out) {
   const size_t equals = text.find('=');
-  check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", text, "'");
+  check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", excerpt(text),
+        "'");
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
   const Setting* setting = find_setting(program, path);
   if (!setting && is_group(program, path)) {

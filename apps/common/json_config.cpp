@@ -5,9 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/json_text.h"
 
 namespace godwit::apps {
 namespace {
@@ -20,52 +21,15 @@ constexpr int kMaxDepth = 16;  // what works on a parsed tree recurses (dump)
 
 std::string joined(const std::string& group, const std::string& key) { return group.empty() ? key : group + "." + key; }
 
-// The parser itself keeps the last of two equal keys and nests without limit; this callback refuses both.
-class Refusals {
- public:
-  explicit Refusals(const std::string& subject) : subject_(subject) {}
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-    if (opens && depth >= kMaxDepth)
-      fail(subject_, ": nests deeper than ", kMaxDepth, " levels; a configuration needs 3");
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key) {
-      Object& object = open_.back();
-      object.current = parsed.get<std::string>();
-      if (!object.keys.insert(object.current).second) fail(subject_, ": key '", path(), "' occurs twice");
-    }
-    return true;
-  }
-
- private:
-  struct Object {
-    std::set<std::string> keys;
-    std::string current;
-  };
-  std::string path() const {
-    std::string text;
-    for (const Object& object : open_) text = joined(text, object.current);
-    return text;
-  }
-  std::string subject_;
-  std::vector<Object> open_;
-};
-
+// The parser itself keeps the last of two equal keys and nests without limit.
 json parse(const std::string& text, const std::string& subject) {
-  try {
-    return json::parse(text, Refusals(subject));
-  } catch (const json::exception& e) {
-    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
-    const size_t bracket = what.find("] ");
-    fail(subject, ": ", bracket == std::string::npos ? what : what.substr(bracket + 2));
-  }
+  check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
+  return json::parse(text);
 }
 
 Value to_value(const json& node) {
   Value value;
-  value.shown = node.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (value.shown.size() > 60) value.shown = value.shown.substr(0, 57) + "...";
+  value.shown = excerpt(node.dump(-1, ' ', false, json::error_handler_t::replace));
   if (node.is_boolean()) value.data = node.get<bool>();
   if (node.is_number_unsigned()) {
     value.data = node.get<uint64_t>();
@@ -90,7 +54,7 @@ void collect(const Program& program, const json& object, const std::string& grou
     const std::string path = joined(group, key);
     if (const Setting* setting = find_setting(program, path)) {
       if (key.find('.') != std::string::npos)
-        fail(subject, ": no such key '", path, "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
+        fail(subject, ": no such key '", excerpt(path), "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
       out.push_back({setting, to_value(node), subject + ": " + path});
     } else if (is_group(program, path) && node.is_object()) {
       collect(program, node, path, subject, out);

@@ -9,19 +9,31 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 #include "apps/common/command_line.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/same_config.h"
 #include "apps/common/trainer.h"
+#include "comm/failure.h"
 #include "comm/launcher.h"
 #include "comm/local.h"
 #include "comm/mpi.h"
 #include "engine/context.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
+
+// The error's text with control characters escaped, except the line breaks between the errors of several ranks.
+std::string shown(const std::string& text) {
+  constexpr size_t kLongest = 4000;
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += (result.empty() ? "" : "\n") + excerpt(line, kLongest);
+  return result;
+}
 
 // Every process reads the data; ranks that are threads share them. False when the run was interrupted.
 bool train(const Program& program, const ConfigPtr& config) {
@@ -86,10 +98,10 @@ int run_program(const Program& program, int argc, char** argv) {
     return 0;
   } catch (const PeerFailed&) {
     return failure;
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     if (failure == 2) wait_for_rank_0(rank);
     std::fflush(stdout);
-    std::cerr << program.name << ": " << error.what() << std::endl;
+    std::cerr << program.name << ": " << shown(text_of(std::current_exception())) << std::endl;
     return failure;
   }
 }

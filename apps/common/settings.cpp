@@ -6,6 +6,7 @@
 #include "comm/exchange.h"
 #include "comm/sharding.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 #include "engine/nearest.h"
 
 namespace godwit::apps {
@@ -210,11 +211,11 @@ void fail_unknown_key(const Program& program, const std::string& subject, const 
   std::vector<std::string> paths;
   for (const Setting& setting : program.settings) {
     if (last_part(setting.path) == last_part(path) && last_part(path) != "name")
-      fail(subject, ": no such key '", path, "'; did you mean '", setting.path, "'?");
+      fail(subject, ": no such key '", excerpt(path), "'; did you mean '", setting.path, "'?");
     paths.push_back(setting.path);
   }
   const std::string best = nearest(path, paths);
-  fail(subject, ": no such key '", path, "'",
+  fail(subject, ": no such key '", excerpt(path), "'",
        best.empty() ? "; --help and --print-config list the keys" : "; did you mean '" + best + "'?");
 }
 

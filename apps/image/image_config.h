@@ -22,6 +22,7 @@ struct ImageDataConfig {
   double color_jitter = 0;        // JPEGs: strength of random brightness, contrast and saturation; 0: none
   std::vector<double> mean, std;  // per channel, of values in [0, 1]; empty: ImageNet's, or the data's when in memory
   int64_t max_pixels = 64000000;  // JPEGs: larger ones are skipped
+  int64_t decode_mib = 256;       // JPEGs: progressive ones whose coefficients take more are skipped
   bool strict = false;            // JPEGs: refuse what else is skipped
   double label_smoothing = 0;
   int prefetch = 2;  // batches prepared ahead, at least 1

@@ -12,6 +12,7 @@
 #include "data/layout.h"
 #include "engine/check.h"
 #include "engine/context.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
@@ -61,13 +62,13 @@ std::string skipped_text(const data::ImageFolder& folder) {
   const size_t skipped = folder.skipped.size();
   std::string text = std::to_string(skipped) + " of " + std::to_string(used + skipped) + " files: ";
   for (size_t i = 0; i < std::min(skipped, kShown); ++i)
-    text += (i ? "; " : "") + folder.skipped[i].path + " " + folder.skipped[i].problem;
+    text += (i ? "; " : "") + excerpt(folder.skipped[i].path) + " " + folder.skipped[i].problem;
   return text + (skipped > kShown ? "; and " + std::to_string(skipped - kShown) + " more" : "");
 }
 
 std::vector<std::string> skipped_lines(const data::ImageFolder& folder) {
   std::vector<std::string> lines;
-  for (const data::ImageFile& file : folder.skipped) lines.push_back(file.path + ": " + file.problem);
+  for (const data::ImageFile& file : folder.skipped) lines.push_back(printable(file.path) + ": " + file.problem);
   return lines;
 }
 
@@ -77,6 +78,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
         "resized to data.crop");
   data::IndexOptions index;
   index.max_pixels = options.max_pixels;
+  index.most_decode_bytes = options.decode_mib << 20;
   index.threads = hardware_threads() + 2;  // some wait for the disk
   auto shown = std::chrono::steady_clock::now();
   if (progress)
@@ -98,6 +100,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   if (!options.std.empty()) photo.std = floats(options.std);
   photo.seed = config.seed;
   photo.strict = options.strict;
+  photo.most_decode_bytes = options.decode_mib << 20;
   ImageData images;
   images.notes.push_back({"images", split_text(folder)});
   const char* all = folder.skipped.size() > kShown ? " (skipped.txt in the run directory names all)" : "";

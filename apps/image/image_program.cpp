@@ -26,6 +26,8 @@ Results go to the run directory: config.json (every setting except run_dir; givi
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
 )";
 
+constexpr Range kMiB{1, 1 << 20};
+
 #define GODWIT_AT(member) [](CommonConfig& c) -> SettingRef { return &static_cast<ImageConfig&>(c).member; }
 
 std::vector<Setting> make_settings() {
@@ -47,6 +49,7 @@ std::vector<Setting> make_settings() {
       {"data", "data.mean", "", GODWIT_AT(data.mean), "per channel [ImageNet's; in memory: the data's]", kAny},
       {"data", "data.std", "", GODWIT_AT(data.std), "per channel [as data.mean]", kPositive},
       {"data", "data.max_pixels", "", GODWIT_AT(data.max_pixels), "JPEGs: larger ones are skipped", kAtLeastOne},
+      {"data", "data.decode_mib", "", GODWIT_AT(data.decode_mib), "JPEGs: largest coefficients, MiB a thread", kMiB},
       {"data", "data.strict", "--strict", GODWIT_AT(data.strict), "JPEGs: refuse what is else skipped", kAny},
       {"data", "data.label_smoothing", "", GODWIT_AT(data.label_smoothing), "of the training loss", kBelowOne},
       {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},

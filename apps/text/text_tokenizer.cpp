@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "data/json_file.h"
 #include "data/tokenizer_json.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
@@ -27,8 +27,8 @@ void check_equal(const std::string& file, const data::Vocabulary& vocabulary, co
   const auto remedy = "; remove the one that is wrong, or name the right one, --vocab FILE";
   check(a.size() == b.size(), file, ": has ", a.size(), " tokens, but ", other_file, " has ", b.size(), remedy);
   for (size_t id = 0; id < a.size(); ++id)
-    check(a[id] == b[id], file, ": token ", id, " is \"", data::excerpt(a[id]), "\", but that of ", other_file,
-          " is \"", data::excerpt(b[id]), '"', remedy);
+    check(a[id] == b[id], file, ": token ", id, " is \"", excerpt(a[id]), "\", but that of ", other_file,
+          " is \"", excerpt(b[id]), '"', remedy);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -352,8 +353,8 @@ TEST(CommandLine, BadFiles) {
   expect_parts(file_error("3"), {"expects a JSON object"});
   expect_parts(file_error(std::string(2 << 20, ' ')), {"1 MiB"});
   expect_parts(file_error("{\"run_dir\": \"\xff\"}"), {".json"});
-  expect_parts(file_error(R"({"epochs": 1, "epochs": 2})"), {"'epochs' occurs twice"});
-  expect_parts(file_error(R"({"optimizer": {"lr": 1, "lr": 2}})"), {"'optimizer.lr' occurs twice"});
+  expect_parts(file_error(R"({"epochs": 1, "epochs": 2})"), {"names \"epochs\" twice"});
+  expect_parts(file_error(R"({"optimizer": {"lr": 1, "lr": 2}})"), {"names \"optimizer.lr\" twice"});
   expect_parts(file_error(R"({"optimizer.lr": 1})"), {"optimizer.lr", "nest"});
   expect_parts(file_error(R"({"optimizer": 3})"), {"optimizer expects an object or a text, got 3"});
   expect_parts(file_error(R"({"bucket": "big"})"), {"bucket expects an object"});
@@ -369,12 +370,13 @@ TEST(CommandLine, BadFiles) {
   for (const char* open : {"[", "{\"a\": "}) {
     std::string deep;
     for (int i = 0; i < 50000; ++i) deep += open;
-    expect_parts(file_error(deep), {".json", "nests deeper than 16"});
+    expect_parts(file_error(deep), {".json", "is nested more than 16"});
   }
   const std::string sixteen = std::string(16, '[') + std::string(16, ']');
   expect_parts(file_error(sixteen), {"expects a JSON object"});
-  expect_parts(file_error("[" + sixteen + "]"), {"nests deeper than 16"});
-  expect_parts(error({"--set", "optimizer={\"lr\": [" + sixteen + "]}"}), {"--set optimizer", "nests deeper than 16"});
+  expect_parts(file_error("[" + sixteen + "]"), {"is nested more than 16"});
+  expect_parts(error({"--set", "optimizer={\"lr\": [" + sixteen + "]}"}),
+               {"--set optimizer", "is nested more than 16"});
 }
 
 TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
@@ -464,6 +466,40 @@ TEST(CommandLine, SummaryHasEverySettingOnce) {
   EXPECT_EQ(text.find("exchange"), std::string::npos);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+// The number of keys decides how many there are, not how long reading takes for each.
+TEST(CommandLine, ReadsManyKeysInTimeInProportion) {
+  std::string text = "{\"0\":{}";
+  for (int i = 1; i < 90000; ++i) text += ",\"" + std::to_string(i) + "\":{}";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NE(error({"--config", write_file(text + "}")}).find("no such key '0'"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it is 0.2 s";
+}
+
+TEST(CommandLine, MessagesCutAndEscapeWhatTheyQuote) {
+  const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y'), raw = "\x1b[2Jx\n" + std::string(100000, 'y');
+  const std::vector<Words> lines = {{"--config", write_file("{\"" + name + "\": 1}")},
+                                    {"--config", write_file("{\"" + name + "\": 1, \"" + name + "\": 1}")},
+                                    {"--config", write_file("{\"optimizer\": {\"" + name + "\": 1}}")},
+                                    {"--config", write_file("{\"optimizer\": {\"name\": \"" + name + "\"}}")},
+                                    {"--config", write_file("{\"epochs\": \"" + name + "\"}")},
+                                    {"--config", write_file("{" + std::string(500000, 'z'))},
+                                    {"--config", write_file("{\"\x1b[2J\n")},
+                                    {"--set", raw},
+                                    {"--set", raw + "=1"},
+                                    {"--set", "epochs=" + raw},
+                                    {"--set", "optimizer.name=" + raw},
+                                    {"--epochs", raw},
+                                    {"--" + raw},
+                                    {raw},
+                                    {"--help=" + raw}};
+  for (const Words& words : lines) {
+    const std::string text = error(words);
+    EXPECT_NE(text, "no error");
+    EXPECT_LT(text.size(), 500u) << words[0] << " " << words.back().substr(0, 20);
+    for (const char c : text) EXPECT_GE(static_cast<unsigned char>(c), 32) << text.substr(0, 200);
+  }
 }
 
 }  // namespace

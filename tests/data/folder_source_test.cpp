@@ -27,7 +27,7 @@ class FolderSourceTest : public testing::Test {
     write(folder_ / "dog/4.jpg", golden_jpeg("progressive"));
   }
 
-  std::vector<ImageFile> files() const { return index_image_folder(folder_.str(), {.cache = false}).train; }
+  std::vector<ImageFile> files() const { return index_image_folder(folder_.str(), {}).train; }
 
   FolderSource source(PhotoOptions options = {.crop = 24, .resize = 28}) const {
     return FolderSource(folder_.str(), {"cat", "dog"}, files(), options);

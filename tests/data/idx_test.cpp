@@ -78,6 +78,19 @@ TEST(Idx, NamesEachMalformationInsideGzip) {
   EXPECT_THAT(error_for(longer), HasSubstr("3 bytes follow the gzip data"));
 }
 
+// What its header does not promise is not read: a sparse file of 1 TiB, and a small gzip file that holds much more.
+TEST(Idx, ReadsNoMoreThanTheHeaderPromises) {
+  TempFolder folder;
+  write(folder / "sparse", idx_bytes({3, 5}, ramp(15)));
+  std::filesystem::resize_file(folder / "sparse", uint64_t{1} << 40);
+  EXPECT_THAT(error_of([&] { read_idx(folder / "sparse"); }),
+              AllOf(HasSubstr("sparse"), HasSubstr("more data follows")));
+
+  Bytes packed = gzip(idx_bytes({3, 5}, Bytes(10 << 20)));
+  packed.resize(packed.size() - 8);  // read to the end, it is truncated
+  EXPECT_THAT(error_for(packed), HasSubstr("more data follows"));
+}
+
 TEST(Idx, NamesWhatIsNotAReadableFile) {
   TempFolder folder;
   EXPECT_THAT(error_of([&] { read_idx(folder / "none"); }), HasSubstr("none: no such file"));

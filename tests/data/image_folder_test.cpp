@@ -4,10 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "data/index_cache.h"
 #include "data/layout.h"
+#include "engine/hash.h"
 #include "tests/data/golden.h"
 
 namespace godwit::data {
@@ -17,7 +16,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 // Two classes: three training and two test images.
 void write_small(const TempFolder& folder, const std::string& test = "val") {
@@ -39,7 +37,7 @@ ImageFolder index(const TempFolder& folder, IndexOptions options = {}) {
 }
 
 std::string index_error(const TempFolder& folder) {
-  return error_of([&] { index(folder, {.cache = false}); });
+  return error_of([&] { index(folder); });
 }
 
 // The header says `width`; the rest is of an ordinary image.
@@ -103,17 +101,15 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
   fs::create_symlink("nowhere", folder / "train/cat/c7.jpg");
   ASSERT_EQ(mkfifo((folder / "train/cat/c8.jpg").c_str(), 0600), 0);
   write(folder / "val/dog/d1.jpg", Bytes(whole.begin(), whole.begin() + 9000));
-  for (int again = 0; again < 2; ++again) {  // the second time from the cache
-    const ImageFolder found = index(folder);
-    EXPECT_EQ(found.train.size(), 3u);
-    EXPECT_EQ(found.test.size(), 2u);
-    ASSERT_EQ(found.skipped.size(), 9u);
-    const std::vector<std::string> why = {"is empty",         "is no image",  "PNG",
-                                          "no readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
-                                          "No such file",     "regular",      "is truncated"};
-    for (size_t i = 0; i < why.size(); ++i)
-      EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
-  }
+  const ImageFolder found = index(folder);
+  EXPECT_EQ(found.train.size(), 3u);
+  EXPECT_EQ(found.test.size(), 2u);
+  ASSERT_EQ(found.skipped.size(), 9u);
+  const std::vector<std::string> why = {"is empty",         "is no image",  "PNG",
+                                        "no readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
+                                        "No such file",     "regular",      "is truncated"};
+  for (size_t i = 0; i < why.size(); ++i)
+    EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
   const ImageFolder small = index(folder, {.max_pixels = 134 * 90});
   EXPECT_EQ(small.train.size(), 3u);
   EXPECT_THAT(paths(small.test), ElementsAre("val/cat/x.jpg")) << "400x300 is more";
@@ -169,84 +165,50 @@ TEST(ImageFolder, NamesAFolderThatCannotBeRead) {
   EXPECT_THAT(index_error(folder), AllOf(HasSubstr("train/dog"), HasSubstr("Permission denied")));
   fs::permissions(folder / "train/dog", fs::perms::owner_all);
   fs::permissions(folder / "train/cat/b.jpg", fs::perms::none);
-  EXPECT_THAT(index(folder, {.cache = false}).skipped.at(0).problem, HasSubstr("Permission denied"));
+  EXPECT_THAT(index(folder).skipped.at(0).problem, HasSubstr("Permission denied"));
 }
 
-// How many files the cache does not answer for.
-size_t unknown(const TempFolder& folder, std::vector<ImageFile> files) { return recall(folder.str(), files).size(); }
-
-TEST(IndexCache, AnswersForUnchangedFilesOnly) {
+// Versions before this one kept sizes in such a file, and believed what it said.
+TEST(ImageFolder, IgnoresAnIndexOfAnEarlierVersion) {
   const TempFolder folder;
   write_small(folder);
-  write(folder / "train/dog/empty.jpg", {});
   const ImageFolder found = index(folder);
-  std::vector<ImageFile> files = found.train;
-  files.insert(files.end(), found.skipped.begin(), found.skipped.end());
-  ASSERT_EQ(files.size(), 4u);
-  EXPECT_EQ(unknown(folder, files), 0u);
-  std::vector<ImageFile> blank = files;
-  for (ImageFile& file : blank) file.width = file.height = file.channels = 0, file.problem.clear();
-  recall(folder.str(), blank);
-  EXPECT_EQ(blank[0].width, files[0].width);
-  EXPECT_EQ(blank[3].problem, "is empty");
-  std::vector<ImageFile> changed = files;
-  changed[0].bytes += 1;
-  changed[1].modified += 1;
-  changed[2].path += "x";
-  EXPECT_EQ(unknown(folder, changed), 3u);
-
-  const std::string path = folder / ".godwit-index";
-  const Bytes whole = read(path);
-  for (size_t i = 0; i < whole.size(); i += 7) {  // any damage: the cache knows nothing
-    Bytes bytes = whole;
-    bytes[i] ^= 1;
-    write(path, bytes);
-    EXPECT_EQ(unknown(folder, files), 4u) << i;
-    write(path, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(i)));
-    EXPECT_EQ(unknown(folder, files), 4u) << i;
-  }
+  std::string text = "godwit-index 1\n";
+  for (const auto* files : {&found.train, &found.test})
+    for (const ImageFile& file : *files) {
+      struct stat status;
+      ASSERT_EQ(stat((folder / file.path).c_str(), &status), 0);
+      text += detail::concat(file.bytes, ' ', status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
+                             " 0 0 3\t\t", file.path, '\n');
+    }
+  Hash hash;
+  hash.add(text);
+  text += detail::concat("end 5 ", hash.value(), '\n');
+  write(folder / ".godwit-index", Bytes(text.begin(), text.end()));
+  const ImageFolder again = index(folder);
+  ASSERT_EQ(again.train.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(again.train[i].width, found.train[i].width);
+  EXPECT_EQ(read(folder / ".godwit-index"), Bytes(text.begin(), text.end())) << "nor is it written";
 }
 
-// A folder, a pipe that would block its reader, and a file whose reading fails: the user's cache is used instead.
-TEST(IndexCache, GoesElsewhereWhenItsPlaceIsTaken) {
-  const TempFolder folder, user;
-  write_small(folder);
-  const char* old = std::getenv("XDG_CACHE_HOME");
-  const std::string before = old ? old : "";
-  setenv("XDG_CACHE_HOME", user.str().c_str(), 1);
-  const std::string path = folder / ".godwit-index";
-  const std::vector<ImageFile> files = index(folder, {.cache = false}).train;
-  const auto expect_elsewhere = [&] {
-    EXPECT_EQ(unknown(folder, files), 3u);
-    EXPECT_THAT(remember(folder.str(), files), StartsWith(user.str()));
-    EXPECT_EQ(unknown(folder, files), 0u);
-    fs::remove_all(user / "godwit");
-  };
-  fs::create_directory(path);
-  expect_elsewhere();
-  fs::remove(path);
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  expect_elsewhere();
-  EXPECT_TRUE(fs::is_fifo(path));
-  write(user / "godwit", {1});  // neither place
-  EXPECT_EQ(remember(folder.str(), files), "");
-  EXPECT_EQ(index(folder).train.size(), 3u);
-  fs::remove(path);
-  fs::create_symlink("/proc/self/mem", path);
-  EXPECT_EQ(unknown(folder, files), 3u);
-  old ? setenv("XDG_CACHE_HOME", before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+// The header says width x height, colour at full resolution; the rest is of a small progressive image.
+Bytes progressive(int width, int height) {
+  Bytes bytes = golden_jpeg("progressive");
+  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
+  frame[5] = static_cast<uint8_t>(height >> 8), frame[6] = static_cast<uint8_t>(height);
+  frame[7] = static_cast<uint8_t>(width >> 8), frame[8] = static_cast<uint8_t>(width);
+  frame[11] = 0x11;
+  return bytes;
 }
 
-TEST(IndexCache, NewAndReplacedFilesAreRead) {
+TEST(ImageFolder, SkipsWhatTakesTooMuchMemoryToDecode) {
   const TempFolder folder;
   write_small(folder);
-  EXPECT_EQ(index(folder).train.size(), 3u);
-  write(folder / "train/cat/new.jpg", golden_jpeg("large"));
-  write(folder / "train/cat/b.jpg", {1, 2, 3});
-  fs::remove(folder / "train/cat/a.JPEG");
+  write(folder / "train/cat/big.jpg", progressive(16000, 4000));
   const ImageFolder found = index(folder);
-  EXPECT_THAT(paths(found.train), ElementsAre("train/cat/new.jpg", "train/dog/deep/er/c.jpeg"));
-  EXPECT_THAT(paths(found.skipped), ElementsAre("train/cat/b.jpg"));
+  ASSERT_THAT(paths(found.skipped), ElementsAre("train/cat/big.jpg"));
+  EXPECT_THAT(found.skipped[0].problem, AllOf(HasSubstr("takes 367 MiB"), HasSubstr("data.decode_mib=256")));
+  EXPECT_EQ(index(folder, {.most_decode_bytes = int64_t{400} << 20}).train.size(), 4u);
 }
 
 }  // namespace

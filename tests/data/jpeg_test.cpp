@@ -1,6 +1,9 @@
 #include "data/jpeg.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "engine/philox.h"
 #include "tests/data/golden.h"
@@ -129,6 +132,45 @@ TEST(Jpeg, RefusesWindowsOutside) {
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {100, 0, 35, 10}); }), HasSubstr("134x90"));
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 0, 10}); }), HasSubstr("window 0x10"));
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 8, 8}, 3); }), HasSubstr("scale 1/3"));
+}
+
+// The header says width x height; the rest is of a small progressive image.
+Bytes progressive(int width, int height) {
+  Bytes bytes = golden_jpeg("progressive");
+  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
+  frame[5] = static_cast<uint8_t>(height >> 8), frame[6] = static_cast<uint8_t>(height);
+  frame[7] = static_cast<uint8_t>(width >> 8), frame[8] = static_cast<uint8_t>(width);
+  return bytes;
+}
+
+// Bytes of memory of this process, now.
+int64_t resident() {
+  std::ifstream in("/proc/self/statm");
+  int64_t all = 0, pages = 0;
+  in >> all >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Jpeg, StatesTheMemoryOfProgressiveFiles) {
+  EXPECT_EQ(read_jpeg_header(golden_jpeg("colour")).coefficient_bytes, 0);
+  EXPECT_EQ(read_jpeg_header(golden_jpeg("grey")).coefficient_bytes, 0);
+  // Color at half the resolution in one direction: blocks of 64 coefficients, 2 bytes each, 2 for each block of pixels.
+  const Bytes large = progressive(8000, 8000);
+  EXPECT_EQ(read_jpeg_header(large).coefficient_bytes, 1000 * 1000 * 128 * 2);
+  const std::string error = decode_error([&] { decode_jpeg(large, {0, 0, 100, 100}, 8, int64_t{150} << 20); });
+  EXPECT_EQ(error,
+            "takes 245 MiB to decode (progressive or of several scans), more than data.decode_mib=150; raise it, "
+            "or save the image anew as baseline JPEG");
+}
+
+TEST(Jpeg, GivesTheMemoryOfALargeFileBack) {
+  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "a sanitizer keeps freed memory";
+  const Bytes small = golden_jpeg("progressive"), large = progressive(8000, 8000);
+  decode_jpeg(small, {0, 0, 134, 90});
+  const int64_t before = resident();
+  EXPECT_TRUE(decode_jpeg(large, {0, 0, 100, 100}, 8).damaged);
+  decode_jpeg(small, {0, 0, 134, 90});
+  EXPECT_LT(resident() - before, 8 << 20) << "of 244 MiB";
 }
 
 }  // namespace

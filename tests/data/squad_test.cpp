@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/data/files.h"
 
 namespace godwit::data {
@@ -129,7 +131,7 @@ TEST(Squad, RefusesQuestionsWithoutAnswers) {
 
 TEST(Squad, SaysWhereTheFileIsNotJson) {
   EXPECT_THAT(error_for(""), HasSubstr("is empty, expected a SQuAD file"));
-  EXPECT_THAT(error_for("{\"data\":\n [}"), AllOf(HasSubstr("is not JSON"), HasSubstr("line 2")));
+  EXPECT_THAT(error_for("{\"data\":\n [}"), AllOf(HasSubstr("is not valid JSON"), HasSubstr("line 2")));
   EXPECT_THAT(error_for(R"({"data": ")" + std::string("\xff") + "\"}"), HasSubstr("UTF-8"));
   EXPECT_THAT(error_for("{\"data\": \"" + std::string(100000, 'x')).size(), testing::Lt(600u)) << "quotes a part only";
   EXPECT_THAT(error_for(std::string(1000000, '[')), HasSubstr("64 levels"));
@@ -161,6 +163,26 @@ TEST(Squad, ReadsTheRealSets) {
     }
     EXPECT_EQ(answers, set.answers);
     EXPECT_TRUE(squad.misplaced.empty());
+  }
+}
+
+// The number of questions decides how many there are, not how long reading takes for each.
+TEST(Squad, ReadsManyQuestionsInTimeInProportion) {
+  std::string questions;
+  for (int i = 0; i < 100000; ++i) questions += (i ? "," : "") + question(std::to_string(i), "Where?", "");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse(file(article("It rained.", questions))).questions.size(), 100000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it is 0.3 s";
+}
+
+TEST(Squad, MessagesCutAndEscapeWhatTheFileSays) {
+  const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y');
+  for (const std::string& text : {file(article("It rained.", question(name, "a", "") + "," + question(name, "b", ""))),
+                                  R"({"version": "1.1", "data": ")" + name + "\"}", "{" + std::string(500000, 'z'),
+                                  std::string("{\"\x1b[2J\n")}) {
+    const std::string error = error_for(text);
+    EXPECT_LT(error.size(), 500u);
+    for (const char c : error) EXPECT_GE(static_cast<unsigned char>(c), 32) << error;
   }
 }
 

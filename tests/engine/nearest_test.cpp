@@ -27,5 +27,15 @@ TEST(Nearest, SuggestionEndsAMessage) {
   EXPECT_EQ(suggestion("lion", {"sgd", "adam"}), "; there are: sgd, adam");
 }
 
+// Names from a file: of any length, and any number of them.
+TEST(Nearest, TimeAndTextAreBounded) {
+  const std::string word(50000, 'x');
+  std::vector<std::string> names(1000, std::string(50000, 'y'));
+  EXPECT_EQ(nearest(word, names), "");
+  EXPECT_EQ(nearest("birdr", names), "");
+  EXPECT_LT(suggestion(word, names).size(), 5000u);
+  EXPECT_EQ(suggestion("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; there are: name\\n, name");
+}
+
 }  // namespace
 }  // namespace godwit

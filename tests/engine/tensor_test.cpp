@@ -155,5 +155,10 @@ TEST(Tensor, OverForeignMemoryStaysWithinIt) {
   EXPECT_THROW(Tensor::over(buffer, 4, {1}, DType::f64), Error) << "not aligned";
 }
 
+TEST(Tensor, NamesTheShapeThatMemoryDoesNotHold) {
+  const std::string error = error_of([] { Tensor({1 << 20, 1 << 28}); });
+  EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes asked for"));
+}
+
 }  // namespace
 }  // namespace godwit

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "models/bert.h"
@@ -98,6 +99,45 @@ TEST(BertConfig, ReadsBackWhatItWrote) {
   EXPECT_EQ(object["label2id"]["yes"], 1);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.str()), {}), 1) << "no temporary file stays";
   EXPECT_THAT(error_of([&] { write_bert_config(folder / "none/config.json", c, "x"); }), HasSubstr("none/config.json"));
+}
+
+// The number of labels decides how many there are, not how long reading and writing take for each.
+TEST(BertConfig, ReadsAndWritesManyLabelsInTimeInProportion) {
+  TempFolder folder;
+  std::string text = "{\"id2label\": {";
+  for (int i = 0; i < 100000; ++i)
+    text += (i ? ", \"" : "\"") + std::to_string(i) + "\": \"name " + std::to_string(i) + '"';
+  text += "}";
+  for (int i = 0; i < 100000; ++i) text += ", \"key " + std::to_string(i) + "\": {}";
+  const auto begin = std::chrono::steady_clock::now();
+  const BertConfig config = read_text(text + "}");
+  EXPECT_EQ(config.labels.at(99999), "name 99999");
+  write_bert_config(folder / "config.json", config, "x");
+  EXPECT_EQ(read_bert_config(folder.str()).labels, config.labels);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it is 0.5 s";
+}
+
+// label2id of labels that are not distinct names the last, in the place of the first.
+TEST(BertConfig, WritesLabelsInTheirOrder) {
+  TempFolder folder;
+  BertConfig config = bert_config("bert_tiny");
+  config.labels = {"b", "a", "b"};
+  write_bert_config(folder / "config.json", config, "x");
+  const Bytes bytes = read(folder / "config.json");
+  const auto object = nlohmann::ordered_json::parse(bytes);
+  EXPECT_EQ(object["id2label"].dump(), R"({"0":"b","1":"a","2":"b"})");
+  EXPECT_EQ(object["label2id"].dump(), R"({"b":2,"a":1})");
+}
+
+TEST(BertConfig, MessagesCutAndEscapeWhatTheFileSays) {
+  const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y');
+  for (const std::string& text : {R"({"hidden_size": ")" + name + R"("})", R"({"hidden_act": ")" + name + R"("})",
+                                  R"({"model_type": ")" + name + R"("})", R"({"id2label": {")" + name + R"(": "a"}})",
+                                  "{" + std::string(500000, 'z'), std::string("{\"\x1b[2J\n")}) {
+    const std::string error = error_for(text);
+    EXPECT_LT(error.size(), 500u);
+    for (const char c : error) EXPECT_GE(static_cast<unsigned char>(c), 32) << error;
+  }
 }
 
 // What the shapes of the parameters do not show, too.

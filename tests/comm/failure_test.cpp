@@ -1,0 +1,39 @@
+#include "comm/failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <new>
+
+#include "comm/local.h"
+#include "comm/start_watch.h"
+#include "tests/failing_threads.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Failure, TextOfABareBadAllocIsASentence) {
+  EXPECT_THAT(text_of(std::make_exception_ptr(std::bad_alloc())),
+              AllOf(HasSubstr("out of memory"), HasSubstr("lower --batch"), testing::Not(HasSubstr("bad_alloc"))));
+  EXPECT_EQ(text_of(std::make_exception_ptr(std::runtime_error("x"))), "x");
+}
+
+TEST(Failure, NamesTheThreadsThatDidNotStart) {
+  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+  const FailingThreads failing(0);
+  EXPECT_THAT(error_of([] { StartWatch(3, std::chrono::seconds(1)); }),
+              AllOf(HasSubstr("cannot start the thread of rank 3"), HasSubstr("Resource temporarily unavailable"),
+                    HasSubstr("ulimit -u")));
+  const FailingThreads of_ranks(2);
+  EXPECT_THAT(error_of([] {
+                run_local({1, 4}, [](Communicator& comm) { comm.world->barrier("test"); });
+              }),
+              AllOf(HasSubstr("only 2 of 4 worker threads"), HasSubstr("ulimit -u")));
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,41 @@
+// What threads the system refuses to start leave behind: an Error, and no thread.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "data/prefetcher.h"
+#include "data/work.h"
+#include "tests/failing_threads.h"
+#include "tests/support.h"
+
+namespace godwit::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(ThreadStart, PrefetcherNamesTheThreadThatDidNotStart) {
+  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+  for (const int allowed : {1, 3, 0}) {
+    const FailingThreads failing(allowed);
+    EXPECT_THAT(error_of([] { Prefetcher prefetcher(2, 4); }),
+                AllOf(HasSubstr(std::to_string(allowed + 1) + " of 4"), HasSubstr("Resource temporarily unavailable"),
+                      HasSubstr("ulimit -u"), HasSubstr("data.workers")));
+  }
+}
+
+TEST(ThreadStart, WorkIsLeftWhenAThreadDoesNotStart) {
+  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+  for (const int allowed : {0, 2}) {
+    const FailingThreads failing(allowed);
+    std::atomic<int64_t> done = 0;
+    EXPECT_THAT(error_of([&] { for_each_item(1 << 30, 4, [&](int64_t) { ++done; }); }),
+                AllOf(HasSubstr(std::to_string(allowed + 1) + " of 4"), HasSubstr("Resource temporarily unavailable"),
+                      HasSubstr("ulimit -u")));
+    EXPECT_LT(done, 1 << 30) << "the rest is left";
+  }
+}
+
+}  // namespace
+}  // namespace godwit::data
