@@ -1,6 +1,6 @@
 // Attention forward and backward, checked against float64 before it is timed; medians over the rounds. One thread is
 // timed by its CPU time, several by wall time. bench/peers/attention.py does the same with PyTorch.
-#include "autograd/ops/attention.h"
+#include "autograd/ops/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>

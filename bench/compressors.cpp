@@ -9,10 +9,10 @@
 
 #include "bench/measure.h"
 #include "bench/program.h"
-#include "comm/block_exchange.h"
-#include "comm/exchanges/codecs.h"
-#include "comm/wire/loco_codes.h"
-#include "comm/wire/sign_bits.h"
+#include "comm/exchange/block_exchange.h"
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/loco_codes.h"
+#include "comm/compress/wire/sign_bits.h"
 #include "engine/parallel.h"
 
 using namespace godwit;

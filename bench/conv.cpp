@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops/conv2d.h"
+#include "autograd/ops/convolution/conv2d.h"
 #include "bench/program.h"
 #include "engine/context.h"
 #include "engine/kernel_library.h"

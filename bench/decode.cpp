@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/program.h"
-#include "data/folder_source.h"
+#include "data/image/folder_source.h"
 #include "engine/check.h"
 
 using namespace godwit;

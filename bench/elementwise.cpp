@@ -9,9 +9,9 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/ops/add.h"
-#include "autograd/ops/batch_norm.h"
-#include "autograd/ops/global_avg_pool.h"
-#include "autograd/ops/pool2d.h"
+#include "autograd/ops/normalization/batch_norm.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
+#include "autograd/ops/pooling/pool2d.h"
 #include "bench/measure.h"
 #include "bench/program.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/program.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"
 

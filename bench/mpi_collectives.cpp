@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bench/program.h"
-#include "comm/launcher.h"
-#include "comm/mpi.h"
+#include "comm/transport/launcher.h"
+#include "comm/transport/mpi.h"
 #include "engine/stream.h"
 
 using namespace godwit;

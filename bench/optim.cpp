@@ -11,7 +11,7 @@
 #include "bench/measure.h"
 #include "bench/program.h"
 #include "bench/settings.h"
-#include "comm/wire/scaled_signs.h"
+#include "comm/compress/wire/scaled_signs.h"
 #include "optim/factory.h"
 #include "tests/comm/sign_server.h"
 #include "tests/optim/birder_reference.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/program.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/check.h"
 #include "engine/dtype.h"
 

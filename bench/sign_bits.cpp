@@ -1,5 +1,5 @@
 // Rates of the sign-bit kernels on one thread; the sums are checked against a plain count before they are timed.
-#include "comm/wire/sign_bits.h"
+#include "comm/compress/wire/sign_bits.h"
 
 #include <chrono>
 #include <cstdio>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/settings.h"
-#include "comm/scheduler.h"
+#include "comm/parallel/scheduler.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/kernel_library.h"

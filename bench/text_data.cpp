@@ -10,9 +10,9 @@
 #include <string>
 
 #include "bench/program.h"
-#include "data/pretraining.h"
-#include "data/squad_features.h"
-#include "data/text_loader.h"
+#include "data/text/pretraining.h"
+#include "data/text/squad_features.h"
+#include "data/text/text_loader.h"
 #include "engine/check.h"
 
 using namespace godwit;

@@ -14,7 +14,7 @@
 
 #include "bench/program.h"
 #include "data/file.h"
-#include "data/wordpiece.h"
+#include "data/text/wordpiece.h"
 #include "engine/check.h"
 
 using namespace godwit;

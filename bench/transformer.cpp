@@ -9,7 +9,7 @@
 #include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/gelu.h"
-#include "autograd/ops/layer_norm.h"
+#include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/tanh.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/program.h"
-#include "data/train_wordpiece.h"
+#include "data/text/train_wordpiece.h"
 #include "engine/check.h"
 #include "engine/context.h"
 

@@ -6,7 +6,7 @@
 #endif
 
 #include "engine/kernel_library.h"
-#include "engine/weight_blocks.h"
+#include "engine/packed_weights.h"
 
 namespace godwit::onednn {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/context.h"
-#include "engine/stream_mark.h"
+#include "engine/event.h"
 
 namespace godwit {
 

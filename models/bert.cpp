@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "autograd/ops/add.h"
-#include "autograd/ops/attention.h"
+#include "autograd/ops/attention/attention.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/dropout.h"

@@ -15,7 +15,7 @@
 #include "engine/excerpt.h"
 #include "engine/hash.h"
 #include "engine/json_text.h"
-#include "engine/nearest.h"
+#include "engine/did_you_mean.h"
 
 namespace godwit {
 namespace {

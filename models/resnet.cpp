@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "autograd/ops/cast.h"
-#include "autograd/ops/global_avg_pool.h"
-#include "autograd/ops/pool2d.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
+#include "autograd/ops/pooling/pool2d.h"
 #include "autograd/ops/subsample_pad.h"
-#include "engine/nearest.h"
+#include "engine/did_you_mean.h"
 #include "nn/init.h"
 
 namespace godwit {

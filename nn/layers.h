@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "autograd/ops/batch_norm.h"
-#include "autograd/ops/conv2d.h"
+#include "autograd/ops/normalization/batch_norm.h"
+#include "autograd/ops/convolution/conv2d.h"
 #include "autograd/ops/embedding.h"
-#include "autograd/ops/layer_norm.h"
+#include "autograd/ops/normalization/layer_norm.h"
 #include "nn/module.h"
 
 namespace godwit::nn {

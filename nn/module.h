@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 
 namespace godwit::nn {
 

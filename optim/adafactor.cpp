@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "engine/column_chunk.h"
-#include "engine/elements.h"
+#include "engine/data_ptr.h"
 #include "engine/vector_loop.h"
-#include "optim/adafactor_kernels.h"
+#include "optim/kernels/adafactor_kernels.h"
 
 namespace godwit {
 namespace {

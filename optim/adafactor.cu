@@ -2,7 +2,7 @@
 
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/update.h"
-#include "optim/adafactor_kernels.h"
+#include "optim/kernels/adafactor_kernels.h"
 
 namespace godwit::adafactor {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/finite.h"
-#include "engine/elements.h"
-#include "engine/nearest.h"
+#include "comm/parallel/finite.h"
+#include "engine/data_ptr.h"
+#include "engine/did_you_mean.h"
 #include "optim/decay.h"
 
 namespace godwit {

@@ -1,6 +1,6 @@
 // Birder, also known as BinSGDM (Birder paper, Algorithm 1), over Hierarchical-1-bit-All-Reduce (its section 4).
 #pragma once
-#include "optim/birder_kernels.h"
+#include "optim/kernels/birder_kernels.h"
 #include "optim/factory.h"
 
 namespace godwit {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/host_values.h"
+#include "comm/host_tensor.h"
 #include "engine/parallel.h"
 
 namespace godwit {

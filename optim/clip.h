@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 #include "comm/group.h"
 
 namespace godwit {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "comm/agree.h"
-#include "comm/finite.h"
-#include "comm/host_values.h"
+#include "comm/consistency.h"
+#include "comm/parallel/finite.h"
+#include "comm/host_tensor.h"
 #include "engine/profile.h"
 
 namespace godwit {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/scheduler.h"
-#include "comm/sharding.h"
+#include "comm/parallel/scheduler.h"
+#include "comm/parallel/sharding.h"
 #include "optim/clip.h"
 #include "optim/factory.h"
 

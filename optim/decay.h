@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 #include "engine/parallel.h"
 
 namespace godwit {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 
 namespace godwit {
 

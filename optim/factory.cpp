@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/nearest.h"
+#include "engine/did_you_mean.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/birder.h"

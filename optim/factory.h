@@ -39,7 +39,7 @@ struct OptimizerConfig {
   long long warmup_steps = 0;          // T_w, when not 0
   bool bias_correction = false;        // one_bit_adam, lamb
   bool keep_local_momentum = false;    // one_bit_adam: momentum goes on from a rank's own, not from the agreed one
-  // zero_one_adam: see optim/step_sets.h
+  // zero_one_adam: see optim/sync_schedule.h
   std::string intervals = "doubling";  // of T_u, after the warm-up: doubling, fixed
   long long max_interval = 16;         // H
   long long doubling_steps = 0;        // K; 0: as many as the warm-up has

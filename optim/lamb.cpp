@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optim/moments-inl.h"
+#include "optim/kernels/moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "optim/decay.h"
-#include "optim/one_bit_kernels.h"
+#include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
 
 namespace godwit {

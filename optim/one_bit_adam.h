@@ -1,6 +1,6 @@
 // 1-bit Adam (Tang et al. 2021): Adam for a warm-up, then a frozen variance and momentum in one bit per parameter.
 #pragma once
-#include "comm/error_feedback_all_reduce.h"
+#include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/adam.h"
 
 namespace godwit {

@@ -5,9 +5,9 @@
 
 #include "optim/clip.h"
 #include "optim/decay.h"
-#include "optim/one_bit_kernels.h"
+#include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
-#include "optim/update_kernels.h"
+#include "optim/kernels/update_kernels.h"
 
 namespace godwit {
 namespace {

@@ -1,6 +1,6 @@
 // 1-bit LAMB (Li et al. 2022): LAMB for a warm-up, then momentum in one bit per parameter and scaled coefficients.
 #pragma once
-#include "comm/error_feedback_all_reduce.h"
+#include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
 
 namespace godwit {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/bucket.h"
-#include "comm/exchange.h"
+#include "comm/parallel/bucket.h"
+#include "comm/exchange/exchange.h"
 #include "comm/group.h"
-#include "comm/state_part.h"
+#include "comm/state_tensor.h"
 
 namespace godwit {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "engine/check.h"
-#include "engine/nearest.h"
+#include "engine/did_you_mean.h"
 
 namespace godwit {
 namespace {

@@ -2,14 +2,14 @@
 
 #include "optim/decay.h"
 #include "optim/state.h"
-#include "optim/update_kernels.h"
+#include "optim/kernels/update_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/sgd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "optim/lanes-inl.h"
+#include "optim/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace godwit {

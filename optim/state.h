@@ -1,6 +1,6 @@
 // Optimizer state of one value per parameter that a rank owns; for the optimizers' sources.
 #pragma once
-#include "engine/elements.h"
+#include "engine/data_ptr.h"
 #include "optim/optimizer.h"
 
 namespace godwit {

@@ -1,7 +1,7 @@
 #include "optim/zero_one_adam.h"
 
 #include "optim/decay.h"
-#include "optim/one_bit_kernels.h"
+#include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
 
 namespace godwit {

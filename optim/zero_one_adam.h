@@ -1,7 +1,7 @@
 // 0/1 Adam (Lu et al. 2023, Algorithm 1, its order of lines and t' corrected): no full-precision phase, local steps.
 #pragma once
-#include "comm/error_feedback_all_reduce.h"
-#include "optim/step_sets.h"
+#include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/sync_schedule.h"
 
 namespace godwit {
 

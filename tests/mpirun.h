@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "comm/mpi.h"
+#include "comm/transport/mpi.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/loader.h"
+#include "data/image/loader.h"
 #include "engine/stream.h"
 
 namespace godwit::apps {

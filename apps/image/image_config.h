@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/program.h"
+#include "apps/config/program.h"
 
 namespace godwit::apps {
 

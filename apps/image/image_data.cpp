@@ -6,10 +6,10 @@
 #include <cstring>
 #include <fstream>
 
-#include "data/cifar.h"
-#include "data/folder_source.h"
-#include "data/image_folder.h"
-#include "data/layout.h"
+#include "data/image/cifar.h"
+#include "data/image/folder_source.h"
+#include "data/image/image_folder.h"
+#include "data/image/layout.h"
 #include "engine/check.h"
 #include "engine/context.h"
 #include "engine/excerpt.h"

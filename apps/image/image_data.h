@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/progress.h"
+#include "apps/report/progress.h"
 #include "apps/image/image_config.h"
-#include "data/image_source.h"
+#include "data/image/image_source.h"
 
 namespace godwit::apps {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "apps/common/loader.h"
-#include "apps/common/progress.h"
-#include "apps/common/totals.h"
+#include "apps/train/loader.h"
+#include "apps/report/progress.h"
+#include "apps/train/device_sum.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/agree.h"
-#include "comm/host_values.h"
+#include "comm/consistency.h"
+#include "comm/host_tensor.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/task.h"
+#include "apps/train/task.h"
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
 #include "apps/image/image_data.h"

@@ -1,8 +1,8 @@
 // Pre-training: masked words and next sentences.
-#include "apps/common/totals.h"
+#include "apps/train/device_sum.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/host_values.h"
+#include "comm/host_tensor.h"
 
 namespace godwit::apps {
 namespace {

@@ -3,11 +3,11 @@
 #include <iomanip>
 #include <sstream>
 
-#include "apps/common/gather.h"
+#include "comm/gather.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "data/squad_answers.h"
+#include "data/text/squad_answers.h"
 
 namespace godwit::apps {
 namespace {

@@ -7,10 +7,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "data/classification.h"
-#include "data/corpus.h"
-#include "data/pretraining.h"
-#include "data/squad_features.h"
+#include "data/text/classification.h"
+#include "data/text/corpus.h"
+#include "data/text/pretraining.h"
+#include "data/text/squad_features.h"
 #include "engine/check.h"
 #include "engine/context.h"
 #include "models/pretrained.h"

@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "apps/common/progress.h"
-#include "apps/common/task.h"
+#include "apps/report/progress.h"
+#include "apps/train/task.h"
 #include "apps/text/text_tokenizer.h"
-#include "data/squad.h"
-#include "data/text_source.h"
+#include "data/text/squad.h"
+#include "data/text/text_dataset.h"
 #include "models/bert_config.h"
 
 namespace godwit::apps {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "apps/common/loader.h"
-#include "comm/agree.h"
+#include "apps/train/loader.h"
+#include "comm/consistency.h"
 #include "engine/check.h"
 #include "models/pretrained.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/task.h"
+#include "apps/train/task.h"
 #include "apps/text/text_data.h"
-#include "data/text_loader.h"
+#include "data/text/text_loader.h"
 #include "models/bert.h"
 
 namespace godwit::apps {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/tokenizer_json.h"
+#include "data/text/tokenizer_json.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
 

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "apps/text/text_config.h"
-#include "data/tokenizer_config.h"
-#include "data/train_wordpiece.h"
-#include "data/wordpiece.h"
+#include "data/text/tokenizer_config.h"
+#include "data/text/train_wordpiece.h"
+#include "data/text/wordpiece.h"
 
 namespace godwit::apps {
 

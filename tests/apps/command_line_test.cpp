@@ -1,4 +1,4 @@
-#include "apps/common/command_line.h"
+#include "apps/config/command_line.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/common/settings.h"
+#include "apps/config/schema.h"
 #include "apps/image/image_config.h"
 #include "apps/text/text_config.h"
 #include "engine/check.h"

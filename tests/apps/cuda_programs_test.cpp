@@ -1,7 +1,7 @@
 // The programs on a GPU, as a user starts them: workers that share it train as those on the CPU do.
 #include <cmath>
 
-#include "comm/group_nccl.h"
+#include "comm/transport/group_nccl.h"
 #include "engine/device.h"
 #include "tests/apps/small_data.h"
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/loader.h"
-#include "apps/common/totals.h"
-#include "apps/common/trainer.h"
+#include "apps/train/loader.h"
+#include "apps/train/device_sum.h"
+#include "apps/train/trainer.h"
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
 #include "autograd/accumulate.h"
@@ -18,9 +18,9 @@
 #include "autograd/ops/reshape.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/host_values.h"
-#include "comm/local.h"
-#include "data/image_dataset.h"
+#include "comm/host_tensor.h"
+#include "comm/transport/local.h"
+#include "data/image/image_dataset.h"
 #include "engine/gpu.h"
 #include "nn/init.h"
 #include "nn/layers.h"

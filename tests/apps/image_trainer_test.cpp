@@ -1,5 +1,5 @@
 // Ranks that do not agree: each rank is given a configuration of its own, as only a broken launch could.
-#include "apps/common/trainer.h"
+#include "apps/train/trainer.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 #include "apps/image/image_task.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "nn/weights.h"
 #include "tests/support.h"
 

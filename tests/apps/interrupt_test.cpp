@@ -1,4 +1,4 @@
-#include "apps/common/interrupt.h"
+#include "apps/train/interrupt.h"
 
 #include <gtest/gtest.h>
 

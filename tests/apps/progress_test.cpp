@@ -1,4 +1,4 @@
-#include "apps/common/progress.h"
+#include "apps/report/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "apps/common/run_log.h"
+#include "apps/report/run_log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <set>
 
-#include "data/squad_metrics.h"
-#include "data/vocabulary.h"
+#include "data/text/squad_metrics.h"
+#include "data/text/vocabulary.h"
 #include "models/pretrained.h"
 #include "tests/apps/program_test.h"
 #include "tests/apps/small_data.h"

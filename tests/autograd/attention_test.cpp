@@ -1,4 +1,4 @@
-#include "autograd/ops/attention.h"
+#include "autograd/ops/attention/attention.h"
 
 #include <hwy/targets.h>
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/batch_norm.h"
+#include "autograd/ops/normalization/batch_norm.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/conv2d_filters.h"
+#include "autograd/ops/convolution/conv2d_filters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/conv2d.h"
+#include "autograd/ops/convolution/conv2d.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/conv2d_weights_avx512.h"
+#include "autograd/ops/convolution/conv2d_weights_avx512.h"
 
 #include <gtest/gtest.h>
 

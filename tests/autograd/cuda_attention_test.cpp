@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "autograd/ops/attention.h"
+#include "autograd/ops/attention/attention.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"

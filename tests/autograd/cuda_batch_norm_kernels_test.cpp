@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "autograd/ops/batch_norm.h"
-#include "autograd/ops/batch_norm_ranks.h"
+#include "autograd/ops/normalization/batch_norm.h"
+#include "autograd/ops/normalization/batch_norm_ranks.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <limits>
 
-#include "autograd/ops/conv2d.h"
+#include "autograd/ops/convolution/conv2d.h"
 #include "engine/cuda/dnn.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"

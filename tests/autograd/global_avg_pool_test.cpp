@@ -1,4 +1,4 @@
-#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
 
 #include "tests/autograd/gradient_check.h"
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/layer_norm.h"
+#include "autograd/ops/normalization/layer_norm.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "autograd/ops/pool2d.h"
+#include "autograd/ops/pooling/pool2d.h"
 
 #include <limits>
 

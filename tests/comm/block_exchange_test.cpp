@@ -1,13 +1,13 @@
-#include "comm/block_exchange.h"
+#include "comm/exchange/block_exchange.h"
 
 #include <hwy/targets.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "comm/blocks.h"
-#include "comm/exchanges/codecs.h"
-#include "comm/wire/levels.h"
+#include "comm/parallel/blocks.h"
+#include "comm/compress/codecs.h"
+#include "comm/compress/levels.h"
 #include "engine/context.h"
 #include "exchange_harness.h"
 #include "table.h"

@@ -1,4 +1,4 @@
-#include "comm/blocks.h"
+#include "comm/parallel/blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/group_nccl.h"
+#include "comm/transport/group_nccl.h"
 #include "ranks.h"
 #include "table.h"
 

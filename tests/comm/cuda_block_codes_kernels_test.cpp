@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "comm/block_codes.h"
-#include "comm/exchanges/codecs.h"
-#include "comm/wire/block_math.h"
+#include "comm/compress/block_codes.h"
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/block_math.h"
 #include "engine/philox.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"

@@ -4,10 +4,10 @@
 #include <bit>
 #include <limits>
 
-#include "comm/block_exchange.h"
-#include "comm/exchange.h"
-#include "comm/local.h"
-#include "comm/sharding.h"
+#include "comm/exchange/block_exchange.h"
+#include "comm/exchange/exchange.h"
+#include "comm/transport/local.h"
+#include "comm/parallel/sharding.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"
 

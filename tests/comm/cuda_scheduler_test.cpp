@@ -3,9 +3,9 @@
 
 #include "autograd/ops/linear.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/exchange.h"
-#include "comm/local.h"
-#include "comm/scheduler.h"
+#include "comm/exchange/exchange.h"
+#include "comm/transport/local.h"
+#include "comm/parallel/scheduler.h"
 #include "engine/graph.h"
 #include "tests/comm/waiting_groups.h"
 

@@ -3,10 +3,10 @@
 
 #include <limits>
 
-#include "comm/finite.h"
-#include "comm/wire/half.h"
-#include "comm/wire/scaled_signs.h"
-#include "comm/wire/sign_bits.h"
+#include "comm/parallel/finite.h"
+#include "comm/compress/wire/half.h"
+#include "comm/compress/wire/scaled_signs.h"
+#include "comm/compress/wire/sign_bits.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"
 

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <set>
 
-#include "comm/local.h"
-#include "comm/scheduler.h"
+#include "comm/transport/local.h"
+#include "comm/parallel/scheduler.h"
 #include "engine/context.h"
 #include "table.h"
 #include "tests/support.h"

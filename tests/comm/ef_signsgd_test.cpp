@@ -1,11 +1,11 @@
-#include "comm/exchanges/ef_signsgd.h"
+#include "comm/exchange/ef_signsgd.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <mutex>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "table.h"
 #include "tests/comm/sign_server.h"
 #include "tests/support.h"

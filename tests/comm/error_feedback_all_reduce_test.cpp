@@ -1,4 +1,4 @@
-#include "comm/error_feedback_all_reduce.h"
+#include "comm/exchange/error_feedback_all_reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/hash.h"
 #include "table.h"
 #include "tests/comm/sign_server.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/agree.h"
-#include "comm/exchange.h"
-#include "comm/local.h"
+#include "comm/consistency.h"
+#include "comm/exchange/exchange.h"
+#include "comm/transport/local.h"
 #include "engine/philox.h"
 
 namespace godwit::testing {

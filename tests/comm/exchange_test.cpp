@@ -1,4 +1,4 @@
-#include "comm/exchange.h"
+#include "comm/exchange/exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <limits>
 #include <mutex>
 
-#include "comm/agree.h"
-#include "comm/local.h"
+#include "comm/consistency.h"
+#include "comm/transport/local.h"
 #include "table.h"
 #include "tests/support.h"
 

@@ -5,8 +5,8 @@
 
 #include <new>
 
-#include "comm/local.h"
-#include "comm/start_watch.h"
+#include "comm/transport/local.h"
+#include "comm/transport/startup_watchdog.h"
 #include "tests/failing_threads.h"
 #include "tests/support.h"
 

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 
 namespace godwit {
 namespace {

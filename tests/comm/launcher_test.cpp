@@ -1,4 +1,4 @@
-#include "comm/launcher.h"
+#include "comm/transport/launcher.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/local.h"
+#include "comm/transport/local.h"
 
 #include <gtest/gtest.h>
 

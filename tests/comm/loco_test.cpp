@@ -1,12 +1,12 @@
-#include "comm/exchanges/loco.h"
+#include "comm/exchange/loco.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 
-#include "comm/sharding.h"
-#include "comm/wire/loco_codes.h"
+#include "comm/parallel/sharding.h"
+#include "comm/compress/wire/loco_codes.h"
 #include "tests/comm/exchange_harness.h"
 #include "tests/comm/table.h"
 #include "tests/every_target.h"

@@ -1,5 +1,5 @@
 // The MPI transport under mpirun: mpi_ranks runs the collectives' tests, and breaks in every way a rank can.
-#include "comm/mpi.h"
+#include "comm/transport/mpi.h"
 
 #include <gtest/gtest.h>
 

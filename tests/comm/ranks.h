@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "comm/placement.h"
+#include "comm/transport/placement.h"
 
 namespace godwit::testing {
 

@@ -1,4 +1,4 @@
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "ranks.h"
 
 namespace godwit::testing {

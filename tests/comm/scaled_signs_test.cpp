@@ -1,4 +1,4 @@
-#include "comm/wire/scaled_signs.h"
+#include "comm/compress/wire/scaled_signs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/scheduler.h"
+#include "comm/parallel/scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/exchange.h"
-#include "comm/local.h"
+#include "comm/exchange/exchange.h"
+#include "comm/transport/local.h"
 #include "engine/context.h"
 #include "tests/comm/waiting_groups.h"
 

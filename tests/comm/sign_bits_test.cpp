@@ -1,4 +1,4 @@
-#include "comm/wire/sign_bits.h"
+#include "comm/compress/wire/sign_bits.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "comm/bucket.h"
+#include "comm/parallel/bucket.h"
 
 namespace godwit::reference {
 

@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "comm/wire/sign_bits.h"
+#include "comm/compress/wire/sign_bits.h"
 #include "exchange_harness.h"
 #include "tests/support.h"
 

@@ -7,9 +7,9 @@
 #include <iterator>
 #include <thread>
 
-#include "autograd/ops/conv2d.h"
+#include "autograd/ops/convolution/conv2d.h"
 #include "autograd/ops/relu.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/context.h"
 
 namespace godwit {

@@ -5,10 +5,10 @@
 #include <bit>
 #include <cmath>
 
-#include "comm/exchanges/codecs.h"
-#include "comm/wire/block_math.h"
-#include "comm/wire/select.h"
-#include "comm/wire/sums_by_sign.h"
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/select.h"
+#include "comm/compress/wire/signed_means.h"
 #include "engine/context.h"
 #include "exchange_harness.h"
 #include "table.h"

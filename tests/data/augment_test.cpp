@@ -1,4 +1,4 @@
-#include "data/augment.h"
+#include "data/image/augment.h"
 
 #include <gtest/gtest.h>
 

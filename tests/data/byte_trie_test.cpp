@@ -1,4 +1,4 @@
-#include "data/byte_trie.h"
+#include "data/text/byte_trie.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "data/cifar.h"
+#include "data/image/cifar.h"
 
 #include <gmock/gmock.h>
 
-#include "data/layout.h"
+#include "data/image/layout.h"
 #include "tests/support.h"
 
 namespace godwit::data {

@@ -1,4 +1,4 @@
-#include "data/classification.h"
+#include "data/text/classification.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "data/folder_source.h"
+#include "data/image/folder_source.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "data/augment.h"
-#include "data/loader.h"
+#include "data/image/augment.h"
+#include "data/image/loader.h"
 #include "tests/data/golden.h"
 
 namespace godwit::data {

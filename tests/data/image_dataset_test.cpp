@@ -1,4 +1,4 @@
-#include "data/image_dataset.h"
+#include "data/image/image_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

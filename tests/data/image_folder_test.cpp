@@ -1,11 +1,11 @@
-#include "data/image_folder.h"
+#include "data/image/image_folder.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "data/layout.h"
+#include "data/image/layout.h"
 #include "engine/hash.h"
 #include "tests/data/golden.h"
 

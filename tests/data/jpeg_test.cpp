@@ -1,4 +1,4 @@
-#include "data/jpeg.h"
+#include "data/image/jpeg.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "data/labelled_text.h"
+#include "data/text/tsv_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/length_sampler.h"
+#include "data/text/length_sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

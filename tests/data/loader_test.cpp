@@ -1,4 +1,4 @@
-#include "data/loader.h"
+#include "data/image/loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/pretraining.h"
+#include "data/text/pretraining.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

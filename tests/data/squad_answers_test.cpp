@@ -1,4 +1,4 @@
-#include "data/squad_answers.h"
+#include "data/text/squad_answers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "data/squad_features.h"
+#include "data/text/squad_features.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "data/text_loader.h"
+#include "data/text/text_loader.h"
 #include "engine/context.h"
 #include "tests/data/words.h"
 

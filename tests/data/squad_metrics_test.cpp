@@ -1,4 +1,4 @@
-#include "data/squad_metrics.h"
+#include "data/text/squad_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/utf8.h"
+#include "data/text/utf8.h"
 #include "engine/philox.h"
 #include "tests/data/golden.h"
 

@@ -1,4 +1,4 @@
-#include "data/squad.h"
+#include "data/text/squad.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

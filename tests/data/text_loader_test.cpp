@@ -1,4 +1,4 @@
-#include "data/text_loader.h"
+#include "data/text/text_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

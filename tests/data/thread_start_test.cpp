@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "data/prefetcher.h"
-#include "data/work.h"
+#include "data/thread_pool.h"
 #include "tests/failing_threads.h"
 #include "tests/support.h"
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer_config.h"
+#include "data/text/tokenizer_config.h"
 
 #include <gmock/gmock.h>
 

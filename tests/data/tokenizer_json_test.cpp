@@ -1,8 +1,8 @@
-#include "data/tokenizer_json.h"
+#include "data/text/tokenizer_json.h"
 
 #include <gmock/gmock.h>
 
-#include "data/tokenizer_config.h"
+#include "data/text/tokenizer_config.h"
 #include "tests/data/golden.h"
 
 namespace godwit::data {

@@ -1,4 +1,4 @@
-#include "data/train_wordpiece.h"
+#include "data/text/train_wordpiece.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "data/transform.h"
+#include "data/image/transform.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/utf8.h"
+#include "data/text/utf8.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "data/wordpiece.h"
+#include "data/text/wordpiece.h"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/squad.h"
-#include "data/utf8.h"
+#include "data/text/squad.h"
+#include "data/text/utf8.h"
 #include "engine/hash.h"
 #include "tests/data/golden.h"
 

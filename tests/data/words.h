@@ -1,6 +1,6 @@
 // A tokenizer for tests: [PAD] [UNK] [CLS] [SEP] [MASK], the words w0 … w9, pieces of words, a comma.
 #pragma once
-#include "data/wordpiece.h"
+#include "data/text/wordpiece.h"
 #include "tests/support.h"
 
 namespace godwit::data {

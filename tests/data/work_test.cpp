@@ -1,4 +1,4 @@
-#include "data/work.h"
+#include "data/thread_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 
 #include <thread>
 
-#include "apps/common/convolution_notices.h"
-#include "autograd/ops/conv2d.h"
+#include "apps/report/convolution_notices.h"
+#include "autograd/ops/convolution/conv2d.h"
 #include "engine/device.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"

@@ -3,7 +3,7 @@
 
 #include "autograd/ops/linear.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "optim/data_parallel.h"
 #include "tests/emulated_cuda/nvtx3/nvToolsExt.h"
 #include "tests/gpu_memory.h"

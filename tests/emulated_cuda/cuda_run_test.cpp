@@ -1,7 +1,7 @@
 // A whole run of each program in this process: what libraries and profilers of the emulation were told.
 #include <gmock/gmock.h>
 
-#include "apps/common/main.h"
+#include "apps/train/main.h"
 #include "apps/image/image_config.h"
 #include "apps/text/text_config.h"
 #include "tests/apps/small_data.h"

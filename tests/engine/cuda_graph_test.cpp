@@ -3,7 +3,7 @@
 
 #include "engine/gpu.h"
 #include "engine/graph.h"
-#include "engine/stream_mark.h"
+#include "engine/event.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 

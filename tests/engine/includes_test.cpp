@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -60,6 +61,51 @@ TEST(Includes, PointOneWay) {
                                                   : place(target) < place(include.folder);
     EXPECT_TRUE(allowed) << include.file << " includes " << include.target;
   }
+}
+
+// Sub-folders of one folder, and those that each may include; "" is the folder itself. Others see all of their folder.
+TEST(Includes, OfSubFoldersPointOneWay) {
+  using Names = std::set<std::string>;
+  const std::map<std::string, Names> allowed = {
+      {"comm", {}},
+      {"comm/transport", {"comm"}},
+      {"comm/compress/wire", {"comm"}},
+      {"comm/compress", {"comm", "comm/compress/wire"}},
+      {"comm/parallel", {"comm", "comm/compress", "comm/compress/wire"}},
+      {"comm/exchange", {"comm", "comm/compress", "comm/compress/wire", "comm/parallel"}},
+      {"optim/kernels", {}},
+      {"optim", {"optim/kernels"}},
+      {"data", {}},
+      {"data/image", {"data"}},
+      {"data/text", {"data"}},
+      {"autograd", {}},
+      {"autograd/ops", {"autograd"}},
+      {"autograd/ops/attention", {"autograd", "autograd/ops"}},
+      {"autograd/ops/convolution", {"autograd", "autograd/ops"}},
+      {"autograd/ops/normalization", {"autograd", "autograd/ops"}},
+      {"autograd/ops/pooling", {"autograd", "autograd/ops"}},
+      {"apps/report", {}},
+      {"apps/config", {"apps/report"}},
+      {"apps/train", {"apps/report", "apps/config"}},
+      {"apps/image", {"apps/report", "apps/config", "apps/train"}},
+      {"apps/text", {"apps/report", "apps/config", "apps/train"}},
+      {"apps", {"apps/report", "apps/config", "apps/train", "apps/image", "apps/text"}},
+  };
+  const auto sub_folder = [](const std::string& file) {  // kernels of a GPU belong to the folder above them
+    fs::path folder = fs::path(file).parent_path();
+    return (folder.filename() == "cuda" ? folder.parent_path() : folder).string();
+  };
+  for (const Include& include : includes()) {
+    const std::string from = sub_folder(include.file), to = sub_folder(include.target);
+    if (from == to || !to.starts_with(include.folder) || include.folder == "engine") continue;
+    if (!allowed.contains(from)) continue;
+    EXPECT_TRUE(allowed.at(from).contains(to)) << include.file << " includes " << include.target;
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(GODWIT_SOURCE_DIR) / "comm"))
+    if (entry.is_directory() && entry.path().filename() != "cuda") {
+      EXPECT_TRUE(allowed.contains(fs::relative(entry.path(), GODWIT_SOURCE_DIR).string()))
+          << entry.path() << ": name it in this test";
+    }
 }
 
 TEST(Includes, ThirdPartyHeadersStayInSources) {

@@ -1,4 +1,4 @@
-#include "engine/nearest.h"
+#include "engine/did_you_mean.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/weight_blocks.h"
+#include "engine/packed_weights.h"
 
 #include <gtest/gtest.h>
 #include <hwy/highway.h>

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/host_values.h"
-#include "comm/local.h"
+#include "comm/host_tensor.h"
+#include "comm/transport/local.h"
 #include "engine/context.h"
 #include "models/bert.h"
 #include "optim/factory.h"

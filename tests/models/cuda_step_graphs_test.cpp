@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/philox.h"

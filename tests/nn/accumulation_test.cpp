@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/scheduler.h"
+#include "comm/parallel/scheduler.h"
 #include "engine/philox.h"
 #include "nn/init.h"
 #include "nn/layers.h"

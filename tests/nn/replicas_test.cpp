@@ -5,9 +5,9 @@
 #include <cmath>
 #include <mutex>
 
-#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/philox.h"
 #include "nn/init.h"
 #include "nn/layers.h"

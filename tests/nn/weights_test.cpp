@@ -4,7 +4,7 @@
 #include <fstream>
 #include <map>
 
-#include "autograd/ops/global_avg_pool.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
 #include "engine/context.h"
 #include "engine/safetensors.h"
 #include "models/resnet.h"

@@ -1,4 +1,4 @@
-#include "optim/birder_kernels.h"
+#include "optim/kernels/birder_kernels.h"
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "optim/birder_kernels.h"
+#include "optim/kernels/birder_kernels.h"
 
 namespace godwit::reference {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"
 #include "tests/support.h"

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/birder_kernels.h"
+#include "optim/kernels/birder_kernels.h"
 #include "optim/clip.h"
-#include "optim/one_bit_kernels.h"
-#include "optim/update_kernels.h"
+#include "optim/kernels/one_bit_kernels.h"
+#include "optim/kernels/update_kernels.h"
 #include "tests/gpu_memory.h"
 
 namespace godwit {

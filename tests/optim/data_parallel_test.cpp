@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/context.h"
 #include "tests/support.h"
 

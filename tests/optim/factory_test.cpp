@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 
 namespace godwit {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/context.h"
 #include "engine/philox.h"
 #include "optim/factory.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "engine/hash.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"

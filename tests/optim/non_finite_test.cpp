@@ -1,5 +1,5 @@
 // A gradient that is not finite on one rank: all ranks fail, or skip the step together before any state has moved.
-#include "comm/finite.h"
+#include "comm/parallel/finite.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
 

@@ -2,7 +2,7 @@
 // methods' parameter servers in plain lines, in float32 for the bits or in float64.
 #pragma once
 #include "optim/clip.h"
-#include "optim/step_sets.h"
+#include "optim/sync_schedule.h"
 #include "tests/comm/sign_server.h"
 #include "tests/optim/harness.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "comm/blocks.h"
+#include "comm/parallel/blocks.h"
 #include "optim/data_parallel.h"
 #include "tests/optim/one_bit_harness.h"
 #include "tests/support.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "optim/factory.h"
 
 namespace godwit {

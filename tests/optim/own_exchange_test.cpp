@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "comm/local.h"
+#include "comm/transport/local.h"
 #include "optim/data_parallel.h"
 #include "tests/support.h"
 

@@ -1,6 +1,6 @@
 // Trains flat parameters by DataParallel on ranks that are threads; their gradients are those of noisy_gradient().
 #pragma once
-#include "comm/agree.h"
+#include "comm/consistency.h"
 #include "optim/data_parallel.h"
 #include "tests/optim/harness.h"
 

@@ -1,10 +1,10 @@
-#include "comm/sharding.h"
+#include "comm/parallel/sharding.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "comm/agree.h"
+#include "comm/consistency.h"
 #include "optim/ema.h"
 #include "tests/optim/sharding_harness.h"
 #include "tests/support.h"

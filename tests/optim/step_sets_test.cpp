@@ -1,5 +1,5 @@
 // The step sets of 0/1 Adam, and what they say of its traffic.
-#include "optim/step_sets.h"
+#include "optim/sync_schedule.h"
 
 #include <gtest/gtest.h>
 

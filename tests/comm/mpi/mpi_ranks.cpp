@@ -10,10 +10,10 @@
 #include <map>
 #include <thread>
 
-#include "comm/launcher.h"
-#include "comm/mpi.h"
-#include "comm/notices_mpi.h"
-#include "comm/session_mpi.h"
+#include "comm/transport/launcher.h"
+#include "comm/transport/mpi.h"
+#include "comm/transport/control_channel_mpi.h"
+#include "comm/transport/session_mpi.h"
 #include "tests/comm/ranks.h"
 
 namespace godwit::testing {

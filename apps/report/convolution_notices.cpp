@@ -1,0 +1,39 @@
+#include "apps/report/convolution_notices.h"
+
+#include "engine/check.h"
+#include "engine/gpu.h"
+
+namespace godwit::apps {
+
+std::vector<std::string> ConvolutionNotices::fresh() {
+  constexpr size_t kShown = 5;
+  const ConvolutionPaths& paths = convolution_paths();
+  std::vector<std::string> texts;
+  for (; plain_ < paths.plain.size(); ++plain_)
+    if (plain_ < kShown)
+      texts.push_back(
+          detail::concat("cuDNN is not used, a plain kernel is, which is much slower: ", paths.plain[plain_],
+                         plain_ + 1 == kShown ? "; further operations are counted at the end" : ""));
+  if (!by_float32_ && !paths.by_float32.empty()) {
+    by_float32_ = true;
+    texts.push_back(detail::concat("cuDNN computes in float32 instead of bfloat16, which is slower: ",
+                                   paths.by_float32[0], "; further operations are counted at the end"));
+  }
+  return texts;
+}
+
+std::vector<std::string> ConvolutionNotices::summary() const {
+  const ConvolutionPaths& paths = convolution_paths();
+  std::vector<std::string> lines;
+  const auto of_all = detail::concat(" of ", paths.operations, " convolution shapes");
+  if (!paths.plain.empty())
+    lines.push_back(detail::concat(
+        "cuDNN was not used for ", paths.plain.size(), of_all,
+        " (passes and gradients counted apart): plain kernels, which are much slower; first ", paths.plain[0]));
+  if (!paths.by_float32.empty())
+    lines.push_back(detail::concat("cuDNN computed ", paths.by_float32.size(), of_all,
+                                   " in float32 instead of bfloat16, which is slower"));
+  return lines;
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,11 @@
+// Rows: a table of labels and texts, printed at the start of a run.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace godwit::apps {
+
+using Rows = std::vector<std::pair<std::string, std::string>>;  // label, text
+
+}  // namespace godwit::apps

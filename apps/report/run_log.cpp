@@ -1,0 +1,172 @@
+#include "apps/report/run_log.h"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string metrics_file(const std::string& dir) { return dir + "/metrics.jsonl"; }
+
+// %.9g gives a float32 back exactly.
+std::string number(double value, const char* format = "%.9g") {
+  if (!std::isfinite(value)) return "null";
+  char text[400];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+constexpr const char* kRemedy = "; choose another, --run-dir DIR";
+
+[[noreturn]] void fail_writing(const std::string& path, int error) {
+  fail(path, ": cannot be written (", std::strerror(error), "); ", error == ENOSPC ? "free space there or " : "",
+       "choose another --run-dir");
+}
+
+// Under another name first, so that a reader sees the old file or the whole new one.
+void write_whole(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (!file) fail_writing(temporary, errno);
+  int error = 0;  // of the first call that failed
+  auto note = [&](bool good) {
+    if (!good && error == 0) error = errno;
+  };
+  note(std::fwrite(text.data(), 1, text.size(), file) == text.size());
+  note(std::fflush(file) == 0);
+  note(::fsync(::fileno(file)) == 0);
+  note(std::fclose(file) == 0);
+  if (error == 0) note(std::rename(temporary.c_str(), path.c_str()) == 0);
+  if (error == 0) return;
+  std::remove(temporary.c_str());
+  fail_writing(path, error);
+}
+
+void make_folders(const std::string& dir) {
+  std::error_code error, unknown;
+  fs::create_directories(dir, error);
+  if (fs::is_directory(dir, unknown)) return;
+  const std::string reason = fs::exists(dir, unknown) || !error ? "a file of this name is there" : error.message();
+  fail("run directory ", dir, ": cannot be created (", reason, ")", kRemedy);
+}
+
+[[noreturn]] void fail_taken(const std::string& dir) {
+  fail("run directory ", dir, ": holds the metrics of another run; choose another --run-dir or remove this one");
+}
+
+// Created, or taken over when it is empty: from a run that never trained. The lock keeps out a run that starts
+// meanwhile; where the file system has no locks, only a new file is accepted.
+std::FILE* open_metrics(const std::string& dir) {
+  const std::string path = metrics_file(dir);
+  std::FILE* file = std::fopen(path.c_str(), "wbx");
+  const bool fresh = file != nullptr;
+  if (!fresh && errno == EEXIST) file = std::fopen(path.c_str(), "ab");
+  if (!file) fail_writing(path, errno);
+  const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || (fresh && errno != EWOULDBLOCK);
+  if (locked && std::fseek(file, 0, SEEK_END) == 0 && std::ftell(file) == 0) return file;
+  std::fclose(file);
+  if (locked) fail_taken(dir);
+  fail("run directory ", dir, ": another run is writing there", kRemedy);
+}
+
+std::string fresh_dir(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  const std::string base = "runs/" + name + "-" + stamp;
+  std::string dir = base;
+  make_folders("runs");
+  std::error_code error;
+  for (int i = 2; !fs::create_directory(dir, error); ++i) {  // false when another run has just made it
+    check(!error && i < 1000, "run directory ", dir, ": cannot be created (",
+          error ? error.message() : "a thousand of this name are there", ")", kRemedy);
+    dir = base + "-" + std::to_string(i);
+  }
+  return dir;
+}
+
+}  // namespace
+
+std::string create_run_dir(const std::string& wanted, const std::string& name) {
+  if (wanted.empty()) return fresh_dir(name);
+  make_folders(wanted);
+  if (::access(wanted.c_str(), W_OK | X_OK) != 0) {
+    const std::string reason = std::strerror(errno);
+    fail("run directory ", wanted, ": cannot be written (", reason, ")", kRemedy);
+  }
+  std::error_code error;
+  const auto size = fs::file_size(metrics_file(wanted), error);
+  if (!error && size > 0) fail_taken(wanted);
+  return wanted;
+}
+
+RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move(dir)), file_(open_metrics(dir_)) {
+  try {
+    write_whole(dir_ + "/config.json", config_json + "\n");
+  } catch (...) {
+    std::fclose(file_);
+    std::remove(metrics_file(dir_).c_str());
+    throw;
+  }
+}
+
+RunLog::~RunLog() { std::fclose(file_); }
+
+void RunLog::append(const std::string& line) {
+  const int descriptor = ::fileno(file_);
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t put = ::write(descriptor, line.data() + done, line.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      const int error = errno;
+      if (::ftruncate(descriptor, size_) == 0) ::lseek(descriptor, size_, SEEK_SET);
+      fail_writing(metrics_file(dir_), error);
+    }
+    done += static_cast<size_t>(put);
+  }
+  size_ += std::ssize(line);
+}
+
+void RunLog::file(const std::string& name, const std::string& text) { write_whole(dir_ + "/" + name, text); }
+
+void RunLog::step(const StepMetrics& m) {
+  std::string times;
+  if (m.times)
+    for (const auto& [name, seconds] : {std::pair{"computation_s", m.times->computation},
+                                        {"waiting_s", m.times->waiting},
+                                        {"idle_s", m.times->idle},
+                                        {"compression_s", m.times->compression},
+                                        {"communication_s", m.times->communication},
+                                        {"update_s", m.times->update}})
+      times += detail::concat(", \"", name, "\": ", number(seconds));
+  append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss),
+                        ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
+                        ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
+                        ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"), ", \"data_wait_s\": ",
+                        number(m.data_wait_s), times, m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "",
+                        m.skipped ? ", \"skipped\": " + std::to_string(*m.skipped) : "", "}\n"));
+}
+
+void RunLog::evaluation(const EvalMetrics& m) {
+  std::string line = detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch);
+  for (const auto& [name, value] : m.values) line += ", \"" + name + "\": " + number(value);
+  append(line + "}\n");
+}
+
+void RunLog::interrupted(int64_t step, int64_t epoch) {
+  append(detail::concat("{\"step\": ", step, ", \"epoch\": ", epoch, ", \"interrupted\": true}\n"));
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,86 @@
+#include "apps/train/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iterator>
+
+namespace godwit::apps {
+namespace {
+
+// Signals belong to the process, and a handler may only touch what is ready: two pairs of texts, one of them in use.
+constexpr size_t kCapacity = 4096;
+struct Text {
+  char bytes[kCapacity];
+  size_t size;
+};
+struct Caught {
+  int signal;
+  const char* name;
+};
+constexpr Caught kCaught[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+struct Texts {
+  Text asked[std::size(kCaught)], ended;
+};
+Texts texts[2], silence;
+std::atomic<const Texts*> current{nullptr};
+std::atomic<int> received{0};
+static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void say(const Text& text) {
+  const int error = errno;
+  const ssize_t written = ::write(STDERR_FILENO, text.bytes, text.size);
+  static_cast<void>(written);
+  errno = error;
+}
+
+void on_signal(int signal) {
+  const Texts* said = current.load();
+  int none = 0;
+  if (received.compare_exchange_strong(none, signal)) {
+    for (size_t i = 0; i < std::size(kCaught); ++i)
+      if (kCaught[i].signal == signal) say(said->asked[i]);
+    return;
+  }
+  if (signal == SIGHUP) return;
+  say(said->ended);
+  ::_exit(128 + signal);
+}
+
+void put(Text& text, const std::string& message) {
+  // On a terminal a progress bar or the echoed ^C may stand on the line.
+  const std::string line = (::isatty(STDERR_FILENO) ? "\r\x1b[K" : "") + message.substr(0, kCapacity - 16) + "\n";
+  text.size = message.empty() ? 0 : line.size();
+  std::memcpy(text.bytes, line.data(), text.size);
+}
+
+}  // namespace
+
+void catch_interrupts(const std::string& asked, const std::string& ended) {
+  Texts* next = current.load() == &texts[0] ? &texts[1] : &texts[0];
+  for (size_t i = 0; i < std::size(kCaught); ++i)
+    put(next->asked[i], asked.empty() ? "" : std::string(kCaught[i].name) + ": " + asked);
+  put(next->ended, ended);
+  current.store(next);
+  received.store(0);
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigfillset(&action.sa_mask);
+  for (const Caught& caught : kCaught) {
+    struct sigaction before = {};
+    ::sigaction(caught.signal, nullptr, &before);
+    if (caught.signal != SIGHUP || before.sa_handler != SIG_IGN) ::sigaction(caught.signal, &action, nullptr);
+  }
+}
+
+void silence_interrupts() {
+  if (current.load()) current.store(&silence);
+}
+
+int interrupted() { return received.load(); }
+
+}  // namespace godwit::apps

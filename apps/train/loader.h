@@ -1,0 +1,28 @@
+// How a rank's loader prepares its batches.
+#pragma once
+#include <algorithm>
+
+#include "apps/config/config.h"
+#include "comm/group.h"
+#include "data/loader_options.h"
+#include "engine/context.h"
+
+namespace godwit::apps {
+
+// `data`: the program's settings prefetch and workers; 0 workers are two threads, where the rank has as many, and all
+// of the rank's where a GPU computes.
+template <class DataConfig>
+data::LoaderOptions loader_options(const CommonConfig& config, const DataConfig& data, const Communicator& comm,
+                                   bool train, int64_t eval_batch) {
+  return {.batch = train ? config.batch : eval_batch,
+          .rank = comm.rank,
+          .world = comm.topology.world(),
+          .seed = config.seed,
+          .train = train,
+          .prefetch = data.prefetch,
+          .workers = data.workers > 0             ? data.workers
+                     : context().device.is_cuda() ? context().threads
+                                                  : std::min(2, context().threads)};
+}
+
+}  // namespace godwit::apps

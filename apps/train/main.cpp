@@ -1,0 +1,111 @@
+#include "apps/train/main.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "apps/config/command_line.h"
+#include "apps/train/interrupt.h"
+#include "apps/config/consistency.h"
+#include "apps/report/progress.h"
+#include "apps/train/trainer.h"
+#include "comm/failure.h"
+#include "comm/transport/launcher.h"
+#include "comm/transport/local.h"
+#include "comm/transport/mpi.h"
+#include "engine/context.h"
+#include "engine/excerpt.h"
+
+namespace godwit::apps {
+namespace {
+
+// The error's text with control characters escaped, except the line breaks between the errors of several ranks.
+std::string shown(const std::string& text) {
+  constexpr size_t kLongest = 4000;
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);)
+    result.append(result.empty() ? "" : "\n").append(excerpt(line, kLongest));
+  return result;
+}
+
+// Every process reads the data; ranks that are threads share them. False when the run was interrupted.
+bool train(const Program& program, const ConfigPtr& config) {
+  // A launcher passes text on in pieces, perhaps to a file: no place for a bar.
+  using Style = Progress::Style;
+  Progress progress(stdout, uses_mpi(*config) ? Style::lines : Style::automatic);
+  const Topology topology{config->nodes, config->workers_per_node};
+  const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
+  const Placement placement{config->device, config->share_gpu, config->nccl};
+  std::atomic<bool> stopped{false};
+  const auto run = [&](const TaskMaker& make, Communicator& comm) {
+    Context arithmetic = context();
+    arithmetic.tf32 = config->tf32;
+    const ContextGuard guard(std::move(arithmetic));  // threads that the task and the trainer start inherit it
+    const std::unique_ptr<Task> task = make(comm);
+    Trainer trainer(program, *config, *task, comm);
+    trainer.run(progress);
+    if (trainer.stopped()) stopped = true;
+  };
+  if (uses_mpi(*config)) {
+    const auto body = [&](Communicator& comm) {
+      config->nodes = comm.topology.nodes;
+      config->workers_per_node = comm.topology.workers_per_node;
+      check_same_config(*comm.world, program, *config);
+      run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
+    };
+    const auto note = [&](const std::string& line) { progress.line(line); };
+    run_mpi(topology, body, {timeout, config->threads, note, placement});
+  } else {
+    const TaskMaker make = program.load(config, &progress);
+    run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads, placement});
+  }
+  return !stopped;
+}
+
+// A closed stdin, stdout or stderr would give its number, and then its text, to the next file that is opened.
+void open_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+}
+
+// What is wrong with the command line is wrong on all ranks: rank 0 says so, and when it ends the launcher ends the
+// others. One that lives on has something of its own to say.
+void wait_for_rank_0(int rank) {
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
+}  // namespace
+
+int run_program(const Program& program, int argc, char** argv) {
+  open_standard_streams();
+  int failure = 2, rank = 0;
+  try {
+    if (const auto launched = launcher()) rank = launched->rank;
+    std::ostream silent(nullptr);
+    const ConfigPtr config = parse_command_line(program, argc, argv, rank == 0 ? std::cout : silent);
+    check(std::cout.flush().good(), "standard output cannot be written");
+    failure = 1;
+    signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
+    signal(SIGPIPE, SIG_IGN);  // and so is a closed pipe
+    if (config && !train(program, config)) return 128 + (interrupted() ? interrupted() : SIGINT);  // or another's
+    return 0;
+  } catch (const PeerFailed&) {
+    return failure;
+  } catch (const std::exception&) {
+    if (failure == 2) wait_for_rank_0(rank);
+    std::fflush(stdout);
+    std::cerr << program.name << ": " << shown(text_of(std::current_exception())) << std::endl;
+    return failure;
+  }
+}
+
+}  // namespace godwit::apps

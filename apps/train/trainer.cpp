@@ -1,0 +1,473 @@
+#include "apps/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "comm/gather.h"
+#include "apps/train/interrupt.h"
+#include "apps/train/save_weights.h"
+#include "apps/train/device_sum.h"
+#include "comm/transport/group_nccl.h"
+#include "comm/host_tensor.h"
+#include "engine/gpu.h"
+#include "engine/kernel_library.h"
+#include "engine/profile.h"
+#include "optim/sync_schedule.h"
+
+namespace godwit::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+BucketOptions bucket_options(const CommonConfig& config) {
+  const auto bytes = [](double mib) { return std::max<int64_t>(1, std::llround(mib * (1 << 20))); };
+  BucketOptions options;
+  options.first_bytes = bytes(config.bucket.first_mib);
+  options.bytes = bytes(config.bucket.mib);
+  return options;
+}
+
+// Micro-batches left over at the end of an epoch are dropped, like an incomplete batch.
+int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
+  check(config.accumulation <= batches, "accumulation: ", config.accumulation,
+        " micro-batches per step, but a worker has ", batches, batches == 1 ? " batch" : " batches",
+        " in an epoch; lower --accumulation or --batch");
+  return batches / config.accumulation;
+}
+
+int64_t planned_steps(const CommonConfig& config, int64_t steps_per_epoch) {
+  const int64_t all = config.epochs * steps_per_epoch;
+  return config.max_steps > 0 ? std::min(config.max_steps, all) : all;
+}
+
+std::string kernels() { return context().device.is_cuda() ? gpu_name() : kernel_library(); }
+
+// "1.2 GB", or where there is a GPU "1.2 GB, of its GPU 3.4 GB".
+std::string peak_memory() {
+  std::string text = human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use));
+  if (context().device.is_cuda()) text += ", of its GPU " + human_bytes(static_cast<double>(peak_gpu_bytes()));
+  return text;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm)
+    : program_(program),
+      config_(config),
+      task_(task),
+      comm_(comm),
+      steps_per_epoch_(steps_of_epoch(config, task.batches())),
+      total_steps_(planned_steps(config, steps_per_epoch_)),
+      schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
+  DataParallelOptions options{.optimizer = for_run(config.optimizer, schedule_, total_steps_),
+                              .exchange = config.exchange,
+                              .seed = config.seed};
+  options.buckets = bucket_options(config);
+  options.clip_norm = config.clip.norm;
+  options.skip_not_finite = config.non_finite == "skip";
+  options.updated = [this](const Bucket& bucket, const StepInfo& step) {
+    if (ema_) ema_->update(bucket, step.step);
+  };
+  replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
+  for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
+  if (options.skip_not_finite)
+    for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
+  if (config.cuda_graph) graphs_ = std::make_unique<StepGraphs>();
+  if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
+}
+
+Trainer::~Trainer() {
+  if (leader()) silence_interrupts();  // they stop nothing any more
+}
+
+void Trainer::open_run(Progress& progress) {
+  started_ = Clock::now();
+  if (!leader()) {
+    if (uses_mpi(config_)) catch_interrupts("", "");  // a process of its own
+    return;
+  }
+  const auto busy = comm_.world->busy();
+  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(program_, config_, false));
+  task_.opened(run_dir_);
+  // A launcher passes Ctrl-C on as SIGTERM. When a rank has died it sends the same, and SIGKILL soon after.
+  const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
+                                             : "a second signal ends the run at once";
+  catch_interrupts("stopping after the current step to save the weights; " + more,
+                   "ended unsaved; the run directory is " + run_dir_);
+  progress.line(summary(program_, config_, rows()));
+  for (const std::string& notice : notices()) progress.line("notice: " + notice);
+}
+
+// What a user may not expect of the settings, or of this machine.
+std::vector<std::string> Trainer::notices() const {
+  std::vector<std::string> all = config_.notices;
+  const ExchangeConfig& exchange = config_.exchange;
+  if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
+    all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+  if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
+    all.push_back(
+        "this build has no NCCL: GPUs read each other's memory within a process, and go through the host's between "
+        "processes; install it (libnccl-dev) and configure again");
+  int64_t kept = 0;
+  for (const StatePart& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
+  if (exchange.sharding != "none" && kept > 0)
+    all.push_back(detail::concat("sharding ", exchange.sharding, " does not divide the state of ", exchange.name,
+                                 ": every worker keeps ", human_bytes(static_cast<double>(kept)),
+                                 " of all parameters; the exchanges dense and zeropp keep none"));
+  int64_t sent = 0;  // values of an exchange by shards, whose messages have the size of the largest
+  for (const Bucket& bucket : replica_->buckets()) {
+    int64_t longest = 0;
+    for (const Segment& shard : bucket.shards) longest = std::max(longest, shard.numel());
+    sent += longest * std::ssize(bucket.shards);
+  }
+  if (const double times = static_cast<double>(sent) / static_cast<double>(replica_->buckets().numel());
+      exchange.sharding != "none" && times > 1.5)
+    all.push_back(detail::concat(
+        "shards are uneven, as whole parameters or blocks stay together, and messages have the largest one's length: ",
+        std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=none sends fewer"));
+  const OptimizerConfig fitted = for_run(config_.optimizer, schedule_, total_steps_);
+  if (fitted.name == "zero_one_adam" || (fitted.name == "one_bit_adam" && !fitted.bias_correction)) {
+    const int64_t changes = variance_changes(fitted, total_steps_);
+    const double held = 1 - std::pow(fitted.beta2, static_cast<double>(changes));
+    if (changes > 0 && held < 0.1)
+      all.push_back(detail::concat(
+          fitted.name, " freezes its second moment after ", changes, " changes, at ", std::round(1000 * held) / 10,
+          " % of g², so its steps are ", std::round(10 / std::sqrt(held)) / 10,
+          " times Adam's, and more where gradients are rare; raise optimizer.warmup_fraction, or train longer"));
+  }
+  if (exchange.name.starts_with("loco") && exchange.bits == 1 && exchange.scale != "auto")
+    all.push_back("codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + exchange.scale +
+                  " fits the gradients; auto does");
+  return all;
+}
+
+// What may help a run whose loss is not finite.
+std::string Trainer::advice() const {
+  const std::string& name = config_.optimizer.name;
+  std::string text = "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)";
+  if (communicates_itself(name) && !name.starts_with("birder"))
+    text += "; " + name + " takes longer steps than Adam, the more so in short runs and where gradients are rare: then " +
+            "--lr should be lower, optimizer.warmup_fraction higher, and optimizer.block_size a row's length";
+  return text;
+}
+
+Rows Trainer::rows() const {
+  int64_t state_bytes = 0;
+  for (const auto& parts : {replica_->optimizer().state(), replica_->master_state()})
+    for (const StatePart& state : parts) state_bytes += state.values.bytes();
+  std::ostringstream model, run;
+  const Buckets& buckets = replica_->buckets();
+  model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
+        << "; optimizer state of this worker: " << human_bytes(static_cast<double>(state_bytes));
+  run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " " << task_.unit()
+      << ", " << steps_per_epoch_ << " an epoch";
+  Rows rows = task_.notes();
+  rows.insert(rows.end(), {{"parameters", model.str()},
+                           {"steps", run.str()},
+                           {"kernels", kernels() + ", threads per worker: " + std::to_string(context().threads)},
+                           {"run directory", run_dir_}});
+  return rows;
+}
+
+Evaluation Trainer::run(Progress& progress) {
+  open_run(progress);
+  Evaluation last;
+  bool check_due = false;
+  task_.start_epoch(0);
+  for (int64_t e = 0; step_ < total_steps_; ++e) {
+    task_.model().train();
+    tally_ = Tally();
+    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && (step_ == 0 || may_continue()); ++s) {
+      ++step_;
+      train_step(progress);
+      notice_convolutions(progress);
+      check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
+      if (check_due && replica_->synchronised()) check_replicas(), check_due = false;
+      if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
+    }
+    if (stopped_ || !may_continue()) break;
+    if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
+    const auto before = Clock::now();
+    last = evaluate();
+    evaluating_s_ += seconds_since(before);
+    notice_convolutions(progress);
+    check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
+          advice());
+    if (leader()) report(last, progress);
+  }
+  if (tally_.steps > 0 && stopped_) report(progress);
+  if (stopped_) settle();
+  if (config_.check_replicas > 0) check_replicas();
+  save(last, progress);
+  return last;
+}
+
+void Trainer::check_replicas() {
+  replica_->check_replicas();
+  ++replica_checks_;
+}
+
+bool Trainer::may_continue() {
+  stopped_ = !comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
+  return !stopped_;
+}
+
+void Trainer::notice_convolutions(Progress& progress) {
+  if (!leader()) return;
+  for (const std::string& text : convolutions_.fresh()) progress.line("notice: " + text);
+}
+
+void Trainer::train_step(Progress& progress) {
+  const auto start = Clock::now();
+  const CommCount before = comm_.stats->total();
+  for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_before_[i].copy_from(buffers_[i]);
+  replica_->begin_step(schedule_.lr(step_), config_.accumulation);
+  const double waited = forward_and_backward();
+  const bool taken = replica_->finish_step();
+  tally_.data_wait_s += waited;
+  tally_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
+  tally_.times += replica_->times();
+  if (!taken) skipped(progress);
+  else skipped_in_a_row_ = 0;
+  if (ema_ && taken) ema_->update_buffers(replica_->steps());
+  const CommCount after = comm_.stats->total();
+  tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
+  tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
+  ++tally_.steps;
+}
+
+// On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
+double Trainer::forward_and_backward() {
+  std::vector<Tensor> losses;
+  Totals correct;
+  double waited = 0;
+  try {
+    for (int i = 0; i < config_.accumulation; ++i) {
+      const Forward forward = graphs_ ? repeated_pass(i, losses) : pass(i, losses);
+      correct.add(forward.correct);
+      tally_.answers += forward.answers;
+      tally_.samples += forward.samples;
+      waited += forward.data_wait_s;
+    }
+  } catch (const Error&) {
+    read(losses);  // a loss that is not finite says more than the gradients that it made
+    throw;
+  }
+  read(losses);
+  tally_.correct += correct.sum();
+  return waited;
+}
+
+Forward Trainer::pass(int micro_batch, std::vector<Tensor>& losses) {
+  const auto next_forward = [&] {
+    const ProfileRange range("forward");
+    return task_.forward((step_ - 1) * config_.accumulation + micro_batch);
+  };
+  Forward forward = next_forward();
+  losses.push_back(forward.loss.value());
+  if (context().device == kCpu) read(losses);
+  replica_->backward(forward.loss);
+  return forward;
+}
+
+// What a pass gives lies where the next one writes, so it is copied; of a pass that fails while it is recorded nothing
+// was computed.
+Forward Trainer::repeated_pass(int micro_batch, std::vector<Tensor>& losses) {
+  Fetched fetched = task_.fetch((step_ - 1) * config_.accumulation + micro_batch);
+  fetched.key.insert(fetched.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
+  Forward& given = passes_[fetched.key];
+  if (graphs_->recorded(fetched.key)) losses.push_back(given.loss.value());
+  const auto how = graphs_->run(fetched.key, [&] {
+    Forward forward = task_.pass();
+    if (!recording()) losses.push_back(forward.loss.value());
+    replica_->backward(forward.loss);
+    given = std::move(forward);
+    given.loss = Var(given.loss.value());
+  });
+  replayed_ += how == StepGraphs::How::replayed;
+  Forward result = given;
+  losses.resize(static_cast<size_t>(micro_batch));
+  losses.push_back(given.loss.value().clone());
+  for (Tensor& correct : result.correct) correct = correct.clone();
+  result.data_wait_s = fetched.data_wait_s;
+  return result;
+}
+
+void Trainer::read(const std::vector<Tensor>& losses) {
+  last_loss_ = 0;
+  for (const Tensor& loss : losses) {
+    const double value = loss.item();
+    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, advice());
+    last_loss_ += value / config_.accumulation;
+  }
+}
+
+// Statistics of the batches take what made the gradient so: they are put back as well.
+void Trainer::skipped(Progress& progress) {
+  constexpr int64_t kShown = 5, kMostInARow = 100;
+  for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
+  check(++skipped_in_a_row_ < kMostInARow, "step ", step_, ": ", kMostInARow, " steps in a row were skipped; ",
+        replica_->skip_reason(), advice());
+  if (!leader() || replica_->skipped() > kShown) return;
+  progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
+                               replica_->skipped() == kShown ? "; further ones are counted only" : ""));
+}
+
+// The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
+void Trainer::report(Progress& progress) {
+  const StepTimes& times = tally_.times;
+  const Tensor sums = on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
+                                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
+                                       times.compression, times.communication, times.update, times.idle});
+  comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
+  if (leader()) {
+    const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
+    const int world = comm_.world->size();
+    const auto mean_s = [&](int64_t i) { return sums.item(i) / steps / world; };
+    StepMetrics metrics{.step = step_,
+                        .epoch = epoch(),
+                        .loss = sums.item(0) / world,
+                        .lr = schedule_.lr(step_),
+                        .samples_per_s = sums.item(3) / elapsed,
+                        .step_s = elapsed / steps,
+                        .bytes_intra = sums.item(4) / steps,
+                        .bytes_inter = sums.item(5) / steps,
+                        .data_wait_s = mean_s(6),
+                        .times = TimeSplit{.computation = mean_s(7),
+                                           .waiting = mean_s(8),
+                                           .idle = mean_s(12),
+                                           .compression = mean_s(9),
+                                           .communication = mean_s(10),
+                                           .update = mean_s(11)}};
+    if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
+    if (config_.non_finite == "skip") metrics.skipped = replica_->skipped();
+    write([&] { log_->step(metrics); });
+    const double training_s = seconds_since(started_) - evaluating_s_;
+    ProgressState state;
+    state.step = step_;
+    state.steps = total_steps_;
+    state.epoch = epoch();
+    state.epochs = (total_steps_ - 1) / steps_per_epoch_ + 1;
+    state.loss = metrics.loss;
+    state.accuracy = sums.item(1) / std::max(sums.item(2), 1.0);
+    state.samples_per_s = metrics.samples_per_s;
+    state.bytes_intra = metrics.bytes_intra;
+    state.bytes_inter = metrics.bytes_inter;
+    state.seconds_left = training_s / static_cast<double>(step_) * static_cast<double>(total_steps_ - step_);
+    state.unit = task_.unit();
+    write([&] { progress.update(state); });
+  }
+  all_times_ += {tally_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
+  tally_ = Tally();
+}
+
+void Trainer::settle() {
+  replica_->synchronise();
+  task_.average_buffers();
+  if (!ema_) return;
+  ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
+  ema_->swap();
+  task_.average_buffers();
+  ema_->swap();
+}
+
+Evaluation Trainer::evaluate() {
+  settle();
+  if (!ema_) return task_.evaluate();
+  ema_->swap();
+  const Evaluation result = task_.evaluate();
+  ema_->swap();
+  return result;
+}
+
+void Trainer::report(const Evaluation& result, Progress& progress) {
+  EvalMetrics metrics{step_, epoch(), {}};
+  if (result.loss) metrics.values.emplace_back("test_loss", *result.loss);
+  metrics.values.insert(metrics.values.end(), result.metrics.begin(), result.metrics.end());
+  write([&] { log_->evaluation(metrics); });
+  write([&] { task_.write_evaluation(run_dir_); });
+  std::ostringstream text;
+  text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": ";
+  if (result.loss) text << "test loss " << std::setprecision(4) << *result.loss << ", ";
+  text << result.text << "  (" << human_duration(seconds_since(started_)) << ")";
+  progress.line(text.str());
+}
+
+void Trainer::write(const std::function<void()>& f) {
+  const auto busy = comm_.world->busy();
+  try {
+    f();
+  } catch (const Error& error) {
+    if (write_error_.empty()) write_error_ = error.what();
+  }
+}
+
+void Trainer::save_model(const std::string& which, Progress& progress) {
+  const auto busy = comm_.world->busy();
+  const auto warn = [&](const std::string& text) {
+    progress.finish();
+    std::cerr << program_.name << ": " << text << std::endl;
+  };
+  const double patience_s = weights_dir_ == run_dir_ ? config_.timeout_s : 0;
+  const auto save = [&](const std::string& folder) { task_.save(folder, which); };
+  const Saved saved = save_with_retries(save, weights_dir_, patience_s, warn);
+  weights_dir_ = saved.folder;
+  if (write_error_.empty()) write_error_ = saved.error;
+}
+
+void Trainer::save(const Evaluation& last, Progress& progress) {
+  const Accounts accounts = gather_accounts(comm_, *replica_, step_, all_times_);
+  // Ranks that share their files repeat each other, those in other processes read others.
+  std::set<std::string> damaged;
+  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
+    damaged.insert(texts.begin(), texts.end());
+  replica_->with_masters([&] {
+    if (leader()) save_model("weights", progress);
+  });
+  const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
+  if (!leader()) return;
+  if (ema_) {
+    ema_->swap();
+    save_model("ema", progress);
+    ema_->swap();
+  }
+  if (stopped_) write([&] { log_->interrupted(step_, epoch()); });
+  write([&] { log_->file("accounting.json", accounts.json() + "\n"); });
+  progress.finish();
+  check(write_error_.empty(), write_error_, "; the weights after step ", step_, " of ", total_steps_, " are in ",
+        weights_dir_);
+  progress.line(accounts.table());
+  if (replica_checks_ > 0)
+    progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",
+                                 comm_.topology.world(), comm_.topology.world() == 1 ? " worker" : " workers",
+                                 " were equal to the bit"));
+  if (replica_->skipped() > 0)
+    progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
+  if (!exchanged.empty()) progress.line(exchanged);
+  if (graphs_)
+    progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
+                                 " micro-batches were replayed, by ", graphs_->recordings(), " recordings"));
+  for (const std::string& line : convolutions_.summary()) progress.line(line);
+  constexpr size_t kShown = 5;
+  size_t shown = 0;
+  for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)
+    progress.line("damaged file " + *file);
+  if (damaged.size() > kShown)
+    progress.line("and " + std::to_string(damaged.size() - kShown) +
+                  (damaged.size() == kShown + 1 ? " more damaged file" : " more damaged files"));
+  std::ostringstream text;
+  text << (stopped_ ? "interrupted after " : "done in ") << human_duration(seconds_since(started_)) << ": ";
+  if (stopped_) text << "step " << step_ << " of " << total_steps_;
+  else text << last.text;
+  text << ", peak memory of a worker " << peak_memory() << "; weights, metrics and configuration are in " << run_dir_;
+  progress.line(text.str());
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,100 @@
+// Trainer: one rank's part of a training run: steps, evaluations, replica checks, logging, weights.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/report/run_summary.h"
+#include "apps/report/convolution_notices.h"
+#include "apps/config/program.h"
+#include "apps/report/progress.h"
+#include "apps/report/run_log.h"
+#include "apps/train/task.h"
+#include "engine/graph.h"
+#include "optim/data_parallel.h"
+#include "optim/ema.h"
+#include "optim/schedule.h"
+
+namespace godwit::apps {
+
+class Trainer {
+ public:
+  // Collective. What is referred to must outlive the trainer.
+  Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
+  ~Trainer();
+
+  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where
+  // a rank is interrupted, or metrics cannot be written, all stop after the same step, the current one of a rank, and
+  // save what they have, without evaluating it. Files that could not be written are an Error at the end.
+  Evaluation run(Progress& progress);
+  bool stopped() const { return stopped_; }  // before the end
+
+ private:
+  // Sums since the last report, over this rank's samples.
+  struct Tally {
+    double correct = 0, answers = 0, samples = 0;
+    double bytes_intra = 0, bytes_inter = 0;
+    double data_wait_s = 0;  // that this rank waited for its batches
+    double computation_s = 0;
+    StepTimes times;
+    int64_t steps = 0;
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+  };
+
+  void open_run(Progress& progress);
+  std::vector<std::string> notices() const;
+  std::string advice() const;
+  Rows rows() const;  // for the start of the run
+  bool may_continue();  // with the next step or evaluation; sets stopped_
+  void train_step(Progress& progress);
+  void notice_convolutions(Progress& progress);
+  double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
+  // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
+  Forward pass(int micro_batch, std::vector<Tensor>& losses);
+  Forward repeated_pass(int micro_batch, std::vector<Tensor>& losses);
+  void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
+  void skipped(Progress& progress);  // after a step that all ranks left out
+  void report(Progress& progress);
+  void check_replicas();  // collective: throws when replicas differ
+  void settle();          // makes replicas and averages those that are evaluated and saved
+  Evaluation evaluate();  // of the averaged weights, where there are any
+  void report(const Evaluation& result, Progress& progress);
+  void write(const std::function<void()>& f);  // on rank 0: f() writes a file or the output; its first Error is kept
+  void save_model(const std::string& which, Progress& progress);
+  void save(const Evaluation& last, Progress& progress);
+  int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
+  bool leader() const { return comm_.rank == 0; }
+
+  const Program& program_;
+  const CommonConfig& config_;
+  Task& task_;
+  Communicator& comm_;
+  int64_t steps_per_epoch_, total_steps_;
+  Schedule schedule_;
+  std::unique_ptr<Ema> ema_;  // null: not wanted
+  std::unique_ptr<DataParallel> replica_;
+  std::unique_ptr<StepGraphs> graphs_;              // null: not wanted
+  std::map<std::vector<int64_t>, Forward> passes_;  // what those under each key gave
+  int64_t replayed_ = 0;                            // micro-batches
+
+  int64_t step_ = 0;
+  bool stopped_ = false;
+  double last_loss_ = 0;
+  std::vector<Tensor> buffers_, buffers_before_;  // where a step may be skipped: as they were before it
+  int64_t skipped_in_a_row_ = 0;
+  int64_t replica_checks_ = 0;  // that passed
+  TimeSplit all_times_;  // of this rank's steps
+  Tally tally_;
+  ConvolutionNotices convolutions_;
+  std::chrono::steady_clock::time_point started_;
+  double evaluating_s_ = 0;
+  std::string run_dir_;
+  std::string weights_dir_;      // run_dir_, or where they could be saved instead
+  std::string write_error_;      // rank 0
+  std::unique_ptr<RunLog> log_;  // rank 0
+};
+
+}  // namespace godwit::apps

@@ -1,0 +1,56 @@
+#include "autograd/ops/attention/attention.h"
+
+#include <cmath>
+
+namespace godwit {
+namespace {
+
+void check_arguments(const Var& q, const Var& k, const Var& v, const Tensor& mask, const AttentionOptions& options) {
+  check(q.shape().rank() == 4, "attention: q must be [batch, length, heads, head_dim], it is ", q.shape());
+  check(q.dtype() == DType::f32 || q.dtype() == DType::bf16 || q.dtype() == DType::f64,
+        "attention: takes float32, bfloat16 or float64, q is ", q.dtype());
+  check(k.shape().rank() == 4 && k.dim(0) == q.dim(0) && k.dim(2) == q.dim(2) && k.dim(3) == q.dim(3),
+        "attention: k must be [", q.dim(0), ", length, ", q.dim(2), ", ", q.dim(3), "] as q is ", q.shape(), ", it is ",
+        k.shape());
+  check(v.shape() == k.shape(), "attention: v must be ", k.shape(), " as k is, it is ", v.shape());
+  check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q, k and v must have one type, they are ",
+        q.dtype(), ", ", k.dtype(), " and ", v.dtype());
+  check(q.value().numel() > 0 && k.value().numel() > 0, "attention: nothing to compute, q is ", q.shape(), ", k ",
+        k.shape());
+  if (mask.defined())
+    check(mask.dtype() == DType::u8 && mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: mask must be ", DType::u8,
+          " ", Shape{k.dim(0), k.dim(1)}, ", it is ", mask.dtype(), " ", mask.shape());
+  check(options.dropout >= 0 && options.dropout < 1, "attention: dropout must be in [0, 1), it is ", options.dropout);
+  check(options.dropout == 0 || options.key.site < 1 << 24, "attention: the dropout's site must be below 2^24, it is ",
+        options.key.site);
+  check(options.dropout == 0 || q.value().numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
+        "attention: dropout draws for at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
+  check(!options.scale || std::isfinite(*options.scale), "attention: scale must be finite, it is ",
+        options.scale.value_or(0));
+}
+
+}  // namespace
+
+Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask, const AttentionOptions& options) {
+  check_arguments(q, k, v, mask, options);
+  AttentionTensors t{q.value(),
+                     k.value(),
+                     v.value(),
+                     mask.defined() ? mask.to(q.device()) : mask,
+                     Tensor(q.shape(), q.dtype(), q.device()),
+                     Tensor({q.dim(0), q.dim(2), q.dim(1)}, compute_dtype(q.dtype()), q.device())};
+  on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
+  return Var::result(
+      t.out, {q, k, v}, [t, options, dq = q.gradient(), dk = k.gradient(), dv = v.gradient()](const Tensor& d_out) {
+        auto fresh = [](const Gradient& g, const Tensor& x) {
+          return g ? Tensor(x.shape(), x.dtype(), x.device()) : Tensor();
+        };
+        const AttentionGradients d{d_out, fresh(dq, t.q), fresh(dk, t.k), fresh(dv, t.v)};  // q, k, v may be one leaf
+        on_device(t.q, [&](auto device) { attention_backward(device, t, options, d); });
+        if (dq) dq.add(d.q);
+        if (dk) dk.add(d.k);
+        if (dv) dv.add(d.v);
+      });
+}
+
+}  // namespace godwit

@@ -1,0 +1,364 @@
+// A warp keeps the rows that it owns, and what it sums for them, in registers; the others come tile by tile through
+// shared memory, the next tile while one is multiplied (Dao 2023, "FlashAttention-2"). What one product leaves in a
+// lane's registers is what the next takes as its left matrix, so that neither scores nor probabilities are ever
+// written.
+#include <cfloat>
+#include <cmath>
+
+#include "autograd/ops/attention/cuda/attention_draws.h"
+#include "autograd/ops/attention/cuda/attention_mma.h"
+
+namespace godwit::detail {
+namespace {
+
+// By which rows a block's warps own. Two times sixteen keys 64 wide, with the sums for them, do not fit in registers.
+template <int kWidth>
+using ByQuery = Sizes<kWidth, kWidth <= 64 ? 2 : 1>;
+template <int kWidth>
+using ByKey = Sizes<kWidth, kWidth <= 32 ? 2 : 1>;
+
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// Of scores as the products leave them, to powers of two. Their sign is in the left matrix, so that the largest product
+// is the largest score; not 0, as -infinity stands for what is masked.
+__device__ inline float exponent_scale(const AttentionView& call) {
+  return fmaxf(fabsf(static_cast<float>(call.scale)) * kLog2E, FLT_MIN);
+}
+__device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
+
+// Sum or maximum over the four lanes that share a row.
+template <class Op>
+__device__ float across(float x, Op op) {
+  x = op(x, __shfl_xor_sync(~0u, x, 1));
+  return op(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+// A block's warps own queries, the tiles are of keys and values.
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, int64_t tiles, const bf16* q,
+                                                           const bf16* k, const bf16* v, bf16* out, float* log_sums) {
+  using Of = ByQuery<kWidth>;
+  constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  constexpr auto larger = [](float a, float b) { return fmaxf(a, b); };
+  constexpr auto plus = [](float a, float b) { return a + b; };
+  __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
+  const AttentionPlace place(call, tiles);
+  const AttentionHeadView head = place.head;
+  const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
+  const float scale = exponent_scale(call);
+  const TileRows<Of> of_k(call, head, k, call.keys), of_v(call, head, v, call.keys);
+  const auto load = [&](const KeyTile& tile, int stage) {
+    of_k.load(tile.first, tile.attended, ks[stage]);
+    of_v.load(tile.first, tile.attended, vs[stage]);
+  };
+  KeyTile tile = next_keys<Of::kRows>(call, head, 0);
+  if (tile.attended != 0) load(tile, 0);
+  typename Of::Left own;
+  load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own);
+  typename Of::Sums o = {};
+  float largest[kM][2], sum[kM][2] = {};
+#pragma unroll
+  for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -FLT_MAX;
+
+  for (int stage = 0; tile.attended != 0; stage ^= 1) {
+    await_copies();
+    __syncthreads();  // this tile is there, and everyone is done with the one before
+    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
+    if (next.attended != 0) load(next, stage ^ 1);
+    float s[kM][kN][4];
+    multiply_rows<Of>(own, ks[stage], 0, s);
+    if (tile.attended != lowest(Of::kRows)) {
+      const uint64_t attended = tile.attended >> 2 * (lane() % 4);
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if ((attended >> (8 * n + i % 2) & 1) == 0)
+#pragma unroll
+            for (int m = 0; m < kM; ++m) s[m][n][i] = -INFINITY;
+    }
+    uint32_t p[kN / 2][kM][4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      uint32_t kept[2] = {};
+      if (call.dropped > 0) kept_by_query<kN>(call, head, first + 16 * m, tile.first, kept);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float most = largest[m][r];
+#pragma unroll
+        for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+        most = across(most, larger);
+        const float shift = most * scale, shrunk = exp2_approximate(largest[m][r] * scale - shift);
+        largest[m][r] = most;
+        sum[m][r] *= shrunk;
+#pragma unroll
+        for (int n = 0; n < Of::kColumns; ++n) o[m][n][2 * r] *= shrunk, o[m][n][2 * r + 1] *= shrunk;
+#pragma unroll
+        for (int n = 0; n < kN; ++n) {
+          float e[2];
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            e[c] = exp2_approximate(s[m][n][2 * r + c] * scale - shift);
+            sum[m][r] += e[c];
+            if (call.dropped > 0 && (kept[r] >> (4 * n + c) & 1) == 0) e[c] = 0;
+          }
+          p[n / 2][m][n % 2 * 2 + r] = pack_bf16(e[0], e[1]);
+        }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kN / 2; ++n) add_rows<Of>(p[n], vs[stage], 16 * n, o);
+    tile = next;
+  }
+  float inverse[kM][2];
+  const auto keeps = static_cast<float>(call.kept);
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float total = across(sum[m][r], plus);
+      inverse[m][r] = total == 0 ? 0 : keeps / total;
+      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
+      if (lane() % 4 == 0 && row < call.queries)
+        log_sums[head.number(call) * call.queries + row] = largest[m][r] * scale * kLn2 + logf(total);
+    }
+  write_own<Of>(call, head, out, call.queries, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+}
+
+// delta [batch, heads, queries] = Σ d_out · out: kColumns lanes a row, eight elements each.
+template <int kWidth>
+__global__ void delta_kernel(AttentionView call, const bf16* out, const bf16* d_out, float* delta) {
+  constexpr int kColumns = kWidth / 8;
+  const int64_t rows = call.batch * call.queries * call.heads, step = grid_threads() / kColumns;
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  for (int64_t start = 0, row = grid_thread() / kColumns; start < rows; start += step, row += step) {
+    float sum = 0;
+    if (row < rows && 8 * column < call.width) {
+      const auto a = load_pack<8>(out + row * call.width, column), b = load_pack<8>(d_out + row * call.width, column);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum += float(a.values[i]) * float(b.values[i]);
+    }
+#pragma unroll
+    for (int mask = kColumns / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
+    const int64_t h = row % call.heads, i = row / call.heads % call.queries, b = row / call.heads / call.queries;
+    if (column == 0 && row < rows) delta[(b * call.heads + h) * call.queries + i] = sum;
+  }
+}
+
+// A block's warps own queries, the tiles are of keys and values: dq = scale · Σ ds · k.
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads)
+    query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
+                           const bf16* d_out, const float* log_sums, const float* delta, bf16* dq) {
+  using Of = ByQuery<kWidth>;
+  constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
+  const AttentionPlace place(call, tiles);
+  const AttentionHeadView head = place.head;
+  const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
+  const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
+  const TileRows<Of> of_k(call, head, k, call.keys), of_v(call, head, v, call.keys);
+  const auto load = [&](const KeyTile& tile, int stage) {
+    of_k.load(tile.first, tile.attended, ks[stage]);
+    of_v.load(tile.first, tile.attended, vs[stage]);
+  };
+  KeyTile tile = next_keys<Of::kRows>(call, head, 0);
+  if (tile.attended != 0) load(tile, 0);
+  typename Of::Left own_q, own_g;
+  load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own_q);
+  load_own<Of>(call, head, d_out, call.queries, first, 0, own_g);
+  float exponents[kM][2], deltas[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t row = first + 16 * m + lane() / 4 + 8 * r, at = head.number(call) * call.queries + row;
+      exponents[m][r] = row < call.queries ? log_sums[at] * kLog2E : INFINITY;
+      deltas[m][r] = row < call.queries ? delta[at] : 0;
+    }
+  typename Of::Sums sums = {};
+
+  for (int stage = 0; tile.attended != 0; stage ^= 1) {
+    await_copies();
+    __syncthreads();  // this tile is there, and everyone is done with the one before
+    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
+    if (next.attended != 0) load(next, stage ^ 1);
+    uint32_t kept[kM][2] = {};
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+      if (call.dropped > 0) kept_by_query<kN>(call, head, first + 16 * m, tile.first, kept[m]);
+#pragma unroll 1
+    for (int n = 0; n < kN; n += 2) {  // sixteen keys
+      const auto attended = static_cast<uint32_t>(tile.attended >> 8 * n) & 0xFFFF;
+      if (attended == 0) continue;
+      float s[kM][2][4], dp[kM][2][4];
+      multiply_rows<Of>(own_q, ks[stage], 8 * n, s);
+      multiply_rows<Of>(own_g, vs[stage], 8 * n, dp);
+      uint32_t ds[kM][4];
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            float gradient[2];
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              const float p = exp2_approximate(s[m][half][2 * r + c] * scale - exponents[m][r]);
+              float of_p = dp[m][half][2 * r + c];
+              if (call.dropped > 0) of_p = (kept[m][r] >> (4 * (n + half) + c) & 1) != 0 ? of_p * keeps : 0;
+              const bool counts = (attended >> (8 * half + 2 * (lane() % 4) + c) & 1) != 0;
+              gradient[c] = counts ? p * (of_p - deltas[m][r]) : 0;
+            }
+            ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
+          }
+      add_rows<Of>(ds, ks[stage], 8 * n, sums);
+    }
+    tile = next;
+  }
+  const auto factor = static_cast<float>(call.scale);
+  write_own<Of>(call, head, dq, call.queries, first, sums, [&](int, int, float x) { return x * factor; });
+}
+
+// A block's warps own keys and values, the tiles are of queries: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q.
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads)
+    key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
+                         const bf16* d_out, const float* log_sums, const float* delta, bf16* dk, bf16* dv) {
+  using Of = ByKey<kWidth>;
+  constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  __shared__ Chunk qs[2][Of::kChunks], gs[2][Of::kChunks];
+  struct alignas(8) Query {
+    float exponent, delta;
+  };
+  __shared__ Query of_queries[2][Of::kRows];
+  const AttentionPlace place(call, tiles);
+  const AttentionHeadView head = place.head;
+  const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
+  const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
+  uint32_t attended = 0;  // of the warp's keys
+  bool any = false;       // of the block's
+  for (int w = 0; w < kWarps; ++w) {
+    const int64_t key = of_block + w * Of::kWarpRows + lane();
+    const uint32_t bits = __ballot_sync(~0u, lane() < Of::kWarpRows && head.attended(call, key));
+    if (w == warp()) attended = bits;
+    any = any || bits != 0;
+  }
+  const TileRows<Of> of_q(call, head, q, call.queries), of_g(call, head, d_out, call.queries);
+  const auto load = [&](int64_t query, int stage) {
+    const uint64_t there = lowest(call.queries - query);
+    of_q.load(query, there, qs[stage]);
+    of_g.load(query, there, gs[stage]);
+    for (int i = static_cast<int>(threadIdx.x); i < Of::kRows; i += kThreads) {
+      const int64_t at = head.number(call) * call.queries + query + i;
+      const bool counts = query + i < call.queries;
+      of_queries[stage][i] = {counts ? log_sums[at] * kLog2E : INFINITY, counts ? delta[at] : 0};
+    }
+  };
+  if (any) load(0, 0);
+  typename Of::Left own_k, own_v;
+  load_own<Of>(call, head, k, call.keys, first, sign_flip(call), own_k);
+  load_own<Of>(call, head, v, call.keys, first, 0, own_v);
+  typename Of::Sums of_k = {}, of_v = {};
+
+  int stage = 0;
+  for (int64_t query = 0; any && query < call.queries; query += Of::kRows, stage ^= 1) {
+    await_copies();
+    __syncthreads();  // this tile is there, and everyone is done with the one before
+    if (query + Of::kRows < call.queries) load(query + Of::kRows, stage ^ 1);
+    if (attended == 0) continue;
+    uint32_t kept[kM] = {};
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+      if (call.dropped > 0) kept[m] = kept_by_key<kN>(call, head, query, first + 16 * m);
+#pragma unroll 1
+    for (int n = 0; n < kN; n += 2) {  // sixteen queries
+      float s[kM][2][4], dp[kM][2][4];
+      multiply_rows<Of>(own_k, qs[stage], 8 * n, s);
+      multiply_rows<Of>(own_v, gs[stage], 8 * n, dp);
+      uint32_t p[kM][4], ds[kM][4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Query* of_column = of_queries[stage] + 8 * (n + half) + 2 * (lane() % 4);
+        const Query of[2] = {of_column[0], of_column[1]};
+#pragma unroll
+        for (int m = 0; m < kM; ++m)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            float probability[2], gradient[2];
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              probability[c] = exp2_approximate(s[m][half][2 * r + c] * scale - of[c].exponent);
+              float of_p = dp[m][half][2 * r + c];
+              const bool drops = call.dropped > 0 && (kept[m] >> (4 * (n + half) + 2 * r + c) & 1) == 0;
+              gradient[c] = probability[c] * ((drops ? 0 : of_p * keeps) - of[c].delta);
+              if (drops) probability[c] = 0;
+            }
+            p[m][2 * half + r] = pack_bf16(probability[0], probability[1]);
+            ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
+          }
+      }
+      add_rows<Of>(p, gs[stage], 8 * n, of_v);
+      add_rows<Of>(ds, qs[stage], 8 * n, of_k);
+    }
+  }
+  const auto factor = static_cast<float>(call.scale);
+  const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
+  if (dk)
+    write_own<Of>(call, head, dk, call.keys, first, of_k,
+                  [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+  if (dv)
+    write_own<Of>(call, head, dv, call.keys, first, of_v,
+                  [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+}
+
+template <class F>
+void dispatch_width(int64_t width, const F& f) {
+  if (width <= 32) f(std::integral_constant<int, 32>());
+  else if (width <= 64) f(std::integral_constant<int, 64>());
+  else f(std::integral_constant<int, 128>());
+}
+
+bf16* data_or_null(const Tensor& x) { return x.defined() ? x.cuda_data<bf16>() : nullptr; }
+
+}  // namespace
+
+bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out) {
+  const int64_t width = t.q.dim(3);
+  return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 &&
+         aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) &&
+         (!d_out.defined() || aligned_to<16>(d_out.address()));
+}
+
+void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
+  const AttentionView call(t, options);
+  dispatch_width(call.width, [&](auto width) {
+    const int64_t tiles = ByQuery<width()>::tiles(call.queries);
+    launch(device, "attention", forward_kernel<width()>, call.batch * call.heads * tiles, kThreads, call, tiles,
+           t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), t.out.cuda_data<bf16>(),
+           t.log_sums.cuda_data<float>());
+  });
+}
+
+void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
+                            const AttentionGradients& d) {
+  const AttentionView call(t, options);
+  const Tensor delta(t.log_sums.shape(), DType::f32, t.q.device());
+  const bf16 *q = t.q.cuda_data<bf16>(), *k = t.k.cuda_data<bf16>(), *v = t.v.cuda_data<bf16>();
+  const bf16 *out = t.out.cuda_data<bf16>(), *d_out = d.out.cuda_data<bf16>();
+  const float *log_sums = t.log_sums.cuda_data<float>(), *deltas = delta.cuda_data<float>();
+  dispatch_width(call.width, [&](auto width) {
+    launch(device, "attention", delta_kernel<width()>, blocks_for(device, delta.numel() * (width() / 8)), kBlock, call,
+           out, d_out, delta.cuda_data<float>());
+    const int64_t queries = ByQuery<width()>::tiles(call.queries), keys = ByKey<width()>::tiles(call.keys),
+                  heads = call.batch * call.heads;
+    if (d.q.defined())
+      launch(device, "attention", query_gradients_kernel<width()>, heads * queries, kThreads, call, queries, q, k, v,
+             d_out, log_sums, deltas, d.q.cuda_data<bf16>());
+    if (d.k.defined() || d.v.defined())
+      launch(device, "attention", key_gradients_kernel<width()>, heads * keys, kThreads, call, keys, q, k, v, d_out,
+             log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
+  });
+}
+
+}  // namespace godwit::detail

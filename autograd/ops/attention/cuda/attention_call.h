@@ -1,0 +1,66 @@
+// What the kernels of attention share: where the rows of a head lie, which keys count, which probabilities are dropped.
+#pragma once
+#include <cmath>
+
+#include "autograd/ops/attention/attention.h"
+#include "engine/cuda/philox.h"
+
+namespace godwit {
+
+inline const uint32_t* counter_of(const DropoutKey& key) {
+  return key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
+}
+
+// One call, as its kernels get it.
+struct AttentionView {
+  int64_t batch, queries, keys, heads, width;
+  double scale;
+  double kept;      // 1/(1 - dropout)
+  int32_t dropped;  // U is below the dropout where its 24 bits are below this: 0 without dropout
+  Draws draws;
+  const uint32_t* counter;  // null, or where draws.step is
+  const uint8_t* mask;  // [batch, keys] or null
+
+  AttentionView(const AttentionTensors& t, const AttentionOptions& o)
+      : batch(t.q.dim(0)),
+        queries(t.q.dim(1)),
+        keys(t.k.dim(1)),
+        heads(t.q.dim(2)),
+        width(t.q.dim(3)),
+        scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
+        kept(1 / (1 - o.dropout)),
+        dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
+        draws(o.key.draws()),
+        counter(counter_of(o.key)),
+        mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
+  // Read where it is needed: the kernels have no register to spare.
+  __device__ uint32_t step() const { return counter ? __ldg(counter) : draws.step; }
+  __device__ Draws current_draws() const { return {draws.seed, step(), draws.purpose, draws.sender}; }
+};
+
+// One head of one batch entry: number b · heads + h.
+struct AttentionHeadView {
+  int64_t b, h;
+
+  __device__ AttentionHeadView(const AttentionView& call, int64_t number)
+      : b(number / call.heads), h(number % call.heads) {}
+  // Row i of the head in x [batch, length, heads, width].
+  template <class T>
+  __device__ T* row(const AttentionView& call, T* x, int64_t length, int64_t i) const {
+    return x + ((b * length + i) * call.heads + h) * call.width;
+  }
+  __device__ int64_t number(const AttentionView& call) const { return b * call.heads + h; }
+  __device__ bool attended(const AttentionView& call, int64_t j) const {
+    return j < call.keys && (call.mask == nullptr || call.mask[b * call.keys + j] != 0);
+  }
+};
+
+// Blocks of a launch in which each works on one of `tiles` tiles of a head.
+struct AttentionPlace {
+  AttentionHeadView head;
+  int64_t tile;
+  __device__ AttentionPlace(const AttentionView& call, int64_t tiles)
+      : head(call, blockIdx.x / tiles), tile(blockIdx.x % tiles) {}
+};
+
+}  // namespace godwit

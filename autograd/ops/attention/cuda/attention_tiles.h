@@ -1,0 +1,171 @@
+// Rows of heads as tensor cores take them: a warp's own in its registers, the others' tiles in shared memory.
+#pragma once
+#include <bit>
+
+#include "autograd/ops/attention/cuda/attention_call.h"
+#include "engine/cuda/elementwise.h"
+#include "engine/cuda/tensor_cores.h"
+
+namespace godwit::detail {
+
+constexpr int kWarps = 4, kThreads = 32 * kWarps;
+
+// Eight elements of a row. A tile of rows of kWidth keeps them in an order in which eight rows' chunks of one column
+// lie in eight different eighths of the banks.
+struct alignas(16) Chunk {
+  uint32_t words[4];
+};
+
+// Sizes for rows padded to width elements: 32, 64 or 128. A warp's own are 16 · m of them: more use what is loaded from
+// shared memory more often, and more registers.
+template <int width, int m>
+struct Sizes {
+  static constexpr int kWidth = width, kM = m;
+  static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // of 16 to multiply; of 8 columns to sum
+  static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
+  static constexpr int kRows = kWidth <= 64 ? 64 : 32;  // of a tile in shared memory
+  static constexpr int kChunks = kRows * kColumns;
+  using Left = uint32_t[kM][kSteps][4];  // the warp's rows
+  using Sums = float[kM][kColumns][4];   // of products, for them
+  static int64_t tiles(int64_t length) { return (length + kOwnRows - 1) / kOwnRows; }
+
+  static __device__ int place(int row, int column) {
+    return row * kColumns + (kWidth == 32 ? column ^ (row >> 1 & 3) : column ^ (row & 7));
+  }
+};
+
+__device__ inline int lane() { return static_cast<int>(threadIdx.x % 32); }
+__device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
+
+__device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
+
+// Rows of a head, as the block's threads copy tiles of them: each thread the chunks of one column.
+template <class Of>
+class TileRows {
+  static constexpr int kStride = kThreads / Of::kColumns;  // rows between a thread's
+
+ public:
+  __device__ TileRows(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length)
+      : from_(head.row(call, x, length, row()) + (8 * column() < call.width ? 8 * column() : 0)),
+        step_(call.heads * call.width),
+        mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
+
+  // Rows [first, first + kRows) on their way to `to`; zeros where `there` has no bit, and beyond the width.
+  __device__ void load(int64_t first, uint64_t there, Chunk* to) const {
+    there = (there & mask_) >> row();
+    to += Of::place(row(), column());
+#pragma unroll
+    for (int i = 0; i < Of::kRows; i += kStride) {  // their place in a row is the same
+      const bool copies = (there >> i & 1) != 0;
+      copy_async(to + i * Of::kColumns, copies ? from_ + (first + i) * step_ : from_, copies);
+    }
+  }
+
+ private:
+  static __device__ int row() { return static_cast<int>(threadIdx.x) / Of::kColumns; }
+  static __device__ int column() { return static_cast<int>(threadIdx.x) % Of::kColumns; }
+
+  const bf16* from_;
+  int64_t step_;
+  uint64_t mask_;
+};
+
+// Rows from `first` on as left matrices; `flip` is added to their bits.
+template <class Of>
+__device__ void load_own(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length,
+                         int64_t first, uint32_t flip, typename Of::Left& to) {
+#pragma unroll
+  for (int m = 0; m < Of::kM; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
+      const bf16* from = head.row(call, x, length, row);
+#pragma unroll
+      for (int k = 0; k < Of::kSteps; ++k)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = 16 * k + 8 * half + 2 * (lane() % 4);
+          const bool there = row < length && column < call.width;
+          to[m][k][2 * half + r] = there ? std::bit_cast<uint32_t>(load_pack<2>(from + column, 0)) ^ flip : 0;
+        }
+    }
+}
+
+// s[m][n] = the own rows · rows [row + 8n, row + 8n + 8) of the tile.
+template <class Of, int kN>
+__device__ void multiply_rows(const typename Of::Left& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
+#pragma unroll
+  for (int m = 0; m < Of::kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
+  const int lane_row = row + lane() / 16 * 8 + lane() % 8, lane_column = lane() / 8 % 2;
+#pragma unroll
+  for (int k = 0; k < Of::kSteps; ++k)
+#pragma unroll
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t b[4];
+      load_matrices(b, tile + Of::place(lane_row + 8 * n, 2 * k + lane_column));
+#pragma unroll
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], own[m][k], b[0], b[1]);
+#pragma unroll
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], own[m][k], b[2], b[3]);
+    }
+}
+
+// sums += p · rows [row, row + 16) of the tile.
+template <class Of>
+__device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int row, typename Of::Sums& sums) {
+  const int lane_row = row + lane() / 8 % 2 * 8 + lane() % 8, lane_column = lane() / 16;
+#pragma unroll
+  for (int n = 0; n < Of::kColumns; n += 2) {
+    uint32_t b[4];
+    load_transposes(b, tile + Of::place(lane_row, n + lane_column));
+#pragma unroll
+    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n], p[m], b[0], b[1]);
+#pragma unroll
+    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
+  }
+}
+
+// The own rows of x from `first` on become value(m, r, sum), r = 1 for the lower eight of sixteen.
+template <class Of, class F>
+__device__ void write_own(const AttentionView& call, const AttentionHeadView& head, bf16* x, int64_t length,
+                          int64_t first, const typename Of::Sums& sums, const F& value) {
+#pragma unroll
+  for (int m = 0; m < Of::kM; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
+      if (row >= length) continue;
+      bf16* to = head.row(call, x, length, row);
+#pragma unroll
+      for (int n = 0; n < Of::kColumns; ++n) {
+        const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));
+        if (8 * n < call.width)
+          *reinterpret_cast<Pack<bf16, 2>*>(to + 8 * n + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
+      }
+    }
+}
+
+// A tile of keys, and which of them count, a bit each: none behind the last tile.
+struct KeyTile {
+  int64_t first;
+  uint64_t attended;
+};
+
+// The first tile from `first` on in which a key counts. Every warp finds the same.
+template <int kRows>
+__device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first) {
+  for (; first < call.keys; first += kRows) {
+    if (call.mask == nullptr) return {first, lowest(call.keys - first) & lowest(kRows)};
+    uint64_t attended = 0;
+    for (int part = 0; part < kRows; part += 32)
+      attended |= uint64_t{__ballot_sync(~0u, head.attended(call, first + part + lane()))} << part;
+    if (attended != 0) return {first, attended};
+  }
+  return {first, 0};
+}
+
+}  // namespace godwit::detail

@@ -1,0 +1,193 @@
+#include "autograd/ops/bias.h"
+#include "autograd/ops/convolution/conv2d.h"
+#include "engine/context.h"
+#include "engine/cuda/dnn.h"
+#include "engine/cuda/reduce.h"
+#include "engine/cuda/update.h"
+
+namespace godwit {
+namespace {
+
+// An element of memory [.., rows, columns, channels].
+struct Place {
+  int64_t image, row, column, channel;
+  __device__ Place(int64_t at, int64_t rows, int64_t columns, int64_t channels)
+      : image(at / (rows * columns * channels)),
+        row(at / (columns * channels) % rows),
+        column(at / channels % columns),
+        channel(at % channels) {}
+};
+
+// Where tap (i, j) of window (r, o) begins in x, or -1 on the padding.
+__device__ int64_t pixel(const Conv2dShape& s, int64_t image, int64_t r, int64_t o, int64_t i, int64_t j) {
+  const int64_t row = r * s.stride + i * s.dilation - s.padding, column = o * s.stride + j * s.dilation - s.padding;
+  if (row < 0 || row >= s.h || column < 0 || column >= s.w) return -1;
+  return ((image * s.h + row) * s.w + column) * s.c;
+}
+
+// The plain loops: a thread an element of y.
+template <class T>
+struct Correlated {
+  Conv2dShape s;
+  const T *x, *w;
+  __device__ compute_t<T> operator()(int64_t at) const {
+    const Place p(at, s.ho, s.wo, s.o);
+    const int64_t in = s.c / s.groups, first = p.channel / (s.o / s.groups) * in;
+    const T* tap = w + p.channel * s.kh * s.kw * in;
+    compute_t<T> sum = 0;
+    for (int64_t i = 0; i < s.kh; ++i)
+      for (int64_t j = 0; j < s.kw; ++j, tap += in) {
+        const int64_t from = pixel(s, p.image, p.row, p.column, i, j);
+        if (from < 0) continue;
+        for (int64_t c = 0; c < in; ++c) sum += compute_t<T>(x[from + first + c]) * compute_t<T>(tap[c]);
+      }
+    return sum;
+  }
+};
+
+// A thread an element of dx: the windows that saw it.
+template <class T>
+struct DataSlope {
+  Conv2dShape s;
+  const T *dy, *w;
+  __device__ compute_t<T> operator()(int64_t at) const {
+    const Place p(at, s.h, s.w, s.c);
+    const int64_t in = s.c / s.groups, out = s.o / s.groups, first = p.channel / in * out, c = p.channel % in;
+    compute_t<T> sum = 0;
+    for (int64_t i = 0; i < s.kh; ++i)
+      for (int64_t j = 0; j < s.kw; ++j) {
+        const int64_t row = p.row + s.padding - i * s.dilation, column = p.column + s.padding - j * s.dilation;
+        const int64_t r = row / s.stride, o = column / s.stride;
+        if (row < 0 || column < 0 || row != r * s.stride || column != o * s.stride || r >= s.ho || o >= s.wo) continue;
+        const T* from = dy + ((p.image * s.ho + r) * s.wo + o) * s.o;
+        for (int64_t k = first; k < first + out; ++k)
+          sum += compute_t<T>(from[k]) * compute_t<T>(w[((k * s.kh + i) * s.kw + j) * in + c]);
+      }
+    return sum;
+  }
+};
+
+// A block an element of dw.
+template <class T>
+__global__ void filter_slope_kernel(Conv2dShape s, const T* x, const T* dy, compute_t<T>* dw) {
+  using C = compute_t<T>;
+  const int64_t in = s.c / s.groups;
+  const Place p(blockIdx.x, s.kh, s.kw, in);  // of a filter
+  const int64_t channel = p.image / (s.o / s.groups) * in + p.channel;
+  C sum = 0;
+  for (int64_t window = threadIdx.x; window < s.n * s.ho * s.wo; window += blockDim.x) {
+    const Place at(window, s.ho, s.wo, 1);
+    const int64_t from = pixel(s, at.image, at.row, at.column, p.row, p.column);
+    if (from >= 0) sum += C(x[from + channel]) * C(dy[window * s.o + p.image]);
+  }
+  sum = block_reduce(sum, Plus());
+  if (threadIdx.x == 0) dw[blockIdx.x] = sum;
+}
+
+template <class C>
+struct AddBias {
+  const C* bias;
+  int64_t width;
+  template <class T>
+  __device__ void operator()(int64_t i, T& y) const {
+    y = static_cast<T>(C(y) + bias[i % width]);
+  }
+};
+
+// Filters beside bfloat16 images are rounded to their type.
+Tensor like(const Tensor& w, const Tensor& x) { return w.dtype() == x.dtype() ? w : w.to(x.dtype()); }
+
+// What an operation writes.
+const Tensor& written(Convolution what, const Tensor& x, const Tensor& w, const Tensor& y) {
+  return what == Convolution::forward ? y : what == Convolution::backward_data ? x : w;
+}
+
+// By cuDNN, in copies of what does not begin at 16 bytes: parameters lie anywhere in their bucket. Empty when done,
+// else cuDNN's reason.
+std::string_view by_library(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
+                            const Tensor& w, const Tensor& y) {
+  const Tensor& to = written(what, x, w, y);
+  const auto placed = [&](const Tensor& t) {
+    if (aligned_to<16>(t.address())) return t;
+    return &t == &to ? Tensor(t.shape(), t.dtype(), t.device()) : t.clone();
+  };
+  const Tensor from_x = placed(x), from_w = placed(w), from_y = placed(y);
+  const std::string_view why = convolve(device, what, options, from_x, from_w, from_y);
+  if (why.empty()) to.copy_from(written(what, from_x, from_w, from_y));
+  return why;
+}
+
+// Where cuDNN has no engine for bfloat16 the way is through float32. TF32 holds every bfloat16: it is exact.
+std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions options, const Tensor& x, const Tensor& w,
+                            const Tensor& y) {
+  options.tf32 = true;
+  const Tensor& to = written(what, x, w, y);
+  const auto wide = [&](const Tensor& t) {
+    if (t.dtype() == DType::f32) return t;
+    return &t == &to ? Tensor(t.shape(), DType::f32, t.device()) : t.to(DType::f32);
+  };
+  const Tensor wide_x = wide(x), wide_w = wide(w), wide_y = wide(y);
+  const std::string_view why = by_library(device, what, options, wide_x, wide_w, wide_y);
+  if (why.empty() && to.dtype() != DType::f32) to.copy_from(written(what, wide_x, wide_w, wide_y).to(to.dtype()));
+  return why;
+}
+
+constexpr int64_t kPath = 3;  // first of the keys of this file in the context's cache
+
+// By cuDNN, directly or through float32; false where it has no way. The context keeps which way an operation goes.
+bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
+                const Tensor& y) {
+  if (y.dtype() == DType::f64) return false;
+  const ConvolutionOptions options{s.stride, s.padding, s.dilation, context().tf32};
+  std::string_view why = by_library(device, what, options, x, w, y), why_not_wide;
+  const bool detour = !why.empty() && y.dtype() == DType::bf16;
+  if (detour) why_not_wide = by_float32(device, what, options, x, w, y);
+  const bool done = detour ? why_not_wide.empty() : why.empty();
+  device.context->cached<bool>({kPath, static_cast<int64_t>(what), static_cast<int64_t>(y.dtype()), s.n, s.h, s.w, s.c,
+                                s.o, s.kh, s.kw, s.stride, s.padding, s.dilation, s.groups, options.tf32},
+                               [&] {
+                                 ConvolutionPaths& paths = device.context->convolutions;
+                                 ++paths.operations;
+                                 if (why.empty()) return true;
+                                 std::string text = detail::concat(describe(what, options, x, w, y), ": ", why);
+                                 if (!why_not_wide.empty()) text += detail::concat("; in float32: ", why_not_wide);
+                                 (done ? paths.by_float32 : paths.plain).push_back(std::move(text));
+                                 return true;
+                               });
+  return done;
+}
+
+}  // namespace
+
+void conv2d_forward(Cuda device, const Conv2dShape& s, const Tensor& x, const Tensor& w_given, const Tensor& bias,
+                    const Tensor& y) {
+  const Tensor w = like(w_given, x);
+  dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
+    using C = compute_t<T>;
+    if (!by_library(device, Convolution::forward, s, x, w, y))
+      generate(device, "conv2d", y.numel(), Correlated<T>{s, x.cuda_data<T>(), w.cuda_data<T>()}, y.cuda_data<T>());
+    if (bias.defined())
+      update_each(device, "conv2d", 0, y.numel(), AddBias<C>{bias.cuda_data<C>(), s.o}, y.cuda_data<T>());
+  });
+}
+
+void conv2d_backward_data(Cuda device, const Conv2dShape& s, const Tensor& dy, const Tensor& w_given,
+                          const Tensor& dx) {
+  const Tensor w = like(w_given, dy);
+  if (by_library(device, Convolution::backward_data, s, dx, w, dy)) return;
+  dispatch_float(dy.dtype(), "conv2d", [&]<class T>() {
+    generate(device, "conv2d", dx.numel(), DataSlope<T>{s, dy.cuda_data<T>(), w.cuda_data<T>()}, dx.cuda_data<T>());
+  });
+}
+
+void conv2d_backward_weights(Cuda device, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
+                             const Tensor& db) {
+  if (db.defined()) bias_backward(device, dy, db);
+  if (by_library(device, Convolution::backward_filter, s, x, dw, dy)) return;
+  dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
+    launch(device, "conv2d", filter_slope_kernel<T>, dw.numel(), row_threads(s.n * s.ho * s.wo), s, x.cuda_data<T>(),
+           dy.cuda_data<T>(), dw.cuda_data<compute_t<T>>());
+  });
+}
+
+}  // namespace godwit

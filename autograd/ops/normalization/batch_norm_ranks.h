@@ -1,0 +1,82 @@
+// Batch norm over the rows of several ranks: what they tell each other and what follows, without the host's help.
+#pragma once
+#include "autograd/ops/normalization/batch_norm.h"
+#include "engine/inline.h"
+
+namespace godwit {
+
+// message [1 + 2c] float64: this rank's rows, means and Σ (x - mean)².
+void batch_norm_tell(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
+void batch_norm_tell(Cuda, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
+// From messages [ranks, 1 + 2c] the rows [1], mean and variance of all ranks together; the same bits on all ranks.
+void batch_norm_combine(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
+void batch_norm_combine(Cuda, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
+// message [2c] float64: d_gamma and d_beta.
+void batch_norm_tell_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
+void batch_norm_tell_sums(Cuda, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
+// sums [2c], of d_gamma's type: those of all ranks' messages [ranks, 2c] in rank order, times own_rows / rows.
+void batch_norm_combine_sums(Cpu, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
+void batch_norm_combine_sums(Cuda, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
+
+namespace detail {
+
+// Each by channel, or by element of a message; shared by the CPU and a GPU.
+struct Tell {
+  double rows;
+  const double *mean, *variance;
+  double* to;
+  int64_t channels;
+  GODWIT_INLINE void operator()(int64_t c) const {
+    if (c == 0) to[0] = rows;
+    to[1 + c] = rows > 0 ? mean[c] : 0;
+    to[1 + channels + c] = rows > 0 ? rows * variance[c] : 0;
+  }
+};
+
+struct Combine {
+  const double* messages;
+  int64_t ranks, channels;
+  double *rows, *mean, *variance;
+  GODWIT_INLINE void operator()(int64_t c) const {
+    const int64_t width = 1 + 2 * channels;
+    const double* end = messages + ranks * width;
+    double total = 0, m = 0, v = 0;
+    for (const double* rank = messages; rank < end; rank += width) total += rank[0];
+    for (const double* rank = messages; rank < end; rank += width) m += rank[0] / total * rank[1 + c];
+    for (const double* rank = messages; rank < end; rank += width) {
+      const double apart = rank[1 + c] - m;
+      v += (rank[1 + channels + c] + rank[0] * apart * apart) / total;
+    }
+    if (c == 0) rows[0] = total;
+    mean[c] = m, variance[c] = v;
+  }
+};
+
+template <class C>
+struct TellSums {
+  const C *d_gamma, *d_beta;
+  double* to;
+  int64_t channels;
+  GODWIT_INLINE void operator()(int64_t c) const {
+    to[c] = static_cast<double>(d_gamma[c]);
+    to[channels + c] = static_cast<double>(d_beta[c]);
+  }
+};
+
+template <class C>
+struct CombineSums {
+  const double* messages;
+  int64_t ranks, width;
+  double own_rows;
+  const double* rows;
+  C* to;
+  GODWIT_INLINE void operator()(int64_t i) const {
+    const double share = own_rows / rows[0];
+    double sum = 0;
+    for (int64_t rank = 0; rank < ranks; ++rank) sum += share * messages[rank * width + i];
+    to[i] = static_cast<C>(sum);
+  }
+};
+
+}  // namespace detail
+}  // namespace godwit

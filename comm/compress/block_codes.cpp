@@ -1,0 +1,71 @@
+#include "comm/compress/block_codes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "comm/compress/wire/block_math.h"
+#include "engine/parallel.h"
+#include "engine/pool.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // values worth a thread
+
+// Calls f(block, a, b) for all blocks on several threads; a and b are scratch for a block's values.
+template <class F>
+void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
+  int64_t values = 1, largest = 0;
+  for (const CodedBlock& block : blocks.all) values += block.n, largest = std::max(largest, block.n);
+  const int64_t count = std::ssize(blocks.all), grain = std::max<int64_t>(1, kGrain * count / values);
+  const std::shared_ptr<Pool> pool = context().pool;
+  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    const Buffer scratch(pool, 2 * largest * static_cast<int64_t>(sizeof(float)));
+    float* a = reinterpret_cast<float*>(scratch.data());
+    for (int64_t i = begin; i < end; ++i) f(blocks.all[static_cast<size_t>(i)], a, a + largest);
+  });
+}
+
+}  // namespace
+
+bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
+                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words) {
+  std::atomic<bool> finite{true};
+  for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
+    const int64_t n = block.n;
+    const float* z = x + block.begin;
+    float* own = memory == Memory::none ? nullptr : kept + block.kept;
+    if (memory == Memory::error) block::add(z, own, own, n), z = own;
+    if (memory == Memory::estimate) block::subtract(z, own, a, n), z = a;
+    if (!codec.encode_finite(z, n, {draws, element + block.begin}, words + block.at)) return finite.store(false);
+    if (own) codec.add(words + block.at, n, memory == Memory::error ? -1.0f : 1.0f, own, b);
+  });
+  return finite;
+}
+
+void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
+                    const BlockTable<CodedBlock>& blocks, bool moves, float* mean) {
+  for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
+    const int64_t n = block.n;
+    float *to = mean + block.begin, *sum = moves ? a : to;
+    const uint32_t* code = words + block.at;
+    codec.decode(code, n, sum);
+    for (int sender = 1; sender < senders; ++sender) codec.add(code + sender * stride, n, 1, sum, b);
+    if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
+    if (moves) block::add(to, sum, to, n);
+  });
+}
+
+bool BlockCodec::encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const {
+  if (!block::all_finite(x, n)) return false;
+  encode(x, n, draw, code);
+  return true;
+}
+
+void BlockCodec::add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const {
+  decode(code, n, scratch);
+  block::add_times(scratch, factor, x, n);
+}
+
+}  // namespace godwit

@@ -1,0 +1,252 @@
+// The largest values of each block and their places, as comm/compress/topk.cpp codes them.
+#include <bit>
+
+#include "comm/compress/cuda/block_coding.h"
+#include "comm/compress/wire/select.h"
+
+namespace godwit::coding {
+namespace {
+
+constexpr int kSelectors = 512;  // threads of a block
+constexpr int kBins = 2048;      // of a magnitude's 31 bits 11, then 10, then 10
+constexpr int kFirstShift = 20, kDigit = 10;
+
+// The least magnitude among the largest, by its bits, and how many that have it are among them.
+struct Bound {
+  uint32_t least, equal;
+};
+
+// How many values of a piece, or of those before it, are larger than the least, and equal to it.
+struct Found {
+  int64_t larger, equal;
+};
+
+// Counts a value by the digit at `shift` where the digits before it are those of the bound.
+__device__ void count_digit(float z, int shift, const Bound& bound, uint32_t* histogram) {
+  const auto size = static_cast<uint32_t>(size_bits(z));
+  const bool first = shift == kFirstShift;
+  if (!first && size >> (shift + kDigit) != bound.least >> (shift + kDigit)) return;
+  atomicAdd(histogram + (first ? size >> shift : size >> shift & ((1u << kDigit) - 1)), 1u);
+}
+
+// The bound's digit at `shift`, by the histogram of it; `equal` becomes how many of that bin's values are among the
+// largest. All threads; the bound is in shared memory, and written when it returns.
+__device__ void find_digit(const uint32_t* histogram, int shift, Bound& bound) {
+  constexpr int kOwn = kBins / kSelectors, kOfLane = kSelectors / 32;
+  __shared__ uint32_t sums[kSelectors];
+  uint32_t own = 0;
+  for (int bin = 0; bin < kOwn; ++bin) own += histogram[threadIdx.x * kOwn + bin];
+  sums[threadIdx.x] = own;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const Bound before = bound;
+    uint32_t of_lane = 0;
+    for (int i = 0; i < kOfLane; ++i) of_lane += sums[threadIdx.x * kOfLane + i];
+    uint32_t from_here = of_lane;  // in the bins of this lane and those after it
+    for (unsigned by = 1; by < 32; by *= 2) {
+      const uint32_t other = __shfl_down_sync(0xFFFFFFFFu, from_here, by);
+      if (threadIdx.x + by < 32) from_here += other;
+    }
+    const uint32_t above = from_here - of_lane;
+    if (above < before.equal && before.equal <= from_here) {
+      uint32_t left = before.equal - above, i = threadIdx.x * kOfLane + kOfLane - 1;
+      for (; left > sums[i]; --i) left -= sums[i];
+      uint32_t bin = i * kOwn + kOwn - 1;
+      for (; left > histogram[bin]; --bin) left -= histogram[bin];
+      bound = {before.least | bin << shift, left};
+    }
+  }
+  __syncthreads();
+}
+
+// All threads, of a short block's values.
+__device__ Bound find_bound(const float* z, int64_t n, int64_t k) {
+  __shared__ uint32_t histogram[kBins];
+  __shared__ Bound bound;
+  if (threadIdx.x == 0) bound = {0, static_cast<uint32_t>(k)};
+  for (int shift = kFirstShift; shift >= 0; shift -= kDigit) {
+    for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kSelectors) histogram[bin] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < n; i += kSelectors) count_digit(z[i], shift, bound, histogram);
+    __syncthreads();
+    find_digit(histogram, shift, bound);
+  }
+  return bound;
+}
+
+// Long blocks: a digit of all their pieces' values, to histograms that were 0.
+__global__ void histogram_kernel(Job job, int shift, const Bound* bounds, uint32_t* histograms) {
+  __shared__ uint32_t histogram[kBins];
+  const BlockPiece piece = job.pieces[blockIdx.x];
+  const Source source = job.source(piece);
+  for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kSelectors) histogram[bin] = 0;
+  __syncthreads();
+  const Bound bound = shift == kFirstShift ? Bound{} : bounds[piece.long_block];
+  for (int64_t i = threadIdx.x; i < piece.n; i += kSelectors) count_digit(source.value(i), shift, bound, histogram);
+  __syncthreads();
+  for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kSelectors)
+    if (histogram[bin] > 0) atomicAdd(histograms + piece.long_block * kBins + bin, histogram[bin]);
+}
+
+// A block of threads a long block. Leaves its histogram 0.
+__global__ void digit_kernel(Job job, LargestFormat format, int shift, const LongBlock* blocks, uint32_t* histograms,
+                             Bound* bounds) {
+  __shared__ Bound bound;
+  uint32_t* histogram = histograms + int64_t{blockIdx.x} * kBins;
+  const int64_t k = largest_chosen(format.density, job.blocks[blocks[blockIdx.x].block].n);
+  if (threadIdx.x == 0) bound = shift == kFirstShift ? Bound{0, static_cast<uint32_t>(k)} : bounds[blockIdx.x];
+  __syncthreads();
+  find_digit(histogram, shift, bound);
+  if (threadIdx.x == 0) bounds[blockIdx.x] = bound;
+  for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kSelectors) histogram[bin] = 0;
+}
+
+__global__ void count_kernel(Job job, const Bound* bounds, Found* of_pieces) {
+  const BlockPiece piece = job.pieces[blockIdx.x];
+  const Source source = job.source(piece);
+  const uint32_t least = bounds[piece.long_block].least;
+  int32_t larger = 0, equal = 0;
+  for (int64_t i = threadIdx.x; i < piece.n; i += kSelectors) {
+    const auto size = static_cast<uint32_t>(size_bits(source.value(i)));
+    larger += size > least, equal += size == least;
+  }
+  larger = block_reduce(larger, Plus{}), equal = block_reduce(equal, Plus{});
+  if (threadIdx.x == 0) of_pieces[blockIdx.x] = {larger, equal};
+}
+
+// All threads: what the pieces [first, last) found.
+__device__ Found sum_found(const Found* of_pieces, int64_t first, int64_t last) {
+  Found sum{};
+  for (int64_t i = first + threadIdx.x; i < last; i += kSelectors)
+    sum.larger += of_pieces[i].larger, sum.equal += of_pieces[i].equal;
+  return {block_reduce(sum.larger, Plus{}), block_reduce(sum.equal, Plus{})};
+}
+
+// How many of the threads before this one have each flag; `all` is moved by how many of the whole block have. All
+// threads call it.
+__device__ Found count_before(bool larger, bool equal, Found& all) {
+  __shared__ int of_warps[kSelectors / 32];  // equal ones from bit 16 on
+  const uint32_t lanes_before = (1u << (threadIdx.x % 32)) - 1;
+  const uint32_t larger_bits = __ballot_sync(0xFFFFFFFFu, larger), equal_bits = __ballot_sync(0xFFFFFFFFu, equal);
+  __syncthreads();  // what an earlier call left has been read
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = __popc(larger_bits) | __popc(equal_bits) << 16;
+  __syncthreads();
+  int before = __popc(larger_bits & lanes_before) | __popc(equal_bits & lanes_before) << 16, sum = 0;
+  for (unsigned warp = 0; warp < kSelectors / 32; ++warp) {
+    if (warp < threadIdx.x / 32) before += of_warps[warp];
+    sum += of_warps[warp];
+  }
+  all.larger += sum & 0xFFFF, all.equal += sum >> 16;
+  return {before & 0xFFFF, before >> 16};
+}
+
+__device__ void put_place(uint32_t* places, bool narrow, int64_t at, int64_t place) {
+  if (narrow) reinterpret_cast<uint16_t*>(places)[at] = static_cast<uint16_t>(place);
+  else places[at] = static_cast<uint32_t>(place);
+}
+
+__device__ int64_t place_at(const uint32_t* places, bool narrow, int64_t at) {
+  return narrow ? reinterpret_cast<const uint16_t*>(places)[at] : places[at];
+}
+
+// bounds, of_pieces: of the long blocks.
+__global__ void encode_largest_kernel(Job job, LargestFormat format, const LongBlock* blocks, const Bound* bounds,
+                                      const Found* of_pieces) {
+  __shared__ float values[kSumPiece];
+  const BlockPiece piece = job.pieces[blockIdx.x];
+  const Source source = job.source(piece);
+  const int64_t n = job.blocks[piece.block].n, k = largest_chosen(format.density, n);
+  const bool narrow = n <= kNarrowPlaces, whole = piece.long_block < 0;
+  uint32_t *code = job.code(piece), *places = code + k;
+  load_values(job, piece, values);
+  const Bound bound = whole ? find_bound(values, n, k) : bounds[piece.long_block];
+  Found before = whole ? Found{} : sum_found(of_pieces, blocks[piece.long_block].first, blockIdx.x);
+  if (narrow && k % 2 == 1 && piece.begin == 0 && threadIdx.x == 0) put_place(places, narrow, k, 0);
+  const int64_t most = bound.equal;
+  for (int64_t first = 0; first < piece.n; first += kSelectors) {
+    const int64_t i = first + threadIdx.x;
+    const float z = i < piece.n ? values[i] : 0.0f;
+    const auto size = static_cast<uint32_t>(size_bits(z));
+    const bool larger = i < piece.n && size > bound.least, equal = i < piece.n && size == bound.least;
+    const Found known = before, here = count_before(larger, equal, before);
+    if (i >= piece.n) continue;
+    const int64_t equal_before = known.equal + here.equal;
+    if (larger || (equal && equal_before < most)) {
+      const int64_t at = known.larger + here.larger + (equal_before < most ? equal_before : most);
+      code[at] = std::bit_cast<uint32_t>(z);
+      put_place(places, narrow, at, piece.begin + i);
+      source.keep(i, z, z);
+    } else if (source.memory == Memory::error) {
+      source.kept[i] = z;
+    }
+  }
+}
+
+// Where in ascending places the first one begins that is not before `place`.
+__device__ int64_t first_from(const uint32_t* places, bool narrow, int64_t k, int64_t place) {
+  int64_t begin = 0, end = k;
+  while (begin < end) {
+    const int64_t middle = (begin + end) / 2;
+    if (place_at(places, narrow, middle) < place) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+__global__ void mean_of_largest_kernel(Means means, LargestFormat format) {
+  constexpr int kSenders = kSelectors / 2;  // whose messages are searched at a time
+  __shared__ float sums[kSumPiece];
+  __shared__ int64_t ranges[kSelectors];  // a beginning and an end of each
+  const BlockPiece piece = means.pieces[blockIdx.x];
+  const CodedBlock block = means.blocks[piece.block];
+  const int64_t k = largest_chosen(format.density, block.n);
+  const bool narrow = block.n <= kNarrowPlaces;
+  for (int64_t i = threadIdx.x; i < piece.n; i += kSelectors) sums[i] = 0;
+  for (int first = 0; first < means.senders; first += kSenders) {
+    const uint32_t* codes = means.words + first * means.stride + block.at;
+    const int count = means.senders - first < kSenders ? means.senders - first : kSenders;
+    const int own = static_cast<int>(threadIdx.x) / 2;
+    __syncthreads();  // the ranges before have been read
+    if (own < count)
+      ranges[threadIdx.x] =
+          first_from(codes + own * means.stride + k, narrow, k, piece.begin + (threadIdx.x % 2 == 0 ? 0 : piece.n));
+    for (int sender = 0; sender < count; ++sender) {
+      __syncthreads();  // the places of one sender differ
+      const uint32_t* code = codes + sender * means.stride;
+      for (int64_t at = ranges[2 * sender] + threadIdx.x; at < ranges[2 * sender + 1]; at += kSelectors) {
+        const int64_t i = place_at(code + k, narrow, at) - piece.begin;
+        const auto value = std::bit_cast<float>(code[at]);
+        sums[i] = first + sender == 0 ? value : sums[i] + value;
+      }
+    }
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < piece.n; i += kSelectors) means.put(block.begin + piece.begin + i, sums[i]);
+}
+
+}  // namespace
+
+void encode_largest(Cuda device, const Job& job, const BlockPieces& pieces, const LargestFormat& format) {
+  const int64_t blocks = std::ssize(pieces.long_blocks.all), parts = pieces.of_long_blocks;
+  const LongBlock* table = blocks > 0 ? table_on(device, pieces.long_blocks) : nullptr;
+  const Scratch<Bound> bounds(device, blocks);
+  const Scratch<Found> of_pieces(device, parts);
+  if (blocks > 0) {
+    const Tensor histograms = Tensor::zeros({blocks * kBins}, DType::u32);
+    for (int shift = kFirstShift; shift >= 0; shift -= kDigit) {
+      launch(device, "topk", histogram_kernel, parts, kSelectors, job, shift, bounds.data(),
+             histograms.cuda_data<uint32_t>());
+      launch(device, "topk", digit_kernel, blocks, kSelectors, job, format, shift, table,
+             histograms.cuda_data<uint32_t>(), bounds.data());
+    }
+    launch(device, "topk", count_kernel, parts, kSelectors, job, bounds.data(), of_pieces.data());
+  }
+  launch(device, "topk", encode_largest_kernel, std::ssize(pieces.all.all), kSelectors, job, format, table,
+         bounds.data(), of_pieces.data());
+}
+
+void mean_of_largest(Cuda device, const Means& means, int64_t pieces, const LargestFormat& format) {
+  launch(device, "topk", mean_of_largest_kernel, pieces, kSelectors, means, format);
+}
+
+}  // namespace godwit::coding

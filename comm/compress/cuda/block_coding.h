@@ -1,0 +1,79 @@
+// What kernels that code blocks of values share. A block of threads takes a piece: all of a short block, in one pass,
+// or part of a long one, whose pieces were measured by launches before.
+#pragma once
+#include <limits>
+
+#include "comm/compress/block_codes.h"
+#include "comm/compress/cuda/block_sums.h"
+#include "comm/compress/cuda/table.h"
+#include "engine/cuda/reduce.h"
+
+namespace godwit::coding {
+
+enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits
+
+// What is coded of a piece, value by value, and what is kept of it.
+struct Source {
+  const float* x;
+  float* kept;
+  Memory memory;
+  __device__ float value(int64_t i) const {
+    return memory == Memory::none ? x[i] : memory == Memory::error ? x[i] + kept[i] : x[i] - kept[i];
+  }
+  // After its code says `decoded` of value z; kept[i] is that of before.
+  __device__ void keep(int64_t i, float z, float decoded) const {
+    if (memory == Memory::error) kept[i] = z - decoded;
+    if (memory == Memory::estimate) kept[i] = kept[i] + decoded;
+  }
+};
+
+struct Job {
+  const float* x;
+  Memory memory;
+  float* kept;
+  const CodedBlock* blocks;
+  const BlockPiece* pieces;
+  Draws draws;
+  int64_t element;
+  uint32_t* words;
+  uint32_t* fault;
+
+  __device__ Source source(const BlockPiece& piece) const {
+    const CodedBlock& block = blocks[piece.block];
+    return {x + block.begin + piece.begin, memory == Memory::none ? nullptr : kept + block.kept + piece.begin, memory};
+  }
+  __device__ uint32_t* code(const BlockPiece& piece) const { return words + blocks[piece.block].at; }
+};
+
+// z: the piece's values. All threads get the largest of their magnitudes, by its bits, and may read z.
+__device__ inline int32_t load_values(const Job& job, const BlockPiece& piece, float* z) {
+  const Source source = job.source(piece);
+  int32_t most = 0;
+  for (int64_t i = threadIdx.x; i < piece.n; i += blockDim.x) {
+    z[i] = source.value(i);
+    most = size_bits(z[i]) > most ? size_bits(z[i]) : most;
+  }
+  most = block_reduce(most, Larger{});
+  if (threadIdx.x == 0 && most >= 0x7F800000) atomicOr(job.fault, uint32_t{kNotFinite});
+  return most;
+}
+
+struct Means {
+  const uint32_t* words;
+  int64_t stride;
+  int senders;
+  const CodedBlock* blocks;
+  const BlockPiece* pieces;
+  bool moves;
+  float* mean;
+  __device__ void put(int64_t i, float sum) const {
+    const float value = senders > 1 ? sum / static_cast<float>(senders) : sum;
+    mean[i] = moves ? mean[i] + value : value;
+  }
+};
+
+// comm/compress/block_largest.cu
+void encode_largest(Cuda device, const Job& job, const BlockPieces& pieces, const LargestFormat& format);
+void mean_of_largest(Cuda device, const Means& means, int64_t pieces, const LargestFormat& format);
+
+}  // namespace godwit::coding

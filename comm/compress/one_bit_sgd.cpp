@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <bit>
+
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/sign_bits.h"
+#include "comm/compress/wire/signed_means.h"
+#include "engine/vector_loop.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kPiece = 4096;  // values in the first-level cache
+
+int64_t ones(const uint32_t* words, int64_t n) {
+  int64_t count = 0;
+  detail::run_wide(detail::vector_bits(), [=, &count](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t w = begin; w < end; ++w) count += std::popcount(words[w]);
+  }, 0, n);
+  return count;
+}
+
+// Code: what a 1 stands for, what a 0 stands for (float32), the signs.
+class OneBit : public BlockCodec {
+ public:
+  int64_t words(int64_t n) const override { return 2 + sign_words(n); }
+
+  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+    int64_t plus = 0;
+    SumsBySign sums;
+    for (int64_t at = 0; at < n; at += kPiece) {
+      const int64_t count = std::min(kPiece, n - at);
+      uint32_t* signs = code + 2 + at / 32;
+      sums.add(x + at, count);
+      pack_signs(Cpu{}, x + at, signs, count);
+      plus += ones(signs, sign_words(count));
+    }
+    const auto mean = [](double sum, int64_t count) {
+      return std::bit_cast<uint32_t>(count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f);
+    };
+    code[0] = mean(sums.positive(), plus);
+    code[1] = mean(sums.negative(), n - plus);
+  }
+
+  void decode(const uint32_t* code, int64_t n, float* x) const override {
+    block::choose(code + 2, std::bit_cast<float>(code[0]), std::bit_cast<float>(code[1]), n, x);
+  }
+
+  CodeFormat format() const override { return OneBitFormat{}; }
+};
+
+}  // namespace
+
+std::unique_ptr<BlockCodec> one_bit_codec() { return std::make_unique<OneBit>(); }
+
+}  // namespace godwit

@@ -1,0 +1,34 @@
+#include <cmath>
+
+#include "comm/compress/codecs.h"
+#include "comm/compress/scaled_codec.h"
+#include "comm/compress/wire/block_math.h"
+#include "engine/check.h"
+
+namespace godwit {
+namespace {
+
+class Qsgd : public ScaledCodec {
+ public:
+  explicit Qsgd(int levels) : ScaledCodec(levels, true) {}
+  CodeFormat format() const override { return LevelFormat{LevelFormat::Scale::norm, levels(), true, 0, "qsgd"}; }
+
+ private:
+  float scale(const float* x, int64_t n) const override {
+    const block::Sizes sizes = block::sizes(x, n);
+    const float norm = static_cast<float>(std::sqrt(sizes.squares));
+    check(std::isfinite(norm) || !std::isfinite(sizes.largest),
+          "qsgd: the norm of a block of gradients is beyond float32; lower the learning rate");
+    return norm;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<BlockCodec> qsgd_codec(int64_t levels) {
+  check(levels >= 1 && levels <= 127, "qsgd: levels is ", levels,
+        "; 1 (2 bits a value), up to 7 (4 bits) or up to 127 (8 bits) fit");
+  return std::make_unique<Qsgd>(static_cast<int>(levels));
+}
+
+}  // namespace godwit

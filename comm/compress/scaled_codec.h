@@ -1,0 +1,36 @@
+// A block's scale, and for each value a whole number of its parts (comm/compress/levels.h).
+#pragma once
+#include <cmath>
+
+#include "comm/compress/compressor.h"
+#include "comm/compress/levels.h"
+
+namespace godwit {
+
+class ScaledCodec : public BlockCodec {
+ public:
+  ScaledCodec(int levels, bool random) : levels_(levels), random_(random) {}
+
+  int64_t words(int64_t n) const override { return scaled_words(n, levels_); }
+  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
+    encode_finite(x, n, draw, code);
+  }
+  bool encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
+    const float own = scale(x, n);
+    if (!std::isfinite(own)) return false;
+    encode_scaled(x, n, own, levels_, random_ ? &draw : nullptr, code);
+    return true;
+  }
+  void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
+
+ protected:
+  int levels() const { return levels_; }  // of each sign
+
+ private:
+  virtual float scale(const float* x, int64_t n) const = 0;  // not finite where one of the values is not
+
+  int levels_;
+  bool random_;
+};
+
+}  // namespace godwit

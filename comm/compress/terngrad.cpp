@@ -1,0 +1,39 @@
+#include <algorithm>
+#include <cmath>
+
+#include "comm/compress/codecs.h"
+#include "comm/compress/scaled_codec.h"
+#include "comm/compress/wire/block_math.h"
+#include "engine/check.h"
+
+namespace godwit {
+namespace {
+
+// What exceeds the scale becomes ±1: clipped.
+class TernGrad : public ScaledCodec {
+ public:
+  explicit TernGrad(double clip_sigma) : ScaledCodec(1, true), clip_sigma_(clip_sigma) {}
+  CodeFormat format() const override {
+    return LevelFormat{LevelFormat::Scale::clipped, 1, true, clip_sigma_, "terngrad"};
+  }
+
+ private:
+  float scale(const float* x, int64_t n) const override {
+    if (clip_sigma_ == 0) return block::largest_magnitude(x, n);
+    const block::Sizes sizes = block::sizes(x, n);
+    const double sigma = std::sqrt(sizes.squares / static_cast<double>(n));
+    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // neither is finite where a value is not
+  }
+
+  double clip_sigma_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockCodec> terngrad_codec(double clip_sigma) {
+  check(std::isfinite(clip_sigma) && clip_sigma >= 0, "terngrad: clip_sigma is ", clip_sigma,
+        "; it must be finite and positive, or 0 for no clipping");
+  return std::make_unique<TernGrad>(clip_sigma);
+}
+
+}  // namespace godwit

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/select.h"
+#include "engine/check.h"
+
+namespace godwit {
+namespace {
+
+constexpr uint32_t kInfinity = 0x7F800000;  // magnitude_bits(∞)
+
+// The k-th largest: by a histogram, then among those that share its bin.
+uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
+  constexpr int kBinBits = 12, kBins = 1 << kBinBits;
+  uint32_t base = UINT32_MAX, high = 0;
+  for (const uint32_t size : sizes) base = std::min(base, size), high = std::max(high, size);
+  const int shift = std::max(0, static_cast<int>(std::bit_width(high - base)) - kBinBits);
+  std::array<int32_t, kBins> count{};
+  for (const uint32_t size : sizes) ++count[(size - base) >> shift];
+  uint32_t bin = kBins - 1;
+  for (; k > count[bin]; --bin) k -= count[bin];
+  std::vector<uint32_t> sharing;
+  for (const uint32_t size : sizes)
+    if ((size - base) >> shift == bin) sharing.push_back(size);
+  const auto kth = sharing.begin() + (k - 1);
+  std::nth_element(sharing.begin(), kth, sharing.end(), std::greater<>());
+  return *kth;
+}
+
+// A magnitude that probably k values or a few more reach, by a sample of which about 32 do; the least above 0 where that is too
+// uncertain, or where most values are 0, as an embedding's gradients are.
+uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
+  const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: rows of even lengths do not repeat in it
+  const double expected = static_cast<double>(k) / static_cast<double>(stride);
+  const int64_t rank = static_cast<int64_t>(expected + 4 * std::sqrt(expected)) + 4;
+  if (rank >= n / stride) return 1;
+  std::vector<uint32_t> sample;
+  sample.reserve(static_cast<size_t>(n / stride + 1));
+  for (int64_t i = 0; i < n; i += stride) sample.push_back(magnitude_bits(x[i]));
+  return std::max(1u, kth_largest(sample, rank));
+}
+
+struct Candidates {
+  std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values, and without their signs
+
+  void add(uint32_t place, uint32_t value) {
+    places.push_back(place), values.push_back(value), sizes.push_back(value & 0x7FFFFFFF);
+  }
+};
+
+void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
+  constexpr int64_t kPiece = 4096;  // values in the first-level cache
+  std::array<uint32_t, kPiece + kPlacesSlack> places;
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const auto count = static_cast<size_t>(places_of_at_least(x + at, std::min(kPiece, n - at), least, places.data()));
+    const size_t known = found.places.size();
+    for (auto* all : {&found.places, &found.values, &found.sizes}) all->resize(known + count);
+    for (size_t j = 0; j < count; ++j) {
+      const float value = x[at + places[j]];
+      found.places[known + j] = static_cast<uint32_t>(at) + places[j];
+      found.values[known + j] = std::bit_cast<uint32_t>(value);
+      found.sizes[known + j] = magnitude_bits(value);
+    }
+  }
+}
+
+// `found`, which are all but the zeros, and the first of those, k in all.
+Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
+  Candidates all;
+  const size_t known = found.places.size();
+  size_t zeros = static_cast<size_t>(k) - known, j = 0;
+  for (uint32_t i = 0; zeros > 0; ++i) {
+    const bool zero = j == known || found.places[j] != i;
+    all.add(i, std::bit_cast<uint32_t>(x[i]));
+    zero ? --zeros : ++j;
+  }
+  for (; j < known; ++j) all.add(found.places[j], found.values[j]);
+  return all;
+}
+
+// Code: the k values in order of their places, then the places, of 16 bits in blocks of up to 65536 values, else of 32.
+class TopK : public BlockCodec {
+ public:
+  explicit TopK(double density) : density_(density) {}
+
+  int64_t words(int64_t n) const override { return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n)); }
+
+  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
+    encode_finite(x, n, draw, code);
+  }
+
+  // The k largest magnitudes; of equal ones those that come first.
+  bool encode_finite(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+    const int64_t k = chosen(n);
+    Candidates among;
+    find(x, n, probable_bound(x, n, k), among);
+    for (const uint32_t size : among.sizes)  // what is not finite is larger than all that is
+      if (size >= kInfinity) return false;
+    if (std::ssize(among.sizes) < k) among = {}, find(x, n, 1, among);
+    if (std::ssize(among.sizes) < k) among = with_zeros(x, k, among);
+    const uint32_t least = kth_largest(among.sizes, k);
+    int64_t equal = k;  // how many of the least fit
+    for (const uint32_t size : among.sizes) equal -= size > least;
+    uint32_t* places = code + k;
+    if (narrow(n)) places[(k - 1) / 2] = 0;
+    for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // what is not chosen is written over, without a branch
+      const uint32_t size = among.sizes[j], i = among.places[j];
+      code[at] = among.values[j];
+      if (narrow(n)) places[at / 2] = (places[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);
+      else places[at] = i;
+      at += (size > least) | ((size == least) & (equal > 0));
+      equal -= size == least;
+    }
+    return true;
+  }
+
+  void decode(const uint32_t* code, int64_t n, float* x) const override {
+    std::fill_n(x, n, 0.0f);
+    each(code, n, [=](int64_t i, float value) { x[i] = value; });
+  }
+
+  void add(const uint32_t* code, int64_t n, float factor, float* x, float*) const override {
+    each(code, n, [=](int64_t i, float value) { x[i] += factor * value; });
+  }
+
+  CodeFormat format() const override { return LargestFormat{density_}; }
+
+ private:
+  int64_t chosen(int64_t n) const { return largest_chosen(density_, n); }
+  static bool narrow(int64_t n) { return n <= kNarrowPlaces; }
+
+  template <class F>
+  void each(const uint32_t* code, int64_t n, const F& f) const {
+    const int64_t k = chosen(n);
+    const uint32_t* places = code + k;
+    for (int64_t at = 0; at < k; ++at) {
+      const uint32_t i = narrow(n) ? (places[at / 2] >> (16 * (at % 2)) & 0xFFFF) : places[at];
+      f(static_cast<int64_t>(i), std::bit_cast<float>(code[at]));
+    }
+  }
+
+  double density_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockCodec> topk_codec(double density) {
+  check(density > 0 && density <= 1, "topk: density is ", density,
+        "; it is the part of the values that is sent, above 0 and at most 1");
+  return std::make_unique<TopK>(density);
+}
+
+}  // namespace godwit

@@ -1,0 +1,39 @@
+#include "comm/compress/wire/gather_scatter.h"
+
+#include "engine/cuda/update.h"
+
+namespace godwit {
+namespace {
+
+__global__ void take_kernel(const int64_t* places, int64_t count, float* x, bool clear, float* values) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads()) {
+    values[i] = x[places[i]];
+    if (clear) x[places[i]] = 0;
+  }
+}
+
+__global__ void put_kernel(const int64_t* places, int64_t count, const float* values, const float* scales, float* x) {
+  for (int64_t i = grid_thread(); i < count; i += grid_threads())
+    x[places[i]] = scales ? values[i] * scales[i] : values[i];
+}
+
+struct Add {
+  __device__ void operator()(int64_t, float x, float& sum) const { sum = x + sum; }
+};
+
+}  // namespace
+
+void add_values(Cuda device, const float* x, float* sum, int64_t n) { update_each(device, "add", 0, n, Add{}, x, sum); }
+
+void take_places(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values) {
+  launch(device, "places", take_kernel, blocks_for(device, places.numel()), kBlock, places.cuda_data<int64_t>(),
+         places.numel(), x.cuda_data<float>(), clear, values.cuda_data<float>());
+}
+
+void put_places(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x) {
+  launch(device, "places", put_kernel, blocks_for(device, places.numel()), kBlock, places.cuda_data<int64_t>(),
+         places.numel(), values.cuda_data<float>(), scales.defined() ? scales.cuda_data<float>() : nullptr,
+         x.cuda_data<float>());
+}
+
+}  // namespace godwit

@@ -1,0 +1,185 @@
+#include "comm/compress/wire/scaled_signs.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "engine/cuda/launch.h"
+
+namespace godwit {
+namespace {
+
+constexpr int kParts = 16;                            // interleaved sums of a tile
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
+
+__device__ bool bit_at(const uint32_t* words, int64_t bit) { return words[bit / 32] >> (bit % 32) & 1; }
+
+// What is to be sent, value by value: a sender's own numbers, or the mean of what senders sent.
+struct Own {
+  const float* x;
+  __device__ float operator()(const SignTile& tile, int64_t i) const { return x[tile.at + i]; }
+};
+
+struct MeanOfSigns {
+  const uint32_t* received;
+  int senders;
+  int64_t stride;
+  __device__ float operator()(const SignTile& tile, int64_t i) const {
+    float sum = 0;
+    for (int s = 0; s < senders; ++s) {
+      const uint32_t* message = received + s * stride;
+      const auto scale = std::bit_cast<float>(message[tile.slot]);
+      sum = sum + (bit_at(message, tile.bit + i) ? scale : -scale);
+    }
+    return sum / static_cast<float>(senders);
+  }
+};
+
+// Every thread of the block gets Σ|y| or Σy² of the tile's values, added in kParts parts as the CPU does.
+__device__ float sum_tile(const float* y, int count, bool squares) {
+  __shared__ float parts[kParts];
+  if (threadIdx.x < kParts) {
+    float sum = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kParts)
+      sum = sum + (squares ? y[i] * y[i] : std::abs(y[i]));
+    parts[threadIdx.x] = sum;
+  }
+  for (unsigned half = kParts / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x] + parts[threadIdx.x + half];
+  }
+  __syncthreads();
+  return parts[0];
+}
+
+__device__ float scale_of(double sum, int64_t values, SignScale scale) {
+  const double mean = sum / static_cast<double>(values);
+  return static_cast<float>(scale == SignScale::l2_rms ? std::sqrt(mean) : mean);
+}
+
+// y to the message by its signs, 32 values a warp, and to e what is left; other tiles may share the outer words.
+__device__ void quantize_tile(const float* y, float* e, const SignTile& tile, float scale, uint32_t* words) {
+  for (int i = static_cast<int>(threadIdx.x); i - static_cast<int>(threadIdx.x % 32) < tile.count; i += kBlock) {
+    const bool plus = i < tile.count && y[i] >= 0;
+    const uint32_t bits = __ballot_sync(0xFFFFFFFFu, plus);
+    if (i < tile.count) e[tile.at + i] = y[i] - (plus ? scale : -scale);
+    if (threadIdx.x % 32 != 0 || bits == 0) continue;
+    const int64_t bit = tile.bit + i;
+    const int shift = static_cast<int>(bit % 32);
+    atomicOr(words + bit / 32, bits << shift);
+    if (shift > 0 && bits >> (32 - shift) != 0) atomicOr(words + bit / 32 + 1, bits >> (32 - shift));
+  }
+}
+
+// The scale to its slot, by the first tile that has it; `fault` keeps the first value at fault, as kFar − it.
+__device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint32_t* words,
+                          unsigned long long* fault) {
+  if (threadIdx.x != 0) return;
+  const int64_t slot = tiles[tile].slot;
+  if (tile == 0 || tiles[tile - 1].slot != slot) words[slot] = std::bit_cast<uint32_t>(scale);
+  if (!(std::abs(scale) <= std::numeric_limits<float>::max()))
+    atomicMax(fault, static_cast<unsigned long long>(kFar - tiles[tile].at));
+}
+
+// A block a tile. Every block of values is one tile: all of it; else y goes to e, its sum to sums.
+template <class X>
+__global__ void compress_kernel(X x, float* e, const SignTile* tiles, SignScale scale, bool whole, uint32_t* words,
+                                float* sums, unsigned long long* fault) {
+  __shared__ float y[SignTile::kValues];
+  const SignTile tile = tiles[blockIdx.x];
+  for (int i = static_cast<int>(threadIdx.x); i < tile.count; i += kBlock) {
+    y[i] = x(tile, i) + e[tile.at + i];
+    if (!whole) e[tile.at + i] = y[i];
+  }
+  __syncthreads();
+  const float sum = sum_tile(y, tile.count, scale == SignScale::l2_rms);
+  if (!whole) {
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    return;
+  }
+  const float s = scale_of(static_cast<double>(sum), tile.count, scale);
+  put_scale(tiles, blockIdx.x, s, words, fault);
+  quantize_tile(y, e, tile, s, words);
+}
+
+// A thread adds up the tiles of a block of values, in their order, and turns its first sum into the scale.
+__global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, float* sums, float* scales) {
+  for (int64_t first = grid_thread(); first < count; first += grid_threads()) {
+    const int32_t block = tiles[first].block;
+    if (first > 0 && tiles[first - 1].block == block) continue;
+    double sum = 0;
+    int64_t values = 0;
+    for (int64_t i = first; i < count && tiles[i].block == block; ++i) {
+      sum += static_cast<double>(sums[i]);
+      values += tiles[i].count;
+    }
+    scales[block] = scale_of(sum, values, scale);
+  }
+}
+
+__global__ void quantize_kernel(float* e, const SignTile* tiles, const float* scales, uint32_t* words,
+                                unsigned long long* fault) {
+  const SignTile tile = tiles[blockIdx.x];
+  const float scale = scales[tile.block];
+  put_scale(tiles, blockIdx.x, scale, words, fault);
+  quantize_tile(e + tile.at, e, tile, scale, words);
+}
+
+__global__ void expand_kernel(const uint32_t* words, const SignTile* tiles, float* x) {
+  const SignTile tile = tiles[blockIdx.x];
+  const auto scale = std::bit_cast<float>(words[tile.slot]);
+  for (int i = static_cast<int>(threadIdx.x); i < tile.count; i += kBlock)
+    x[tile.at + i] = bit_at(words, tile.bit + i) ? scale : -scale;
+}
+
+// The tiles in the GPU's memory, copied when they are first used.
+const SignTile* tiles_on(Cuda, const SignTiles& tiles) {
+  if (!tiles.copy.defined()) {
+    for (size_t i = 1; i < tiles.tiles.size(); ++i)
+      check(tiles.tiles[i - 1].block <= tiles.tiles[i].block, "scaled signs: tile ", i, " is of block ",
+            tiles.tiles[i].block, ", the one before of ", tiles.tiles[i - 1].block, "; add blocks in their order");
+    const auto* bytes = reinterpret_cast<const uint8_t*>(tiles.tiles.data());
+    const size_t size = tiles.tiles.size() * sizeof(SignTile);
+    tiles.copy = Tensor::of(std::span<const uint8_t>(bytes, size), {static_cast<int64_t>(size)});
+  }
+  return reinterpret_cast<const SignTile*>(tiles.copy.cuda_data<uint8_t>());
+}
+
+template <class X>
+int64_t compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
+  const auto count = static_cast<int64_t>(tiles.tiles.size()), blocks = static_cast<int64_t>(tiles.sizes.size());
+  if (count == 0) return -1;
+  const SignTile* on = tiles_on(device, tiles);
+  const bool whole = count == blocks;
+  const Tensor bad = Tensor::zeros({1}, DType::i64), sums({whole ? 0 : count}), scales({whole ? 0 : blocks});
+  auto* fault = reinterpret_cast<unsigned long long*>(bad.cuda_data<int64_t>());
+  launch(device, "scaled signs", compress_kernel<X>, count, kBlock, x, e, on, scale, whole, words,
+         sums.cuda_data<float>(), fault);
+  if (!whole) {
+    launch(device, "scaled signs", scale_kernel, blocks_for(device, count), kBlock, on, count, scale,
+           sums.cuda_data<float>(), scales.cuda_data<float>());
+    launch(device, "scaled signs", quantize_kernel, count, kBlock, e, on, scales.cuda_data<float>(), words, fault);
+  }
+  const int64_t found = bad.to_vector<int64_t>()[0];
+  return found == 0 ? -1 : kFar - found;
+}
+
+}  // namespace
+
+int64_t compress_signs(Cuda device, const float* x, float* e, const SignTiles& tiles, SignScale scale,
+                       uint32_t* words) {
+  return compress(device, Own{x}, e, tiles, scale, words);
+}
+
+int64_t compress_mean_of_signs(Cuda device, const uint32_t* received, int senders, int64_t stride, float* e,
+                               const SignTiles& tiles, SignScale scale, uint32_t* words) {
+  return compress(device, MeanOfSigns{received, senders, stride}, e, tiles, scale, words);
+}
+
+void expand_signs(Cuda device, const uint32_t* words, const SignTiles& tiles, float* x) {
+  if (tiles.tiles.empty()) return;
+  launch(device, "scaled signs", expand_kernel, static_cast<int64_t>(tiles.tiles.size()), kBlock, words,
+         tiles_on(device, tiles), x);
+}
+
+}  // namespace godwit

@@ -1,0 +1,259 @@
+#include "comm/exchange/loco.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "comm/parallel/blocks.h"
+#include "comm/parallel/finite.h"
+#include "comm/parallel/sharding.h"
+#include "comm/compress/loco_pieces.h"
+#include "engine/data_ptr.h"
+#include "engine/philox.h"
+
+namespace godwit {
+namespace {
+
+struct Part {
+  int64_t bucket_begin = 0, first_block = 0;
+  BlockTable<Segment> blocks = {};     // that share a scale
+  Table<loco::Piece> sent = {};        // by the messages to all owners
+  Table<loco::Piece> served = {};      // of this rank's shard, by the message about it
+  int64_t words = 0, longest = 0;      // of a message; values of a shard
+  Tensor e = {};                       // [numel], whole numbers in two's complement
+  Tensor scales = {};                  // s of each block
+};
+
+// 0 is auto. "524288" or "2^19".
+double parse_scale(const std::string& name, const std::string& text) {
+  if (text == "auto") return 0;
+  double value = 0, base = 2;
+  const size_t at = text.starts_with("2^") ? 2 : 0;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+  if (at > 0) value = std::pow(base, value);
+  check(error == std::errc() && end == text.data() + text.size() && value >= 0x1p-60 && value <= 0x1p60, name,
+        ": scale '", text, "' is not auto, a number from 2^-60 to 2^60, or a power as 2^19");
+  return value;
+}
+
+class Loco : public Exchange {
+ public:
+  Loco(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed)
+      : config_(config), seed_(seed), fixed_scale_(parse_scale(config.name, config.scale)), rank_(comm.rank) {
+    const std::string& name = config.name;
+    check(config.bits == 1 || config.bits == 4 || config.bits == 8, name, ": codes have 1, 4 or 8 bits, not ", config.bits);
+    check(config.error_scale >= 0x1p-20 && config.error_scale <= 0x1p20, name,
+          ": error_scale, the error's scale in units of the gradient's, must be in 2^-20 … 2^20, not ", config.error_scale);
+    check(config.error_gain_new >= 0 && config.error_gain_new <= 1, name, ": error_gain_new must be in [0, 1], not ",
+          config.error_gain_new);
+    check(config.reset_every >= 0, name, ": reset_every must not be negative, it is ", config.reset_every);
+    check(config.clip_element >= 0, name, ": clip_element must not be negative, it is ", config.clip_element);
+    check(config.saturation_limit > 0 && config.saturation_limit <= 1, name,
+          ": saturation_limit must be in (0, 1], not ", config.saturation_limit);
+    int64_t blocks = 0;
+    for (const Bucket& bucket : buckets) {
+      add_part(bucket, comm);
+      parts_.back().first_block = blocks;
+      blocks += std::ssize(parts_.back().blocks.all);
+    }
+  }
+
+  void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
+    const size_t i = static_cast<size_t>(bucket.index);
+    check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].e.numel() == bucket.numel,
+          config_.name, ": bucket ", bucket.index, " is not one it was made for");
+    check(step >= 1 && step <= UINT32_MAX, config_.name, ": step ", step, " is not in 1 … 2³²−1");
+    Part& part = parts_[i];
+    Group& group = *comm.world;
+    const Tensor codes = Tensor::zeros({group.size() * part.words}, DType::u32), own(codes.shape(), DType::u32);
+    const Tensor before = part.scales.clone();
+    if (fixed_scale_ == 0) agree_on_scales(part, bucket, group);
+    encode(part, bucket, step, before, codes);
+    group.all_to_all(codes, own, phase("all_to_all"));
+    const loco::Messages messages{nullptr, part.words, group.size(), static_cast<int>(config_.bits)};
+    if (config_.sharding == "zero2") mean_of_own(part, bucket, own, messages);
+    else mean_of_all(part, bucket, own, messages, group);
+    if (i + 1 == parts_.size()) check_saturation(step);
+  }
+
+  // "e": 8-bit errors. "scale", with scale auto: of each block, begins at the number of the bucket's first block.
+  std::vector<StatePart> state() const override {
+    std::vector<StatePart> all;
+    for (const Part& part : parts_) {
+      all.push_back({"e", part.bucket_begin, part.e, false});
+      if (fixed_scale_ == 0) all.push_back({"scale", part.first_block, part.scales, true});
+    }
+    return all;
+  }
+
+  std::string summary(Group& world) const override {
+    const Tensor sums = Tensor::of<double>({static_cast<double>(values_), static_cast<double>(saturated_),
+                                            static_cast<double>(zero_)},
+                                           Shape{3});
+    world.all_reduce(sums, Reduce::sum, "summary");
+    if (config_.bits == 1 || sums.item(0) == 0) return "";
+    const double saturated = sums.item(1) / sums.item(0), zero = sums.item(2) / sums.item(0);
+    std::string text = detail::concat(config_.name, ": ", percent(saturated), " of the values saturated, ", percent(zero),
+                                      " were sent as 0");
+    if (fixed_scale_ == 0) return text;
+    // Most gradients may be 0, as those of words that do not occur: what says that a scale is too large are the others.
+    const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
+    if (large || zero > 0.99)
+      text += detail::concat("; warning: ", held(), large ? ": lower" : ": raise", " exchange.scale, or set it to auto");
+    return text;
+  }
+
+ private:
+  void add_part(const Bucket& bucket, const Communicator& comm) {
+    check(bucket.param.dtype() == DType::f32, config_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
+          "; exchange dense takes either");
+    Part part{.bucket_begin = bucket.begin};
+    const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
+    if (fixed_scale_ == 0) {
+      const BlockLayout layout(bucket, config_.block_size, 1);
+      for (int64_t b = 0; b < layout.blocks(); ++b) part.blocks.all.push_back(layout.block(b));
+    } else {
+      part.blocks.all.push_back({0, bucket.numel});
+    }
+    cut(part, shards);
+    part.e = Tensor::zeros({bucket.numel}, DType::u8);
+    part.scales = Tensor::full({std::ssize(part.blocks.all)}, fixed_scale_ > 0 ? fixed_scale_ : 1);
+    parts_.push_back(std::move(part));
+  }
+
+  // Codes of a piece begin at a word.
+  void cut(Part& part, const std::vector<Segment>& shards) const {
+    std::vector<std::vector<loco::Piece>> of_shards;
+    size_t block = 0;
+    for (const Segment& shard : shards) {
+      of_shards.emplace_back();
+      int64_t words = 0;
+      for (int64_t at = shard.begin; at < shard.end;) {
+        while (part.blocks.all[block].end <= at) ++block;
+        const int64_t n = std::min({part.blocks.all[block].end, shard.end, at + loco::kPiece}) - at;
+        of_shards.back().push_back({at, n, static_cast<int64_t>(block), words, at - shard.begin});
+        words += (n * config_.bits + 31) / 32;
+        at += n;
+      }
+      part.words = std::max(part.words, words);
+      part.longest = std::max(part.longest, shard.numel());
+    }
+    part.served.all = of_shards[static_cast<size_t>(rank_)];
+    for (int64_t owner = 0; owner < std::ssize(of_shards); ++owner)
+      for (loco::Piece piece : of_shards[static_cast<size_t>(owner)]) {
+        piece.code += owner * part.words;
+        piece.sum += owner * part.longest;
+        part.sent.all.push_back(piece);
+      }
+  }
+
+  std::string phase(const char* what) const { return config_.name + "/" + what; }
+
+  // With M the largest |g| of the block on any rank (one bit: the largest mean of |g|), rounded up to bfloat16: s = 7/M,
+  // 127/M or 1/(2M). A block without a gradient anywhere keeps its scale.
+  void agree_on_scales(Part& part, const Bucket& bucket, Group& group) const {
+    const int64_t blocks = std::ssize(part.blocks.all);
+    const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);
+    on_device(bucket.grad, [&](auto device) {
+      loco::sizes(device, elements<float>(device, bucket.grad), part.blocks, config_.bits == 1, clip_element(),
+                  elements<bf16>(device, own));
+    });
+    group.all_gather(own, all, phase("scales"));
+    on_device(bucket.grad, [&](auto device) {
+      loco::agree(device, elements<bf16>(device, all), group.size(), blocks, static_cast<int>(config_.bits),
+                  elements<float>(device, part.scales));
+    });
+  }
+
+  // before: the scales of the step before, those of the errors.
+  void encode(Part& part, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
+    const float ratio = static_cast<float>(config_.error_scale), gain = static_cast<float>(config_.error_gain_new);
+    const Draws draws{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
+                      static_cast<uint32_t>(rank_)};
+    const loco::Settings settings{.bits = static_cast<int>(config_.bits),
+                                  .gain_new = gain,
+                                  .gain_old = 1 - gain,
+                                  .clip = clip_element(),
+                                  .random = config_.error_rounding == "random",
+                                  .reset = config_.reset_every > 0 && step % config_.reset_every == 0};
+    const loco::Counts counts = on_device(bucket.grad, [&](auto device) {
+      const loco::BlockScales scales{elements<float>(device, part.scales), elements<float>(device, before), ratio};
+      return loco::encode(device, elements<float>(device, bucket.grad),
+                          reinterpret_cast<int8_t*>(elements<uint8_t>(device, part.e)), part.sent, scales, settings,
+                          draws, bucket.begin, elements<uint32_t>(device, codes));
+    });
+    if (!counts.finite) fail_not_finite(config_.name, step, bucket);
+    values_ += bucket.numel;
+    saturated_ += counts.saturated;
+    zero_ += counts.zero;
+  }
+
+  static void mean_of_own(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages) {
+    on_device(bucket.grad, [&](auto device) {
+      messages.words = elements<uint32_t>(device, own);
+      loco::mean_of_codes(device, messages, part.served, elements<float>(device, part.scales),
+                          elements<float>(device, bucket.grad));
+    });
+  }
+
+  // The owner's sums are whole numbers, which go to all in as few bytes as hold them.
+  void mean_of_all(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages,
+                   Group& group) const {
+    const int64_t most = static_cast<int64_t>(group.size()) << (config_.bits - 1);
+    const int64_t width = config_.bits == 1 ? (group.size() <= 127 ? 1 : group.size() <= 32767 ? 2 : 4)
+                          : most <= 128     ? 1
+                          : most <= 32768   ? 2
+                                            : 4;
+    const Tensor sums = Tensor::zeros({part.longest * width}, DType::u8);
+    const Tensor all({group.size() * part.longest * width}, DType::u8);
+    on_device(bucket.grad, [&](auto device) {
+      messages.words = elements<uint32_t>(device, own);
+      loco::sum_codes(device, messages, part.served, width, elements<uint8_t>(device, sums));
+    });
+    group.all_gather(sums, all, phase("all_gather"));
+    on_device(bucket.grad, [&](auto device) {
+      loco::mean_of_sums(device, messages, elements<uint8_t>(device, all), width, part.sent,
+                         elements<float>(device, part.scales), elements<float>(device, bucket.grad));
+    });
+  }
+
+  void check_saturation(int64_t step) const {
+    if (fixed_scale_ == 0 || config_.bits == 1 || values_ == zero_) return;
+    const double part = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
+    check(part <= config_.saturation_limit, config_.name, ": after step ", step, ", ", percent(part),
+          " of this worker's values that are not sent as 0 have saturated: ", held(),
+          "; lower exchange.scale, set it to auto, or raise exchange.saturation_limit");
+  }
+
+  std::string held() const {
+    const float s = static_cast<float>(fixed_scale_), most = loco::highest(static_cast<int>(config_.bits)) / s;
+    return detail::concat(config_.bits, " bits at scale ", fixed_scale_, " hold |g| up to ", most, " in steps of ", 1 / s);
+  }
+
+  static std::string percent(double part) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g %%", 100 * part);
+    return text;
+  }
+
+  float clip_element() const {
+    return config_.clip_element > 0 ? static_cast<float>(config_.clip_element) : std::numeric_limits<float>::infinity();
+  }
+
+  ExchangeConfig config_;
+  uint64_t seed_;
+  double fixed_scale_;  // 0: auto
+  int rank_;
+  std::vector<Part> parts_;
+  int64_t values_ = 0, saturated_ = 0, zero_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_loco(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
+                                    uint64_t seed) {
+  return std::make_unique<Loco>(config, buckets, comm, seed);
+}
+
+}  // namespace godwit

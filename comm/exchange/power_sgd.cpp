@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "comm/exchange/exchanges.h"
+#include "comm/parallel/finite.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/low_rank.h"
+#include "comm/compress/wire/gather_scatter.h"
+#include "engine/data_ptr.h"
+#include "engine/parallel.h"
+#include "engine/philox.h"
+
+namespace godwit {
+namespace {
+
+// A parameter as a matrix M [rows, cols] in its bucket. P and Q are kept transposed, [rank, rows] and [rank, cols]: at
+// `p` of the first message, at `q` of the second.
+struct Matrix {
+  int64_t begin, rows, cols, p, q;
+};
+
+// What travels as it is, at `at` of the first message.
+struct Plain {
+  int64_t begin, n, at;
+};
+
+struct Part {
+  int64_t bucket_begin = 0;
+  std::vector<Matrix> matrices = {};
+  std::vector<Plain> plain = {};
+  int64_t first = 0, second = 0;  // values of the messages
+  Tensor q = {};                  // [second]: the Q that all ranks hold
+  Tensor e = {};                  // [numel], used where matrices lie
+};
+
+class PowerSgd : public Exchange {
+ public:
+  PowerSgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed) : options_(options), seed_(seed) {
+    check(options.rank >= 1, "powersgd: rank is ", options.rank, "; it must be at least 1");
+    for (const Bucket& bucket : buckets) add_part(bucket);
+  }
+
+  void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
+    on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
+  }
+
+  std::vector<StatePart> state() const override {
+    std::vector<StatePart> all;
+    for (const Part& part : parts_)
+      for (const Matrix& m : part.matrices) {
+        const int64_t begin = part.bucket_begin + m.begin;
+        if (part.e.defined()) all.push_back({"e", begin, part.e.range(m.begin, m.rows * m.cols), false});
+        all.push_back({"q", begin, part.q.range(m.q, options_.rank * m.cols), true});
+      }
+    return all;
+  }
+
+  std::string summary(Group&) const override {
+    for (const Part& part : parts_)
+      if (!part.matrices.empty()) return {};
+    return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", options_.rank,
+                          ", so all gradients were sent in float32; lower exchange.rank, or take exchange dense");
+  }
+
+ private:
+  template <class Where>
+  void mean_on(Where device, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    const Tensor first({part.first}), second({part.second});
+    float *g = elements<float>(device, bucket.grad), *p = elements<float>(device, first);
+    float *q = elements<float>(device, second), *kept_q = elements<float>(device, part.q);
+    float *e = options_.feedback ? elements<float>(device, part.e) : nullptr, *z = e ? e : g;
+
+    bool finite = true;
+    for (const Matrix& m : part.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
+    for (const Plain& x : part.plain) first.range(x.at, x.n).copy_from(bucket.grad.range(x.begin, x.n));
+    if (!finite || !checked(device, part, bucket)) fail_not_finite("powersgd", step, bucket);
+    comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
+    for (const Plain& x : part.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
+    for (const Matrix& m : part.matrices) {
+      orthogonalise(device, m, bucket.begin, step, p + m.p);
+      project_back(device, m, z + m.begin, p + m.p, q + m.q);
+      if (e) multiply(device, m, p + m.p, q + m.q, true, z);
+    }
+    if (part.second == 0) return;
+    comm.world->all_reduce(second, Reduce::mean, "powersgd/all_reduce_q");
+    part.q.copy_from(second);
+    for (const Matrix& m : part.matrices) multiply(device, m, p + m.p, q + m.q, false, g);
+  }
+
+  // Whether all is finite that project() has not looked at.
+  static bool checked(Cpu, const Part& part, const Bucket& bucket) {
+    bool finite = true;
+    for (const Plain& x : part.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
+    return finite;
+  }
+  static bool checked(Cuda, const Part& part, const Bucket& bucket) {
+    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel &&
+           (!part.e.defined() || first_not_finite(part.e, bucket.numel) == bucket.numel);
+  }
+
+  void add_part(const Bucket& bucket) {
+    check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
+          "; exchange dense takes either");
+    const int64_t rank = options_.rank;
+    Part part{.bucket_begin = bucket.begin};
+    for (const Slot& slot : bucket.slots) {
+      const Shape shape = slot.var.shape();
+      const int64_t rows = shape.rank() >= 2 ? shape[0] : 1, cols = rows > 0 ? slot.numel / rows : 0;
+      if (rank * (rows + cols) >= slot.numel) {
+        part.plain.push_back({slot.offset, slot.numel, part.first});
+        part.first += slot.numel;
+      } else {
+        part.matrices.push_back({slot.offset, rows, cols, part.first, part.second});
+        part.first += rank * rows;
+        part.second += rank * cols;
+      }
+    }
+    std::vector<float> q(static_cast<size_t>(part.second));
+    for (const Matrix& m : part.matrices)
+      for (int64_t k = 0; k < rank; ++k)
+        random_vector(bucket.begin + m.begin, 0, static_cast<uint32_t>(k), q.data() + m.q + k * m.cols, m.cols);
+    part.q = Tensor::of(q, {part.second});
+    if (options_.feedback) part.e = Tensor::zeros({bucket.numel});
+    parts_.push_back(std::move(part));
+  }
+
+  // Uniform in [−1, 1), named by the parameter's place, the step and the column.
+  void random_vector(int64_t element, int64_t step, uint32_t column, float* x, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i)
+      x[i] =
+          2 * to_unit(random_word(seed_, element + i, static_cast<uint32_t>(step), Purpose::coordinates, column)) - 1;
+  }
+
+  low_rank::Sizes sizes(const Matrix& m) const { return {m.rows, m.cols, options_.rank}; }
+
+  bool project(Cuda device, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
+    if (e) add_values(device, g + m.begin, e + m.begin, m.rows * m.cols);
+    low_rank::project(device, sizes(m), (e ? e : g) + m.begin, q, p);
+    return true;  // for all that the host knows yet
+  }
+  void orthogonalise(Cuda device, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+    low_rank::orthogonalise(device, sizes(m), seed_, bucket_begin + m.begin, step, p);
+  }
+  void project_back(Cuda device, const Matrix& m, const float* z, const float* p, float* q) const {
+    low_rank::project_back(device, sizes(m), z, p, q);
+  }
+  void multiply(Cuda device, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
+    low_rank::multiply(device, sizes(m), p, q, subtract, x + m.begin);
+  }
+
+  // z = g + e (in e; e null: z = g);  P = z·Q. Returns whether z is finite.
+  bool project(Cpu, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
+    std::atomic<bool> finite{true};
+    parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const float* row = g + m.begin + i * m.cols;
+        if (e) {
+          float* z = e + m.begin + i * m.cols;
+          block::add(row, z, z, m.cols);
+          row = z;
+        }
+        if (!block::all_finite(row, m.cols)) finite = false;
+        for (int64_t k = 0; k < options_.rank; ++k)
+          p[k * m.rows + i] = static_cast<float>(block::dot(row, q + k * m.cols, m.cols));
+      }
+    });
+    return finite;
+  }
+
+  // The columns of P, one after the other, orthogonal to those before and of length 1 (modified Gram-Schmidt). A column
+  // that the ones before span, as all are of a gradient that is 0, becomes a random one: as 0 it would stay 0.
+  void orthogonalise(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+    for (int64_t k = 0; k < options_.rank; ++k) {
+      float* column = p + k * m.rows;
+      const double before = std::sqrt(block::dot(column, column, m.rows));
+      double length = orthogonal_to_earlier(m, k, p);
+      if (!(length > 1e-6 * before)) {
+        random_vector(bucket_begin + m.begin, step, static_cast<uint32_t>(k), column, m.rows);
+        length = orthogonal_to_earlier(m, k, p);
+      }
+      block::divide(column, static_cast<float>(length), m.rows);
+    }
+  }
+
+  static double orthogonal_to_earlier(const Matrix& m, int64_t k, float* p) {
+    float* column = p + k * m.rows;
+    for (int64_t j = 0; j < k; ++j) {
+      const float* earlier = p + j * m.rows;
+      block::add_times(earlier, -static_cast<float>(block::dot(earlier, column, m.rows)), column, m.rows);
+    }
+    return std::sqrt(block::dot(column, column, m.rows));
+  }
+
+  // Q = zᵀ·P, row by row of z.
+  void project_back(Cpu, const Matrix& m, const float* z, const float* p, float* q) const {
+    parallel_for(
+        m.cols, grain(m.rows),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t k = 0; k < options_.rank; ++k) std::fill(q + k * m.cols + begin, q + k * m.cols + end, 0.0f);
+          for (int64_t i = 0; i < m.rows; ++i)
+            for (int64_t k = 0; k < options_.rank; ++k)
+              block::add_times(z + i * m.cols + begin, p[k * m.rows + i], q + k * m.cols + begin, end - begin);
+        },
+        16);
+  }
+
+  // x ← P·Qᵀ where the matrix lies, or with `subtract` x − P·Qᵀ.
+  void multiply(Cpu, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
+    parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
+      std::vector<float> product(static_cast<size_t>(m.cols));
+      for (int64_t i = begin; i < end; ++i) {
+        std::fill(product.begin(), product.end(), 0.0f);
+        for (int64_t k = 0; k < options_.rank; ++k)
+          block::add_times(q + k * m.cols, p[k * m.rows + i], product.data(), m.cols);
+        float* row = x + m.begin + i * m.cols;
+        if (subtract) block::subtract(row, product.data(), row, m.cols);
+        else std::copy(product.begin(), product.end(), row);
+      }
+    });
+  }
+
+  int64_t grain(int64_t length) const { return std::max<int64_t>(1, (1 << 15) / (options_.rank * length)); }
+
+  PowerSgdOptions options_;
+  uint64_t seed_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> power_sgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed) {
+  return std::make_unique<PowerSgd>(options, buckets, seed);
+}
+
+}  // namespace godwit

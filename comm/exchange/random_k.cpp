@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+
+#include "comm/parallel/blocks.h"
+#include "comm/exchange/exchanges.h"
+#include "comm/parallel/finite.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/gather_scatter.h"
+#include "engine/data_ptr.h"
+#include "engine/parallel.h"
+#include "engine/philox.h"
+
+namespace godwit {
+namespace {
+
+// Values [begin, begin + n) of a bucket, of which k are sent, from `at` of the message on.
+struct Block {
+  int64_t begin, n, k, at;
+};
+
+// `count` distinct places in [0, n) as the ones of `bits`: drawn one by one until there are so many. Draw i is that of
+// element i mod n of the block, by sender i / n.
+void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_t count, std::vector<uint64_t>& bits) {
+  bits.assign(static_cast<size_t>((n + 63) / 64), 0);
+  const uint32_t range = static_cast<uint32_t>(n), biased = -range % range;
+  for (int64_t i = 0; count > 0; ++i) {
+    const uint32_t word = random_word(seed, element + i % n, static_cast<uint32_t>(step), Purpose::coordinates,
+                                      static_cast<uint32_t>(i / n));
+    const uint64_t product = uint64_t{word} * range;
+    if (static_cast<uint32_t>(product) < biased) continue;  // Lemire: else some places would be likelier
+    const uint64_t place = product >> 32;
+    uint64_t& group = bits[place / 64];
+    const uint64_t bit = uint64_t{1} << (place % 64);
+    count -= (group & bit) == 0;
+    group |= bit;
+  }
+}
+
+class RandomK : public Exchange {
+ public:
+  RandomK(const RandomKOptions& options, const Buckets& buckets, uint64_t seed) : options_(options), seed_(seed) {
+    check(options.density > 0 && options.density <= 1, "randomk: density is ", options.density,
+          "; it is the part of the values that is sent, above 0 and at most 1");
+    for (const Bucket& bucket : buckets) {
+      check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
+            "; exchange dense takes either");
+      const BlockLayout layout(bucket, options.block_size, 1);
+      Part part{bucket.begin, {}, 0, {}};
+      for (const Segment& block : layout.parts(0)) {
+        const int64_t n = block.numel();
+        check(n <= UINT32_MAX, "randomk: blocks have at most 2³²−1 values, not ", n);
+        const int64_t k =
+            std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options.density * static_cast<double>(n))), 1, n);
+        part.blocks.push_back({block.begin, n, k, part.sent});
+        part.sent += k;
+      }
+      if (options.feedback) part.e = Tensor::zeros({bucket.numel});
+      parts_.push_back(std::move(part));
+    }
+  }
+
+  void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
+    check(step >= 1 && step <= UINT32_MAX, "randomk: step ", step, " is not in 1 … 2³²−1");
+    on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
+  }
+
+  std::vector<StatePart> state() const override {
+    std::vector<StatePart> all;
+    for (const Part& part : parts_)
+      if (part.e.defined()) all.push_back({"e", part.bucket_begin, part.e, false});
+    return all;
+  }
+
+ private:
+  struct Part {
+    int64_t bucket_begin;
+    std::vector<Block> blocks;
+    int64_t sent;  // values of a message
+    Tensor e;
+  };
+
+  void mean_on(Cpu, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    const Tensor values({part.sent});
+    float *g = bucket.grad.data<float>(), *sent = values.data<float>();
+    float* e = options_.feedback ? part.e.data<float>() : nullptr;
+    std::atomic<bool> finite{true};
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      float* z = g + block.begin;
+      if (e) block::add(z, e + block.begin, e + block.begin, block.n), z = e + block.begin;
+      if (!block::all_finite(z, block.n)) finite = false;
+      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
+        sent[at] = z[place];
+        if (e) z[place] = 0;
+      });
+    });
+    if (!finite) fail_not_finite("randomk", step, bucket);
+    comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      const float scale = scale_of(block);
+      std::fill_n(g + block.begin, block.n, 0.0f);
+      each_place(bucket, block, step, bits,
+                 [&](int64_t place, int64_t at) { g[block.begin + place] = sent[at] * scale; });
+    });
+  }
+
+  // The host draws the places: draws follow each other until there are enough.
+  void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
+    Part& part = parts_.at(static_cast<size_t>(bucket.index));
+    std::vector<int64_t> places(static_cast<size_t>(part.sent));
+    std::vector<float> scales(options_.feedback ? 0 : places.size());
+    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
+        places[static_cast<size_t>(at)] = block.begin + place;
+        if (!options_.feedback) scales[static_cast<size_t>(at)] = scale_of(block);
+      });
+    });
+    const Tensor z = options_.feedback ? part.e : bucket.grad;
+    if (options_.feedback)
+      add_values(device, elements<float>(device, bucket.grad), elements<float>(device, part.e), bucket.numel);
+    if (first_not_finite(z, bucket.numel) < bucket.numel) fail_not_finite("randomk", step, bucket);
+    const Tensor there = Tensor::of(places, {part.sent}), values({part.sent});
+    take_places(device, there, z, options_.feedback, values);
+    comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
+    bucket.grad.range(0, bucket.numel).zero();
+    put_places(device, there, values, options_.feedback ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
+  }
+
+  // Without feedback, what makes the mean unbiased.
+  float scale_of(const Block& block) const {
+    return options_.feedback ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
+  }
+
+  template <class F>
+  static void for_blocks(const Part& part, const F& f) {
+    const int64_t count = static_cast<int64_t>(part.blocks.size());
+    const int64_t values = count > 0 ? part.blocks.back().begin + part.blocks.back().n : 1;
+    parallel_for(count, std::max<int64_t>(1, (1 << 15) * count / values), [&](int64_t begin, int64_t end) {
+      std::vector<uint64_t> bits;
+      for (int64_t i = begin; i < end; ++i) f(part.blocks[static_cast<size_t>(i)], bits);
+    });
+  }
+
+  // Calls f(place in the block, place in the message) in ascending order. Of more than half the places, those to leave
+  // out are drawn.
+  template <class F>
+  void each_place(const Bucket& bucket, const Block& block, int64_t step, std::vector<uint64_t>& bits,
+                  const F& f) const {
+    const bool left_out = 2 * block.k > block.n;
+    draw_places(seed_, step, bucket.begin + block.begin, block.n, left_out ? block.n - block.k : block.k, bits);
+    int64_t at = block.at;
+    for (size_t group = 0; group < bits.size(); ++group) {
+      const int64_t first = static_cast<int64_t>(64 * group);
+      uint64_t ones = left_out ? ~bits[group] : bits[group];
+      if (left_out && block.n - first < 64) ones &= (uint64_t{1} << (block.n - first)) - 1;
+      for (; ones != 0; ones &= ones - 1) f(first + std::countr_zero(ones), at++);
+    }
+  }
+
+  RandomKOptions options_;
+  uint64_t seed_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> random_k(const RandomKOptions& options, const Buckets& buckets, uint64_t seed) {
+  return std::make_unique<RandomK>(options, buckets, seed);
+}
+
+}  // namespace godwit

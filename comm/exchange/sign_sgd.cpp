@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <atomic>
+
+#include "comm/exchange/exchanges.h"
+#include "comm/parallel/finite.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/sign_bits.h"
+#include "engine/data_ptr.h"
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kChunk = 4096;  // values in the first-level cache
+
+class SignSgd : public Exchange {
+ public:
+  SignSgd(const Buckets& buckets, const Communicator& comm) {
+    const int world = comm.world->size();
+    check(world <= 32767, "signsgd: ", world, " ranks; at most 32767 votes are counted");
+    for (const Bucket& bucket : buckets) {
+      check(bucket.param.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.param.dtype(),
+            "; exchange dense takes either");
+      check(bucket.padded() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded(),
+            " values, which is no multiple of 32·", world, "; set BucketOptions::alignment to that");
+    }
+  }
+
+  void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
+    const int64_t length = bucket.padded() / 32;
+    const Tensor signs({length}, DType::u32);
+    if (!on_device(bucket.grad, [&](auto device) { return pack(device, bucket, signs); }))
+      fail_not_finite("signsgd", step, bucket);
+    const int world = comm.world->size();
+    if (world > 1) {
+      const Tensor received({length}, DType::u32), votes({length / world}, DType::u32);
+      comm.world->all_to_all(signs, received, "signsgd/all_to_all");
+      on_device(received, [&](auto device) {
+        majority_signs(device, elements<uint32_t>(device, received), world, elements<uint32_t>(device, votes),
+                       32 * votes.numel());
+      });
+      comm.world->all_gather(votes, signs, "signsgd/all_gather");
+    }
+    on_device(signs, [&](auto device) {
+      unpack_signs(device, elements<uint32_t>(device, signs), elements<float>(device, bucket.grad), bucket.numel);
+    });
+    bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
+  }
+
+ private:
+  // Whether all values are finite, which on a GPU is waited for.
+  static bool pack(Cuda device, const Bucket& bucket, const Tensor& signs) {
+    pack_signs(device, elements<float>(device, bucket.grad), elements<uint32_t>(device, signs), bucket.padded());
+    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel;
+  }
+
+  static bool pack(Cpu, const Bucket& bucket, const Tensor& signs) {
+    const float* g = bucket.grad.data<float>();
+    uint32_t* words = signs.data<uint32_t>();
+    std::atomic<bool> finite{true};
+    parallel_for(
+        bucket.padded(), 1 << 16,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t at = begin; at < end; at += kChunk) {
+            const int64_t n = std::min(kChunk, end - at);
+            if (!block::all_finite(g + at, n)) finite = false;
+            pack_signs(Cpu{}, g + at, words + at / 32, n);
+          }
+        },
+        kChunk);
+    return finite;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> sign_sgd(const Buckets& buckets, const Communicator& comm) {
+  return std::make_unique<SignSgd>(buckets, comm);
+}
+
+}  // namespace godwit

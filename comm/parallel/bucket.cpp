@@ -1,0 +1,164 @@
+#include "comm/parallel/bucket.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <unordered_set>
+
+#include "engine/hash.h"
+#include "engine/event.h"
+
+namespace godwit {
+
+// On a GPU memory goes back to the pool of backward's stream, which first waits for the stream that used it last. It
+// waits for the older ones only: the newest may be on their way.
+struct Buckets::Returned {
+  struct Memory {
+    Tensor gradient;
+    StreamMark after;
+  };
+  static constexpr size_t kNewest = 3;
+
+  std::mutex mutex;
+  std::deque<Memory> all;
+
+  void free(size_t but) {
+    std::deque<Memory> freed;
+    {
+      std::lock_guard lock(mutex);
+      for (; all.size() > but; all.pop_front()) freed.push_back(std::move(all.front()));
+    }
+    for (const Memory& memory : freed) memory.after.hold();
+  }
+};
+
+namespace {
+
+void check_parameter(const Parameter& parameter, DType dtype) {
+  const Var& var = parameter.var;
+  check(var.defined(), "buckets: parameter '", parameter.name, "' is undefined");
+  check(var.requires_grad(), "buckets: parameter '", parameter.name, "' does not require a gradient");
+  check(var.dtype() == DType::f32 || var.dtype() == DType::f64, "buckets: parameter '", parameter.name, "' is ",
+        var.dtype(), "; parameters are float32 or float64");
+  check(var.dtype() == dtype, "buckets: parameter '", parameter.name, "' is ", var.dtype(), ", the ones before it ",
+        dtype, "; all must be of one type");
+}
+
+// Every Var once, in order of registration.
+std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
+  check(!parameters.empty(), "buckets: the model has no parameters");
+  std::unordered_set<std::string> names;
+  std::vector<Parameter> result;
+  for (const Parameter& parameter : parameters) {
+    check(names.insert(parameter.name).second, "buckets: two parameters are named '", parameter.name, "'");
+    check_parameter(parameter, parameters[0].var.defined() ? parameters[0].var.dtype() : DType::f32);
+    const bool tied =
+        std::any_of(result.begin(), result.end(), [&](const Parameter& p) { return p.var == parameter.var; });
+    if (!tied) result.push_back(parameter);
+  }
+  return result;
+}
+
+void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
+  const int64_t padded = (bucket.numel + options.alignment - 1) / options.alignment * options.alignment;
+  bucket.param = Tensor::zeros({padded}, dtype);
+  if (!options.lent_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
+  bucket.owned = {0, bucket.numel};
+  for (Slot& slot : bucket.slots) {
+    const auto view = [&](const Tensor& x) {
+      return x.defined() ? x.range(slot.offset, slot.numel).view(slot.var.shape()) : x;
+    };
+    slot.var.rebind(view(bucket.param), view(bucket.grad));
+  }
+}
+
+}  // namespace
+
+Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options) {
+  check(options.first_bytes > 0 && options.bytes > 0, "buckets: sizes are ", options.first_bytes, " and ",
+        options.bytes, " bytes; both must be positive");
+  check(options.alignment > 0, "buckets: the alignment is ", options.alignment, "; it must be positive");
+  std::vector<Parameter> ordered = distinct(parameters);
+  std::reverse(ordered.begin(), ordered.end());
+  const DType dtype = ordered[0].var.dtype();
+  for (const Parameter& parameter : ordered) {
+    const int64_t numel = parameter.var.value().numel();
+    const int64_t cap = (buckets_.size() <= 1 ? options.first_bytes : options.bytes) / size_of(dtype);
+    if (buckets_.empty() || buckets_.back().numel + numel > cap)
+      buckets_.push_back({static_cast<int>(buckets_.size()), numel_, 0, {}, {}, {}, {}});
+    Bucket& bucket = buckets_.back();
+    bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel});
+    bucket.numel += numel;
+    numel_ += numel;
+  }
+  for (Bucket& bucket : buckets_) bind(bucket, dtype, options);
+  if (!options.lent_gradients) return;
+  returned_ = std::make_shared<Returned>();
+  for (Bucket& bucket : buckets_)  // these outlive a move of the whole
+    for (const Slot& slot : bucket.slots)
+      slot.var.lend_grad([returned = returned_, &bucket, &slot] {
+        lend(*returned, bucket);
+        return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
+      });
+}
+
+Buckets::~Buckets() {
+  if (!returned_) return;
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) slot.var.lend_grad(nullptr);
+}
+
+void Buckets::lend(Returned& returned, Bucket& bucket) {
+  if (bucket.grad.defined()) return;
+  returned.free(Returned::kNewest);
+  bucket.grad = Tensor({bucket.padded()}, bucket.param.dtype(), bucket.param.device());
+  bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
+}
+
+void Buckets::take_gradient(Bucket& bucket) {
+  if (returned_) lend(*returned_, bucket);
+}
+
+void Buckets::return_gradient(Bucket& bucket) {
+  if (!returned_ || !bucket.grad.defined()) return;
+  for (const Slot& slot : bucket.slots) slot.var.return_grad();
+  Tensor gradient = std::exchange(bucket.grad, Tensor());
+  if (!gradient.device().is_cuda()) return;
+  std::lock_guard lock(returned_->mutex);
+  returned_->all.push_back({std::move(gradient), StreamMark::now()});
+}
+
+void Buckets::free_gradients() {
+  if (returned_) returned_->free(0);
+}
+
+uint64_t Buckets::layout_hash() const {
+  Hash hash;
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) {
+      hash.add(slot.name);
+      hash.add(static_cast<uint64_t>(slot.var.shape().rank()));
+      for (int64_t extent : slot.var.shape()) hash.add(static_cast<uint64_t>(extent));
+      hash.add(static_cast<uint64_t>(slot.var.dtype()));
+      hash.add(static_cast<uint64_t>(slot.decay));
+    }
+  return hash.value();
+}
+
+uint64_t Buckets::value_hash() const {
+  Hash hash;
+  for (const Bucket& bucket : buckets_) hash.add(bucket.param, bucket.numel);
+  return hash.value();
+}
+
+std::vector<DecayRange> decay_ranges(const Bucket& bucket) {
+  std::vector<DecayRange> ranges;
+  for (const Slot& slot : bucket.slots) {
+    if (slot.numel == 0) continue;
+    if (!ranges.empty() && ranges.back().decay == slot.decay) ranges.back().end += slot.numel;
+    else ranges.push_back({slot.offset, slot.offset + slot.numel, slot.decay});
+  }
+  return ranges;
+}
+
+}  // namespace godwit

@@ -1,0 +1,140 @@
+#include "comm/parallel/scheduler.h"
+
+#include <typeinfo>
+#include <utility>
+
+#include "engine/context.h"
+#include "engine/gpu.h"
+#include "engine/graph.h"
+
+namespace godwit {
+
+Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm)
+    : buckets_(buckets), work_(std::move(work)), comm_(comm) {
+  check(work_ != nullptr, "scheduler: no work was given");
+  for (size_t b = 0; b < static_cast<size_t>(buckets.size()); ++b) {
+    const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
+    have_.emplace_back(slots.size(), false);
+    missing_.push_back(static_cast<int64_t>(slots.size()));
+    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { arrived(b, s); });
+  }
+}
+
+Scheduler::~Scheduler() {
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr);
+}
+
+void Scheduler::begin_step(int micro_batches) {
+  stream_.wait();
+  check(!in_step_, "scheduler: begin_step() before the last step was finished");
+  check(micro_batches >= 1, "scheduler: a step of ", micro_batches, " micro-batches; it needs at least one");
+  for (int64_t b = 0; b < buckets_.size(); ++b) {
+    const std::vector<Slot>& slots = buckets_[b].slots;
+    have_[static_cast<size_t>(b)].assign(slots.size(), false);
+    missing_[static_cast<size_t>(b)] = static_cast<int64_t>(slots.size());
+    for (const Slot& slot : slots) slot.var.clear_grad();
+  }
+  next_ = complete_ = 0;
+  arriving_ = deferred_ = false;
+  micro_batches_ = micro_batches;
+  begun_ = 0;
+  overlapped_ = 0;
+  unused_.clear();
+  in_step_ = true;
+}
+
+void Scheduler::backward(const Var& loss) {
+  begin_backward();
+  on_replay([this] { begin_backward(); });
+  godwit::backward(loss, 1.0 / micro_batches_);
+}
+
+void Scheduler::begin_backward() {
+  check(in_step_, "scheduler: backward() without begin_step()");
+  check(begun_ < micro_batches_, "scheduler: backward() number ", begun_ + 1, " in a step of ", micro_batches_,
+        " micro-batches");
+  ++begun_;
+}
+
+void Scheduler::arrived(size_t bucket, size_t slot) {
+  const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
+  if (!in_step_) return;
+  if (recording() && place.var.has_grad()) {
+    check(!buckets_.lent_gradients(), "scheduler: lent gradients, as sharding zero2 has, change their place, ",
+          "which a pass recorded as CUDA graphs does not follow; take zero1, or do without graphs");
+    on_replay([var = place.var] { var.mark_grad(); });
+  }
+  if (!last_micro_batch()) return;
+  if (!arriving_) deferred_ = must_defer();
+  arriving_ = true;
+  if (!place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
+  check(!have_[bucket][slot], "scheduler: parameter '", place.name,
+        "' got a gradient from a second backward() in one step");
+  have_[bucket][slot] = true;
+  --missing_[bucket];
+  launch_full();
+}
+
+// The forward pass of a new shape, which comes first, makes choices; its backward pass then makes more.
+bool Scheduler::must_defer() const {
+  return kernels_wait() && (recording() || choices_ != library_choices() || comm_->compute->calls() > 0);
+}
+
+void Scheduler::launch_full() {
+  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0) between([this] { complete(); });
+}
+
+void Scheduler::complete() {
+  ++complete_;
+  if (!deferred_) return hand_over();
+  if (!buckets_.lent_gradients()) return;
+  hand_over();
+  stream_.wait();
+}
+
+void Scheduler::hand_over() {
+  constexpr size_t kAhead = 2;
+  if (buckets_.lent_gradients()) stream_.wait_for_all_but(kAhead);
+  stream_.submit([this, &bucket = buckets_[next_]] {
+    try {
+      work_(bucket);
+    } catch (const Error& error) {
+      if (typeid(error) != typeid(Error)) throw;
+      throw error.with_text(detail::concat(error.what(), " (bucket ", bucket.index, ")"));
+    }
+  });
+  ++next_;
+}
+
+void Scheduler::finish_step() {
+  check(in_step_, "scheduler: finish_step() without begin_step()");
+  check(last_micro_batch(), "scheduler: finish_step() after ", begun_, " of ", micro_batches_, " micro-batches");
+  in_step_ = false;
+  overlapped_ = deferred_ ? 0 : next_;
+  fill_unused();
+  if (kernels_wait() && first_step()) {  // no rank communicates before all have loaded what the step needs
+    synchronize();
+    comm_->world->barrier("first_step");
+  }
+  while (next_ < buckets_.size()) hand_over();
+  stream_.wait();
+  choices_ = library_choices();
+}
+
+void Scheduler::fill_unused() {
+  for (int64_t b = complete_; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    buckets_.take_gradient(bucket);
+    for (size_t s = 0; s < bucket.slots.size(); ++s) {
+      const Slot& slot = bucket.slots[s];
+      if (slot.var.has_grad()) continue;  // complete, or a sum to which the last micro-batch added nothing
+      bucket.grad.range(slot.offset, slot.numel).zero();
+      unused_.push_back(slot.name);
+    }
+  }
+}
+
+void Scheduler::wait() { stream_.wait(); }
+
+}  // namespace godwit

@@ -1,0 +1,72 @@
+// Scheduler: overlaps the exchange and update of buckets with the backward pass that still fills the others.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "comm/parallel/bucket.h"
+#include "comm/group.h"
+#include "engine/stream.h"
+
+namespace godwit {
+
+// Gradient hooks count each bucket down; full buckets are handed to `work` strictly in plan order, on the communication
+// stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
+// parameter once its gradient is complete). Outside of a step the hooks rest.
+// Where the buckets lend gradients, `work` returns them, and backward waits while more than two buckets are on their way.
+// Where StepGraphs record a backward pass, its replays hand the buckets over as it did.
+// A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
+//
+// Where kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: buckets are
+// handed over after backward. Those are the first step, steps with new shapes and steps that StepGraphs record, because
+// loading a kernel waits for the kernels that run; and all steps of a model that communicates on the computing thread
+// (comm.compute), because NCCL does not allow two threads to communicate on one GPU at a time. Lent gradients are
+// exchanged one bucket at a time in such a step, while backward waits.
+class Scheduler {
+ public:
+  // `buckets` and `comm` must outlive the scheduler. `comm`: what `work` communicates with; null when it does not.
+  Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
+  ~Scheduler();
+
+  void begin_step(int micro_batches = 1);  // before forward: gradients count as absent
+  // Of the next micro-batch, with the root gradient 1/k: the step's gradient is that of the mean loss. A step of one
+  // micro-batch may call godwit::backward() itself.
+  void backward(const Var& loss);
+  // After the last backward: hands over what is left, waits, rethrows. Parameters no micro-batch used have gradient 0.
+  void finish_step();
+  void wait();  // until the stream is idle; rethrows its error
+
+  // Names of parameters without a gradient in the last step, in layout order.
+  const std::vector<std::string>& unused() const { return unused_; }
+  // Buckets of the last step that were handed over while backward went on.
+  int64_t overlapped() const { return overlapped_; }
+
+ private:
+  void arrived(size_t bucket, size_t slot);
+  void launch_full();  // hands over the buckets that are next in order and complete
+  void complete();     // the next one in order is
+  void hand_over();    // the next one
+  bool must_defer() const;
+  bool first_step() const { return choices_ < 0; }
+  bool kernels_wait() const { return comm_ && comm_->world->kernels_wait(); }
+  void begin_backward();
+  void fill_unused();
+  bool last_micro_batch() const { return micro_batches_ == 1 || begun_ == micro_batches_; }
+
+  Buckets& buckets_;
+  std::function<void(Bucket&)> work_;
+  Communicator* comm_;
+  std::vector<std::vector<bool>> have_;  // per bucket and slot: its gradient is complete
+  std::vector<int64_t> missing_;         // gradients a bucket still waits for
+  int64_t complete_ = 0;                 // buckets whose gradients are there, in order
+  int64_t next_ = 0;                     // bucket to hand over next
+  int micro_batches_ = 1, begun_ = 0;    // of this step, and those whose backward() was called
+  int64_t overlapped_ = 0;
+  int64_t choices_ = -1;  // library_choices() at the end of the last step
+  bool in_step_ = false;
+  bool arriving_ = false;  // gradients of the last micro-batch
+  bool deferred_ = false;  // this step's buckets wait for the end of backward
+  std::vector<std::string> unused_;
+  Stream stream_{/*urgent=*/true};
+};
+
+}  // namespace godwit

@@ -1,0 +1,200 @@
+#include "comm/parallel/sharding.h"
+
+#include <algorithm>
+
+#include "comm/parallel/blocks.h"
+#include "comm/compress/codecs.h"
+#include "comm/compress/wire/half.h"
+#include "engine/data_ptr.h"
+
+namespace godwit {
+namespace {
+
+int64_t longest(const Bucket& bucket) {
+  int64_t most = 0;
+  for (const Segment& shard : bucket.shards) most = std::max(most, shard.numel());
+  return most;
+}
+
+// Shards follow each other at one distance, so that the bucket's own memory is what a collective takes.
+bool regular(const Bucket& bucket) {
+  const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded() / ranks;
+  if (length * ranks != bucket.padded()) return false;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+    if (shard.begin != std::min(r * length, bucket.numel) || shard.numel() > length) return false;
+  }
+  return true;
+}
+
+void copy_values(const Tensor& from, int64_t from_begin, const Tensor& to, int64_t to_begin, int64_t count) {
+  to.range(to_begin, count).copy_from(from.range(from_begin, count));
+}
+
+}  // namespace
+
+std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
+  std::vector<Segment> shards;
+  const int64_t length = bucket.padded() / ranks;
+  for (int r = 0; r < ranks; ++r)
+    shards.push_back({std::min(r * length, bucket.numel), std::min((r + 1) * length, bucket.numel)});
+  return shards;
+}
+
+void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size) {
+  const int ranks = comm.topology.world();
+  for (Bucket& bucket : buckets) {
+    check(bucket.padded() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded(),
+          " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
+    bucket.shards.clear();
+    if (!block_size) {
+      bucket.shards = even_shards(bucket, ranks);
+    } else {
+      const BlockLayout layout(bucket, *block_size, ranks);
+      for (int r = 0; r < ranks; ++r) bucket.shards.push_back(layout.segment(r));
+    }
+    bucket.owned = bucket.shards[static_cast<size_t>(comm.rank)];
+  }
+}
+
+void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase) {
+  const int ranks = world.size();
+  if (regular(bucket)) {
+    const int64_t length = bucket.padded() / ranks;
+    return world.all_gather(x.range(world.rank() * length, length).clone(), x, phase);
+  }
+  const int64_t length = longest(bucket);
+  const Tensor own = Tensor::zeros({length}, x.dtype()), all({length * ranks}, x.dtype());
+  copy_values(x, bucket.owned.begin, own, 0, bucket.owned.numel());
+  world.all_gather(own, all, phase);
+  for (int r = 0; r < ranks; ++r) {
+    const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+    copy_values(all, r * length, x, shard.begin, shard.numel());
+  }
+}
+
+Tensor shards_as_parts(const Bucket& bucket, const Tensor& x) {
+  if (regular(bucket)) return x;
+  const int64_t length = longest(bucket), ranks = std::ssize(bucket.shards);
+  const Tensor parts = Tensor::zeros({length * ranks}, x.dtype());
+  for (int64_t r = 0; r < ranks; ++r) {
+    const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+    copy_values(x, shard.begin, parts, r * length, shard.numel());
+  }
+  return parts;
+}
+
+void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
+  const Tensor parts = shards_as_parts(bucket, bucket.grad);
+  const Tensor mean({parts.numel() / world.size()}, parts.dtype());
+  world.reduce_scatter(parts, mean, Reduce::mean, phase);
+  copy_values(mean, 0, bucket.grad, bucket.owned.begin, bucket.owned.numel());
+}
+
+ShardedParameters::ShardedParameters(Buckets& buckets, const std::string& wire, int64_t block_size)
+    : wire_(wire == "bf16" ? Wire::bf16 : wire == "int8" ? Wire::int8 : Wire::full), codec_(int8_codec()) {
+  if (wire_ == Wire::full) return;
+  for (Bucket& bucket : buckets) {
+    check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ", wire, " takes float32 parameters, not ",
+          bucket.param.dtype(), "; take f32");
+    masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
+    if (wire_ == Wire::int8) add_blocks(bucket, block_size);
+    keep_and_round(bucket);
+  }
+}
+
+void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
+  const BlockLayout layout(bucket, block_size, bucket.shards);
+  Blocks blocks;
+  for (int pass = 0; pass < 2; ++pass)  // the first for the longest message
+    for (int r = 0; r < layout.segments(); ++r) {
+      int64_t at = 0;
+      for (const Segment& block : layout.parts(r)) {
+        if (pass == 1) {
+          blocks.all.all.push_back({block.begin, block.numel(), r * blocks.words + at, 0});
+          if (block.begin >= bucket.owned.begin && block.end <= bucket.owned.end)
+            blocks.own.all.push_back({block.begin, block.numel(), at, 0});
+        }
+        at += codec_->words(block.numel());
+      }
+      if (pass == 0) blocks.words = std::max(blocks.words, at);
+    }
+  blocks_.push_back(std::move(blocks));
+}
+
+const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& bucket) const {
+  return blocks_.at(static_cast<size_t>(bucket.index));
+}
+
+Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const {
+  const Tensor message = Tensor::zeros({words}, DType::u32);
+  const bool finite = on_device(message, [&](auto device) {
+    return encode_blocks(device, *codec_, elements<float>(device, bucket.param), Memory::none, nullptr, blocks, {}, 0,
+                         elements<uint32_t>(device, message));
+  });
+  check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
+  return message;
+}
+
+void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) const {
+  on_device(messages, [&](auto device) {
+    mean_of_blocks(device, *codec_, elements<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
+                   elements<float>(device, bucket.param));
+  });
+}
+
+// Of values that all ranks have: what the wire would bring, without it.
+void ShardedParameters::keep_and_round(Bucket& bucket) const {
+  if (wire_ == Wire::full) return;
+  copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
+  if (wire_ == Wire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
+  const Blocks& blocks = blocks_of(bucket);
+  decode(bucket, encode(bucket, blocks.all, std::ssize(bucket.shards) * blocks.words));
+}
+
+void ShardedParameters::before_update(Bucket& bucket) const {
+  if (wire_ == Wire::full) return;
+  copy_values(master(bucket), 0, bucket.param, bucket.owned.begin, bucket.owned.numel());
+}
+
+void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
+  constexpr const char* kPhase = "parameters/all_gather";
+  if (wire_ == Wire::full) return all_gather_shards(bucket, bucket.param, world, kPhase);
+  copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
+  if (wire_ == Wire::bf16) {
+    const Segment& owned = bucket.owned;
+    const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole words
+    const Tensor own = Tensor::zeros({length}, DType::bf16), all({length * world.size()}, DType::bf16);
+    own.range(0, owned.numel())
+        .copy_from(to_half(bucket.param.range(owned.begin, owned.numel()), DType::bf16, "sharding"));
+    world.all_gather(own, all, kPhase);
+    for (int r = 0; r < world.size(); ++r) {
+      const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+      from_half(all.range(r * length, shard.numel()), bucket.param.range(shard.begin, shard.numel()));
+    }
+    return;
+  }
+  const Blocks& blocks = blocks_of(bucket);
+  const Tensor own = encode(bucket, blocks.own, blocks.words), all({blocks.words * world.size()}, DType::u32);
+  world.all_gather(own, all, kPhase);
+  decode(bucket, all);
+}
+
+void ShardedParameters::with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const {
+  if (wire_ == Wire::full) return f();
+  for (Bucket& bucket : buckets) {
+    before_update(bucket);
+    all_gather_shards(bucket, bucket.param, world, "parameters/masters");
+  }
+  f();
+  for (Bucket& bucket : buckets) keep_and_round(bucket);
+}
+
+const Tensor& ShardedParameters::master(const Bucket& bucket) const {
+  return masters_.at(static_cast<size_t>(bucket.index)).values;
+}
+
+std::vector<std::string> sharding_names() { return {"none", "zero1", "zero2"}; }
+std::vector<std::string> parameter_wire_names() { return {"f32", "bf16", "int8"}; }
+
+}  // namespace godwit

@@ -1,0 +1,173 @@
+#include "comm/transport/control_channel_mpi.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/transport/session_mpi.h"
+
+namespace godwit {
+
+Notices::Notices(MPI_Comm world) {
+  check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
+  int size = 0;
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size);
+  left_.resize(static_cast<size_t>(size));
+  steps_.resize(static_cast<size_t>(size));
+  post();
+}
+
+void Notices::close() {
+  std::lock_guard lock(mutex_);
+  check_mpi(MPI_Waitall(static_cast<int>(sending_.size()), sending_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+  check_mpi(MPI_Cancel(&receiving_), "MPI_Cancel");
+  check_mpi(MPI_Wait(&receiving_, MPI_STATUS_IGNORE), "MPI_Wait");
+  check_mpi(MPI_Comm_free(&comm_), "MPI_Comm_free");
+}
+
+void Notices::post() {
+  check_mpi(MPI_Irecv(&incoming_, sizeof(Notice), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &receiving_), "MPI_Irecv");
+}
+
+void Notices::poll() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  for (int arrived = 1; arrived;) {
+    MPI_Status status;
+    const int result = MPI_Test(&receiving_, &arrived, &status);
+    int error = MPI_SUCCESS;
+    MPI_Error_class(result, &error);
+    const bool too_long = error == MPI_ERR_TRUNCATE;
+    if (!too_long) check_mpi(result, "MPI_Test");
+    if (!too_long && !arrived) break;
+    receive(status, too_long);
+    post();
+  }
+}
+
+void Notices::receive(const MPI_Status& status, bool too_long) {
+  const std::string reason = too_long ? "it is too long" : defect(incoming_, status);
+  if (reason.empty()) return take(incoming_);
+  failures_.emplace(status.MPI_SOURCE, "it sent a malformed notice: " + reason);
+  if (!failed_peer_) failed_peer_ = status.MPI_SOURCE;
+}
+
+std::string Notices::defect(const Notice& notice, const MPI_Status& status) const {
+  int bytes = 0;
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  if (bytes != sizeof(Notice)) return detail::concat(bytes, " bytes, expected ", sizeof(Notice));
+  if (notice.rank != status.MPI_SOURCE) return detail::concat("it claims to come from rank ", notice.rank);
+  if (notice.kind < Kind::failed || notice.kind > Kind::steps)
+    return detail::concat("its kind is ", static_cast<int32_t>(notice.kind));
+  if (!std::memchr(notice.text, 0, sizeof(notice.text))) return "its text has no end";
+  return {};
+}
+
+void Notices::take(const Notice& notice) {
+  const auto rank = static_cast<size_t>(notice.rank);
+  if (notice.kind == Kind::failed) {
+    failures_.emplace(notice.rank, notice.text);
+    if (notice.rank != rank_ && !failed_peer_) failed_peer_ = notice.rank;
+  } else if (notice.kind == Kind::left) {
+    left_[rank] = Clock::now();
+    if (!steps_[rank]) steps_[rank] = INT64_MAX;  // it took them all
+  } else if (notice.kind == Kind::busy) {
+    if (notice.rank != rank_) last_busy_ = Clock::now();
+  } else {
+    steps_[rank] = notice.steps;
+    send_steps();
+  }
+}
+
+void Notices::send(Kind kind, const std::string& text) {
+  int sent = 0;
+  check_mpi(MPI_Testall(static_cast<int>(sending_.size()), sending_.data(), &sent, MPI_STATUSES_IGNORE), "MPI_Testall");
+  if (sent) sending_.clear(), outgoing_.clear();
+  Notice& notice = outgoing_.emplace_back();
+  notice.kind = kind;
+  notice.rank = rank_;
+  notice.steps = begun_;
+  std::strncpy(notice.text, text.c_str(), sizeof(notice.text) - 1);
+  for (int peer = 0; peer < static_cast<int>(left_.size()); ++peer)
+    if (peer != rank_)
+      check_mpi(MPI_Isend(&notice, sizeof(Notice), MPI_BYTE, peer, 0, comm_, &sending_.emplace_back()), "MPI_Isend");
+  take(notice);
+}
+
+void Notices::fail(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (!failures_.contains(rank_)) send(Kind::failed, reason);
+}
+
+void Notices::leave() {
+  std::lock_guard lock(mutex_);
+  if (!left_[static_cast<size_t>(rank_)]) send(Kind::left);
+}
+
+void Notices::busy() {
+  std::lock_guard lock(mutex_);
+  send(Kind::busy);
+}
+
+// A rank that has left was taken to have begun every step.
+void Notices::send_steps() {
+  const auto own = static_cast<size_t>(rank_);
+  if (!steps_[own] && !left_[own]) send(Kind::steps);
+}
+
+std::optional<bool> Notices::may_continue(bool stop) {
+  std::lock_guard lock(mutex_);
+  if (stop) send_steps();
+  if (steps_[static_cast<size_t>(rank_)]) {
+    int64_t last = 0;
+    bool all = true;
+    for (const std::optional<int64_t>& steps : steps_) {
+      all = all && steps;
+      last = std::max(last, steps.value_or(0));
+    }
+    if (begun_ >= last) return all ? std::optional(false) : std::nullopt;
+  }
+  ++begun_;
+  return true;
+}
+
+std::map<int, std::string> Notices::failures() const {
+  std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+std::optional<int> Notices::failed_peer() const {
+  std::lock_guard lock(mutex_);
+  return failed_peer_;
+}
+
+std::optional<Notices::Clock::time_point> Notices::left_at(int rank) const {
+  std::lock_guard lock(mutex_);
+  return left_[static_cast<size_t>(rank)];
+}
+
+Notices::Clock::time_point Notices::last_busy() const {
+  std::lock_guard lock(mutex_);
+  return last_busy_;
+}
+
+std::vector<int> Notices::undecided() const {
+  std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < steps_.size(); ++rank)
+    if (!steps_[rank]) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+int Notices::lowest_left() const {
+  std::lock_guard lock(mutex_);
+  const auto found = std::find_if(left_.begin(), left_.end(), [](const auto& at) { return at.has_value(); });
+  return static_cast<int>(found - left_.begin());
+}
+
+bool Notices::all_left() const {
+  std::lock_guard lock(mutex_);
+  return std::all_of(left_.begin(), left_.end(), [](const auto& at) { return at.has_value(); });
+}
+
+}  // namespace godwit

@@ -1,0 +1,32 @@
+// MpiGroup: a group of ranks in processes of their own; every collective is pairwise messages, from and to the host's
+// memory.
+#pragma once
+#include "comm/transport/transfer_mpi.h"
+
+namespace godwit {
+
+class MpiGroup : public Group {
+ public:
+  MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats);
+  void abort(const std::string& reason) override;
+  void check_failure(std::string_view phase) override;
+  std::shared_ptr<void> busy() override;
+  std::chrono::steady_clock::time_point last_busy() override;
+  bool may_continue(bool stop) override;
+
+ protected:
+  void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override;
+  void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) override;
+  void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) override;
+  void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) override;
+  void do_broadcast(const Tensor& x, int root, std::string_view phase) override;
+  void do_barrier(std::string_view phase) override;
+
+ private:
+  template <class F>
+  void for_each_peer(F&& f) const;  // from the next rank on, so that not all send to the same one first
+
+  MpiMembers members_;
+};
+
+}  // namespace godwit

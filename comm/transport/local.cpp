@@ -1,0 +1,268 @@
+#include "comm/transport/local.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "comm/failure.h"
+#include "comm/transport/group_nccl.h"
+#include "comm/transport/peer_memory.h"
+#include "comm/reduce.h"
+#include "comm/transport/rendezvous.h"
+#include "engine/context.h"
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+
+// The meeting places of all groups of one run_local(), and the first failure among its ranks.
+class World {
+ public:
+  World(const Topology& topology, std::chrono::milliseconds timeout) : topology_(topology) {
+    std::vector<int> everyone;
+    for (int rank = 0; rank < topology.world(); ++rank) everyone.push_back(rank);
+    world_.emplace(everyone, timeout, busy_);
+    compute_.emplace(everyone, timeout, busy_);
+    begun_.resize(everyone.size());
+    for (int node = 0; node < topology.nodes; ++node)
+      intra_.push_back(
+          std::make_unique<Rendezvous>(std::vector<int>(everyone.begin() + node * topology.workers_per_node,
+                                                        everyone.begin() + (node + 1) * topology.workers_per_node),
+                                       timeout, busy_));
+    for (int local = 0; local < topology.workers_per_node; ++local) {
+      std::vector<int> ranks;
+      for (int node = 0; node < topology.nodes; ++node) ranks.push_back(node * topology.workers_per_node + local);
+      inter_.push_back(std::make_unique<Rendezvous>(std::move(ranks), timeout, busy_));
+    }
+  }
+
+  Rendezvous& world() { return *world_; }
+  Rendezvous& compute() { return *compute_; }
+  Rendezvous& intra(int rank) { return *intra_[static_cast<size_t>(topology_.node_of(rank))]; }
+  Rendezvous& inter(int rank) { return *inter_[static_cast<size_t>(topology_.local_rank(rank))]; }
+  const Topology& topology() const { return topology_; }
+
+  void fail(int rank, const std::string& reason) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!first_failed_) first_failed_ = rank, reason_ = reason;
+    }
+    world_->fail(rank, reason);
+    compute_->fail(rank, reason);
+    for (auto& group : intra_) group->fail(rank, reason);
+    for (auto& group : inter_) group->fail(rank, reason);
+  }
+
+  void retire(int rank) {
+    world_->retire(rank);
+    compute_->retire(rank);
+    intra(rank).retire(rank);
+    inter(rank).retire(rank);
+  }
+
+  BusyRanks& busy() { return busy_; }
+
+  // The first rank that wants to stop sets the last step: the latest that a rank has begun.
+  bool may_continue(int rank, bool stop) {
+    const std::lock_guard lock(mutex_);
+    int64_t& begun = begun_[static_cast<size_t>(rank)];
+    if (stop && !last_step_) last_step_ = *std::max_element(begun_.begin(), begun_.end());
+    if (last_step_ && begun >= *last_step_) return false;
+    ++begun;
+    return true;
+  }
+
+  // After all ranks have ended.
+  std::optional<int> first_failed() const { return first_failed_; }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  Topology topology_;
+  BusyRanks busy_;
+  std::optional<Rendezvous> world_, compute_;
+  std::vector<std::unique_ptr<Rendezvous>> intra_, inter_;
+  std::mutex mutex_;
+  std::optional<int> first_failed_;
+  std::string reason_;
+  std::vector<int64_t> begun_;  // calls of may_continue() that returned true, by rank
+  std::optional<int64_t> last_step_;
+};
+
+class LocalGroup : public Group {
+ public:
+  LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& place,
+             std::shared_ptr<World> world, int world_rank)
+      : Group(rank, std::move(links), std::move(stats)),
+        place_(place),
+        world_(std::move(world)),
+        world_rank_(world_rank) {}
+
+  void abort(const std::string& reason) override { world_->fail(world_rank_, reason); }
+  void check_failure(std::string_view phase) override { place_.check_failure(rank(), phase); }
+  std::shared_ptr<void> busy() override {
+    world_->busy().begin();
+    return {nullptr, [world = world_](void*) { world->busy().end(); }};
+  }
+  std::chrono::steady_clock::time_point last_busy() override { return world_->busy().last(); }
+  bool may_continue(bool stop) override { return world_->may_continue(world_rank_, stop); }
+
+ protected:
+  // Every rank reduces one part and writes it to all: nobody else touches that part.
+  void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
+    meet(x, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes(), nullptr, x.address()}, [&](auto device) {
+      const int64_t begin = part_begin(x.numel(), size(), rank()), end = part_begin(x.numel(), size(), rank() + 1);
+      dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
+        std::vector<const T*> in;
+        std::vector<T*> out;
+        for (int peer = 0; peer < size(); ++peer) {
+          out.push_back(static_cast<T*>(place_.call(peer).out) + begin);
+          in.push_back(out.back());
+        }
+        if (size() > 1) reduce_in_order(device, in, out, end - begin, op);
+      });
+    });
+  }
+
+  void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) override {
+    meet(in, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes(), in.address()}, [&](auto device) {
+      dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
+        std::vector<const T*> parts;
+        for (int peer = 0; peer < size(); ++peer)
+          parts.push_back(static_cast<const T*>(place_.call(peer).in) + rank() * out.numel());
+        reduce_in_order(device, parts, {static_cast<T*>(out.address())}, out.numel(), op);
+      });
+    });
+  }
+
+  void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) override {
+    meet(in, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.address()}, [&](auto device) {
+      for (int peer = 0; peer < size(); ++peer) copy(device, peer, 0, out, peer * in.bytes(), in.bytes());
+    });
+  }
+
+  void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) override {
+    meet(in, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes(), in.address()}, [&](auto device) {
+      const int64_t part = in.bytes() / size();
+      for (int peer = 0; peer < size(); ++peer) copy(device, peer, rank() * part, out, peer * part, part);
+    });
+  }
+
+  void do_broadcast(const Tensor& x, int root, std::string_view phase) override {
+    meet(x, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes(), x.address()}, [&](auto device) {
+      if (rank() != root) copy(device, root, 0, x, 0, x.bytes());
+    });
+  }
+
+  // There is no memory to be done with, so nobody waits a second time.
+  void do_barrier(std::string_view phase) override { place_.enter(rank(), {Collective::barrier, phase}); }
+
+ private:
+  // All members are in the same call while work(device) runs, and touch the memory they published. On a GPU they are
+  // there with their streams: the hosts only order them.
+  template <class F>
+  void meet(const Tensor& x, Call call, F&& work) {
+    const bool on_gpu = x.device().is_cuda();
+    call.device = x.device();
+    if (on_gpu) call.ready = StreamMark::now();
+    place_.enter(rank(), call);
+    std::exception_ptr error;
+    StreamMark done;
+    try {
+      on_device(x, [&](auto device) {
+        for (int peer = 0; peer < size(); ++peer) {
+          if (peer == rank()) continue;
+          reach(device, place_.call(peer).device);
+          place_.call(peer).ready.hold();
+        }
+        work(device);
+      });
+      if (on_gpu) done = StreamMark::now();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    place_.leave(rank(), std::move(done));
+    if (error) std::rethrow_exception(error);
+    for (int peer = 0; on_gpu && peer < size(); ++peer)
+      if (peer != rank()) place_.done(peer).hold();
+  }
+
+  // Of what the peer published to what is this rank's alone.
+  template <class D>
+  void copy(D device, int peer, int64_t from, const Tensor& to, int64_t to_offset, int64_t bytes) {
+    copy_bytes(device, static_cast<const std::byte*>(place_.call(peer).in) + from,
+               static_cast<std::byte*>(to.address()) + to_offset, bytes);
+  }
+
+  Rendezvous& place_;
+  std::shared_ptr<World> world_;  // owns place_
+  int world_rank_;
+};
+
+Communicator make_communicator(const std::shared_ptr<World>& world, int rank) {
+  const Topology& topology = world->topology();
+  Communicator comm{topology, rank, nullptr, nullptr, nullptr, nullptr, std::make_shared<CommStats>()};
+  std::vector<Link> links;
+  for (int peer = 0; peer < topology.world(); ++peer) links.push_back(topology.link(rank, peer));
+  comm.world = std::make_shared<LocalGroup>(rank, links, comm.stats, world->world(), world, rank);
+  comm.compute = std::make_shared<LocalGroup>(rank, links, comm.stats, world->compute(), world, rank);
+  comm.intra = std::make_shared<LocalGroup>(
+      comm.local_rank(), std::vector<Link>(static_cast<size_t>(topology.workers_per_node), Link::intra), comm.stats,
+      world->intra(rank), world, rank);
+  comm.inter =
+      std::make_shared<LocalGroup>(comm.node(), std::vector<Link>(static_cast<size_t>(topology.nodes), Link::inter),
+                                   comm.stats, world->inter(rank), world, rank);
+  return comm;
+}
+
+void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const LocalOptions& options,
+              const std::function<void(Communicator&)>& body, std::exception_ptr& error) {
+  try {
+    const int size = world->topology().world();
+    const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
+    const ContextGuard placed(context_on(device_of(options.placement, rank, size)));
+    Communicator comm = make_communicator(world, rank);
+    if (size > 1 && exchanges_by_nccl(options.placement, size)) comm = over_nccl(comm, options.timeout);
+    body(comm);
+    world->retire(rank);
+  } catch (...) {
+    error = std::current_exception();
+    world->fail(rank, text_of(error));
+  }
+}
+
+}  // namespace
+
+void run_local(const Topology& topology, const std::function<void(Communicator&)>& body, const LocalOptions& options) {
+  check(topology.nodes >= 1 && topology.workers_per_node >= 1, "run_local: ", topology.nodes, " nodes of ",
+        topology.workers_per_node, " workers; both must be at least 1");
+  check(options.threads_per_rank >= 0, "run_local: ", options.threads_per_rank, " threads per rank");
+  check(options.timeout.count() > 0, "run_local: the timeout is ", options.timeout.count(), " ms; it must be positive");
+  const int size = topology.world();
+  device_of(options.placement, 0, size);  // throws before there are ranks that could say the same
+  const int threads = options.threads_per_rank ? options.threads_per_rank : std::max(1, hardware_threads() / size);
+  auto world = std::make_shared<World>(topology, options.timeout);
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
+  std::vector<std::thread> ranks;
+  bool started = true;
+  try {
+    for (int rank = 0; rank < size; ++rank)
+      ranks.emplace_back(
+          [&, rank] { run_rank(world, rank, threads, options, body, errors[static_cast<size_t>(rank)]); });
+  } catch (...) {
+    started = false;
+    world->fail(static_cast<int>(ranks.size()), "the system gave it no thread");
+  }
+  for (std::thread& rank : ranks) rank.join();
+  check(started, "the system allows only ", ranks.size(), " of ", size,
+        " worker threads; lower --nodes or --workers-per-node, or raise the limit (ulimit -u)");
+  const std::optional<int> failed = world->first_failed();
+  if (!failed) return;
+  const std::exception_ptr error = errors[static_cast<size_t>(*failed)];
+  if (!error) fail(size > 1 ? detail::concat("rank ", *failed, ": ") : std::string(), world->reason());
+  if (size == 1) std::rethrow_exception(error);
+  rethrow_from(*failed, error);
+}
+
+}  // namespace godwit

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "comm/failure.h"
+#include "comm/transport/group_mpi.h"
+#include "comm/transport/group_nccl.h"
+#include "comm/transport/launcher.h"
+#include "comm/transport/mpi.h"
+#include "comm/transport/session_mpi.h"
+#include "comm/transport/startup_watchdog.h"
+#include "comm/transport/visible_gpus.h"
+#include "engine/context.h"
+#include "engine/hash.h"
+
+namespace godwit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{1};
+constexpr std::chrono::seconds kSettle{2};    // for the others to leave their collectives after a failure
+constexpr std::chrono::seconds kReporter{5};  // for the rank that reports it to end all processes
+
+Topology agree_on_topology(Topology given, const MpiSession& session) {
+  const int own[2] = {given.nodes, given.workers_per_node};
+  std::vector<int> all(2 * static_cast<size_t>(session.world()));
+  check_mpi(MPI_Allgather(own, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+  for (size_t rank = 1; rank < static_cast<size_t>(session.world()); ++rank)
+    check(all[2 * rank] == all[0] && all[2 * rank + 1] == all[1],
+          "the ranks were given different topologies (nodes × workers per node, 0 is not said): rank 0 ", all[0], " × ",
+          all[1], ", rank ", rank, " ", all[2 * rank], " × ", all[2 * rank + 1]);
+  const Topology topology = fit_topology(given, session.world());
+  return topology.nodes > 0 ? topology : topology_of_hosts(session.hosts());
+}
+
+std::shared_ptr<Group> make_group(const std::shared_ptr<MpiWorld>& world, const Communicator& comm,
+                                  std::vector<int> ranks, int color) {
+  MpiMembers members;
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color, comm.rank, &members.comm), "MPI_Comm_split");
+  check_mpi(MPI_Comm_set_errhandler(members.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  world->comms.push_back(members.comm);
+  std::vector<Link> links;
+  for (int peer : ranks) links.push_back(comm.topology.link(comm.rank, peer));
+  members.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), comm.rank) - ranks.begin());
+  members.world_ranks = std::move(ranks);
+  members.world = world;
+  return std::make_shared<MpiGroup>(std::move(members), std::move(links), comm.stats);
+}
+
+Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Topology& topology, int rank) {
+  Communicator comm{topology, rank, nullptr, nullptr, nullptr, nullptr, std::make_shared<CommStats>()};
+  std::vector<int> everyone, node, column;
+  for (int peer = 0; peer < topology.world(); ++peer) {
+    everyone.push_back(peer);
+    if (topology.node_of(peer) == comm.node()) node.push_back(peer);
+    if (topology.local_rank(peer) == comm.local_rank()) column.push_back(peer);
+  }
+  comm.world = make_group(world, comm, everyone, 0);
+  comm.compute = make_group(world, comm, everyone, 0);
+  comm.intra = make_group(world, comm, node, comm.node());
+  comm.inter = make_group(world, comm, column, comm.local_rank());
+  return comm;
+}
+
+// The ranks of this host before this one, and all of them; of those alone that see the same GPUs, where the launcher
+// gives each its own (CUDA_VISIBLE_DEVICES).
+std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const Placement& placement) {
+  std::vector<std::string> places = session.hosts();
+  if (placement.device != "cpu") {
+    Hash seen;
+    seen.add(visible_gpus());
+    const Tensor own = Tensor::of<int64_t>({std::bit_cast<int64_t>(seen.value())}, {1}), all({group.size()}, DType::i64);
+    group.all_gather(own, all, "gpus/agree");
+    for (size_t rank = 0; rank < places.size(); ++rank)
+      places[rank].append(" ").append(std::to_string(all.data<int64_t>()[rank]));
+  }
+  const auto self = places.begin() + session.rank();
+  return {static_cast<int>(std::count(places.begin(), self, *self)),
+          static_cast<int>(std::count(places.begin(), places.end(), *self))};
+}
+
+// All ranks can exchange through NCCL.
+bool agree_on_nccl(Group& group, bool here) {
+  const Tensor own = Tensor({1}, DType::u8, kCpu), all = Tensor({group.size()}, DType::u8, kCpu);
+  own.fill(here);
+  group.all_gather(own, all, "nccl/agree");
+  const std::vector<uint8_t> can = all.to_vector<uint8_t>();
+  return std::find(can.begin(), can.end(), 0) == can.end();
+}
+
+void describe_launch(const MpiSession& session, const Topology& topology,
+                     const std::function<void(const std::string&)>& note) {
+  if (!note || session.rank() != 0) return;
+  const std::set<std::string> hosts(session.hosts().begin(), session.hosts().end());
+  note(detail::concat(session.library(), ": ", session.world(), session.world() == 1 ? " rank on " : " ranks on ",
+                      hosts.size(), hosts.size() == 1 ? " host" : " hosts"));
+  const std::string spanning = spanning_node(topology, session.hosts());
+  if (!spanning.empty())
+    note("warning: " + spanning + "; its bytes count as within the node (mpirun --map-by slot numbers host by host)");
+  if (session.bound())
+    note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none lends all");
+}
+
+// Takes in notices until `done`; false when `limit` has passed first, in which no other rank was busy.
+template <class F>
+bool wait_for_notices(Notices& notices, Clock::duration limit, F&& done) {
+  for (const auto start = Clock::now(); !done();) {
+    if (Clock::now() - std::max(start, notices.last_busy()) > limit) return false;
+    std::this_thread::sleep_for(kLook);
+    notices.poll();
+  }
+  return true;
+}
+
+std::vector<int> still_there(const Notices& notices) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < MpiSession::instance().world(); ++rank)
+    if (!notices.left_at(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+void end_well(MpiWorld& world) {
+  wait_for_notices(world.notices, world.timeout,
+                   [&] { return world.notices.all_left() || world.notices.failed_peer().has_value(); });
+  if (world.notices.failed_peer()) return;
+  const std::vector<int> missing = still_there(world.notices);
+  if (!missing.empty())
+    fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
+         " s after this one");
+  world.notices.close();
+  for (MPI_Comm& comm : world.comms) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
+}
+
+std::string combined(const std::map<int, std::string>& failures) {
+  std::string text;
+  std::set<std::string> told;
+  for (const auto& [rank, reason] : failures) {
+    const std::string prefix = detail::concat("rank ", rank, ": ");
+    const std::string bare = reason.starts_with(prefix) ? reason.substr(prefix.size()) : reason;
+    if (told.insert(bare).second) text.append(text.empty() ? "" : "\n").append(with_rank(rank, reason));
+  }
+  return text;
+}
+
+// One rank says what happened to all of them.
+[[noreturn]] void end_badly(MpiWorld& world, const std::exception_ptr& error, int rank) {
+  Notices& notices = world.notices;
+  wait_for_notices(notices, kSettle, [&] { return notices.all_left(); });
+  if (notices.lowest_left() != rank) {
+    wait_for_notices(notices, kReporter, [] { return false; });
+    throw PeerFailed("another rank failed", __FILE__, __LINE__);
+  }
+  const std::map<int, std::string> failures = notices.failures();
+  const std::string text = combined(failures);
+  const std::vector<int> silent = still_there(notices);
+  // Who waits in vain for data may wait for a rank that waits itself; after another failure the others may be busy.
+  if (!silent.empty() && text.find("timeout: ") != std::string::npos)
+    fail(text, "; ", rank_list(silent), silent.size() == 1 ? " does" : " do", " not answer");
+  if (error && MpiSession::instance().world() == 1) std::rethrow_exception(error);
+  if (error && failures.size() == 1 && failures.contains(rank)) rethrow_from(rank, error);
+  fail(text);
+}
+
+}  // namespace
+
+bool mpi_built() { return true; }
+
+void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options) {
+  check(options.threads_per_rank >= 0, "run_mpi: ", options.threads_per_rank, " threads per rank");
+  check(options.timeout.count() > 0, "run_mpi: the timeout is ", options.timeout.count(), " ms; it must be positive");
+  const std::optional<Launcher> launched = launcher();
+  std::optional<StartWatch> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
+  MpiSession& session = MpiSession::instance();
+  check(!session.failed(), "run_mpi: an earlier run failed; the process is to end");
+  const int rank = session.rank();
+  auto world = std::make_shared<MpiWorld>(MPI_COMM_WORLD, options.timeout);
+  std::exception_ptr error;
+  try {
+    const Topology topology = agree_on_topology(given, session);
+    const int threads = options.threads_per_rank ? options.threads_per_rank : session.threads_per_rank();
+    const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
+    Communicator comm = make_communicator(world, topology, rank);
+    watch.reset();
+    const auto [local_rank, local_ranks] = place_on_host(session, *comm.compute, options.placement);
+    const Device device = device_of(options.placement, local_rank, local_ranks);
+    const ContextGuard placed(context_on(device));
+    const bool nccl = device.is_cuda() && topology.world() > 1 &&
+                      agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks));
+    Communicator groups = nccl ? over_nccl(comm, options.timeout) : comm;  // ends before its stream
+    describe_launch(session, topology, options.note);
+    body(groups);
+    world->notices.leave();
+    if (world->notices.failures().empty()) end_well(*world);
+    if (world->notices.failures().empty()) return;
+  } catch (...) {
+    error = std::current_exception();
+    watch.reset();
+    world->notices.poll();
+    if (!world->notices.failed_peer()) world->notices.fail(text_of(error));
+    world->notices.leave();
+  }
+  session.fail(world);
+  end_badly(*world, error, rank);
+}
+
+}  // namespace godwit

@@ -1,0 +1,12 @@
+// Stands in for the MPI transport where MPI was not found.
+#include "comm/transport/mpi.h"
+
+namespace godwit {
+
+bool mpi_built() { return false; }
+
+void run_mpi(Topology, const std::function<void(Communicator&)>&, const MpiOptions&) {
+  fail("this build has no MPI: install it (Debian: libopenmpi-dev, openmpi-bin) and build again");
+}
+
+}  // namespace godwit

@@ -1,0 +1,97 @@
+#include "comm/transport/session_mpi.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "comm/transport/launcher.h"
+#include "engine/context.h"
+
+namespace godwit {
+
+void check_mpi(int result, const char* operation) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  fail(operation, ": ", std::string(text, static_cast<size_t>(length)));
+}
+
+MpiSession& MpiSession::instance() {
+  static MpiSession session;
+  return session;
+}
+
+MpiSession::MpiSession() {
+  const std::optional<Launcher> launched = launcher();
+  int started = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&started);
+  if (!started) {
+    // Ranks that wait inside MPI leave their core to others: there may be more ranks than cores.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
+    ours_ = true;
+  } else {
+    MPI_Query_thread(&level);
+  }
+  check(level == MPI_THREAD_MULTIPLE, "mpi: the library grants thread level ", level, ", but MPI_THREAD_MULTIPLE (",
+        MPI_THREAD_MULTIPLE, ") is needed: a rank computes on one thread and communicates on another");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int world = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
+  check(!launched || launched->world == world, "mpi: the launcher started ", launched ? launched->world : 0,
+        " ranks, but MPI sees ", world, "; this build's MPI and the launcher's are not the same");
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  library_ = std::string(version, static_cast<size_t>(length));
+  library_.resize(std::min(library_.size(), library_.find_first_of(",\n")));
+  hosts_.resize(static_cast<size_t>(world));
+  gather_hosts();
+  share_cores();
+}
+
+MpiSession::~MpiSession() {
+  int ended = 0;
+  MPI_Finalized(&ended);
+  if (ended) return;
+  if (failed()) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (ours_) MPI_Finalize();
+}
+
+void MpiSession::fail(std::shared_ptr<void> world) { failed_ = std::move(world); }
+
+void MpiSession::gather_hosts() {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+  std::vector<char> names(sizeof(name) * hosts_.size());
+  check_mpi(MPI_Allgather(name, sizeof(name), MPI_CHAR, names.data(), sizeof(name), MPI_CHAR, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  for (size_t i = 0; i < hosts_.size(); ++i) hosts_[i] = names.data() + i * sizeof(name);
+}
+
+// A launcher may bind each rank to a core or socket: what it lends to the ranks of a host is dealt out among them.
+void MpiSession::share_cores() {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof(own), &own);
+  std::vector<cpu_set_t> all(hosts_.size());
+  check_mpi(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  cpu_set_t lent;
+  CPU_ZERO(&lent);
+  int ranks_here = 0;
+  for (size_t i = 0; i < hosts_.size(); ++i)
+    if (hosts_[i] == hosts_[static_cast<size_t>(rank_)]) {
+      CPU_OR(&lent, &lent, &all[i]);
+      ++ranks_here;
+    }
+  threads_per_rank_ = std::clamp(CPU_COUNT(&lent) / ranks_here, 1, hardware_threads());
+  bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+}  // namespace godwit

@@ -1,0 +1,42 @@
+#include "comm/transport/startup_watchdog.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "engine/check.h"
+#include "engine/start_thread.h"
+
+namespace godwit {
+namespace {
+
+constexpr std::chrono::seconds kOthers{2};  // the launcher ends the other ranks meanwhile: one line is enough
+
+}  // namespace
+
+StartWatch::StartWatch(int rank, std::chrono::milliseconds timeout)
+    : thread_(start_thread([this, rank, timeout] { watch(rank, timeout); },
+                           detail::concat("the thread of rank ", rank, " that watches the start"),
+                           " or start fewer ranks on this machine")) {}
+
+StartWatch::~StartWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    started_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StartWatch::watch(int rank, std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto limit = rank == 0 ? timeout : timeout + kOthers;
+  if (changed_.wait_for(lock, limit, [&] { return started_; })) return;
+  const std::string text =
+      detail::concat("rank ", rank, ": not all ranks started within ", static_cast<double>(timeout.count()) / 1000,
+                     " s; a process of the launch may hang, be another program, or have ended");
+  std::fprintf(stderr, "%s\n", text.c_str());
+  ::_exit(1);
+}
+
+}  // namespace godwit

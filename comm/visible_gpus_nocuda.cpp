@@ -1,7 +1,0 @@
-#include "comm/visible_gpus.h"
-
-namespace godwit {
-
-std::string visible_gpus() { return {}; }
-
-}  // namespace godwit

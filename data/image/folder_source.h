@@ -1,0 +1,56 @@
+// Photographs read from their files whenever they are drawn: decoded, cropped, resized, normalised.
+#pragma once
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "data/image/image_folder.h"
+#include "data/image/image_source.h"
+#include "data/image/resample.h"
+
+namespace godwit::data {
+
+struct PhotoOptions {
+  int64_t crop = 224;       // side of the square images that are given
+  int64_t resize = 256;     // evaluation: the short side before the centre crop, at least `crop`
+  bool flip = true;         // training: mirrored left to right for half of the samples
+  double color_jitter = 0;  // training: strength, see color_jitter(); 0: none
+  std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
+  uint64_t seed = 0;
+  bool strict = false;  // a damaged file is an error
+  int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
+};
+
+// A file whose data are corrupt gives what could be decoded. One that cannot be decoded at all, although its header was
+// good, is replaced by the next that can, on every rank alike. A file that cannot be read any more is an Error.
+class FolderSource : public ImageSource {
+ public:
+  // files: of one split of `root`.
+  FolderSource(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files, PhotoOptions options);
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
+  Shape image_shape() const override { return {options_.crop, options_.crop, 3}; }
+  uint64_t hash() const override { return hash_; }
+  int32_t read(int64_t sample, float* to) const override;
+  int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const override;
+  std::vector<std::string> remarks() const override;
+
+ private:
+  template <class Draw>
+  int32_t first_readable(int64_t sample, const Draw& draw) const;
+  bool decode(int64_t sample, const Box& box, const Rect& window, bool flip, float* to) const;
+  void note(int64_t sample, const std::string& text) const;
+  void normalise(float* to) const;
+
+  std::string root_;
+  std::vector<std::string> classes_;
+  std::vector<ImageFile> files_;
+  PhotoOptions options_;
+  uint64_t hash_;
+  mutable std::mutex mutex_;
+  mutable std::map<int64_t, std::string> remarks_;
+};
+
+}  // namespace godwit::data

@@ -1,0 +1,62 @@
+#include "data/image/loader.h"
+
+#include <utility>
+#include <vector>
+
+#include "engine/check.h"
+
+namespace godwit::data {
+namespace {
+
+// One batch of images; its parts are the samples.
+struct Job : PrefetchJob {
+  const ImageSource& source;
+  bool train;
+  int64_t epoch;
+  std::vector<uint32_t> samples;
+  Batch batch;
+
+  Job(const ImageSource& from, bool augmented, int64_t of_epoch, std::span<const uint32_t> of)
+      : source(from), train(augmented), epoch(of_epoch), samples(of.begin(), of.end()) {
+    const auto count = static_cast<int64_t>(samples.size());
+    const Shape shape = source.image_shape();
+    batch = {Tensor(Shape{count, shape[0], shape[1], shape[2]}, DType::f32, kCpu), Tensor({count}, DType::i32, kCpu)};
+  }
+
+  size_t parts() const override { return samples.size(); }
+
+  void prepare(size_t i) override {
+    float* to = batch.images.data<float>() + static_cast<int64_t>(i) * source.image_shape().numel();
+    batch.labels.data<int32_t>()[i] =
+        train ? source.read_augmented(samples[i], epoch, to) : source.read(samples[i], to);
+  }
+};
+
+}  // namespace
+
+Loader::Loader(const ImageSource& source, LoaderOptions options)
+    : source_(source),
+      train_(options.train),
+      sampler_(source.size(), options.sampling()),
+      prefetcher_(options.prefetch, options.workers) {}
+
+void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
+  check(first_batch >= 0 && first_batch <= batches(), "loader: batch ", first_batch, " of ", batches());
+  sampler_.start_epoch(epoch);
+  epoch_ = epoch;
+  submitted_ = first_batch;
+  prefetcher_.start([this] { return make_job(); });
+}
+
+std::optional<Batch> Loader::next() {
+  const std::shared_ptr<PrefetchJob> job = prefetcher_.next();
+  if (!job) return std::nullopt;
+  return std::move(static_cast<Job&>(*job).batch);
+}
+
+std::shared_ptr<PrefetchJob> Loader::make_job() {
+  if (submitted_ == batches()) return nullptr;
+  return std::make_shared<Job>(source_, train_, epoch_, sampler_.batch(submitted_++));
+}
+
+}  // namespace godwit::data

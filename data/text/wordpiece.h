@@ -1,0 +1,53 @@
+// WordPiece: BERT's tokenizer. The ids and offsets are those of HuggingFace's BertWordPieceTokenizer.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "data/text/byte_trie.h"
+#include "data/text/vocabulary.h"
+#include "data/text/basic_tokenizer.h"
+
+namespace godwit::data {
+
+struct Token {
+  int32_t id;
+  uint32_t begin, end;  // bytes [begin, end) of the text as given
+
+  bool operator==(const Token&) const = default;
+};
+
+struct WordPieceOptions {
+  bool lower_case = true;
+  std::optional<bool> strip_accents = std::nullopt;  // none: as lower_case
+  bool split_cjk = true;                             // each Chinese character is a word
+  int max_word = 100;                                // code points; a longer word is [UNK]
+};
+
+// Thread-safe: one object serves all threads.
+class WordPiece {
+ public:
+  explicit WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
+
+  // No special tokens are added. "[PAD]", "[UNK]", "[CLS]", "[SEP]" and "[MASK]" in the text, spelt just so, become
+  // these tokens. Invalid UTF-8 is read as U+FFFD is, that is, passed over. The text is below 4 GiB.
+  std::vector<Token> encode(std::string_view text) const;
+  void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ private:
+  struct Special {
+    size_t at, length;  // length 0: there is none before the end of the text
+    int32_t id;
+  };
+  Special next_special(std::string_view text, size_t at) const;
+  void match(const Word& word, std::vector<Token>& tokens) const;
+
+  Vocabulary vocabulary_;
+  WordSplitter splitter_;
+  uint32_t max_word_;
+  ByteTrie beginnings_, continuations_;  // tokens without and with ##
+};
+
+}  // namespace godwit::data

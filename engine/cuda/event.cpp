@@ -1,0 +1,28 @@
+#include "engine/event.h"
+
+#include "engine/check.h"
+#include "engine/context.h"
+#include "engine/cuda/cuda_context.h"
+
+namespace godwit {
+
+StreamMark StreamMark::now() {
+  StreamMark mark;
+  if (const auto& cuda = context().cuda) {
+    check(!cuda->recorder, "a recorded step is ordered with other threads between its parts alone; call between()");
+    const auto event = std::make_shared<CudaEvent>();
+    event->record(cuda->stream.get());
+    mark.event_ = event;
+  }
+  return mark;
+}
+
+void StreamMark::hold() const {
+  if (!event_) return;
+  const auto& cuda = context().cuda;
+  const auto& event = *static_cast<const CudaEvent*>(event_.get());
+  if (cuda) event.hold(cuda->stream.get());
+  else event.synchronize();
+}
+
+}  // namespace godwit

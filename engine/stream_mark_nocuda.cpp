@@ -1,8 +1,0 @@
-#include "engine/stream_mark.h"
-
-namespace godwit {
-
-StreamMark StreamMark::now() { return {}; }
-void StreamMark::hold() const {}
-
-}  // namespace godwit

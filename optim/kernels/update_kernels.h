@@ -1,0 +1,83 @@
+// The arithmetic of the optimizers that need no exchange of their own, on a bucket's indices [begin, end). IEEE without
+// contraction in the order written here: every instruction set, and a GPU, give the same bits.
+#pragma once
+#include <cstdint>
+
+#include "engine/device.h"
+
+namespace godwit {
+
+// g ← g + decay·x;  with v: v ← momentum·v + g, then g ← g + momentum·v (Nesterov) or v;  x ← x − lr·g.
+template <class T>
+struct SgdArgs {
+  T* x;
+  T* v;  // null: no momentum
+  const T* g;
+  T lr, decay, momentum;
+  bool nesterov;
+};
+void sgd(Cpu, const SgdArgs<float>& a, int64_t begin, int64_t end);
+void sgd(Cpu, const SgdArgs<double>& a, int64_t begin, int64_t end);
+void sgd(Cuda, const SgdArgs<float>& a, int64_t begin, int64_t end);
+void sgd(Cuda, const SgdArgs<double>& a, int64_t begin, int64_t end);
+
+template <class T>
+struct Moments {
+  T *m, *v;
+  T beta1, o1, beta2, o2;  // o = 1 − β
+  T root_correction, eps;  // √(1−β2ᵗ) or 1; ε
+
+  template <class Config>  // has beta1, beta2 and eps
+  void set(const Config& config, T* first, T* second, double correction_of_root) {
+    m = first, v = second;
+    beta1 = static_cast<T>(config.beta1), o1 = static_cast<T>(1 - config.beta1);
+    beta2 = static_cast<T>(config.beta2), o2 = static_cast<T>(1 - config.beta2);
+    root_correction = static_cast<T>(correction_of_root), eps = static_cast<T>(config.eps);
+  }
+};
+
+// g ← g + l2·x;  m ← β1·m + o1·g;  v ← β2·v + o2·g²;  x ← keep·x − step_size·m/(√v/root_correction + ε).
+template <class T>
+struct AdamArgs : Moments<T> {
+  T* x;
+  const T* g;
+  T l2, keep;   // adam: λ and 1; the others: 0 and 1 − αλ
+  T step_size;  // α/(1−β1ᵗ); bert_adam: α, and no correction of the root
+};
+void adam(Cpu, const AdamArgs<float>& a, int64_t begin, int64_t end);
+void adam(Cpu, const AdamArgs<double>& a, int64_t begin, int64_t end);
+void adam(Cuda, const AdamArgs<float>& a, int64_t begin, int64_t end);
+void adam(Cuda, const AdamArgs<double>& a, int64_t begin, int64_t end);
+
+// m ← β·m + o·g;  b ← β·b + o·|g|;  x ← keep·x − lr·m/(b+ε).
+template <class T>
+struct SoftSignArgs {
+  T *x, *m, *b;
+  const T* g;
+  T keep, lr, beta, o, eps;  // keep = 1 − αλ, o = 1 − β
+};
+void softsign(Cpu, const SoftSignArgs<float>& a, int64_t begin, int64_t end);
+void softsign(Cpu, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
+void softsign(Cuda, const SoftSignArgs<float>& a, int64_t begin, int64_t end);
+void softsign(Cuda, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
+
+// LAMB's step before it is scaled, in g's place: m and v as Adam's;
+// g ← m/correction/(√v/root_correction + ε) + decay·x.
+template <class T>
+struct LambArgs : Moments<T> {
+  T* g;
+  const T* x;
+  T correction, decay;  // 1 − β1ᵗ or 1; λ
+};
+void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end);
+void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end);
+void lamb(Cuda, const LambArgs<float>& a, int64_t begin, int64_t end);
+void lamb(Cuda, const LambArgs<double>& a, int64_t begin, int64_t end);
+
+// x ← x − rate·r of n values.
+void descend(Cpu, float* x, const float* r, float rate, int64_t n);
+void descend(Cpu, double* x, const double* r, double rate, int64_t n);
+void descend(Cuda, float* x, const float* r, float rate, int64_t n);
+void descend(Cuda, double* x, const double* r, double rate, int64_t n);
+
+}  // namespace godwit
