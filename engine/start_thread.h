@@ -16,7 +16,8 @@ Thread start_thread(F&& f, const std::string& what, const std::string& remedy = 
   try {
     return Thread(std::forward<F>(f));
   } catch (const std::system_error& error) {
-    fail("cannot start ", what, ": ", error.code().message(), "; raise the limit of processes (ulimit -u)", remedy);
+    fail("cannot start ", what, ": ", error.code().message(),
+         "; raise the limits of processes and memory (ulimit -u, ulimit -v)", remedy);
   }
 }
 
