@@ -23,8 +23,17 @@ endif()
 add_library(godwit_threads INTERFACE)
 target_compile_features(godwit_threads INTERFACE cxx_std_20)
 target_link_libraries(godwit_threads INTERFACE Threads::Threads)
+# Another project's build sees the headers as an installed Godwit has them: <godwit/engine/tensor.h>.
+set(GODWIT_INCLUDE_DIR ${PROJECT_SOURCE_DIR})
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(GODWIT_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
+  execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${GODWIT_INCLUDE_DIR}
+                  -P ${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB_RECURSE GODWIT_HEADERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/*.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${GODWIT_HEADERS})
+endif()
 target_include_directories(godwit_threads INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/godwit>)
+  $<BUILD_INTERFACE:${GODWIT_INCLUDE_DIR}> $<INSTALL_INTERFACE:include>)
 if(GODWIT_SANITIZE)
   target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis has false positives in instrumented code

@@ -21,11 +21,9 @@ if(GODWIT_APPS)
   install(TARGETS train_resnet train_bert RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Internal headers, which include third-party headers, are not installed.
-install(DIRECTORY ${folders} DESTINATION include/godwit FILES_MATCHING PATTERN "*.h"
-        PATTERN "*-inl.h" EXCLUDE PATTERN "*_mpi.h" EXCLUDE PATTERN "engine/onednn.h" EXCLUDE PATTERN "engine/gemm_eigen.h" EXCLUDE
-        PATTERN "cuda" EXCLUDE)
-install(FILES godwit/godwit.h DESTINATION include/godwit)
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"SOURCE=${PROJECT_SOURCE_DIR}\"
+  -D \"OUT=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/include\" -P \"${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake\"
+  COMMAND_ERROR_IS_FATAL ANY)")
 
 # Users of a static library must find the libraries that it links to.
 set(GODWIT_FIND_DEPENDENCIES "")

@@ -24,6 +24,9 @@ class WaitingGroup : public Group {
   bool kernels_wait() const override { return true; }
   void abort(const std::string& reason) override { host_->abort(reason); }
   void check_failure(std::string_view phase) override { host_->check_failure(phase); }
+  std::shared_ptr<void> busy() override { return host_->busy(); }
+  std::chrono::steady_clock::time_point last_busy() override { return host_->last_busy(); }
+  bool may_continue(bool stop) override { return host_->may_continue(stop); }
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {

@@ -67,10 +67,15 @@ message("${output}")
 check_page(compressors.md compressor main.cpp natural_codec.h CMakeLists.txt)
 check_losses(compressor "natural: step +[0-9]+  loss")
 
-file(GLOB_RECURSE headers RELATIVE ${work}/prefix/include/godwit ${work}/prefix/include/godwit/*.h)
-list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"")
+file(GLOB_RECURSE headers RELATIVE ${work}/prefix/include ${work}/prefix/include/*.h)
+list(TRANSFORM headers REPLACE "(.+)" "#include <\\1>")
 list(JOIN headers "\n" headers)
-file(WRITE ${work}/headers/main.cpp "${headers}\n#include <godwit/godwit.h>\nint main() {}\n")
+file(WRITE ${work}/headers/main.cpp "${headers}
+#if __has_include(\"engine/check.h\") || __has_include(\"data/file.h\")
+#error a header of Godwit is on the include path without its prefix
+#endif
+int main() {}
+")
 file(WRITE ${work}/headers/CMakeLists.txt [[
 cmake_minimum_required(VERSION 3.22)
 project(Headers LANGUAGES CXX)
@@ -86,8 +91,11 @@ project(Host LANGUAGES CXX)
 add_subdirectory(${SOURCE} godwit)
 add_executable(host ${SOURCE}/examples/embed/main.cpp)
 target_link_libraries(host PRIVATE Godwit::godwit)
+add_library(headers OBJECT ${work}/headers/main.cpp)
+target_link_libraries(headers PRIVATE Godwit::godwit)
 if(TARGET train_resnet OR TARGET engine_tests)
   message(FATAL_ERROR \"programs and tests of a subproject are built\")
 endif()
 ")
 run("configure with a subdirectory" ${CMAKE_COMMAND} -S ${work}/host -B ${work}/host-build -G ${GENERATOR})
+run("compile headers with a subdirectory" ${CMAKE_COMMAND} --build ${work}/host-build --target headers)

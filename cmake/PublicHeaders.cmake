@@ -1,0 +1,27 @@
+# Writes the public headers to OUT/godwit. Their includes get the prefix "godwit/", so that OUT on an include path adds
+# no name but that one. Headers of sources only, which include third-party headers, are left out.
+#   cmake -D SOURCE=<Godwit's sources> -D OUT=<folder> -P PublicHeaders.cmake
+set(folders engine autograd comm nn optim models data)
+list(JOIN folders "|" any_folder)
+set(headers godwit/godwit.h)
+foreach(folder ${folders})
+  file(GLOB_RECURSE found RELATIVE ${SOURCE} ${SOURCE}/${folder}/*.h)
+  list(APPEND headers ${found})
+endforeach()
+list(FILTER headers EXCLUDE REGEX "-inl\\.h$|_mpi\\.h$|/cuda/|^engine/(onednn|gemm_eigen)\\.h$")
+foreach(header ${headers})
+  file(READ ${SOURCE}/${header} text)
+  string(REGEX REPLACE "#include \"(${any_folder})/" "#include \"godwit/\\1/" text "${text}")
+  if(header MATCHES "^godwit/")
+    set(target ${OUT}/${header})
+  else()
+    set(target ${OUT}/godwit/${header})
+  endif()
+  set(now "")
+  if(EXISTS ${target})
+    file(READ ${target} now)
+  endif()
+  if(NOT now STREQUAL text) # an unchanged header keeps its time
+    file(WRITE ${target} "${text}")
+  endif()
+endforeach()
