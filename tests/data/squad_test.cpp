@@ -172,7 +172,7 @@ TEST(Squad, ReadsManyQuestionsInTimeInProportion) {
   for (int i = 0; i < 100000; ++i) questions += (i ? "," : "") + question(std::to_string(i), "Why?", answer("rained", "3"));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(parse(file(article("It rained.", questions))).questions.size(), 100000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it is 0.3 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.3 s";
 }
 
 TEST(Squad, MessagesCutAndEscapeWhatTheFileSays) {

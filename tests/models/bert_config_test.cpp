@@ -114,7 +114,7 @@ TEST(BertConfig, ReadsAndWritesManyLabelsInTimeInProportion) {
   EXPECT_EQ(config.labels.at(99999), "name 99999");
   write_bert_config(folder / "config.json", config, "x");
   EXPECT_EQ(read_bert_config(folder.str()).labels, config.labels);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it is 0.5 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.5 s";
 }
 
 // label2id of labels that are not distinct names the last, in the place of the first.
