@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Trains every configuration with every seed, then prints a table and draws the curves. The table: the last evaluations; bytes
-that all workers send in a step, mean of the run; state that a worker keeps for each parameter, in bytes, mean of the workers;
-the median step of the run, in milliseconds (compare only what ran on an otherwise idle machine).
+"""Trains every configuration with every seed, then prints a table of the results and draws the curves.
 
   python3 bench/convergence.py --data FOLDER [--program train_bert] [--seeds 1,2,3] [--out runs/cifar10] [--jobs 2] [--plot FILE]
       CONFIG.json … [-- flags of the program, such as --epochs 4 --lr 0.01]
 
-A run whose folder already holds a finished run is not repeated, so an interrupted series goes on. --plot needs matplotlib.
+Columns of the table:
+  seed …, mean                    last evaluation of the run with this seed, mean over the seeds
+  within nodes, between nodes     bytes that all workers send per step, mean over the run
+  state                           state of a worker in bytes per parameter, mean over the workers
+  step, ms                        median time of a step; compare only runs on an otherwise idle machine
+Costs (bytes, state, step) are those of the first seed.
+
+A finished run is not repeated, so a second call continues an interrupted series. --plot needs matplotlib.
 """
 import argparse
 import concurrent.futures
@@ -17,14 +22,14 @@ import statistics
 import subprocess
 import sys
 
-# Metrics of an evaluation, the first that a run has: name, what it is, factor for the table.
+# Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first one they have.
 METRICS = (("test_top1", "test top-1, %", 100), ("test_accuracy", "accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1))
 
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
 def read_metrics(folder):
-    """The lines of metrics.jsonl of a run that came to its end, else None."""
+    """The lines of metrics.jsonl of a finished run; None if the run did not finish."""
     if not (folder / "weights.safetensors").exists() and not (folder / "model").exists():
         return None
     metrics = [json.loads(line) for line in open(folder / "metrics.jsonl")]
@@ -32,7 +37,7 @@ def read_metrics(folder):
 
 
 def run(program, config, seed, data, folder, flags):
-    """Trains once, unless that is done; returns the lines of metrics.jsonl."""
+    """Trains one configuration unless its run is finished. Returns the lines of metrics.jsonl; None if the run failed."""
     if read_metrics(folder) is None:
         shutil.rmtree(folder, ignore_errors=True)
         command = [root / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
@@ -43,12 +48,12 @@ def run(program, config, seed, data, folder, flags):
 
 
 def metric_of(metrics):
-    """What the runs are compared by: its row of METRICS."""
+    """The row of METRICS by which the runs are compared."""
     return next(row for row in METRICS if any(row[0] in m for m in metrics))
 
 
 def costs(folder, metrics):
-    """The table's cells of what a run cost."""
+    """The cells of the table for bytes, state and time of a run."""
     accounts = json.load(open(folder / "accounting.json"))
     sent = [sum(phase[level] for phase in accounts["phases"]) / accounts["steps"] for level in ("bytes_intra", "bytes_inter")]
     state = sum(part["bytes_per_parameter"] for part in accounts["state"])
@@ -64,7 +69,7 @@ def plot(results, path):
         metrics = next(iter(runs.values()))
         train = [m for m in metrics if "loss" in m]
         smooth, value, new = [], None, max(0.05, min(1, 20 / len(train)))
-        for m in train:  # a moving average, so that curves can be told apart
+        for m in train:  # moving average, to make the curves distinguishable
             value = m["loss"] if value is None else (1 - new) * value + new * m["loss"]
             smooth.append(value)
         loss.plot([m["step"] for m in train], smooth, label=name, linewidth=1)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Short runs of every configuration at several learning rates: its own times each factor. Prints the last evaluation of each.
+"""Trains every configuration at several learning rates: its own rate times each factor. Prints the last evaluation of each run.
 
   python3 bench/tune_rates.py --data FOLDER [--program train_bert] [--factors 0.3,1,3] [--out runs/rates] [--jobs 2] [--write]
       CONFIG.json … [-- flags of the program, such as --max-steps 400]
 
---write puts the best rate into the configuration. The best at the edge of the factors is named, as a better one may lie outside: run again.
+--write stores the best rate in the configuration. The output marks a best rate at the edge of the tried rates, because a better
+rate may lie outside; run again with other factors.
 """
 import argparse
 import concurrent.futures
@@ -35,7 +36,7 @@ def main():
     out = arguments.out.resolve()
 
     def evaluate(config, rate):
-        """The last evaluation of a run, larger is better; None when it failed, as a diverging one does."""
+        """The last evaluation of a run, as a number of which larger is better; None if the run failed (for example diverged)."""
         metrics = run(arguments.program, config.resolve(), arguments.seed, arguments.data, out / f"{config.stem}-{rate:g}", [*flags, "--lr", f"{rate:g}"])
         if metrics is None:
             return None

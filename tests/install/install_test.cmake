@@ -1,8 +1,8 @@
-# What somebody else's build makes of Godwit. Needs SOURCE, BINARY (all built) and GENERATOR.
-# 1. Installs the tree, moves it, builds examples/embed and examples/compressor against it by find_package and runs them:
-#    their losses must fall, and the pages show them as they are.
+# Tests the use of Godwit from other projects. Expects SOURCE, BINARY (a complete build) and GENERATOR.
+# 1. Installs the tree, moves it, builds examples/embed and examples/compressor against it with find_package and runs
+#    them. Their losses must fall, and docs/embedding.md and docs/compressors.md must contain their sources verbatim.
 # 2. Compiles all installed headers in one file.
-# 3. Configures a project that has the sources as a subdirectory.
+# 3. Configures a project that adds the sources with add_subdirectory, and compiles all headers there too.
 cmake_minimum_required(VERSION 3.22)
 set(work ${BINARY}/install-test)
 file(REMOVE_RECURSE ${work})
@@ -35,7 +35,8 @@ function(check_page page folder)
   endforeach()
 endfunction()
 
-# The numbers in `output` that follow `word`: the first must be above 1 (four classes), the last below 0.5.
+# Reads the losses in `output`: the numbers that follow `word`. The first loss must be above 1 (the examples have four
+# classes), the last below 0.5.
 function(check_losses what word)
   string(REGEX MATCHALL "${word} [0-9]+\\.[0-9]+" losses "${output}")
   list(LENGTH losses count)
