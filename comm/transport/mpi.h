@@ -10,8 +10,7 @@
 namespace godwit {
 
 struct MpiOptions {
-  std::chrono::milliseconds timeout{300'000};  // for all ranks to start, and for a collective in which no message
-                                               // arrives
+  std::chrono::milliseconds timeout{300'000};  // for all ranks to start, and for a message to arrive
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1
   // Called on rank 0 with lines about the launch: library, ranks, hosts, and warnings about the placement.
   std::function<void(const std::string&)> note = nullptr;

@@ -25,10 +25,8 @@ class MpiSession {
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
   const std::string& library() const { return library_; }           // "Open MPI v4.1.4"
-  int threads_per_rank() const { return threads_per_rank_; }        // cores available to this host's ranks / their
-                                                                    // number
-  bool bound() const { return bound_; }                             // the ranks of this host may use only some of its
-                                                                    // cores
+  int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
+  bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
 
   // Makes the exit of this process abort all ranks. `world` is kept alive until then, since MPI may still use its
   // memory.
