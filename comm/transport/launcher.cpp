@@ -41,8 +41,7 @@ std::optional<Launcher> launcher() {
     const std::optional<int> rank = number_in(convention.rank), world = number_in(convention.world);
     if (!rank || !world) continue;
     check(*rank < *world, "launcher: ", convention.rank, "=", *rank, ", but ", convention.world, "=", *world);
-    if (convention.name == std::string("srun") && *world == 1) continue;  // an interactive srun step of one task sets
-                                                                          // the same variables
+    if (convention.name == std::string("srun") && *world == 1) continue;  // looks like an interactive srun step
     return Launcher{convention.name, *rank, *world};
   }
   return std::nullopt;

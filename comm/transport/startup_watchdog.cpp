@@ -10,8 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks: the launcher kills them meanwhile, so one line
-                                            // is printed
+constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks, which the launcher usually kills meanwhile
 
 }  // namespace
 

@@ -12,8 +12,7 @@ namespace godwit {
 namespace {
 
 constexpr int kHeaderTag = 0;
-constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and each piece that arrives
-                                                        // restarts the timeout
+constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and each piece restarts the timeout
 // A waiting thread polls and yields its core for a moment, then sleeps between polls: briefly once all members have
 // come, longer while one is missing.
 constexpr std::chrono::microseconds kYielding{100}, kSleep{50}, kLongSleep{250};
