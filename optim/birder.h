@@ -5,8 +5,8 @@
 
 namespace godwit {
 
-// Worker i (a node, after averaging over its workers):  u = Q(m/(b+ε) + e), one bit per value. Owner of a segment: ū =
-// Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
+// Worker i (a node, after averaging over its workers):  u = Q(m/(b+ε) + e), one bit per value. Owner of a segment:
+// ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
 // With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
 // While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
 // and the owner sends 1 if any node does, which activates the parameter for all later steps. In that step it is not

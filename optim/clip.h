@@ -36,7 +36,7 @@ class NormClip {
   std::vector<std::string> names_;            // of all slots, in layout order
 };
 
-void scale_gradient(Bucket& bucket, double factor);  // bucket.grad ← factor · bucket.grad
+void scale_gradient(Bucket& bucket, double factor);  // of the owned elements
 double sum_of_squares(const Tensor& x);  // Σx² in float64, in the order used for the norm
 
 namespace detail {
