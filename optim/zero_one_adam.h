@@ -34,7 +34,7 @@ class ZeroOneAdam : public Optimizer {
 
   StepSets::Step now_{true, false};  // of the last step
   int64_t step_ = 0;
-  bool first_ = true;    // the next step is the first one after a synchronization
+  bool first_ = true;    // step_ is the first step after a synchronization
   double rate_sum_ = 0;  // Σα since the last synchronization
   double keep_ = 1;      // Π(1−αλ) since the last synchronization
 };
