@@ -19,11 +19,9 @@ class BlockLayout {
   static BlockLayout whole(const Bucket& bucket, int segments);
 
   int64_t blocks() const { return static_cast<int64_t>(starts_.size()) - 1; }
-  // values of block i
   Segment block(int64_t i) const { return {starts_[static_cast<size_t>(i)], starts_[static_cast<size_t>(i) + 1]}; }
 
   int segments() const { return static_cast<int>(cuts_.size()) - 1; }
-  // values of segment i
   Segment segment(int i) const { return {cuts_[static_cast<size_t>(i)], cuts_[static_cast<size_t>(i) + 1]}; }
   // Intersections of segment i with the blocks, in order.
   std::vector<Segment> parts(int i) const;

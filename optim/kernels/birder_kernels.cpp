@@ -73,8 +73,8 @@ HWY_INLINE hn::Mask<D> mask_of(D d, uint32_t bits) {
 template <class D>
 using Random = hn::Vec<hn::Rebind<uint32_t, D>>;
 
-// u = Q(z), as a mask of the values that are +1. U = k/2²⁴ with integer k: U < clamp((z + 1)/2, 0, 1) is the same as k
-// < (z + 1)·2²³. The multiplication is exact, and clamping would change nothing because k is in [0, 2²⁴).
+// u = Q(z), as a mask of the values that are +1. U = k/2²⁴ with integer k: U < clamp((z + 1)/2, 0, 1) is the same as
+// k < (z + 1)·2²³. The multiplication is exact; clamping would change nothing, because k is in [0, 2²⁴).
 template <class D>
 HWY_INLINE hn::Mask<D> quantize(D d, hn::Vec<D> z, Quantizer quantizer, Random<D> random) {
   if (quantizer == Quantizer::sign) return hn::Ge(z, hn::Zero(d));
