@@ -1,4 +1,4 @@
-// Call: what a rank asks its group for; all ranks must ask for the same. Internal to the transports.
+// Call: the arguments of one collective on one rank, compared across ranks. Internal to the transports.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,13 +20,13 @@ struct Call {
   int64_t bytes = 0;
   const void* in = nullptr;
   void* out = nullptr;
-  Device device = kCpu;  // where that memory is
-  StreamMark ready = {};  // after which it may be read
+  Device device = kCpu;  // of in and out
+  StreamMark ready = {};  // point in the caller's stream after which that memory may be used
 };
 
-bool same(const Call& a, const Call& b);  // but for the memory
+bool same(const Call& a, const Call& b);  // compares everything except addresses, the device index and `ready`
 
-// "ranks disagree: rank a calls …, rank b calls …; …"
+// Error text: "ranks disagree: rank a calls …, rank b calls …; …".
 std::string disagreement(int rank_a, const Call& a, int rank_b, const Call& b);
 
 }  // namespace godwit

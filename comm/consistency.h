@@ -1,4 +1,4 @@
-// Checks that all ranks hold the same thing: layouts at the start, replicas while training.
+// Checks that all ranks hold the same value, such as a hash of the layout or of the parameters.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-// Collective: exchanges 8 bytes with every rank, as phase "agree". When the values differ it throws on every rank,
-// naming `what` and the ranks that differ from the majority (from the lowest ranks when there is none).
+// Collective: gathers the 8 bytes of `value` from all ranks in phase "agree". If they differ, throws on every rank,
+// naming `what` and the ranks that differ from the most common value (on a tie, the value of the lowest rank counts).
 void check_same(Group& group, uint64_t value, const std::string& what);
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// What a run over several ranks says about the rank that failed. Internal to the transports.
+// Error texts that name the failed rank. Internal to the transports.
 #pragma once
 #include <exception>
 #include <string>
@@ -8,12 +8,13 @@ namespace godwit {
 
 std::string rank_list(const std::vector<int>& ranks);  // "rank 1"; "ranks 0, 1 and 3"
 
-std::string text_of(const std::exception_ptr& error);
+std::string text_of(const std::exception_ptr& error);  // what() of the exception, or a description if it has none
 
-// "rank r: text", unless the text begins so.
+// "rank r: text"; `text` itself if it already begins so.
 std::string with_rank(int rank, const std::string& text);
 
-// Rethrows with "rank r: " in front, unless it is there; what is derived from Error, or is none, stays as it is.
+// Rethrows `error`. An Error gets the prefix "rank r: " if it has none; other types, derived ones included, are
+// unchanged.
 [[noreturn]] void rethrow_from(int rank, const std::exception_ptr& error);
 
 }  // namespace godwit

@@ -26,7 +26,7 @@ std::vector<std::vector<uint8_t>> gather_bytes(Group& group, std::vector<uint8_t
 
 std::vector<std::vector<std::string>> gather_texts(Group& group, const std::vector<std::string>& own,
                                                    std::string_view phase) {
-  std::vector<uint8_t> bytes;  // each text ends in a zero
+  std::vector<uint8_t> bytes;  // the texts, each followed by '\0'
   for (const std::string& text : own) bytes.insert(bytes.end(), text.c_str(), text.c_str() + text.size() + 1);
   std::vector<std::vector<std::string>> texts;
   for (const std::vector<uint8_t>& part : gather_bytes(group, std::move(bytes), phase)) {

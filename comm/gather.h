@@ -1,4 +1,4 @@
-// Bytes and texts of all ranks together.
+// All-gathers of variable-length data.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,10 +9,9 @@
 
 namespace godwit {
 
-// Collective: [rank] -> that rank's bytes, of which each may have another number, on every rank. `phase` names it in the
-// statistics.
+// Collective: all-gather of byte strings of any length; result[r] is rank r's. The traffic is counted under `phase`.
 std::vector<std::vector<uint8_t>> gather_bytes(Group& group, std::vector<uint8_t> own, std::string_view phase);
-// Collective: [rank] -> that rank's texts, on every rank. A text holds no zero byte.
+// Collective: all-gather of lists of strings of any length; result[r] is rank r's. A string must not contain '\0'.
 std::vector<std::vector<std::string>> gather_texts(Group& group, const std::vector<std::string>& own,
                                                    std::string_view phase);
 

@@ -51,7 +51,7 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
 void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
   check(x.defined(), "all_reduce: the tensor is undefined");
   check_real(x, "all_reduce");
-  // A reduce-scatter (the peer's part goes to it) and an all-gather (this rank's part goes to everybody).
+  // Counted as a reduce-scatter (the peer's part is sent to it) and an all-gather (this rank's part is sent to all).
   const auto part_bytes = [&](int i) {
     return (part_begin(x.numel(), size(), i + 1) - part_begin(x.numel(), size(), i)) * size_of(x.dtype());
   };

@@ -1,4 +1,4 @@
-// Values of the host for a group's calls: on the CPU wherever the rank's kernels run, so that nobody waits for a GPU.
+// CPU tensors for control-plane collectives, so that they never synchronize with a GPU.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,6 +7,7 @@
 
 namespace godwit {
 
+// A new CPU tensor [values.size()] with a copy of the values.
 template <class T>
 Tensor on_host(const std::vector<T>& values) {
   const Tensor x({static_cast<int64_t>(values.size())}, dtype_of<T>, kCpu);

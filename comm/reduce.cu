@@ -4,7 +4,8 @@
 namespace godwit {
 namespace {
 
-// `in` and `out` are tables of pointers; a thread reads all that it overwrites.
+// `in` and `out` are arrays of pointers. Each thread reads all its inputs before it writes, so an `out` may be one of
+// `in`.
 template <class T>
 __global__ void reduce_kernel(const T* const* in, int64_t ranks, T* const* out, int64_t outs, int64_t n, bool mean) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) {
@@ -21,6 +22,7 @@ struct DividedBy {
   __device__ T operator()(T value) const { return value / divisor; }
 };
 
+// Copies the pointers to an array on the GPU.
 template <class P>
 Tensor table(Cuda device, const std::vector<P>& pointers) {
   const auto count = static_cast<int64_t>(pointers.size());

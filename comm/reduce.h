@@ -1,4 +1,4 @@
-// The sum of all ranks' values in rank order: one kernel, so that the transports give the same bits.
+// Sum over ranks in rank order. Shared by the local and MPI transports, so that both give the same bits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace godwit {
 
-// Sums n elements of all `in` in order, divides once for the mean, and writes the result to all `out`, block by block
-// through the cache: an `out` may be one of the `in`.
+// Sums the n elements of all `in` in order, divides once if op is mean, and writes the result to every `out`. Works
+// block by block in the cache, so an `out` may be one of the `in`. Threaded on the CPU.
 template <class T>
 void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
   constexpr int64_t kBlock = 16384 / sizeof(T);
@@ -35,7 +35,7 @@ void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>
 template <class T>
 void reduce_in_order(Cuda device, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op);
 
-// In place: the mean.
+// sum ← sum / ranks, in place; float32 or float64.
 inline void divide(Cpu, const Tensor& sum, int ranks) {
   dispatch_real(sum.dtype(), "divide", [&]<class T>() {
     T* values = sum.data<T>();

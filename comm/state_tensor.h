@@ -1,4 +1,4 @@
-// State that an optimizer or an exchange keeps from step to step, named by global parameter offset.
+// Persistent state of an optimizer or an exchange, addressed by global parameter offset.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace godwit {
 
-// Belongs to the parameter vector's elements [begin, begin + values.numel()) (global offsets), without padding; u32: its
-// bits to 32 elements a word, from the lowest bit on, and 0 behind the last.
+// State of the elements [begin, begin + values.numel()) of the parameter vector (global offsets, no padding). A u32
+// tensor is a bit mask: 32 elements per word, least significant bit first, unused bits 0.
 struct StatePart {
   std::string name;  // "m", "b", "e", "server_e"
   int64_t begin;
   Tensor values;
-  bool replicated;  // the same bits on all ranks
+  bool replicated;  // bit-identical on all ranks
 };
 
 }  // namespace godwit

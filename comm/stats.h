@@ -1,4 +1,4 @@
-// CommStats: bytes a rank sent to others, calls it made and the time they took, per phase and link level.
+// CommStats: bytes sent by a rank, number of calls and their duration, per phase and link level.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,16 +11,16 @@
 namespace godwit {
 
 struct CommCount {
-  int64_t bytes_intra = 0, bytes_inter = 0;  // payload sent to ranks of this node, of other nodes
+  int64_t bytes_intra = 0, bytes_inter = 0;  // payload sent to ranks on the same node, on other nodes
   int64_t calls = 0;
-  double seconds = 0;  // in these calls, waiting for the others included
+  double seconds = 0;  // spent in these calls, including waiting for peers
 };
 
-// Thread-safe. Payload only: headers and barriers count nothing.
+// Thread-safe. Counts payload only: no headers, no barriers.
 class CommStats {
  public:
-  void add(std::string_view phase, int64_t bytes_intra, int64_t bytes_inter);
-  void add_time(std::string_view phase, double seconds);  // of a call that add() counted
+  void add(std::string_view phase, int64_t bytes_intra, int64_t bytes_inter);  // counts one call
+  void add_time(std::string_view phase, double seconds);  // call after add(); ignored for an unknown phase
   CommCount phase(std::string_view name) const;  // zeros for a phase that never ran
   std::map<std::string, CommCount> phases() const;
   CommCount total() const;

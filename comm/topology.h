@@ -1,10 +1,10 @@
-// Which rank sits where: nodes × workers per node, ranks numbered node by node.
+// Rank layout: nodes × workers per node, numbered node by node.
 #pragma once
 #include "engine/check.h"
 
 namespace godwit {
 
-enum class Link { intra, inter };  // within a node, between nodes
+enum class Link { intra, inter };  // same node, different nodes
 
 struct Topology {
   int nodes = 1;

@@ -21,7 +21,7 @@
 namespace godwit {
 namespace {
 
-// Of one forward pass; sites: 0 the embeddings, 1 + 3·layer + 0…2 of a layer, then the head's.
+// Dropout in one forward pass. Sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer, then one for the head.
 class Dropouts {
  public:
   explicit Dropouts(const DropoutRun* run) : run_(run) {}
@@ -45,7 +45,7 @@ const BertConfig& checked(const BertConfig& config) {
   return config;
 }
 
-// Of question answering: HuggingFace's makes as many outputs as there are labels.
+// For question answering: HuggingFace creates one output per label.
 BertConfig two_labels(BertConfig config) {
   config.labels = BertConfig().labels;
   return config;
@@ -79,9 +79,9 @@ void check_input(const TextInput& input, const BertConfig& config) {
 
 Tensor flat(const Tensor& x) { return x.view({x.numel()}); }
 
-// Numbers of rows are made and checked on the CPU, where loaders leave the ids.
+// Row indices are created and checked on the CPU, where loaders leave the ids.
 
-// 0, 1, …, length - 1 for each text
+// 0, 1, …, length − 1 for each text; int32 [batch·length].
 Tensor positions_of(int64_t batch, int64_t length) {
   Tensor positions({batch * length}, DType::i32, kCpu);
   int32_t* at = positions.data<int32_t>();
@@ -106,7 +106,7 @@ Var activate(const std::string& name, const Var& x) {
 BertModule::BertModule(const BertConfig& config, std::string architecture)
     : config_(checked(config)), architecture_(std::move(architecture)) {}
 
-// In float32 beside bfloat16: the sum of three rows keeps what it has.
+// Computes in float32 also if dtype is bfloat16, so that the sum of three rows loses no precision.
 class Bert::Embeddings : public nn::Module {
  public:
   explicit Embeddings(const BertConfig& c)
@@ -131,7 +131,7 @@ class Bert::Embeddings : public nn::Module {
   nn::LayerNorm norm_;
 };
 
-// Self-attention, then two linear layers on each token; both added to what they were given and normalised.
+// Self-attention and a two-layer MLP per token; each output is added to its input and normalized.
 class Bert::Layer : public nn::Module {
  public:
   Layer(const BertConfig& c, int64_t number)
@@ -170,7 +170,7 @@ class Bert::Layer : public nn::Module {
     return ops::reshape(ops::attention(q, k, v, input.mask, options), x.shape());
   }
 
-  const BertConfig& config_;  // of the Bert
+  const BertConfig& config_;  // owned by the Bert
   int64_t site_;
   nn::Linear query_, key_, value_, attended_;
   nn::LayerNorm attended_norm_;

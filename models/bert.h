@@ -1,4 +1,4 @@
-// BERT (Devlin et al. 2018) and its heads; parameters are named, shaped and ordered as in HuggingFace transformers.
+// BERT (Devlin et al. 2018) and its heads. Names, shapes and order of parameters are those of HuggingFace transformers.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,42 +11,42 @@ namespace godwit {
 
 struct TextInput {
   Tensor ids;    // int32 [batch, length], in [0, vocab_size)
-  Tensor types;  // int32 [batch, length], in [0, type_vocab_size); undefined: all 0
-  Tensor mask;   // uint8 [batch, length], 1 = a token, 0 = padding; undefined: all tokens
+  Tensor types;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
+  Tensor mask;   // uint8 [batch, length], 1 = token, 0 = padding; undefined: no padding
 };
 
-// What names the dropped elements of one forward pass in training. Passes without one drop nothing.
+// Keys the dropout masks of one forward pass in training. Without it, nothing is dropped.
 struct DropoutRun {
   uint64_t seed;
-  uint32_t step;  // global number of the micro-batch: another one in every pass, the same after a resume
+  uint32_t step;  // global number of the micro-batch: different in every pass, the same after a resume
   uint32_t rank;
-  Tensor counter = {};  // in the place of `step`: see DropoutKey
+  Tensor counter = {};  // replaces `step`: see DropoutKey
 };
 
-// A network of HuggingFace's: what pretrained.h loads and saves. Weights are zero until make_bert or a file fills them.
+// Base of the networks that pretrained.h loads and saves. Weights are zero until make_bert or a file sets them.
 class BertModule : public nn::Module {
  public:
   const BertConfig& config() const { return config_; }
-  const std::string& architecture() const { return architecture_; }  // HuggingFace's name of the class
+  const std::string& architecture() const { return architecture_; }  // HuggingFace's class name
 
  protected:
-  BertModule(const BertConfig& config, std::string architecture);  // throws for settings that describe no network
+  BertModule(const BertConfig& config, std::string architecture);  // throws for invalid settings
 
  private:
   const BertConfig config_;
   const std::string architecture_;
 };
 
-// Embeddings and encoder, with a pooler on the first token where one is wanted.
+// Embeddings and encoder, optionally with a pooler on the first token.
 class Bert : public BertModule {
  public:
   explicit Bert(const BertConfig& config, bool pooler = true);
   ~Bert() override;
 
-  // Hidden states [batch·length, hidden_size] of config.dtype. Throws where ids, types or mask are malformed, out of
-  // range, or longer than max_position_embeddings.
+  // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, types or mask are malformed or out of
+  // range, or if length exceeds max_position_embeddings.
   Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;
-  // tanh of a linear layer on the first token's: [batch, hidden_size] of the parameters' type.
+  // tanh of a linear layer on the first token's hidden state: [batch, hidden_size] of the parameters' type.
   Var pool(const Var& hidden, const TextInput& input) const;
   const Var& word_embeddings() const;  // [vocab_size, hidden_size]
 
@@ -59,7 +59,7 @@ class Bert : public BertModule {
   std::unique_ptr<nn::Linear> pooler_;
 };
 
-// What the heads share: the Bert under the name "bert".
+// Base of the heads: contains the Bert, named "bert".
 class BertHead : public BertModule {
  public:
   const Bert& bert() const { return bert_; }
@@ -70,11 +70,11 @@ class BertHead : public BertModule {
   Bert bert_;
 };
 
-// Scores of all words at chosen places. The decoder's weight is word_embeddings: one parameter.
+// Vocabulary logits at selected positions. The decoder's weight is word_embeddings: one shared parameter.
 class MaskedWords : public nn::Module {
  public:
   MaskedWords(const BertConfig& config, const Bert& bert);
-  // positions int32 [masked], each a row of hidden [batch·length, hidden_size] -> [masked, vocab_size], not bfloat16.
+  // positions: int32 [masked], row indices of hidden [batch·length, hidden_size] -> [masked, vocab_size], not bfloat16.
   Var operator()(const Var& hidden, const Tensor& positions) const;
 
  private:
@@ -111,7 +111,7 @@ class BertForMaskedLM : public BertHead {
 class BertForQuestionAnswering : public BertHead {
  public:
   explicit BertForQuestionAnswering(const BertConfig& config);
-  Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;  // [batch·length, 2]: begin, end
+  Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;  // [batch·length, 2]: start, end
 
  private:
   nn::Linear outputs_;
@@ -126,10 +126,11 @@ class BertForSequenceClassification : public BertHead {
   nn::Linear classifier_;
 };
 
-// Matrices and embeddings normal with deviation initializer_range (padding's row 0), from config.seed; biases 0.
+// Initializes from config.seed: matrices and embeddings normal with deviation initializer_range (padding's row 0),
+// biases 0.
 void initialise(BertModule& model);
 
-// make_bert<BertForQuestionAnswering>(config): the network with its initial weights.
+// make_bert<BertForQuestionAnswering>(config): the network with initialized weights.
 template <class Model>
 std::unique_ptr<Model> make_bert(const BertConfig& config) {
   auto model = std::make_unique<Model>(config);
@@ -137,11 +138,12 @@ std::unique_ptr<Model> make_bert(const BertConfig& config) {
   return model;
 }
 
-// Means over the masked words and over the batch, added. masked_labels int32 [masked], next_sentence int32 [batch].
+// Sum of two mean cross-entropies: over the masked words and over the batch. masked_labels int32 [masked],
+// next_sentence int32 [batch].
 Var pretraining_loss(const BertForPreTraining::Output& output, const Tensor& masked_labels,
                      const Tensor& next_sentence);
 
-// The mean of the two cross-entropies over the places of a row, padding included, as HuggingFace has it. logits
+// Mean of the start and end cross-entropies over all positions of a row, padding included, as in HuggingFace. logits
 // [batch·length, 2]; starts, ends int32 [batch], in [0, length).
 Var question_answering_loss(const Var& logits, const Tensor& starts, const Tensor& ends);
 

@@ -12,7 +12,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kExpansion = 4;  // of a bottleneck's last 1×1
+constexpr int64_t kExpansion = 4;  // output channels of a bottleneck over its width
 
 const std::vector<std::pair<std::string, ResNetConfig>>& table() {
   static const std::vector<std::pair<std::string, ResNetConfig>> rows{
@@ -40,7 +40,7 @@ const ResNetConfig& checked(const ResNetConfig& config) {
 
 int64_t first_width(const ResNetConfig& config) { return config.cifar ? 16 : 64; }
 
-// Shortcut B: 1×1 convolution and batch norm, named 0 and 1 as in torchvision.
+// Option B shortcut: 1×1 convolution and batch norm, named 0 and 1 as in torchvision.
 class Projection : public nn::Module {
  public:
   Projection(int64_t in, int64_t out, int stride, DType dtype)
@@ -57,7 +57,7 @@ class Projection : public nn::Module {
 
 }  // namespace
 
-// y = relu(residual(x) + shortcut(x)), both added by the residual's last batch norm.
+// y = relu(residual(x) + shortcut(x)); the residual's last batch norm fuses the addition and the ReLU.
 class ResNet::Block : public nn::Module {
  public:
   Block(const ResNetConfig& config, int64_t in, int64_t out, int stride) : out_(out), stride_(stride) {
@@ -69,7 +69,7 @@ class ResNet::Block : public nn::Module {
 
  protected:
   virtual Var add_relu(const Var& x, const Var& shortcut) const = 0;
-  void add_projection() {  // after the residual's layers, as torchvision orders them
+  void add_projection() {  // registered after the residual's layers, as in torchvision
     if (projection_) add("downsample", *projection_);
   }
   static double last_gamma(const ResNetConfig& config) { return config.zero_init_residual ? 0 : 1; }

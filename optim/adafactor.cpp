@@ -11,13 +11,13 @@
 namespace godwit {
 namespace {
 
-constexpr double kLeastSize = 1e-3;  // of a parameter, which lr is relative to
+constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
 
 bool within(const Slot& slot, const Segment& owned) {
   return slot.offset >= owned.begin && slot.offset + slot.numel <= owned.end;
 }
 
-// Σ term(i) for i in [0, n), in adafactor_kernels.h's order.
+// Σ term(i) for i in [0, n), in the order of adafactor_kernels.h.
 template <class Term>
 GODWIT_INLINE inline double lane_sum(int64_t n, const Term& term) {
   constexpr int64_t kLanes = adafactor::kLanes;
@@ -35,11 +35,11 @@ double lane_sum(const std::vector<double>& values) {
   return lane_sum(std::ssize(values), [&](int64_t i) GODWIT_INLINE { return values[static_cast<size_t>(i)]; });
 }
 
-constexpr int64_t kGrain = 1 << 14;  // values worth a thread
+constexpr int64_t kGrain = 1 << 14;  // minimum number of values per thread
 
 int64_t row_grain(int64_t columns) { return std::max<int64_t>(1, kGrain / columns); }
 
-// Σ term(i, j) over j of each row i.
+// Row sums: Σ_j term(i, j) for each row i.
 template <class Term>
 std::vector<double> row_sums(int64_t rows, int64_t columns, const Term& term) {
   std::vector<double> sums(static_cast<size_t>(rows));
@@ -50,7 +50,7 @@ std::vector<double> row_sums(int64_t rows, int64_t columns, const Term& term) {
   return sums;
 }
 
-// Σ term(i, j) over i of each column j.
+// Column sums: Σ_i term(i, j) for each column j.
 template <class Term>
 std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term) {
   const int64_t chunk = column_chunk(rows), chunks = (rows + chunk - 1) / chunk;
@@ -144,7 +144,7 @@ void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, cons
   const int64_t rows = std::max<int64_t>(moments.rows, 1), columns = slot.numel / rows;
   const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
   const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
-  // Moves the means by sums of `count` squares each.
+  // Updates the moving averages `means` from sums of `count` squares each.
   const auto move = [=](T* means, const std::vector<double>& sums, int64_t count) {
     for (size_t i = 0; i < sums.size(); ++i) {
       const double value = sums[i] / static_cast<double>(count);

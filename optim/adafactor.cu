@@ -12,7 +12,7 @@ __device__ double squared(T value) {
   return static_cast<double>(value) * static_cast<double>(value);
 }
 
-// Σ term(i) for i in [0, n): all threads of a warp call it and get it.
+// Σ term(i) for i in [0, n), returned to all threads of a warp. All of them must call it.
 template <class Term>
 __device__ double lane_sum(int64_t n, const Term& term) {
   static_assert(kLanes == 32);
@@ -22,7 +22,7 @@ __device__ double lane_sum(int64_t n, const Term& term) {
   return sum;
 }
 
-// A warp a row.
+// One warp per row.
 template <class Term>
 __global__ void row_sums_kernel(Term term, int64_t rows, int64_t columns, double* sums) {
   for (int64_t i = grid_thread() / kLanes; i < rows; i += grid_threads() / kLanes) {
@@ -39,7 +39,7 @@ Tensor row_sums(Cuda device, int64_t rows, int64_t columns, const Term& term) {
   return sums;
 }
 
-// Of the gradient, with ε.
+// g² + ε.
 template <class T>
 struct Square {
   const T* g;
@@ -80,7 +80,7 @@ struct Inverse {
   }
 };
 
-// One warp.
+// Mean of row[rows]. Runs on one warp.
 template <class T>
 __global__ void mean_kernel(const T* row, int64_t rows, double* mean) {
   const double sum = lane_sum(rows, [=](int64_t i) { return static_cast<double>(row[i]); });
@@ -95,7 +95,7 @@ struct ByRow {
   }
 };
 
-// What u is taken times. One warp.
+// The factor of u in the update. Runs on one warp.
 template <class T>
 __global__ void rate_kernel(Args<T> a, const double* changes, const double* sizes, T* rate) {
   const double n = static_cast<double>(a.rows * a.columns);

@@ -1,24 +1,24 @@
-// Adafactor (Shazeer and Stern 2018): second moments of a matrix kept as one mean for each row and each column.
+// Adafactor (Shazeer and Stern 2018): a matrix's second moments are stored as one mean per row and one per column.
 #pragma once
 #include "optim/factory.h"
 
 namespace godwit {
 
-// A parameter of two and more dimensions is a matrix [first dimension, the rest]. On the mean gradient ĝ, with
-// β2 = 1 − t^−decay_exponent and g² = ĝ² + ε:  r ← β2 r + (1−β2)·mean of each row of g²;  c ← the same of columns;
-// v = r·cᵀ/mean(r);  u = ĝ/√v;  u ← u/max(1, RMS(u)/clip_update);  x ← (1−lr·λ)x − αu,  α = lr·max(0.001, RMS(x)) where
-// `relative`, else lr. Others keep all of v. No momentum. float32 or float64. Sums are in float64 and in one order: the
-// same bits for any bucket size and number of threads. Under sharding each parameter has one owner.
+// A parameter with two or more dimensions is a matrix [first dimension, rest]. On the mean gradient ĝ, with β2 = 1 −
+// t^−decay_exponent and g² = ĝ² + ε:  r ← β2 r + (1−β2)·row means of g²;  c ← β2 c + (1−β2)·column means of g²; v =
+// r·cᵀ/mean(r);  u = ĝ/√v;  u ← u/max(1, RMS(u)/clip_update);  x ← (1−lr·λ)x − αu,  α = lr·max(0.001, RMS(x)) if
+// `relative`, otherwise lr. Vectors store all of v. No momentum. float32 or float64. Sums are in float64 and in a fixed
+// order: bit-exact for any bucket size and thread count. Under sharding each parameter has one owner.
 class Adafactor : public Optimizer {
  public:
   Adafactor(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  // "v_row" and "v_column" of matrices, or "v"; each begins at its parameter's offset.
+  // "v_row" and "v_column" for matrices, "v" for vectors; each begins at its parameter's offset.
   std::vector<StatePart> state() const override;
 
  private:
   struct Moments {
-    int64_t rows = 0, columns = 0;  // rows 0: of a vector
+    int64_t rows = 0, columns = 0;  // rows 0: a vector
     Tensor row = {}, column = {}, v = {};
   };
   template <class T>
@@ -29,7 +29,7 @@ class Adafactor : public Optimizer {
   double decay(const Slot& slot) const;
 
   OptimizerConfig config_;
-  std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors where another rank owns it
+  std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors if another rank owns it
   std::vector<StatePart> state_;
 };
 

@@ -1,12 +1,12 @@
-// Adam with L2 regularisation, AdamW with decoupled weight decay, both bias-corrected as in PyTorch, and BERT's Adam.
+// Adam with L2 regularization, AdamW with decoupled weight decay (both bias-corrected as in PyTorch), and BERT's Adam.
 #pragma once
 #include "optim/factory.h"
 
 namespace godwit {
 
-// On the mean gradient ĝ (adam: + λx):  m ← β1 m + (1−β1)ĝ;  v ← β2 v + (1−β2)ĝ²;
-// x ← x − α/(1−β1ᵗ) · m/(√v/√(1−β2ᵗ) + ε), where adamw first takes x ← (1−αλ)x.
-// bert_adam is adamw without bias correction: x ← (1−αλ)x − α·m/(√v + ε), as BERT was trained. float32 or float64.
+// On the mean gradient ĝ (adam: ĝ + λx):  m ← β1 m + (1−β1)ĝ;  v ← β2 v + (1−β2)ĝ²;
+// x ← x − α/(1−β1ᵗ) · m/(√v/√(1−β2ᵗ) + ε); adamw first sets x ← (1−αλ)x.
+// bert_adam is adamw without bias correction, as BERT was trained: x ← (1−αλ)x − α·m/(√v + ε). float32 or float64.
 class Adam : public Optimizer {
  public:
   Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);

@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-// "a, b" is {"a", "b"}; each must be a parameter.
+// Parses "a, b" to {"a", "b"}; throws unless each name is a parameter.
 std::vector<std::string> frozen_names(const std::string& list, const Buckets& buckets) {
   std::vector<std::string> names, known;
   for (const Bucket& bucket : buckets)
@@ -29,12 +29,12 @@ std::vector<std::string> frozen_names(const std::string& list, const Buckets& bu
   return names;
 }
 
-// From the word on that begins with the bit of a bucket's value `offset`, a multiple of 32.
+// Pointer to the word whose first bit belongs to the bucket's value `offset`, a multiple of 32; null if undefined.
 const uint32_t* bits_at(const Tensor& words, int64_t offset) {
   return words.defined() ? static_cast<const uint32_t*>(words.address()) + offset / 32 : nullptr;
 }
 
-// State of any type, where the parameters are.
+// Data pointer of a state tensor of any type, on the parameters' device; null if undefined.
 template <class T>
 T* values_of(const Tensor& x) {
   return x.defined() ? static_cast<T*>(x.address()) : nullptr;
@@ -122,7 +122,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : part.words;
   worker_step(bucket, part, gradient, signs, static_cast<uint32_t>(comm.node()), step);
 
-  // A single sender's signs are what the server would return.
+  // With one sender, its signs are what the server would return.
   if (nodes > 1) {
     Tensor received(shard_words, DType::u32), agreed({part.served.length / 32}, DType::u32);
     comm.inter->all_to_all(signs, received, "h1ar/inter_all_to_all");
@@ -134,7 +134,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   if (workers > 1) comm.intra->all_gather(signs, part.words, "h1ar/intra_all_gather");
 }
 
-// The plain 1-bit All-Gather to compare with: every rank is a worker, and everyone is the server of all values.
+// The plain 1-bit All-Gather, for comparison: every rank is a worker, and each is the server of all values.
 void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   Part& part = part_of(bucket);
   const int world = comm.topology.world();

@@ -5,43 +5,43 @@
 
 namespace godwit {
 
-// Worker i (a node, after the mean over its workers):  u = Q(m/(b+ε) + e), one bit per value. The owner of a segment:
-// ū = Q(mean u + ē). Everyone:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
-// With the automatic mask a parameter sleeps until some node has a gradient for it: it does not move at all, nor decay.
-// Meanwhile the bits say another thing, so that nothing is sent beside them: a node's is 1 once its b is not 0, the
-// server's where any node's is, and where it is 1 the parameter is awake for all later steps. In that step it does not
-// move yet; the node's e keeps the ratio. Named parameters may be frozen: they never wake.
+// Worker i (a node, after averaging over its workers):  u = Q(m/(b+ε) + e), one bit per value. Owner of a segment:
+// ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
+// With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
+// While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
+// and the owner sends 1 if any node does, which activates the parameter for all later steps. In that step it is not
+// updated yet; the node's e keeps the ratio. Parameters that the user names as frozen are never activated.
 class Birder : public Optimizer {
  public:
-  // Buckets are float32 and padded to a multiple of 32·workers per node·nodes.
+  // Buckets must be float32 and padded to a multiple of 32 · workers per node · nodes.
   Birder(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
-  // Agrees on the bucket's signs; throws, naming step and parameter, when a gradient is not finite. On a GPU, which is
-  // not waited for here, apply() does, before it changes anything.
+  // Exchanges the bucket's sign bits. Throws, naming step and parameter, if a gradient is not finite. On a GPU this
+  // call does not wait: apply() makes the check, before it changes anything.
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  // "m", "b", "b_hat" (with t0), "e" of the values this rank works on, "server_e" of those it is the server of; without
-  // padding, so a rank may have none of a bucket. Errors in 8 bits are int8 in units of 1/64. "awake", with a mask: one
-  // bit a value.
+  // "m", "b", "b_hat" (with t0), "e" of the values this rank handles as a worker; "server_e" of those it handles as a
+  // server. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64. "awake" (with a
+  // mask): one bit per value.
   std::vector<StatePart> state() const override;
 
  private:
-  // A bucket's values [begin, begin + length), of which `count` are not padding.
+  // Values [begin, begin + length) of a bucket, padding included; `count` excludes it.
   struct Range {
     int64_t begin, length, count;
   };
   struct Part {
-    int64_t bucket_begin;   // global offset
+    int64_t bucket_begin;   // global offset of the bucket
     int64_t numel;          // of the bucket, without padding
-    Range worked, served;   // as a worker (the shard), as a server (the segment)
-    Tensor m, b, b_hat, e;  // [worked.length], undefined when not used
+    Range worked, served;   // as a worker: the shard; as a server: the segment
+    Tensor m, b, b_hat, e;  // [worked.length]; undefined if unused
     Tensor server_e;        // [served.length]
-    Tensor words;           // [padded / 32]: what apply() reads
-    Tensor awake, frozen;   // [padded / 32], bits; undefined without a mask
-    Tensor not_finite;      // [1], not 0 when a value of `unchecked` is not finite
-    Tensor unchecked;       // the last gradient, until not_finite was looked at
+    Tensor words;           // [padded / 32], the sign bits that apply() reads
+    Tensor awake, frozen;   // [padded / 32], bit masks; undefined without a mask
+    Tensor not_finite;      // [1], nonzero if a value of `unchecked` is not finite
+    Tensor unchecked;       // the last gradient, until not_finite has been read
   };
   static Range share(const Range& whole, int parts, int index);
 

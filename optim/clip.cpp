@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBlock = 4096;
 
-// Eight running sums, whatever the width of the machine's vectors.
+// Uses eight running sums whatever the vector width, so that the result does not depend on the machine.
 template <class T>
 double block_squares(const T* g, int64_t n) {
   double sums[8] = {};
@@ -74,7 +74,7 @@ int64_t NormClip::first_not_finite() const {
       if (!std::isfinite(slot)) return index;
       ++index;
     }
-  return static_cast<int64_t>(names_.size());  // a sum of finite squares that is not finite
+  return static_cast<int64_t>(names_.size());  // finite squares with a non-finite sum
 }
 
 double NormClip::factor(int64_t step) {
@@ -92,7 +92,7 @@ double NormClip::factor(int64_t step, Group& world, Reduce op) {
   world.all_gather(on_host<int64_t>({first_not_finite()}), first, "clip/all_gather");
   const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
-  const bool differ = op == Reduce::mean;  // else the sum's other ranks have no value there
+  const bool differ = op == Reduce::mean;  // otherwise other ranks have no value of that slot
   fail_not_finite(step, differ ? detail::concat(" on rank ", bad - of_ranks.begin()) : "", *bad);
 }
 

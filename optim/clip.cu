@@ -5,10 +5,10 @@
 namespace godwit::detail {
 namespace {
 
-constexpr int64_t kValues = 4096;  // of a block, as on the CPU
-constexpr int kLanes = 8;          // running sums of a block, a thread each
+constexpr int64_t kValues = 4096;  // per block, as on the CPU
+constexpr int kLanes = 8;          // running sums per block, one thread each
 
-// A range and the place of its first block's sum among those of all ranges.
+// A range, and the index of its first block's sum in the sums of all ranges.
 struct Place {
   int64_t begin, end, first;
 };
@@ -20,7 +20,7 @@ __global__ void block_kernel(const T* x, const Place* places, int64_t ranges, in
        block += grid_threads() / kLanes) {
     double sum = 0;
     if (block < blocks) {
-      int64_t low = 0, high = ranges;  // the last range whose first block is not behind this one
+      int64_t low = 0, high = ranges;  // finds the last range that begins at or before this block
       while (high - low > 1) (places[(low + high) / 2].first <= block ? low : high) = (low + high) / 2;
       const int64_t begin = places[low].begin + (block - places[low].first) * kValues;
       const int64_t end = begin + kValues < places[low].end ? begin + kValues : places[low].end;

@@ -1,4 +1,4 @@
-// Cuts a bucket's update into ranges of one weight decay and spreads them over threads; for the optimizers' sources.
+// Splits a bucket's update into ranges of equal weight decay and threads over them; for the optimizers' sources.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -8,9 +8,9 @@
 
 namespace godwit {
 
-// Calls update(begin, end, decay) on disjoint ranges that cover what the rank owns of the bucket; `decay` is weight_decay, or
-// 0 where the range belongs to parameters without decay and `decay_norm_and_bias` is off. Cpu: on several threads, cut
-// at multiples of 32 from each range's beginning; Cuda: in turn, whole ranges.
+// Calls update(begin, end, decay) on disjoint ranges that cover bucket.owned; `decay` is weight_decay, or 0 for
+// parameters without decay if `decay_norm_and_bias` is false. Cpu: on several threads, each range cut at multiples of
+// 32 from its beginning. Cuda: whole ranges, one after another.
 template <class Where, class F>
 void for_decay_ranges(Where, const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, F&& update) {
   constexpr int64_t kGrain = 1 << 15;

@@ -1,4 +1,4 @@
-// Ema: a moving average of the weights, and of the buffers beside them, to evaluate and save.
+// Ema: exponential moving average of the weights and of the module's buffers, for evaluation and checkpoints.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,21 +8,23 @@
 
 namespace godwit {
 
-// After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)): the start, of which little
-// should remain, is forgotten fast. One flat tensor per bucket, of the parameters' type; equal on replicas, and the
-// same bits for any bucket size, order of buckets and number of threads.
+// After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
+// are forgotten quickly. One flat tensor per bucket, of the parameters' type; equal on replicas, and bit-exact for any
+// bucket size, bucket order and thread count.
 class Ema {
  public:
-  // Starts from the present values. `buckets` must outlive it. decay is in [0, 1); buffers are float32 or float64.
+  // Starts from the current values. `buckets` must outlive this object. decay is in [0, 1); buffers are float32 or
+  // float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  // Once the parameters that the rank owns are those after the step. Of others no average is kept:
+  // Updates the averages of the values that this rank owns. Call once they have their new values; no others are
+  // averaged.
   void update(const Bucket& bucket, int64_t step);
-  // calls complete(bucket, averages) for each bucket, to bring those of sharded parameters here before a swap.
+  // Calls complete(bucket, averages) for each bucket, to gather the averages of sharded parameters before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
-  void update_buffers(int64_t step);
-  // Exchanges the averages with the values, in place, so that the model computes with the averages; again, and all is
-  // as it was, to the bit.
+  void update_buffers(int64_t step);  // call once per step; updates the averages of all buffers
+  // Swaps the averages and the values in place, parameters and buffers. Calling it twice restores the original state
+  // exactly.
   void swap();
 
  private:
@@ -38,7 +40,7 @@ namespace detail {
 // averages ← averages + weight·(values − averages)
 void follow(Cpu, const Tensor& values, const Tensor& averages, double weight);
 void follow(Cuda, const Tensor& values, const Tensor& averages, double weight);
-void exchange(Cpu, const Tensor& x, const Tensor& y);
+void exchange(Cpu, const Tensor& x, const Tensor& y);  // x ↔ y
 void exchange(Cuda, const Tensor& x, const Tensor& y);
 }  // namespace detail
 

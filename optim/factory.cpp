@@ -42,7 +42,7 @@ void check_choice(const OptimizerConfig& config, const char* key, const std::str
         key, " '", value, "' is unknown", suggestion(value, choices));
 }
 
-// A decay factor of a moving average.
+// Checks the decay rate of a moving average.
 void check_factor(const OptimizerConfig& config, const char* key, double value) {
   check(!reads(config, key) || (value >= 0 && value < 1 && static_cast<float>(value) < 1), config.name, ": ", key,
         " must be at least 0 and below 1, not ", value);
@@ -82,7 +82,7 @@ void check_lamb(const OptimizerConfig& config) {
         ": factor_threshold must be at least 0 and below 1, not ", config.factor_threshold);
 }
 
-// Of methods whose warm-up is given as steps here, as a fraction where the run's length is known.
+// For optimizers with a warm-up: here it must be given in steps; a fraction needs the length of the run.
 void check_warmup_given(const OptimizerConfig& config) {
   check(!has_warmup(config.name) || config.warmup_steps > 0 || config.warmup_fraction == 0, config.name,
         ": warmup_fraction ", config.warmup_fraction,
@@ -100,7 +100,7 @@ void check_values(const OptimizerConfig& config) {
   check_factor(config, "beta1", config.beta1);
   check_factor(config, "beta2", config.beta2);
   check_factor(config, "beta", config.beta);
-  // As float32 it divides where a gradient was always 0.
+  // Must be positive as float32, since it is the divisor for parameters that never had a gradient.
   check(!reads(config, "eps") || (std::isfinite(static_cast<float>(config.eps)) && static_cast<float>(config.eps) > 0),
         config.name, ": eps must be positive and finite as float32, not ", config.eps);
   check(!reads(config, "decay_exponent") || (config.decay_exponent > 0 && config.decay_exponent <= 1), config.name,
@@ -223,7 +223,7 @@ OptimizerConfig for_run(const OptimizerConfig& given, const Schedule& schedule, 
   check_values(config);
   if (config.warmup_steps == 0)
     config.warmup_steps = std::llround(config.warmup_fraction * static_cast<double>(steps));
-  const bool freezes = config.name != "zero_one_adam";  // when its warm-up ends
+  const bool freezes = config.name != "zero_one_adam";  // compression starts when the warm-up ends
   if (given.warmup_steps == 0 && given.warmup_fraction > 0)
     config.warmup_steps = std::max<long long>(config.warmup_steps, 1);
   check(freezes ? config.warmup_steps < steps : config.warmup_steps <= steps, config.name, ": a warm-up of ",

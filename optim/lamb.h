@@ -1,20 +1,20 @@
-// LAMB (You et al. 2020): Adam's step, for each parameter as long as a multiple of the parameter itself.
+// LAMB (You et al. 2020): Adam with a trust ratio per parameter.
 #pragma once
 #include "optim/factory.h"
 
 namespace godwit {
 
-// On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  of each parameter
-//   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖ clamped to [min_coeff, max_coeff], 1 where either norm is 0;  x ← x − α·c·r,
-// with Adam's bias correction in m̂ and v̂ when bias_correction. float32 or float64. Norms are of whole parameters, so a
-// rank owns all of a parameter or nothing.
+// On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
+//   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖ clamped to [min_coeff, max_coeff], 1 if either norm is 0;  x ← x − α·c·r.
+// bias_correction applies Adam's bias correction to m̂ and v̂. float32 or float64. Norms are of whole parameters, so a
+// rank must own all of a parameter or none of it.
 class Lamb : public Optimizer {
  public:
   Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StatePart> state() const override;  // "m", "v"
 
-  // c of a bucket's parameters in the last step, by slot; 1 of those that this rank does not own.
+  // c of the bucket's parameters in the last step, by slot; 1 for parameters that this rank does not own.
   const std::vector<double>& coefficients(const Bucket& bucket) const;
 
  private:

@@ -26,7 +26,7 @@ OneBitAdam::OneBitAdam(const OptimizerConfig& config, const Buckets& buckets, co
   v_.assign(state.begin() + buckets.size(), state.end());
 }
 
-// Leaves the agreed mean in bucket.grad: of gradients, then of momenta.
+// Leaves the mean over all ranks in bucket.grad: of gradients during the warm-up, then of momenta.
 void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   compressing_ = step.step > config_.warmup_steps;
   if (!compressing_) return comm.world->all_reduce(bucket.grad, Reduce::mean, config_.name + "/warmup_all_reduce");

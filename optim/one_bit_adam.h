@@ -1,16 +1,15 @@
-// 1-bit Adam (Tang et al. 2021): Adam for a warm-up, then a frozen variance and momentum in one bit per parameter.
+// 1-bit Adam (Tang et al. 2021): an Adam warm-up, then frozen variance and one bit of momentum per parameter.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/adam.h"
 
 namespace godwit {
 
-// Steps up to T_w = warmup_steps: Adam on the dense mean of the gradients, with decoupled weight decay. Then v stays,
-// and
+// Up to step T_w = warmup_steps: Adam on the mean gradient, with decoupled weight decay. Then v is frozen, and
 //   mᵢ = β1·m + (1−β1)·gᵢ from the common m;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
-// v = 0 then means that a parameter never received a gradient: m is set to 0 there, and only weight decay moves it. With
-// keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m and v as Adam does, v always by
-// 1 − β2^T_w. float32.
+// v = 0 means that the parameter has never received a gradient; then m is set to 0, and only weight decay changes it.
+// With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does, and v always by 1
+// − β2^T_w. float32.
 class OneBitAdam : public Optimizer {
  public:
   OneBitAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
@@ -20,8 +19,8 @@ class OneBitAdam : public Optimizer {
 
  private:
   OptimizerConfig config_;
-  Adam adam_;                     // of the warm-up
-  std::vector<StatePart> m_, v_;  // its
+  Adam adam_;                     // for the warm-up
+  std::vector<StatePart> m_, v_;  // of adam_
   ErrorFeedbackAllReduce all_reduce_;
   bool compressing_ = false;
 };

@@ -22,7 +22,7 @@ std::vector<std::vector<StatePart>> one_per_slot(const Buckets& buckets, const s
   for (const Bucket& bucket : buckets) {
     parts.emplace_back();
     for (const Slot& slot : bucket.slots) {
-      const Tensor one({1}, DType::f32, kCpu);  // which the host reads in each step
+      const Tensor one({1}, DType::f32, kCpu);  // the host reads it in each step
       one.fill(value);
       parts.back().push_back({name, bucket.begin + slot.offset, one, true});
     }

@@ -1,14 +1,14 @@
-// 1-bit LAMB (Li et al. 2022): LAMB for a warm-up, then momentum in one bit per parameter and scaled coefficients.
+// 1-bit LAMB (Li et al. 2022): a LAMB warm-up, then one bit of momentum per parameter and scaled LAMB coefficients.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
 
 namespace godwit {
 
-// Steps up to T_w = warmup_steps: LAMB on the dense mean, and of each parameter the average c̄ ← β3·c̄ + (1−β3)·c of its
-// coefficients, β3 = coeff_beta, divided by 1 − β3^T_w in the end. Then v and c̄ stay, and
+// Up to step T_w = warmup_steps: LAMB on the mean gradient, and a moving average of each parameter's coefficient, c̄ ←
+// β3·c̄ + (1−β3)·c with β3 = coeff_beta, finally divided by 1 − β3^T_w. Then v and c̄ are frozen, and
 //   m ← ErrorFeedbackAllReduce(β1·m + (1−β1)·gᵢ), 0 where v is 0;  ĝ = (m − β1·m_before)/(1−β1);
-//   ṽ ← β2·ṽ + (1−β2)ĝ², from v on;  p = m/(√v+ε);  r = p + λx;
+//   ṽ ← β2·ṽ + (1−β2)ĝ², starting from v;  p = m/(√v+ε);  r = p + λx;
 //   f = max (√v+ε)/(√ṽ+ε) over the parameter;  with decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖);
 //   f clamped to [factor_min, factor_max], then to its last value·(1 ± factor_threshold);  x ← x − α·f·c̄·r.
 // No bias correction. float32.
@@ -17,7 +17,7 @@ class OneBitLamb : public Optimizer {
   OneBitLamb(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
-  // "m", "v", "v_fresh", "e", "server_e"; "coefficient", "factor" of one value per parameter, at its first element.
+  // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
   std::vector<StatePart> state() const override;
 
  private:
@@ -26,8 +26,8 @@ class OneBitLamb : public Optimizer {
   float* of_slot(const std::vector<std::vector<StatePart>>& parts, const Bucket& bucket, size_t s) const;
 
   OptimizerConfig config_;
-  Lamb lamb_;                                                   // of the warm-up
-  std::vector<StatePart> m_, v_, v_fresh_;                      // m, v: its
+  Lamb lamb_;                                                   // for the warm-up
+  std::vector<StatePart> m_, v_, v_fresh_;                      // m, v: of lamb_
   std::vector<std::vector<StatePart>> coefficients_, factors_;  // by bucket and slot
   ErrorFeedbackAllReduce all_reduce_;
 };

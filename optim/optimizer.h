@@ -1,4 +1,5 @@
-// Optimizer: two phases per bucket, so that communication and update run beside the backward pass.
+// Optimizer: two phases per bucket, exchange and apply, so that communication and updates overlap with the backward
+// pass.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 
 namespace godwit {
 
+// A step's number and learning rate.
 struct StepInfo {
   int64_t step;  // 1, 2, …
   double lr;
@@ -21,22 +23,22 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // What must cross the network. By default: the mean of the gradients, through the Exchange.
+  // Communicates for the bucket. By default: replaces the gradient by its mean, through the Exchange.
   virtual void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step);
-  // exchange() or apply() throws by itself, naming step and parameter, when a gradient is not finite.
+  // Whether exchange() or apply() throws, naming step and parameter, if a gradient is not finite.
   virtual bool refuses_not_finite() const { return false; }
   // Updates bucket.param; the padding stays zero.
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
-  // False after a step that leaves each replica with parameters of its own (0/1 Adam's local steps).
+  // False after a step that leaves the replicas different (0/1 Adam's local steps).
   virtual bool synchronised() const { return true; }
-  // Then, collective, of all buckets after that step: makes the replicas agree.
+  // Collective over all buckets: makes the replicas identical again after local steps.
   virtual void synchronise(Buckets&, Communicator&) {}
 
-  virtual std::vector<StatePart> state() const { return {}; }  // its own, without that of its exchange
-  std::vector<StatePart> exchange_state() const;               // errors that an exchange feeds back, …
+  virtual std::vector<StatePart> state() const { return {}; }  // excluding its exchange's state
+  std::vector<StatePart> exchange_state() const;               // such as error feedback
   std::string exchange_summary(Group& world) const;            // collective: Exchange::summary()
-  uint64_t shared_state_hash() const;  // of the bits of all replicated state: equal on replicas
+  uint64_t shared_state_hash() const;  // of the bits of all replicated state; equal on replicas
 
  protected:
   explicit Optimizer(std::unique_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}

@@ -1,4 +1,4 @@
-// SoftSignSGD (Birder paper, appendix B; BinSGDM paper, Algorithm 2): Birder without quantisation.
+// SoftSignSGD (Birder paper, appendix B; BinSGDM paper, Algorithm 2): Birder without quantization.
 #pragma once
 #include "optim/factory.h"
 

@@ -12,7 +12,7 @@ StepSets::StepSets(const OptimizerConfig& config) : config_(config) {
   next_sync_ = gap(0);
   last_variance_ = config_.freeze_step;
   if (config_.freeze_step > 0) {
-    // One pass over T_v, which a contradiction ends.
+    // One pass over T_v, until freeze_step or the first contradiction.
     StepSets trial = *this;
     for (int64_t t = 1; t <= config_.freeze_step; t = trial.next_variance_) {
       trial.advance(t);
@@ -29,7 +29,7 @@ StepSets::StepSets(const OptimizerConfig& config) : config_(config) {
         " steps, so the variance would never change; give a warm-up, or freeze_step");
   if (config_.max_interval == 1) {
     last_variance_ = std::numeric_limits<int64_t>::max();
-  } else {  // the last step before the first interval of more than one
+  } else {  // the last step before the first interval above one step
     last_variance_ = config_.warmup_steps + (config_.intervals == "doubling" ? config_.doubling_steps : 1);
   }
 }

@@ -1,4 +1,4 @@
-// The steps at which 0/1 Adam communicates (0/1 Adam paper, section 6, "Policy for T_v and T_u").
+// The communication steps of 0/1 Adam (0/1 Adam paper, section 6, "Policy for T_v and T_u").
 #pragma once
 #include <cstdint>
 
@@ -6,35 +6,36 @@
 
 namespace godwit {
 
-// T_u, after whose steps the replicas agree. From t₀ = 0 on, t_{j+1} = t_j + gap(t_j), where gap(t) is 1 for t <= T_w
-// (warmup_steps), else, with intervals "doubling", min(H, 2^⌊(t−T_w)/K⌋), with "fixed", H; H = max_interval,
-// K = doubling_steps, or T_w when that is 0.
-// T_v, at which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval when that is not
-// 0; up to freeze_step, or, when that is 0, as long as all gaps were 1. It may change only at the first step of a sync
-// interval, so that one v serves the whole interval.
+// T_u: the steps after which the replicas are synchronized. From t₀ = 0 on, t_{j+1} = t_j + gap(t_j), where gap(t) is 1
+// for t <= T_w (warmup_steps, if not 0), then min(H, 2^⌊(t−T_w)/K⌋) for intervals "doubling", or H for "fixed".
+// H = max_interval; K = doubling_steps, or T_w if that is 0.
+// T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if that
+// is not 0. T_v ends after freeze_step, or, if that is 0, with the first gap above 1. The variance may change only in
+// the first step of a sync interval, so that one v serves the whole interval.
 class StepSets {
  public:
-  explicit StepSets(const OptimizerConfig& config);  // throws when T_u and T_v contradict each other
+  explicit StepSets(const OptimizerConfig& config);  // throws if T_u and T_v contradict each other
 
   struct Step {
     bool sync, variance;  // in T_u, in T_v
   };
-  Step at(int64_t step);  // in ascending order of steps
+  Step at(int64_t step);  // call in ascending order of steps
 
-  int64_t last_variance() const { return last_variance_; }  // no step of T_v comes after it
+  int64_t last_variance() const { return last_variance_; }  // the last step of T_v
 
  private:
   int64_t gap(int64_t step) const;
-  void advance(int64_t step);  // to the interval and the element of T_v that `step` may belong to
+  void advance(int64_t step);  // moves to the interval, and to the element of T_v, for `step`
 
   OptimizerConfig config_;
   int64_t last_variance_;
   int64_t last_sync_ = 0, next_sync_;               // last_sync_ < step <= next_sync_
-  int64_t next_variance_ = 1, variance_index_ = 0;  // of T_v, without its end
+  int64_t next_variance_ = 1, variance_index_ = 0;  // of T_v, ignoring its end
 };
 
-// How often one_bit_adam or zero_one_adam, fitted to a run of so many steps, changes its second moment before that is
-// frozen. Without bias correction it then holds 1 − β2^that of a constant g², and steps are longer than Adam's for good.
+// How often one_bit_adam or zero_one_adam changes its second moment v in a run of `steps` steps before v is frozen.
+// Without bias correction, v of a constant g² then stays (1 − β2^n)·g² for n changes, and all later steps are longer
+// than Adam's.
 int64_t variance_changes(const OptimizerConfig& config, int64_t steps);
 
 }  // namespace godwit

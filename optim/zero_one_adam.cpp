@@ -17,7 +17,7 @@ ZeroOneAdam::ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, 
   if (config.max_interval > 1) x_sync_ = state_like(buckets, "x_sync");
 }
 
-// What holds for all buckets of a step, at the first one's exchange.
+// Updates the state that all buckets share, at the first bucket's exchange of a step.
 void ZeroOneAdam::begin(const StepInfo& step) {
   if (step.step == step_) return;
   check(static_cast<float>(step.lr) > 0, config_.name, ": step ", step.step, ": the learning rate is ", step.lr,
@@ -88,7 +88,7 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
 
 void ZeroOneAdam::synchronise(Buckets& buckets, Communicator& comm) {
   if (now_.sync) return;
-  first_ = false;  // the step moved the parameters already
+  first_ = false;  // the parameters already include the last step
   for (Bucket& bucket : buckets) {
     agree(bucket, comm);
     apply_agreed(bucket);

@@ -1,4 +1,4 @@
-// 0/1 Adam (Lu et al. 2023, Algorithm 1, its order of lines and t' corrected): no full-precision phase, local steps.
+// 0/1 Adam (Lu et al. 2023, Algorithm 1, with corrected line order and t'): no full-precision phase, local steps.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/sync_schedule.h"
@@ -6,12 +6,12 @@
 namespace godwit {
 
 // Step t on rank i:
-//   t in T_v:  v ← β2·v + (1−β2)·(dense mean g)²
+//   t in T_v:  v ← β2·v + (1−β2)·(mean of gᵢ, uncompressed)²
 //   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
-// with Σ and Π over the steps since the last synchronization and x' the common parameters after it. v = 0 means that a
-// parameter never received a gradient: u and m are 0 there, and only weight decay moves it. Every α must be positive.
-// Between synchronizations the replicas differ. float32.
+// Σ and Π run over the steps since the last synchronization; x' are the common parameters after it. v = 0 means that
+// the parameter has never received a gradient; then u and m are 0, and only weight decay changes it. Every α must be
+// positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
   ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
@@ -20,7 +20,7 @@ class ZeroOneAdam : public Optimizer {
 
   bool synchronised() const override { return now_.sync; }
   void synchronise(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
-  std::vector<StatePart> state() const override;  // "m", "v", "u", "x_sync" with intervals above 1, "e", "server_e"
+  std::vector<StatePart> state() const override;  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1
 
  private:
   void begin(const StepInfo& step);
@@ -34,9 +34,9 @@ class ZeroOneAdam : public Optimizer {
 
   StepSets::Step now_{true, false};  // of the last step
   int64_t step_ = 0;
-  bool first_ = true;    // it is the first one after a synchronisation
-  double rate_sum_ = 0;  // Σα since
-  double keep_ = 1;      // Π(1−αλ) since
+  bool first_ = true;    // step_ is the first step after a synchronization
+  double rate_sum_ = 0;  // Σα since the last synchronization
+  double keep_ = 1;      // Π(1−αλ) since the last synchronization
 };
 
 }  // namespace godwit

@@ -11,9 +11,9 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // values worth a thread
+constexpr int64_t kGrain = 1 << 15;  // minimum number of values per thread
 
-// Calls f(block, a, b) for all blocks on several threads; a and b are scratch for a block's values.
+// Calls f(block, a, b) for all blocks on several threads; a and b are scratch memory for a block's values.
 template <class F>
 void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
   int64_t values = 1, largest = 0;

@@ -21,13 +21,13 @@ __device__ bool needs_squares(const LevelFormat& format) {
   return format.scale == Scale::norm || (format.scale == Scale::clipped && format.clip_sigma > 0);
 }
 
-// Of a piece.
+// Measurements of one piece.
 struct Measure {
-  int32_t most;    // the largest magnitude's bits
-  double squares;  // their sum, where it is needed
+  int32_t most;    // bits of the largest magnitude
+  double squares;  // sum of squares, if needed
 };
 
-// z: room for the piece's values. All threads get it.
+// All threads get the result. z: room for the piece's values.
 __device__ Measure measure(const Job& job, const BlockPiece& piece, bool squares, float* z) {
   __shared__ double sum;
   const int32_t most = load_values(job, piece, z);
@@ -40,7 +40,7 @@ __device__ Measure measure(const Job& job, const BlockPiece& piece, bool squares
   return {most, sum};
 }
 
-// Of a block of n values; a norm too large is reported by thread 0.
+// Scale of a block of n values; thread 0 reports a norm that overflows float32.
 __device__ float scale_of(const Measure& block, int64_t n, const LevelFormat& format, uint32_t* fault) {
   const float largest = std::bit_cast<float>(block.most);
   if (!needs_squares(format)) return largest;
@@ -59,7 +59,7 @@ __global__ void measure_kernel(Job job, LevelFormat format, Measure* of_pieces) 
   if (threadIdx.x == 0) of_pieces[blockIdx.x] = own;
 }
 
-// A warp a long block.
+// One warp per long block.
 __global__ void scale_kernel(Job job, LevelFormat format, const LongBlock* blocks, const Measure* of_pieces,
                              float* scales) {
   const LongBlock block = blocks[blockIdx.x];
@@ -70,7 +70,7 @@ __global__ void scale_kernel(Job job, LevelFormat format, const LongBlock* block
   if (threadIdx.x == 0) scales[blockIdx.x] = scale;
 }
 
-// scales: of the long blocks.
+// scales: one per long block.
 template <int kBits>
 __global__ void encode_levels_kernel(Job job, LevelFormat format, const float* scales) {
   __shared__ float z[kSumPiece];
@@ -137,7 +137,7 @@ __global__ void mean_kernel(Means means, Format format) {
   }
 }
 
-// Of what is not negative, and of the others.
+// Values >= 0, and values < 0.
 struct BySign {
   double sums[2];
   int64_t counts[2];
@@ -150,7 +150,7 @@ __device__ float mean_of(double sum, int64_t count) {
   return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f;
 }
 
-// z: room for the piece's values. All threads get it.
+// All threads get the result. z: room for the piece's values.
 __device__ BySign measure_signs(const Job& job, const BlockPiece& piece, float* z) {
   __shared__ double sums[2];
   load_values(job, piece, z);
@@ -158,7 +158,7 @@ __device__ BySign measure_signs(const Job& job, const BlockPiece& piece, float* 
   for (int64_t i = threadIdx.x; i < piece.n; i += blockDim.x) plus += z[i] >= 0;
   plus = block_reduce(plus, Plus{});
   if (threadIdx.x < 32) {
-    const bool positive = threadIdx.x < kSumLanes;  // half a warp a sum
+    const bool positive = threadIdx.x < kSumLanes;  // one half warp per sum
     const double own =
         piece_sum(piece.n, [&](int64_t i) { return (z[i] > 0) == positive ? static_cast<double>(z[i]) : 0.0; });
     if (threadIdx.x % kSumLanes == 0) sums[threadIdx.x / kSumLanes] = own;
@@ -173,7 +173,7 @@ __global__ void measure_signs_kernel(Job job, BySign* of_pieces) {
   if (threadIdx.x == 0) of_pieces[blockIdx.x] = own;
 }
 
-// A warp a long block, half of it a sum.
+// One warp per long block, half a warp per sum.
 __global__ void two_values_kernel(const LongBlock* blocks, const BySign* of_pieces, TwoValues* values) {
   const LongBlock block = blocks[blockIdx.x];
   const BySign* own = of_pieces + block.first;
@@ -183,7 +183,7 @@ __global__ void two_values_kernel(const LongBlock* blocks, const BySign* of_piec
   if (threadIdx.x % kSumLanes == 0) values[blockIdx.x].of[sign] = mean_of(sum, static_cast<int64_t>(count));
 }
 
-// of_long_blocks: the values their ones and zeros stand for.
+// of_long_blocks: decoded values of a 1 and a 0 in each long block.
 __global__ void encode_one_bit_kernel(Job job, const TwoValues* of_long_blocks) {
   __shared__ float z[kSumPiece];
   const BlockPiece piece = job.pieces[blockIdx.x];

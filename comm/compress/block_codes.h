@@ -1,5 +1,5 @@
-// Many blocks at once to their codes and back: block by block on the CPU's threads, in one launch or two on a GPU,
-// where the codecs that say their format have kernels. The same bits on both.
+// Encodes and decodes many blocks at once: on the CPU threaded over blocks, on a GPU in one or two launches for codecs
+// whose format() has kernels. Both give the same bits.
 #pragma once
 #include "comm/compress/compressor.h"
 #include "comm/compress/table.h"
@@ -7,30 +7,29 @@
 
 namespace godwit {
 
-// Values [begin, begin + n) of a bucket, whose code begins at word `at` of the messages; `kept`: where what is kept of
-// them begins.
+// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their Memory at kept[`kept`].
 struct CodedBlock {
   int64_t begin, n, at, kept;
   int64_t numel() const { return n; }
 };
 
-// What is kept, per value and in the gradient's unit, so that what coding loses is not lost.
+// Per-value state, in the unit of the gradient, that compensates for the loss of coding. C(z) is the code of z.
 enum class Memory {
   none,
-  error,     // e:  z = g + e;  the message is C(z);  e ← z − decoded
-  estimate,  // EF21 (Richtárik et al. 2021), h:  the message is C(g − h);  h ← h + decoded;  the mean is that of h
+  error,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
+  estimate,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
 };
 
-// Codes of all blocks of x; `kept` is not read with Memory::none. Draws name the bucket's values, of which `element` is
-// the first. Returns false where a value to be coded is not finite: then neither codes nor what is kept may be used. On
-// a GPU: waits for that.
+// Encodes all blocks of x; `kept` is unused with Memory::none. `element` is the global offset of the bucket's first
+// value and, with `draws`, keys the random numbers. Returns false if a value to encode is not finite; codes and `kept`
+// are then unusable. On a GPU the host waits for this result.
 bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
                    const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
 bool encode_blocks(Cuda, const BlockCodec& codec, const float* x, Memory memory, float* kept,
                    const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
 
-// mean of the senders' messages, `stride` words apart: added in their order, then divided; of one sender what it sent.
-// With `moves` it is added to what is there.
+// Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
+// sender. With `moves` it is added to `mean`, otherwise it replaces it.
 void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 void mean_of_blocks(Cuda, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,

@@ -1,4 +1,4 @@
-// The largest values of each block and their places, as comm/compress/topk.cpp codes them.
+// Top-k codes in the format of comm/compress/topk.cpp: the largest values of each block and their indices.
 #include <bit>
 
 #include "comm/compress/cuda/block_coding.h"
@@ -7,21 +7,21 @@
 namespace godwit::coding {
 namespace {
 
-constexpr int kSelectors = 512;  // threads of a block
-constexpr int kBins = 2048;      // of a magnitude's 31 bits 11, then 10, then 10
+constexpr int kSelectors = 512;  // threads per block
+constexpr int kBins = 2048;      // a magnitude's 31 bits are examined as digits of 11, 10 and 10 bits
 constexpr int kFirstShift = 20, kDigit = 10;
 
-// The least magnitude among the largest, by its bits, and how many that have it are among them.
+// Magnitude bits of the smallest selected value, and how many values of that magnitude are selected.
 struct Bound {
   uint32_t least, equal;
 };
 
-// How many values of a piece, or of those before it, are larger than the least, and equal to it.
+// Number of values in some pieces that are larger than the bound, and equal to it.
 struct Found {
   int64_t larger, equal;
 };
 
-// Counts a value by the digit at `shift` where the digits before it are those of the bound.
+// Counts a value in the histogram of its digit at `shift` if its higher digits equal the bound's.
 __device__ void count_digit(float z, int shift, const Bound& bound, uint32_t* histogram) {
   const auto size = static_cast<uint32_t>(size_bits(z));
   const bool first = shift == kFirstShift;
@@ -29,8 +29,8 @@ __device__ void count_digit(float z, int shift, const Bound& bound, uint32_t* hi
   atomicAdd(histogram + (first ? size >> shift : size >> shift & ((1u << kDigit) - 1)), 1u);
 }
 
-// The bound's digit at `shift`, by the histogram of it; `equal` becomes how many of that bin's values are among the
-// largest. All threads; the bound is in shared memory, and written when it returns.
+// Sets the bound's digit at `shift` from the digit's histogram; `equal` becomes the number of selected values in that
+// bin. All threads call it; `bound` is in shared memory and complete on return.
 __device__ void find_digit(const uint32_t* histogram, int shift, Bound& bound) {
   constexpr int kOwn = kBins / kSelectors, kOfLane = kSelectors / 32;
   __shared__ uint32_t sums[kSelectors];
@@ -42,7 +42,7 @@ __device__ void find_digit(const uint32_t* histogram, int shift, Bound& bound) {
     const Bound before = bound;
     uint32_t of_lane = 0;
     for (int i = 0; i < kOfLane; ++i) of_lane += sums[threadIdx.x * kOfLane + i];
-    uint32_t from_here = of_lane;  // in the bins of this lane and those after it
+    uint32_t from_here = of_lane;  // values in the bins of this lane and of later lanes
     for (unsigned by = 1; by < 32; by *= 2) {
       const uint32_t other = __shfl_down_sync(0xFFFFFFFFu, from_here, by);
       if (threadIdx.x + by < 32) from_here += other;
@@ -59,7 +59,7 @@ __device__ void find_digit(const uint32_t* histogram, int shift, Bound& bound) {
   __syncthreads();
 }
 
-// All threads, of a short block's values.
+// The bound of a short block's values. All threads call it.
 __device__ Bound find_bound(const float* z, int64_t n, int64_t k) {
   __shared__ uint32_t histogram[kBins];
   __shared__ Bound bound;
@@ -74,7 +74,7 @@ __device__ Bound find_bound(const float* z, int64_t n, int64_t k) {
   return bound;
 }
 
-// Long blocks: a digit of all their pieces' values, to histograms that were 0.
+// Long blocks: adds one digit of all their pieces' values to histograms, which are 0 before.
 __global__ void histogram_kernel(Job job, int shift, const Bound* bounds, uint32_t* histograms) {
   __shared__ uint32_t histogram[kBins];
   const BlockPiece piece = job.pieces[blockIdx.x];
@@ -88,7 +88,7 @@ __global__ void histogram_kernel(Job job, int shift, const Bound* bounds, uint32
     if (histogram[bin] > 0) atomicAdd(histograms + piece.long_block * kBins + bin, histogram[bin]);
 }
 
-// A block of threads a long block. Leaves its histogram 0.
+// One block of threads per long block. Resets its histogram to 0.
 __global__ void digit_kernel(Job job, LargestFormat format, int shift, const LongBlock* blocks, uint32_t* histograms,
                              Bound* bounds) {
   __shared__ Bound bound;
@@ -114,7 +114,7 @@ __global__ void count_kernel(Job job, const Bound* bounds, Found* of_pieces) {
   if (threadIdx.x == 0) of_pieces[blockIdx.x] = {larger, equal};
 }
 
-// All threads: what the pieces [first, last) found.
+// Sum over the pieces [first, last). All threads call it and get the result.
 __device__ Found sum_found(const Found* of_pieces, int64_t first, int64_t last) {
   Found sum{};
   for (int64_t i = first + threadIdx.x; i < last; i += kSelectors)
@@ -122,13 +122,12 @@ __device__ Found sum_found(const Found* of_pieces, int64_t first, int64_t last) 
   return {block_reduce(sum.larger, Plus{}), block_reduce(sum.equal, Plus{})};
 }
 
-// How many of the threads before this one have each flag; `all` is moved by how many of the whole block have. All
-// threads call it.
+// Number of earlier threads in the block with each flag; adds the block's totals to `all`. All threads call it.
 __device__ Found count_before(bool larger, bool equal, Found& all) {
-  __shared__ int of_warps[kSelectors / 32];  // equal ones from bit 16 on
+  __shared__ int of_warps[kSelectors / 32];  // larger ones in the low 16 bits, equal ones above
   const uint32_t lanes_before = (1u << (threadIdx.x % 32)) - 1;
   const uint32_t larger_bits = __ballot_sync(0xFFFFFFFFu, larger), equal_bits = __ballot_sync(0xFFFFFFFFu, equal);
-  __syncthreads();  // what an earlier call left has been read
+  __syncthreads();  // the previous call's of_warps has been read
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = __popc(larger_bits) | __popc(equal_bits) << 16;
   __syncthreads();
   int before = __popc(larger_bits & lanes_before) | __popc(equal_bits & lanes_before) << 16, sum = 0;
@@ -182,7 +181,7 @@ __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongB
   }
 }
 
-// Where in ascending places the first one begins that is not before `place`.
+// Index of the first of k ascending places that is >= `place`.
 __device__ int64_t first_from(const uint32_t* places, bool narrow, int64_t k, int64_t place) {
   int64_t begin = 0, end = k;
   while (begin < end) {
@@ -194,9 +193,9 @@ __device__ int64_t first_from(const uint32_t* places, bool narrow, int64_t k, in
 }
 
 __global__ void mean_of_largest_kernel(Means means, LargestFormat format) {
-  constexpr int kSenders = kSelectors / 2;  // whose messages are searched at a time
+  constexpr int kSenders = kSelectors / 2;  // senders whose messages are searched at a time
   __shared__ float sums[kSumPiece];
-  __shared__ int64_t ranges[kSelectors];  // a beginning and an end of each
+  __shared__ int64_t ranges[kSelectors];  // begin and end for each sender
   const BlockPiece piece = means.pieces[blockIdx.x];
   const CodedBlock block = means.blocks[piece.block];
   const int64_t k = largest_chosen(format.density, block.n);
@@ -206,12 +205,12 @@ __global__ void mean_of_largest_kernel(Means means, LargestFormat format) {
     const uint32_t* codes = means.words + first * means.stride + block.at;
     const int count = means.senders - first < kSenders ? means.senders - first : kSenders;
     const int own = static_cast<int>(threadIdx.x) / 2;
-    __syncthreads();  // the ranges before have been read
+    __syncthreads();  // the previous ranges have been read
     if (own < count)
       ranges[threadIdx.x] =
           first_from(codes + own * means.stride + k, narrow, k, piece.begin + (threadIdx.x % 2 == 0 ? 0 : piece.n));
     for (int sender = 0; sender < count; ++sender) {
-      __syncthreads();  // the places of one sender differ
+      __syncthreads();  // one sender's places are distinct, so additions do not collide
       const uint32_t* code = codes + sender * means.stride;
       for (int64_t at = ranges[2 * sender] + threadIdx.x; at < ranges[2 * sender + 1]; at += kSelectors) {
         const int64_t i = place_at(code + k, narrow, at) - piece.begin;

@@ -19,8 +19,8 @@
 #define GODWIT_COMM_LEVELS_CHUNK
 namespace godwit {
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its values in order");
-constexpr int64_t kLevelChunk = 2048;  // values in the first-level cache, a multiple of those of a word
-constexpr int64_t kDecodeChunk = 256;  // the same where values are written that are not there yet
+constexpr int64_t kLevelChunk = 2048;  // values that fit the L1 cache; a multiple of the values per word
+constexpr int64_t kDecodeChunk = 256;  // smaller for decoding, whose output is not in the cache yet
 }  // namespace godwit
 #endif
 
@@ -29,7 +29,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x·factor as whole numbers in bytes, a group of vectors at a time.
+// Rounds x·factor to integers in bytes, kGroup vectors at a time.
 template <bool kRandom>
 HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most, const uint32_t* random,
                             int8_t* levels) {
@@ -43,7 +43,7 @@ HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most,
     for (int j = 0; j < kGroup; ++j) {
       auto v = hn::Mul(hn::LoadU(d, from + j * lanes), hn::Set(d, factor));
       if constexpr (kRandom) {
-        // The product is exact, so that fusing it with the addition changes nothing.
+        // The product is exact, so fusing it with the addition does not change the result.
         const auto top = hn::ShiftRight<8>(hn::LoadU(unsigned_whole, numbers + j * lanes));
         v = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(Wholes(), top)), hn::Set(d, 0x1p-24f), v);
       }
@@ -61,7 +61,7 @@ HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most,
   encode(rest, numbers, levels + i);
 }
 
-// bytes: eight whole numbers in each.
+// bytes: eight integers in each element.
 HWY_INLINE void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* to) {
   if (bits == 8) {
     std::memcpy(to, bytes, static_cast<size_t>(words) * sizeof(uint32_t));
@@ -73,7 +73,7 @@ HWY_INLINE void pack(const uint64_t* bytes, int64_t words, int bits, uint32_t* t
   }
 }
 
-// At most a chunk.
+// Encodes at most kLevelChunk values.
 void encode_chunk(const float* x, int64_t n, float factor, int levels, const uint32_t* random, uint32_t* words) {
   HWY_ALIGN uint64_t bytes[kLevelChunk / 8];
   auto* whole = reinterpret_cast<int8_t*>(bytes);

@@ -1,5 +1,5 @@
-// Evenly spaced levels on the wire: whole numbers of 2, 4 or 8 bits in two's complement, value j at bit (bits·j) mod 32
-// (least significant first) of 32-bit word (bits·j) / 32; the unused bits of the last word are 0.
+// Wire format for evenly spaced levels: integers of 2, 4 or 8 bits in two's complement. Value j is at bit (bits·j) mod
+// 32, least significant first, of 32-bit word (bits·j) / 32; unused bits of the last word are 0.
 #pragma once
 #include <cstdint>
 
@@ -7,18 +7,18 @@
 
 namespace godwit {
 
-constexpr int64_t level_words(int64_t n, int bits) { return (n * bits + 31) / 32; }
-// Of the whole numbers −levels … levels, 1 <= levels <= 127.
+constexpr int64_t level_words(int64_t n, int bits) { return (n * bits + 31) / 32; }  // words for n values
+// Bits for an integer in −levels … levels, 1 <= levels <= 127.
 constexpr int level_bits(int levels) { return levels <= 1 ? 2 : levels <= 7 ? 4 : 8; }
 
-// x·factor, rounded down after a random number in [0, 1) was added, or, with `draw` null, to nearest even; then clamped
-// to −levels … levels. One thread.
+// Encodes x·factor, clamped to −levels … levels. With `draw`, rounds stochastically: adds a random number in [0, 1) and
+// rounds down; without, rounds to nearest even. Single-threaded.
 void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockDraw* draw, uint32_t* words);
-// The whole numbers times step.
+// x = integer · step.
 void decode_levels(const uint32_t* words, int64_t n, float step, int levels, float* x);
 
-// A block's code: its scale (float32), then its levels, which stand for scale·level/levels. A scale so small that
-// levels/scale overflows, below 4e−37, sends zeros.
+// A block's code: its float32 scale, then its levels; level l means scale·l/levels. If the scale is so small that
+// levels/scale overflows (below 4e−37), the scale and all levels are sent as 0.
 void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockDraw* draw, uint32_t* code);
 void decode_scaled(const uint32_t* code, int64_t n, int levels, float* x);
 constexpr int64_t scaled_words(int64_t n, int levels) { return 1 + level_words(n, level_bits(levels)); }

@@ -10,14 +10,14 @@
 namespace godwit::loco {
 namespace {
 
-constexpr int32_t kWhole = 0x4B400000;  // the bits of 1.5 · 2²³, as on the CPU
-constexpr int kField = 20;              // bits of one of a piece's counts
+constexpr int32_t kWhole = 0x4B400000;  // bits of 1.5 · 2²³; adding that float rounds to an integer, as on the CPU
+constexpr int kField = 20;              // bits per counter of a piece
 
 using Count = unsigned long long;
 
 __device__ bf16 clipped_size(float size, float clip) { return rounded_up(clip < size ? clip : size); }
 
-// Half a warp a block; those of several pieces are left out.
+// Half a warp per block; skips blocks of several pieces.
 __global__ void sizes_kernel(const float* g, const Segment* blocks, int64_t count, bool mean, float clip, bf16* to) {
   for_half_warps(count, [&](int64_t b) {
     const int64_t begin = b < count ? blocks[b].begin : 0, all = b < count ? blocks[b].end - begin : 0;
@@ -30,7 +30,7 @@ __global__ void sizes_kernel(const float* g, const Segment* blocks, int64_t coun
   });
 }
 
-// A block of threads a piece: the sum of its magnitudes, or the largest.
+// One block of threads per piece: the sum of its magnitudes, or the largest.
 __global__ void piece_sizes_kernel(const float* g, const Segment* blocks, const BlockPiece* pieces, bool mean,
                                    double* of_pieces) {
   __shared__ float sizes[kSumPiece];
@@ -41,14 +41,14 @@ __global__ void piece_sizes_kernel(const float* g, const Segment* blocks, const 
     sizes[i] = std::abs(x[i]);
     most = size_bits(x[i]) > most ? size_bits(x[i]) : most;
   }
-  most = block_reduce(most, Larger{});  // and all sizes are there
+  most = block_reduce(most, Larger{});  // also synchronizes: all sizes are written
   if (threadIdx.x >= 32) return;
   const double size = mean ? piece_sum(piece.n, [=](int64_t i) { return static_cast<double>(sizes[i]); })
                            : static_cast<double>(std::bit_cast<float>(most));
   if (threadIdx.x == 0) of_pieces[blockIdx.x] = size;
 }
 
-// A warp a long block.
+// One warp per long block.
 __global__ void long_sizes_kernel(const Segment* blocks, const LongBlock* long_blocks, const double* of_pieces,
                                   bool mean, float clip, bf16* to) {
   const LongBlock block = long_blocks[blockIdx.x];
@@ -77,7 +77,7 @@ __device__ int32_t clamped(int32_t x, int32_t low, int32_t high) {
   return x < kWhole + low ? kWhole + low : x > kWhole + high ? kWhole + high : x;
 }
 
-// One value: its code, in the lowest bits; e becomes what is kept; `counts` has room for three fields.
+// Returns the code of one value in the lowest bits and updates its stored error e. `counts` has three counters.
 template <int kBits>
 __device__ uint32_t encode_value(float x, int8_t& e, const Scales& scales, const Settings& settings, uint32_t random,
                                  Count& counts) {
@@ -102,7 +102,7 @@ __device__ uint32_t encode_value(float x, int8_t& e, const Scales& scales, const
   return field;
 }
 
-// A block of threads a piece. totals: codes that were clamped; that are 0; values that are not finite.
+// One block of threads per piece. totals: clamped codes; codes that are 0; non-finite values.
 template <int kBits>
 __global__ void encode_kernel(const float* g, int8_t* errors, const Piece* pieces, BlockScales by_block,
                               Settings settings, Draws draws, int64_t element, uint32_t* words, Count* totals) {
@@ -136,7 +136,7 @@ __global__ void encode_kernel(const float* g, int8_t* errors, const Piece* piece
   for (int field = 0; field < 3; ++field) atomicAdd(totals + field, all >> (kField * field) & ((1u << kField) - 1));
 }
 
-// Of four values, from value i of the piece on.
+// Sums of the codes of four values, from value i of the piece on.
 __device__ void sum_quad(const Messages& messages, const Piece& piece, int64_t i, int32_t (&sums)[kQuad]) {
   const int bits = messages.bits;
   const uint32_t* word = messages.words + piece.code + i * bits / 32;
@@ -149,7 +149,7 @@ __device__ void sum_quad(const Messages& messages, const Piece& piece, int64_t i
   }
 }
 
-// put(i, sum) for all values of the block's piece.
+// Calls put(i, sum) for all values of the piece.
 template <class Put>
 __device__ void sum_piece(const Messages& messages, const Piece& piece, const Put& put) {
   for (int64_t i = kQuad * threadIdx.x; i < piece.n; i += kQuad * kBlock) {
@@ -180,7 +180,7 @@ __global__ void mean_of_sums_kernel(Messages messages, const T* sums, const Piec
     g[piece.begin + i] = static_cast<float>(sums[piece.sum + i]) / divisor;
 }
 
-// Calls f with a null pointer to the whole numbers of so many bytes.
+// Calls f with a null pointer to the integer type of `width` bytes.
 template <class F>
 void with_width(int64_t width, const F& f) {
   if (width == 1) f(static_cast<int8_t*>(nullptr));

@@ -12,7 +12,7 @@ __device__ double dot(const float* a, const float* b, int64_t n) {
   return lane_sum(n, [=](int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
 }
 
-// Half a warp a row and column of P.
+// Half a warp per element of P.
 __global__ void project_kernel(Sizes sizes, const float* m, const float* q, float* p) {
   const int64_t count = sizes.rows * sizes.rank;
   for_half_warps(count, [&](int64_t item) {
@@ -24,14 +24,15 @@ __global__ void project_kernel(Sizes sizes, const float* m, const float* q, floa
 
 constexpr int kColumnThreads = 1024;
 
-// All threads of the block get the sum: the first warp adds products while the others make the next ones.
+// Dot product, returned to all threads of the block: the first warp adds products while the others compute the next
+// ones.
 __device__ double dot_of_block(const float* a, const float* b, int64_t n) {
   constexpr int64_t kChunk = 2048;
   static_assert(kSumPiece % kChunk == 0);
   __shared__ double products[2][kChunk];
   __shared__ double result;
-  double of_piece = 0, of_pieces = 0;  // the lane's
-  __syncthreads();  // a and b are written, and an earlier sum has been read
+  double of_piece = 0, of_pieces = 0;  // of this lane
+  __syncthreads();  // a and b are written, and the previous result has been read
   for (int64_t begin = 0; begin < n + kChunk; begin += kChunk) {
     const int buffer = static_cast<int>(begin / kChunk % 2);
     if (threadIdx.x >= 32) {
@@ -58,7 +59,7 @@ __device__ double dot_of_block(const float* a, const float* b, int64_t n) {
   return result;
 }
 
-// Returns the length of what remains of column k.
+// Subtracts the projections on the columns before k from column k; returns the norm of the rest.
 __device__ double orthogonal_to_earlier(const Sizes& sizes, int64_t k, float* p) {
   float* column = p + k * sizes.rows;
   for (int64_t j = 0; j < k; ++j) {
@@ -69,7 +70,7 @@ __device__ double orthogonal_to_earlier(const Sizes& sizes, int64_t k, float* p)
   return std::sqrt(dot_of_block(column, column, sizes.rows));
 }
 
-// One block of threads.
+// Runs on one block of threads.
 __global__ void __launch_bounds__(kColumnThreads) orthogonalise_kernel(Sizes sizes, uint64_t seed, int64_t element, uint32_t step, float* p) {
   for (int64_t k = 0; k < sizes.rank; ++k) {
     float* column = p + k * sizes.rows;
@@ -85,8 +86,8 @@ __global__ void __launch_bounds__(kColumnThreads) orthogonalise_kernel(Sizes siz
   }
 }
 
-// A block takes kCols columns of M and kRanks of P: its first half has a sum a thread, over the rows in order, from
-// tiles of kRows of them, of which the second half brings the next.
+// Each block computes kCols columns of M times kRanks columns of P. Each thread of the first half adds one sum over the
+// rows, in order, from tiles of kRows rows; the second half loads the next tile.
 constexpr int kCols = 8, kRows = 128, kRanks = 32, kSums = kCols * kRanks;
 
 __global__ void project_back_kernel(Sizes sizes, const float* m, const float* p, float* q) {

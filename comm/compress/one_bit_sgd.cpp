@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kPiece = 4096;  // values in the first-level cache
+constexpr int64_t kPiece = 4096;  // values that fit the L1 cache
 
 int64_t ones(const uint32_t* words, int64_t n) {
   int64_t count = 0;
@@ -20,7 +20,7 @@ int64_t ones(const uint32_t* words, int64_t n) {
   return count;
 }
 
-// Code: what a 1 stands for, what a 0 stands for (float32), the signs.
+// Code: the decoded values of a 1 and of a 0 (float32), then the sign bits.
 class OneBit : public BlockCodec {
  public:
   int64_t words(int64_t n) const override { return 2 + sign_words(n); }

@@ -1,4 +1,4 @@
-// A block's scale, and for each value a whole number of its parts (comm/compress/levels.h).
+// Base of the codecs that send one scale per block and an integer level per value (comm/compress/levels.h).
 #pragma once
 #include <cmath>
 
@@ -24,10 +24,10 @@ class ScaledCodec : public BlockCodec {
   void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
 
  protected:
-  int levels() const { return levels_; }  // of each sign
+  int levels() const { return levels_; }  // maximum magnitude of a level
 
  private:
-  virtual float scale(const float* x, int64_t n) const = 0;  // not finite where one of the values is not
+  virtual float scale(const float* x, int64_t n) const = 0;  // must be non-finite if a value is
 
   int levels_;
   bool random_;

@@ -1,4 +1,4 @@
-// Tables of plain structs that kernels read where they run.
+// Tables of plain structs that kernels read on their device.
 #pragma once
 #include <vector>
 
@@ -9,27 +9,27 @@ namespace godwit {
 template <class T>
 struct Table {
   std::vector<T> all;
-  mutable Tensor copy = {};  // of `all`, as bytes on a GPU, once it was needed there
+  mutable Tensor copy = {};  // GPU copy of `all` as bytes, made on first use
 };
 
-// Values [begin, begin + n) of a block, for one block of threads. long_block: which of the long ones it is a piece of;
-// −1 where it is the whole block.
+// Values [begin, begin + n) of a block, the work of one block of threads. long_block: index of the long block it
+// belongs to; −1 if it is a whole block.
 struct BlockPiece {
   int64_t block, begin, n, long_block;
 };
 
-// Of several pieces: [first, first + pieces).
+// A block of several pieces: [first, first + pieces).
 struct LongBlock {
   int64_t block, first, pieces;
 };
 
 struct BlockPieces {
-  Table<BlockPiece> all = {};  // those of long blocks first
+  Table<BlockPiece> all = {};  // pieces of long blocks first
   Table<LongBlock> long_blocks = {};
-  int64_t of_long_blocks = 0;
+  int64_t of_long_blocks = 0;  // number of pieces of long blocks
 };
 
-// Blocks of values, and the pieces in which a GPU takes them, once they were needed.
+// Blocks of values, and their pieces for the GPU, made on first use.
 template <class T>
 struct BlockTable : Table<T> {
   mutable BlockPieces pieces = {};

@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-// What exceeds the scale becomes ±1: clipped.
+// Values beyond the scale are sent as ±1, that is, clipped.
 class TernGrad : public ScaledCodec {
  public:
   explicit TernGrad(double clip_sigma) : ScaledCodec(1, true), clip_sigma_(clip_sigma) {}
@@ -22,7 +22,7 @@ class TernGrad : public ScaledCodec {
     if (clip_sigma_ == 0) return block::largest_magnitude(x, n);
     const block::Sizes sizes = block::sizes(x, n);
     const double sigma = std::sqrt(sizes.squares / static_cast<double>(n));
-    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // neither is finite where a value is not
+    return std::min(sizes.largest, static_cast<float>(clip_sigma_ * sigma));  // both non-finite if a value is
   }
 
   double clip_sigma_;

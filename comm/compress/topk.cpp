@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kInfinity = 0x7F800000;  // magnitude_bits(∞)
 
-// The k-th largest: by a histogram, then among those that share its bin.
+// The k-th largest value, 1 <= k <= sizes.size(): finds its bin in a histogram, then selects within the bin.
 uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   constexpr int kBinBits = 12, kBins = 1 << kBinBits;
   uint32_t base = UINT32_MAX, high = 0;
@@ -33,10 +33,11 @@ uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   return *kth;
 }
 
-// A magnitude that probably k values or a few more reach, by a sample of which about 32 do; the least above 0 where that is too
-// uncertain, or where most values are 0, as an embedding's gradients are.
+// A magnitude that at least k values probably reach, and few more, estimated from a sample of which about 32 do.
+// Returns the smallest magnitude above 0 if that is too uncertain, or if most values are 0, as in an embedding's
+// gradient.
 uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
-  const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: rows of even lengths do not repeat in it
+  const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: samples all columns of even rows
   const double expected = static_cast<double>(k) / static_cast<double>(stride);
   const int64_t rank = static_cast<int64_t>(expected + 4 * std::sqrt(expected)) + 4;
   if (rank >= n / stride) return 1;
@@ -47,7 +48,7 @@ uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
 }
 
 struct Candidates {
-  std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values, and without their signs
+  std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values; bits without the sign
 
   void add(uint32_t place, uint32_t value) {
     places.push_back(place), values.push_back(value), sizes.push_back(value & 0x7FFFFFFF);
@@ -55,7 +56,7 @@ struct Candidates {
 };
 
 void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
-  constexpr int64_t kPiece = 4096;  // values in the first-level cache
+  constexpr int64_t kPiece = 4096;  // values that fit the L1 cache
   std::array<uint32_t, kPiece + kPlacesSlack> places;
   for (int64_t at = 0; at < n; at += kPiece) {
     const auto count = static_cast<size_t>(places_of_at_least(x + at, std::min(kPiece, n - at), least, places.data()));
@@ -70,7 +71,7 @@ void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
   }
 }
 
-// `found`, which are all but the zeros, and the first of those, k in all.
+// k candidates: `found`, which contains all nonzero values, and the first zeros.
 Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
   Candidates all;
   const size_t known = found.places.size();
@@ -84,7 +85,8 @@ Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
   return all;
 }
 
-// Code: the k values in order of their places, then the places, of 16 bits in blocks of up to 65536 values, else of 32.
+// Code: the k values in order of their places, then the places: 16 bits each in blocks of up to 65536 values, otherwise
+// 32.
 class TopK : public BlockCodec {
  public:
   explicit TopK(double density) : density_(density) {}
@@ -95,21 +97,21 @@ class TopK : public BlockCodec {
     encode_finite(x, n, draw, code);
   }
 
-  // The k largest magnitudes; of equal ones those that come first.
+  // Sends the k largest magnitudes; among equal ones, the first.
   bool encode_finite(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
     const int64_t k = chosen(n);
     Candidates among;
     find(x, n, probable_bound(x, n, k), among);
-    for (const uint32_t size : among.sizes)  // what is not finite is larger than all that is
+    for (const uint32_t size : among.sizes)  // non-finite values are larger than all finite ones
       if (size >= kInfinity) return false;
     if (std::ssize(among.sizes) < k) among = {}, find(x, n, 1, among);
     if (std::ssize(among.sizes) < k) among = with_zeros(x, k, among);
     const uint32_t least = kth_largest(among.sizes, k);
-    int64_t equal = k;  // how many of the least fit
+    int64_t equal = k;  // number of values of magnitude `least` to send
     for (const uint32_t size : among.sizes) equal -= size > least;
     uint32_t* places = code + k;
     if (narrow(n)) places[(k - 1) / 2] = 0;
-    for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // what is not chosen is written over, without a branch
+    for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // branch-free; overwrites rejected ones
       const uint32_t size = among.sizes[j], i = among.places[j];
       code[at] = among.values[j];
       if (narrow(n)) places[at / 2] = (places[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);

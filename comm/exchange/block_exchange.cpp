@@ -12,13 +12,13 @@ namespace {
 
 struct Part {
   int64_t bucket_begin = 0, numel = 0;
-  BlockTable<CodedBlock> blocks = {};  // by the messages to all segments
-  BlockTable<CodedBlock> served = {};  // of the segment this rank owns, by a message about it
-  std::vector<Segment> segments = {};  // of values
-  std::vector<int64_t> used = {};      // words of the message to each
-  int64_t words = 0, longest = 0;      // of a message; values of a segment
-  Tensor memory = {};                  // [numel], the worker's; undefined when there is none
-  Tensor mean = {};                    // [numel], of all ranks' estimates
+  BlockTable<CodedBlock> blocks = {};  // of all segments, in the messages to their owners
+  BlockTable<CodedBlock> served = {};  // of the segment this rank owns, in one message
+  std::vector<Segment> segments = {};  // the values of each owner
+  std::vector<int64_t> used = {};      // words of each segment's message that are used
+  int64_t words = 0, longest = 0;      // words of a message; values of the longest segment
+  Tensor memory = {};                  // [numel], the worker's; undefined with Memory::none
+  Tensor mean = {};                    // [numel], mean of all ranks' estimates (EF21); otherwise undefined
   Tensor server_error = {};            // of the segment this rank owns
 };
 
@@ -112,7 +112,7 @@ class BlockExchange : public Exchange {
     return {seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(purpose), static_cast<uint32_t>(sender)};
   }
 
-  // codes: of all blocks, zeros between the segments.
+  // Writes the codes of all blocks to `codes`, with zeros after each segment's message.
   void encode(const Part& part, const Bucket& bucket, const Draws& draws, const Tensor& codes) const {
     for (size_t s = 0; s < part.segments.size(); ++s)
       if (const int64_t unused = part.words - part.used[s]; unused > 0)
@@ -125,8 +125,8 @@ class BlockExchange : public Exchange {
     if (!finite) fail_not_finite(options_.name, draws.step, bucket);
   }
 
-  // The mean of `senders` messages that hold these blocks, to result (by the bucket's offsets); the mean of estimates
-  // moves by it.
+  // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets; EF21 adds it to the
+  // estimates' mean.
   void average(const Part& part, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
                const Tensor& result) const {
     on_device(result, [&](auto device) {
@@ -135,7 +135,7 @@ class BlockExchange : public Exchange {
     });
   }
 
-  // result: the mean, on the owner of each segment; afterwards on all ranks.
+  // All-gathers the means: result holds each segment's mean on its owner, and all means on return.
   void reply_f32(const Part& part, Group& group, const Tensor& result) const {
     const Tensor mean = Tensor::zeros({part.longest}), all({group.size() * part.longest});
     const Segment& own = part.segments[rank_];
@@ -148,7 +148,7 @@ class BlockExchange : public Exchange {
     }
   }
 
-  // The same, coded; codes: room for those of all means.
+  // reply_f32() with encoded means; codes: room for the codes of all blocks.
   void reply_coded(const Part& part, Group& group, int64_t step, const Tensor& codes, const Tensor& result) const {
     const Tensor code = Tensor::zeros({part.words}, DType::u32);
     const bool finite = on_device(result, [&](auto device) {

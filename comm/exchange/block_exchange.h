@@ -1,4 +1,4 @@
-// The exchange around a BlockCodec: gradients travel as codes of blocks, their owners average in float32.
+// The exchange around a BlockCodec: gradients are sent as compressed blocks and averaged in float32 by their owners.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace godwit {
 
-// How the mean of the messages comes back from the owners of its segments.
+// How ranks receive the mean of the messages from the owners of its segments.
 enum class Reply {
-  f32,    // in float32
-  coded,  // by the same codec
-  owners,  // it does not: it stays with the owners, who are those of the buckets' shards
-  none,   // there are no owners: every message goes to every rank. The bits of f32, at bytes that grow with the ranks
+  f32,    // all-gather in float32
+  coded,  // all-gather, compressed by the same codec
+  owners,  // no reply: each mean stays with the shard's owner (ZeRO-2)
+  none,   // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
 };
 
 struct BlockExchangeOptions {
-  std::string name;           // begins phases ("<name>/all_to_all") and messages
-  int64_t block_size = 1024;  // values; every parameter is cut into such blocks. 0: each is one block
+  std::string name;           // prefix of phases ("<name>/all_to_all") and messages
+  int64_t block_size = 1024;  // values; every parameter is cut into blocks of this size. 0: one block per parameter
   Reply reply = Reply::f32;
   Memory worker = Memory::none;
-  bool server_error = false;  // error feedback of the owners, on the mean; needs Reply::coded
+  bool server_error = false;  // error feedback of the owners on the mean; needs Reply::coded
 };
 
-// Per bucket: every rank codes its gradient and sends each owner the codes of its segment (all-to-all); the owner adds
-// what it decodes in float32 and in rank order, divides once, and the means are all-gathered. Blocks, and so results,
-// do not depend on bucket sizes, the number of threads or segments. A single rank's message is the mean as it is.
-// Each of the two sends (ranks − 1) messages of the longest segment; Reply::none sends as many of the whole bucket.
-// Throws, naming step and parameter, when a gradient is not finite.
+// Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds
+// the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks, and therefore
+// results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is its decoded message.
+// Each of the two collectives sends (ranks − 1) messages of the longest segment; Reply::none sends as many of the whole
+// bucket. Throws, naming step and parameter, if a gradient is not finite.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<BlockCodec> codec, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 

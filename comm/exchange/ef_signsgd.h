@@ -1,11 +1,11 @@
-// EF-signSGD: scaled signs of the gradients, with what they leave out fed back (Karimireddy et al. 2019).
+// EF-signSGD (Karimireddy et al. 2019): scaled signs of the gradients with error feedback.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "comm/exchange/exchange.h"
 
 namespace godwit {
 
-// The gradient becomes the ErrorFeedbackAllReduce of itself. Errors are gradients: they never contain a learning rate.
+// Replaces the gradient by its ErrorFeedbackAllReduce. Errors are in gradient units and contain no learning rate.
 class EfSignSgd : public Exchange {
  public:
   EfSignSgd(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm);

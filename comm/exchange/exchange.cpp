@@ -20,8 +20,8 @@ void check_divides(const Bucket& bucket, int ranks, const char* name) {
         " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
 }
 
-// This rank's part of Σ x over the group's ranks / divisor, in 16 bits on the wire: every rank rounds its values and
-// sends each peer its part; the owner of a part adds in float32 and in rank order, divides, and rounds once.
+// This rank's part of Σ x over the group's ranks / divisor, with 16 bits on the wire: every rank rounds its values and
+// sends each peer its part; a part's owner adds in float32 and in rank order, divides, and rounds once.
 Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, const char* name, const char* phase) {
   const Tensor all = to_half(x, wire, name), parts(x.shape(), wire), own({x.numel() / group.size()}, wire);
   group.all_to_all(all, parts, phase);
@@ -29,7 +29,7 @@ Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, co
   return own;
 }
 
-// x = Σ x over the group's ranks / divisor, in place.
+// x ← Σ x over the group's ranks / divisor.
 void half_mean(Group& group, const Tensor& x, DType wire, int divisor, const char* name, const char* to_owners,
                const char* to_all) {
   const Tensor own = half_mean_part(group, x, wire, divisor, name, to_owners), all(x.shape(), wire);
@@ -60,7 +60,7 @@ class Dense : public Exchange {
   bool to_owners_;  // zero2
 };
 
-// Rounds differently from Dense: the sums of the nodes are added, ((a+b)+(c+d)), where Dense adds rank by rank,
+// Rounds differently from Dense: it adds the sums of the nodes, ((a+b)+(c+d)), while Dense adds rank by rank,
 // (((a+b)+c)+d). Both divide once.
 class Hierarchical : public Exchange {
  public:
@@ -89,7 +89,7 @@ void check_choice(const char* what, const std::string& value, const std::vector<
         suggestion(value, choices));
 }
 
-// Of a method whose means are all-reduced: nobody codes them.
+// For exchanges that all-reduce means, so that no owner compresses them.
 bool worker_feedback(const ExchangeConfig& config) {
   check_choice("exchange: error_feedback", config.error_feedback, feedback_names());
   check(config.error_feedback == "worker" || config.error_feedback == "none", config.name, ": error_feedback '",
@@ -114,8 +114,8 @@ BlockExchangeOptions block_options(const ExchangeConfig& config) {
   return options;
 }
 
-// Feeding an error back converges where coding loses less than it is given: QSGD's expected loss is up to
-// n/(4·levels²) of a block of n values.
+// Error feedback converges only if the coding error is smaller than the input. QSGD's expected squared error is up to
+// n/(4·levels²) times the squared norm of a block of n values.
 void check_contracts(const ExchangeConfig& config, const Buckets& buckets) {
   if (config.name != "qsgd" || config.error_feedback == "none") return;
   int64_t n = 0;

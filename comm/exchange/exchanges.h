@@ -1,4 +1,4 @@
-// The compressed exchanges that are no BlockCodec, one source each.
+// The compressed exchanges that do not use a BlockCodec, one source file each.
 #pragma once
 #include <memory>
 
@@ -7,25 +7,25 @@
 namespace godwit {
 
 // signSGD with majority vote (Bernstein et al. 2019): the gradient becomes +1 where at least half of the ranks have a
-// gradient >= 0, else −1. Signs to the owners, who count them bit-sliced; votes to all. Buckets are padded to a
-// multiple of 32·ranks.
+// gradient >= 0, otherwise −1. Signs go to the owners, which count them bit-sliced; the votes go to all ranks. Buckets
+// must be padded to a multiple of 32·ranks.
 std::unique_ptr<Exchange> sign_sgd(const Buckets& buckets, const Communicator& comm);
 
 struct RandomKOptions {
-  double density = 0.01;   // ⌈density·n⌉ of a block of n
-  int64_t block_size = 0;  // values, within a parameter; 0: each parameter is a block
-  bool feedback = true;    // worker error feedback; without it values are scaled by n/k, and the mean is unbiased
+  double density = 0.01;   // ⌈density·n⌉ values of a block of n are sent
+  int64_t block_size = 0;  // values, within a parameter; 0: one block per parameter
+  bool feedback = true;    // worker error feedback; without it, values are scaled by n/k so that the mean is unbiased
 };
-// Random-k: coordinates that all ranks draw alike, anew in each step, so that their values can be all-reduced.
+// Random-k: in each step all ranks draw the same random coordinates, so that their values can be all-reduced.
 std::unique_ptr<Exchange> random_k(const RandomKOptions& options, const Buckets& buckets, uint64_t seed);
 
 struct PowerSgdOptions {
   int64_t rank = 4;
-  bool feedback = true;  // e ← z − P·Qᵀ, with the worker's own Q
+  bool feedback = true;  // error feedback: e ← z − P·Qᵀ with the worker's own Q
 };
-// PowerSGD (Vogels et al. 2019, algorithms 1 and 2): parameters of two and more dimensions as matrices [first, rest].
-// P = mean of M·Q, orthogonalised; Q = mean of Mᵀ·P, which begins the next step; the mean gradient is P·Qᵀ. What has
-// one dimension, or would not be smaller that way, is all-reduced as it is.
+// PowerSGD (Vogels et al. 2019, algorithms 1 and 2). Parameters with two or more dimensions are matrices M [first,
+// rest]: P = mean of M·Q, orthonormalized; Q = mean of Mᵀ·P, the start of the next step; the mean gradient is P·Qᵀ.
+// Other parameters, and those that this would not shrink, are all-reduced uncompressed.
 std::unique_ptr<Exchange> power_sgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed);
 
 }  // namespace godwit

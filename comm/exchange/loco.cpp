@@ -17,15 +17,15 @@ namespace {
 
 struct Part {
   int64_t bucket_begin = 0, first_block = 0;
-  BlockTable<Segment> blocks = {};     // that share a scale
-  Table<loco::Piece> sent = {};        // by the messages to all owners
-  Table<loco::Piece> served = {};      // of this rank's shard, by the message about it
-  int64_t words = 0, longest = 0;      // of a message; values of a shard
-  Tensor e = {};                       // [numel], whole numbers in two's complement
-  Tensor scales = {};                  // s of each block
+  BlockTable<Segment> blocks = {};     // blocks that share a scale
+  Table<loco::Piece> sent = {};        // for all shards, in the messages to their owners
+  Table<loco::Piece> served = {};      // for this rank's shard, in one message
+  int64_t words = 0, longest = 0;      // words of a message; values of the longest shard
+  Tensor e = {};                       // [numel], two's complement integers
+  Tensor scales = {};                  // s per block
 };
 
-// 0 is auto. "524288" or "2^19".
+// Parses "524288" or "2^19"; auto gives 0.
 double parse_scale(const std::string& name, const std::string& text) {
   if (text == "auto") return 0;
   double value = 0, base = 2;
@@ -77,7 +77,7 @@ class Loco : public Exchange {
     if (i + 1 == parts_.size()) check_saturation(step);
   }
 
-  // "e": 8-bit errors. "scale", with scale auto: of each block, begins at the number of the bucket's first block.
+  // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<StatePart> state() const override {
     std::vector<StatePart> all;
     for (const Part& part : parts_) {
@@ -97,7 +97,7 @@ class Loco : public Exchange {
     std::string text = detail::concat(config_.name, ": ", percent(saturated), " of the values saturated, ", percent(zero),
                                       " were sent as 0");
     if (fixed_scale_ == 0) return text;
-    // Most gradients may be 0, as those of words that do not occur: what says that a scale is too large are the others.
+    // Most gradients may be 0, such as those of absent words, so the nonzero ones tell whether the scale is too large.
     const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
     if (large || zero > 0.99)
       text += detail::concat("; warning: ", held(), large ? ": lower" : ": raise", " exchange.scale, or set it to auto");
@@ -122,7 +122,7 @@ class Loco : public Exchange {
     parts_.push_back(std::move(part));
   }
 
-  // Codes of a piece begin at a word.
+  // Cuts the shards into pieces. A piece's codes begin at a word boundary.
   void cut(Part& part, const std::vector<Segment>& shards) const {
     std::vector<std::vector<loco::Piece>> of_shards;
     size_t block = 0;
@@ -150,8 +150,8 @@ class Loco : public Exchange {
 
   std::string phase(const char* what) const { return config_.name + "/" + what; }
 
-  // With M the largest |g| of the block on any rank (one bit: the largest mean of |g|), rounded up to bfloat16: s = 7/M,
-  // 127/M or 1/(2M). A block without a gradient anywhere keeps its scale.
+  // s = 7/M (4 bits), 127/M (8) or 1/(2M) (1), where M is the largest |g| of the block over all ranks, rounded up to
+  // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale.
   void agree_on_scales(Part& part, const Bucket& bucket, Group& group) const {
     const int64_t blocks = std::ssize(part.blocks.all);
     const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);
@@ -166,7 +166,7 @@ class Loco : public Exchange {
     });
   }
 
-  // before: the scales of the step before, those of the errors.
+  // before: the previous step's scales, in which the stored errors are expressed.
   void encode(Part& part, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
     const float ratio = static_cast<float>(config_.error_scale), gain = static_cast<float>(config_.error_gain_new);
     const Draws draws{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
@@ -197,7 +197,7 @@ class Loco : public Exchange {
     });
   }
 
-  // The owner's sums are whole numbers, which go to all in as few bytes as hold them.
+  // Owners all-gather integer sums, in as few bytes as can hold them.
   void mean_of_all(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
     const int64_t most = static_cast<int64_t>(group.size()) << (config_.bits - 1);

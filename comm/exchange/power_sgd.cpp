@@ -14,13 +14,13 @@
 namespace godwit {
 namespace {
 
-// A parameter as a matrix M [rows, cols] in its bucket. P and Q are kept transposed, [rank, rows] and [rank, cols]: at
-// `p` of the first message, at `q` of the second.
+// A parameter as a matrix M [rows, cols] of its bucket. P and Q are stored transposed, [rank, rows] at `p` of the first
+// message and [rank, cols] at `q` of the second.
 struct Matrix {
   int64_t begin, rows, cols, p, q;
 };
 
-// What travels as it is, at `at` of the first message.
+// Values that are sent uncompressed, at `at` of the first message.
 struct Plain {
   int64_t begin, n, at;
 };
@@ -29,9 +29,9 @@ struct Part {
   int64_t bucket_begin = 0;
   std::vector<Matrix> matrices = {};
   std::vector<Plain> plain = {};
-  int64_t first = 0, second = 0;  // values of the messages
-  Tensor q = {};                  // [second]: the Q that all ranks hold
-  Tensor e = {};                  // [numel], used where matrices lie
+  int64_t first = 0, second = 0;  // number of values in the messages
+  Tensor q = {};                  // [second]: Q, identical on all ranks
+  Tensor e = {};                  // [numel], used only for matrices
 };
 
 class PowerSgd : public Exchange {
@@ -89,7 +89,7 @@ class PowerSgd : public Exchange {
     for (const Matrix& m : part.matrices) multiply(device, m, p + m.p, q + m.q, false, g);
   }
 
-  // Whether all is finite that project() has not looked at.
+  // Whether the values that project() has not checked are finite.
   static bool checked(Cpu, const Part& part, const Bucket& bucket) {
     bool finite = true;
     for (const Plain& x : part.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
@@ -126,7 +126,7 @@ class PowerSgd : public Exchange {
     parts_.push_back(std::move(part));
   }
 
-  // Uniform in [−1, 1), named by the parameter's place, the step and the column.
+  // Uniform in [−1, 1), keyed by the parameter's global offset, the step and the column.
   void random_vector(int64_t element, int64_t step, uint32_t column, float* x, int64_t n) const {
     for (int64_t i = 0; i < n; ++i)
       x[i] =
@@ -138,7 +138,7 @@ class PowerSgd : public Exchange {
   bool project(Cuda device, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
     if (e) add_values(device, g + m.begin, e + m.begin, m.rows * m.cols);
     low_rank::project(device, sizes(m), (e ? e : g) + m.begin, q, p);
-    return true;  // for all that the host knows yet
+    return true;  // mean_on() checks for non-finite values afterwards
   }
   void orthogonalise(Cuda device, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
     low_rank::orthogonalise(device, sizes(m), seed_, bucket_begin + m.begin, step, p);
@@ -150,7 +150,7 @@ class PowerSgd : public Exchange {
     low_rank::multiply(device, sizes(m), p, q, subtract, x + m.begin);
   }
 
-  // z = g + e (in e; e null: z = g);  P = z·Q. Returns whether z is finite.
+  // z = g + e (stored in e; e null: z = g);  P = z·Q. Returns whether z is finite.
   bool project(Cpu, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
     std::atomic<bool> finite{true};
     parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
@@ -169,8 +169,8 @@ class PowerSgd : public Exchange {
     return finite;
   }
 
-  // The columns of P, one after the other, orthogonal to those before and of length 1 (modified Gram-Schmidt). A column
-  // that the ones before span, as all are of a gradient that is 0, becomes a random one: as 0 it would stay 0.
+  // Orthonormalizes the columns of P in order (modified Gram-Schmidt). A linearly dependent column (for example when
+  // the gradient is 0) is replaced by a random one, since a zero column would stay zero.
   void orthogonalise(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
     for (int64_t k = 0; k < options_.rank; ++k) {
       float* column = p + k * m.rows;
@@ -206,7 +206,7 @@ class PowerSgd : public Exchange {
         16);
   }
 
-  // x ← P·Qᵀ where the matrix lies, or with `subtract` x − P·Qᵀ.
+  // x ← P·Qᵀ at the matrix's place in x, or with `subtract` x − P·Qᵀ.
   void multiply(Cpu, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
     parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
       std::vector<float> product(static_cast<size_t>(m.cols));

@@ -15,13 +15,13 @@
 namespace godwit {
 namespace {
 
-// Values [begin, begin + n) of a bucket, of which k are sent, from `at` of the message on.
+// Values [begin, begin + n) of a bucket, of which k are sent, from index `at` of the message on.
 struct Block {
   int64_t begin, n, k, at;
 };
 
-// `count` distinct places in [0, n) as the ones of `bits`: drawn one by one until there are so many. Draw i is that of
-// element i mod n of the block, by sender i / n.
+// Sets `count` distinct random bits of n in `bits`, drawing indices one by one. Draw i uses the random word of element
+// i mod n of the block and sender i / n.
 void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_t count, std::vector<uint64_t>& bits) {
   bits.assign(static_cast<size_t>((n + 63) / 64), 0);
   const uint32_t range = static_cast<uint32_t>(n), biased = -range % range;
@@ -29,7 +29,7 @@ void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_
     const uint32_t word = random_word(seed, element + i % n, static_cast<uint32_t>(step), Purpose::coordinates,
                                       static_cast<uint32_t>(i / n));
     const uint64_t product = uint64_t{word} * range;
-    if (static_cast<uint32_t>(product) < biased) continue;  // Lemire: else some places would be likelier
+    if (static_cast<uint32_t>(product) < biased) continue;  // rejected for uniformity (Lemire)
     const uint64_t place = product >> 32;
     uint64_t& group = bits[place / 64];
     const uint64_t bit = uint64_t{1} << (place % 64);
@@ -77,7 +77,7 @@ class RandomK : public Exchange {
   struct Part {
     int64_t bucket_begin;
     std::vector<Block> blocks;
-    int64_t sent;  // values of a message
+    int64_t sent;  // number of values in the message
     Tensor e;
   };
 
@@ -106,7 +106,7 @@ class RandomK : public Exchange {
     });
   }
 
-  // The host draws the places: draws follow each other until there are enough.
+  // The host draws the indices, since the drawing is sequential.
   void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
     Part& part = parts_.at(static_cast<size_t>(bucket.index));
     std::vector<int64_t> places(static_cast<size_t>(part.sent));
@@ -128,7 +128,7 @@ class RandomK : public Exchange {
     put_places(device, there, values, options_.feedback ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
   }
 
-  // Without feedback, what makes the mean unbiased.
+  // Factor that makes the mean unbiased without feedback.
   float scale_of(const Block& block) const {
     return options_.feedback ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
   }
@@ -143,8 +143,8 @@ class RandomK : public Exchange {
     });
   }
 
-  // Calls f(place in the block, place in the message) in ascending order. Of more than half the places, those to leave
-  // out are drawn.
+  // Calls f(index in the block, index in the message) in ascending order. If more than half of the indices are sent,
+  // draws those that are not.
   template <class F>
   void each_place(const Bucket& bucket, const Block& block, int64_t step, std::vector<uint64_t>& bits,
                   const F& f) const {

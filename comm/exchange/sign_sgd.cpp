@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kChunk = 4096;  // values in the first-level cache
+constexpr int64_t kChunk = 4096;  // values that fit the L1 cache
 
 class SignSgd : public Exchange {
  public:
@@ -48,7 +48,7 @@ class SignSgd : public Exchange {
   }
 
  private:
-  // Whether all values are finite, which on a GPU is waited for.
+  // Returns whether all values are finite; on a GPU the host waits for the result.
   static bool pack(Cuda device, const Bucket& bucket, const Tensor& signs) {
     pack_signs(device, elements<float>(device, bucket.grad), elements<uint32_t>(device, signs), bucket.padded());
     return first_not_finite(bucket.grad, bucket.numel) == bucket.numel;

@@ -30,7 +30,7 @@ BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, const std::ve
 BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, int segments) {
   check(segments >= 1, "blocks: ", segments, " segments; there must be at least one");
   cut_blocks(bucket, block_size);
-  // Each cut is the block boundary nearest to the even one.
+  // Each cut is the block boundary nearest to the even cut.
   for (int i = 0; i <= segments; ++i) {
     const int64_t even = part_begin(bucket.numel, segments, i);
     const auto after = std::lower_bound(starts_.begin(), starts_.end(), even);

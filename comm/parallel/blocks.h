@@ -1,4 +1,4 @@
-// Blocks: ranges of values that share a scale on the wire, and the segments of whole blocks that ranks own.
+// Blocks: value ranges that share a scale when compressed; segments: runs of blocks that one rank owns.
 #pragma once
 #include <vector>
 
@@ -6,15 +6,16 @@
 
 namespace godwit {
 
-// Every parameter is cut into blocks of `block_size` values (its last one may be shorter; 0: one block a parameter), so
-// blocks are ranges of the global parameter offset, whatever the bucket, the segments and the number of ranks are. A
-// bucket's segments are as even as whole blocks allow; some may be empty. Padding belongs to no block.
+// Cuts every parameter into blocks of `block_size` values; its last block may be shorter. 0: one block per parameter.
+// Blocks therefore do not depend on buckets, segments or the number of ranks. A bucket's segments consist of whole
+// blocks and are as even as these allow; some may be empty. Padding belongs to no block.
 class BlockLayout {
  public:
+  // `segments` even segments of whole blocks; throws if block_size < 0 or segments < 1.
   BlockLayout(const Bucket& bucket, int64_t block_size, int segments);
-  // The same blocks; its segments are those given, which follow each other and cover the bucket.
+  // Uses the given segments, which must be consecutive and cover the bucket. They may cut blocks.
   BlockLayout(const Bucket& bucket, int64_t block_size, const std::vector<Segment>& segments);
-  // One block for the whole bucket, which even segments cut (at multiples of 32 values): a sender has one scale.
+  // One block for the whole bucket, cut into even segments at multiples of 32 values: one scale per sender.
   static BlockLayout whole(const Bucket& bucket, int segments);
 
   int64_t blocks() const { return static_cast<int64_t>(starts_.size()) - 1; }
@@ -22,10 +23,11 @@ class BlockLayout {
 
   int segments() const { return static_cast<int>(cuts_.size()) - 1; }
   Segment segment(int i) const { return {cuts_[static_cast<size_t>(i)], cuts_[static_cast<size_t>(i) + 1]}; }
-  // The parts of blocks that lie in segment i, in order, cut at its ends.
+  // Intersections of segment i with the blocks, in order.
   std::vector<Segment> parts(int i) const;
 
-  // Of the largest segment: messages to and from all segments have its size, so that collectives stay uniform.
+  // Most values, and most parts(), of any segment. Messages have this size for all segments, so collectives stay
+  // uniform.
   int64_t longest() const;
   int64_t most_parts() const;
 
@@ -33,8 +35,8 @@ class BlockLayout {
   BlockLayout() = default;
   void cut_blocks(const Bucket& bucket, int64_t block_size);
 
-  std::vector<int64_t> starts_;  // of the blocks, then the bucket's numel
-  std::vector<int64_t> cuts_;    // of the segments, then numel
+  std::vector<int64_t> starts_;  // first value of each block, then bucket.numel
+  std::vector<int64_t> cuts_;    // first value of each segment, then bucket.numel
 };
 
 }  // namespace godwit

@@ -10,8 +10,8 @@
 
 namespace godwit {
 
-// On a GPU memory goes back to the pool of backward's stream, which first waits for the stream that used it last. It
-// waits for the older ones only: the newest may be on their way.
+// Released gradients on a GPU. Memory goes back to the pool of the backward stream, which first waits for the stream
+// that used it last. All but the newest are freed early, since the newest may still be in flight.
 struct Buckets::Returned {
   struct Memory {
     Tensor gradient;
@@ -22,6 +22,7 @@ struct Buckets::Returned {
   std::mutex mutex;
   std::deque<Memory> all;
 
+  // Frees all but the newest `but` gradients.
   void free(size_t but) {
     std::deque<Memory> freed;
     {
@@ -44,7 +45,7 @@ void check_parameter(const Parameter& parameter, DType dtype) {
         dtype, "; all must be of one type");
 }
 
-// Every Var once, in order of registration.
+// Each Var once, in order of registration.
 std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
   check(!parameters.empty(), "buckets: the model has no parameters");
   std::unordered_set<std::string> names;
@@ -94,7 +95,7 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
   for (Bucket& bucket : buckets_) bind(bucket, dtype, options);
   if (!options.lent_gradients) return;
   returned_ = std::make_shared<Returned>();
-  for (Bucket& bucket : buckets_)  // these outlive a move of the whole
+  for (Bucket& bucket : buckets_)  // the elements keep their addresses when Buckets is moved
     for (const Slot& slot : bucket.slots)
       slot.var.lend_grad([returned = returned_, &bucket, &slot] {
         lend(*returned, bucket);

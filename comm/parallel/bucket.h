@@ -1,5 +1,5 @@
-// Buckets: all parameters of a model, flat. Values and gradients of a bucket are one tensor each; Vars are views of
-// them.
+// Buckets: all parameters of a model in a few flat tensors. Each bucket has one tensor of values and one of gradients;
+// the Vars are views of them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,7 +17,7 @@ struct Parameter {
   bool decay = true;  // weight decay applies
 };
 
-// One parameter's place. Offsets are in elements.
+// A parameter's position in its bucket. Offsets are in elements.
 struct Slot {
   std::string name;
   Var var;
@@ -28,25 +28,25 @@ struct Slot {
 
 struct Bucket {
   int index;
-  int64_t begin;       // global offset (in the whole parameter vector, padding not counted) of element 0
-  int64_t numel;       // real elements; the rest of [numel, param.numel()) is padding and stays zero
-  Tensor param, grad;  // [padded], float32 or float64; where gradients are lent, grad is undefined meanwhile
+  int64_t begin;       // global offset of element 0, in the whole parameter vector without padding
+  int64_t numel;       // without padding; [numel, param.numel()) is padding and stays zero
+  Tensor param, grad;  // [padded], float32 or float64; with lent_gradients, grad is undefined while released
   std::vector<Slot> slots;
-  Segment owned;  // what this rank's optimizer keeps state of and updates: all real elements, unless state is sharded
-  std::vector<Segment> shards = {};  // what each rank of the world owns; empty: state is not sharded
+  Segment owned;  // elements this rank's optimizer updates and keeps state for: all of them unless state is sharded
+  std::vector<Segment> shards = {};  // [world], the elements owned by each rank; empty if state is not sharded
 
   int64_t padded() const { return param.numel(); }
 };
 
 struct BucketOptions {
-  int64_t first_bytes = 1 << 20;  // small, so that communication starts early
-  int64_t bytes = 25 << 20;       // of the others; a parameter above it has a bucket alone
-  int64_t alignment = 32;         // padded sizes are multiples of it: 32·workers·nodes
-  bool lent_gradients = false;    // their memory is taken for the time between take_gradient() and return_gradient()
+  int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
+  int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
+  int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
+  bool lent_gradients = false;    // gradient memory exists only between take_gradient() and return_gradient()
 };
 
-// Lays the parameters out in reverse order of registration (the order in which backward completes them) and rebinds
-// their Vars to views. A Var that appears under two names has one slot, under the first name. Movable, not copyable.
+// Lays the parameters out in reverse order of registration, which is the order in which backward completes them, and
+// rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {
  public:
   Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options);
@@ -63,17 +63,18 @@ class Buckets {
   auto end() const { return buckets_.end(); }
 
   bool lent_gradients() const { return returned_ != nullptr; }
-  // Memory for the bucket's gradient, if it has none: its first contribution takes it by itself. What it holds is not
-  // specified, but for the padding. On the thread that runs backward.
+  // Allocates the bucket's gradient if it has none; the first gradient contribution does so implicitly. The values are
+  // unspecified, the padding is zero. Call on the thread that runs backward.
   void take_gradient(Bucket& bucket);
-  // After its last use, on any thread. Without lent gradients, nothing.
+  // Releases the gradient after its last use; no effect without lent_gradients. Thread-safe for different buckets.
   void return_gradient(Bucket& bucket);
-  // What was returned is free for any use. On the thread that runs backward, after waiting for all others.
+  // Returns released gradient memory to the pool. Call on the backward thread after all in-flight buckets have
+  // finished.
   void free_gradients();
 
-  int64_t numel() const { return numel_; }  // d, without padding
-  uint64_t layout_hash() const;             // of names, shapes, types, decay and order; not of bucket sizes
-  uint64_t value_hash() const;              // of the parameters' bits; equal on replicas
+  int64_t numel() const { return numel_; }  // total number of parameters, without padding
+  uint64_t layout_hash() const;             // of names, shapes, types, decay and order; independent of bucket sizes
+  uint64_t value_hash() const;              // of all parameter values, bit by bit; equal on replicas
 
  private:
   struct Returned;
@@ -81,10 +82,11 @@ class Buckets {
 
   std::vector<Bucket> buckets_;
   int64_t numel_ = 0;
-  std::shared_ptr<Returned> returned_;  // null: gradients keep their memory
+  std::shared_ptr<Returned> returned_;  // null without lent_gradients
 };
 
-// Contiguous elements [begin, end) of a bucket with one weight-decay setting; neighbours merged, padding left out.
+// Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent equal ranges are merged;
+// padding is excluded.
 struct DecayRange {
   int64_t begin, end;
   bool decay;

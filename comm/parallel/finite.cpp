@@ -13,7 +13,7 @@
 namespace godwit {
 namespace {
 
-// Without the sign, the bits of ∞ and NaN are the largest.
+// Ignoring the sign, the bit patterns of ∞ and NaN are larger than those of all finite values.
 template <class T, class Bits>
 bool all_finite(const T* x, int64_t n) {
   constexpr Bits kSize = static_cast<Bits>(-1) >> 1,

@@ -10,7 +10,7 @@ namespace {
 
 struct Find {
   int64_t n;
-  unsigned long long* found;  // n − the first index, 0 when there is none
+  unsigned long long* found;  // n − index of the first non-finite value; 0 if there is none
   template <class T>
   __device__ void operator()(int64_t i, T x) const {
     if (!(std::abs(x) <= std::numeric_limits<T>::max())) atomicMax(found, static_cast<unsigned long long>(n - i));

@@ -16,7 +16,7 @@ int64_t longest(const Bucket& bucket) {
   return most;
 }
 
-// Shards follow each other at one distance, so that the bucket's own memory is what a collective takes.
+// Whether all shards begin at multiples of one length, so that collectives can use the bucket's own memory.
 bool regular(const Bucket& bucket) {
   const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded() / ranks;
   if (length * ranks != bucket.padded()) return false;
@@ -106,7 +106,7 @@ ShardedParameters::ShardedParameters(Buckets& buckets, const std::string& wire, 
 void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
   const BlockLayout layout(bucket, block_size, bucket.shards);
   Blocks blocks;
-  for (int pass = 0; pass < 2; ++pass)  // the first for the longest message
+  for (int pass = 0; pass < 2; ++pass)  // the first pass finds the longest message
     for (int r = 0; r < layout.segments(); ++r) {
       int64_t at = 0;
       for (const Segment& block : layout.parts(r)) {
@@ -143,7 +143,7 @@ void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) con
   });
 }
 
-// Of values that all ranks have: what the wire would bring, without it.
+// All ranks have the full values: saves the masters and rounds as the wire would, without communication.
 void ShardedParameters::keep_and_round(Bucket& bucket) const {
   if (wire_ == Wire::full) return;
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
@@ -163,7 +163,7 @@ void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
   if (wire_ == Wire::bf16) {
     const Segment& owned = bucket.owned;
-    const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole words
+    const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole 32-bit words
     const Tensor own = Tensor::zeros({length}, DType::bf16), all({length * world.size()}, DType::bf16);
     own.range(0, owned.numel())
         .copy_from(to_half(bucket.param.range(owned.begin, owned.numel()), DType::bf16, "sharding"));

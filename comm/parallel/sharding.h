@@ -1,5 +1,5 @@
-// ZeRO-1 and ZeRO-2: every rank owns a shard of each bucket, keeps optimizer state of it alone and updates it; then all
-// ranks gather the shards.
+// ZeRO-1 and ZeRO-2: each rank owns a shard of every bucket, keeps optimizer state for it only, and updates it. The
+// updated shards are then all-gathered.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,42 +15,44 @@
 
 namespace godwit {
 
-// Fills bucket.shards and bucket.owned, before an optimizer or an exchange is made for the buckets. They are padded to
-// a multiple of the ranks. Shards are as even as whole blocks of `block_size` values of a parameter allow (0: as whole
-// parameters); without one they have padded / ranks elements each, the last ones perhaps fewer.
+// Sets bucket.shards and bucket.owned; call before creating optimizers or exchanges for the buckets. Padded sizes must
+// be multiples of the number of ranks. With `block_size`, shards are as even as whole blocks of so many values of a
+// parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last ones may have fewer.
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);
 
-std::vector<Segment> even_shards(const Bucket& bucket, int ranks);
+std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], padding excluded
 
-// x is [padded]: its shards as equal parts [ranks · length], each padded with zeros to the longest one, for collectives
-// that send everybody their shard. x itself where its shards lie so.
+// Copies the shards of x [padded] to equal parts [ranks · longest shard], zero-padded, for all-to-all or
+// reduce-scatter. Returns x itself if its shards already have this layout.
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);
-// bucket.grad's mean over all ranks, summed in rank order, on the owner of each shard alone; the rest stays as it was.
+// Collective: writes the mean of bucket.grad over all ranks to each rank's own shard. Other elements are unchanged.
 void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase);
-// Every rank's shard of x [padded] goes to all. Messages have the size of the longest shard.
+// Collective: every rank receives all shards of x [padded]. Messages have the size of the longest shard.
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase);
 
-// Brings the updated shards to all ranks, in float32, bfloat16, or 8-bit blocks. Below float32 every rank, the owner included, computes
-// with what crossed the wire, and the owner keeps the values that it updates, its masters.
+// All-gathers updated shards in float32, bfloat16 or 8-bit blocks. Below float32, every rank, the owner included,
+// computes with the rounded values; the owner keeps full-precision master weights and updates these.
 class ShardedParameters {
  public:
-  // The buckets hold the initial values, equal on all ranks; afterwards they hold them as the wire would bring them.
-  // int8 has a scale for every block of `block_size` values of a parameter: shards are of whole ones.
+  // The buckets hold identical initial values on all ranks; the constructor rounds them as the wire would. int8 has one
+  // scale per block of `block_size` values of a parameter, so shards must consist of whole blocks.
   ShardedParameters(Buckets& buckets, const std::string& wire, int64_t block_size);
 
-  void before_update(Bucket& bucket) const;  // this rank's shard becomes its masters
-  void after_update(Bucket& bucket, Group& world) const;
-  // Collective: calls f while all parameters are masters. It may change them, alike on all ranks.
+  void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
+  void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
+  // Collective: calls f while the buckets hold the master weights everywhere. f may modify them, identically on all
+  // ranks.
   void with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const;
-  std::vector<StatePart> state() const { return masters_; }  // "master"; none for float32
+  std::vector<StatePart> state() const { return masters_; }  // "master"; empty for float32
 
  private:
   enum class Wire { full, bf16, int8 };
 
-  // Of a bucket, for int8: the blocks of all shards by the messages of all ranks, those of this rank's by its own.
+  // int8 blocks of one bucket: of all shards, placed in the gathered messages; of this rank's shard, in its own
+  // message.
   struct Blocks {
     BlockTable<CodedBlock> all = {}, own = {};
-    int64_t words = 0;  // of a message
+    int64_t words = 0;  // per message
   };
 
   void add_blocks(const Bucket& bucket, int64_t block_size);
@@ -63,7 +65,7 @@ class ShardedParameters {
   Wire wire_;
   std::unique_ptr<BlockCodec> codec_;
   std::vector<Blocks> blocks_;
-  std::vector<StatePart> masters_;  // of each bucket
+  std::vector<StatePart> masters_;  // one per bucket
 };
 
 std::vector<std::string> sharding_names();        // none, zero1, zero2

@@ -16,9 +16,9 @@ namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// A waiting thread looks again and again for a moment, then sleeps between looks.
+// A waiting thread polls and yields for a moment, then sleeps between polls.
 constexpr std::chrono::microseconds kYielding{200}, kSleep{20};
-constexpr std::chrono::seconds kFarewell{10};  // for what is under way when a group ends
+constexpr std::chrono::seconds kFarewell{10};  // for pending work when a group is destroyed
 
 ncclDataType_t real_type(const Tensor& x) { return x.dtype() == DType::f32 ? ncclFloat32 : ncclFloat64; }
 bool taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
@@ -29,7 +29,7 @@ class NcclGroup : public Group {
   NcclGroup(std::shared_ptr<Group> host, std::shared_ptr<CommStats> stats, std::chrono::milliseconds timeout)
       : Group(host->rank(), host->links(), std::move(stats)), host_(std::move(host)), timeout_(timeout) {}
 
-  // Waits for peers that have not finished, but not for ever, and not after a failure.
+  // Waits for pending work, but at most kFarewell, and not at all after a failure.
   ~NcclGroup() override {
     if (!comm_) return;
     ncclResult_t state = std::uncaught_exceptions() > 0 ? ncclRemoteError : ncclCommFinalize(comm_);
@@ -82,7 +82,7 @@ class NcclGroup : public Group {
         result = ncclSend(at(in, peer * part), bytes, ncclUint8, peer, comm_, stream);
         if (taken(result)) result = ncclRecv(at(out, peer * part), bytes, ncclUint8, peer, comm_, stream);
       }
-      const ncclResult_t end = ncclGroupEnd();  // ends the thread's group after an error too
+      const ncclResult_t end = ncclGroupEnd();  // closes the NCCL group even after an error
       return taken(result) ? end : result;
     });
   }
@@ -99,7 +99,7 @@ class NcclGroup : public Group {
  private:
   static size_t count(const Tensor& x) { return static_cast<size_t>(x.numel()); }
 
-  // `enqueue` hands the work to NCCL, which takes it over in its own time.
+  // `enqueue` submits the work to NCCL (nonblocking); run() waits until the GPU has finished it.
   template <class F>
   void run(const Tensor& x, std::string_view phase, F&& enqueue) {
     const Cuda device = cuda_of(x.device());
@@ -132,7 +132,7 @@ class NcclGroup : public Group {
     wait(phase, [] { return true; });
   }
 
-  // Until NCCL has nothing left to take over and done() says so.
+  // Waits until NCCL has accepted all submitted work and done() returns true.
   template <class F>
   void wait(std::string_view phase, F&& done) {
     for (const auto start = Clock::now();;) {
@@ -160,7 +160,7 @@ class NcclGroup : public Group {
          more && *more ? std::string(" (") + more + ")" : std::string(), "; NCCL_DEBUG=INFO tells more");
   }
 
-  // Ends what the GPU still does for this group, so that its stream comes to an end.
+  // Aborts the communicator, so that its kernels end and the stream can make progress.
   void give_up(const std::string& reason) {
     broken_ = reason;
     if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
@@ -169,7 +169,7 @@ class NcclGroup : public Group {
   std::shared_ptr<Group> host_;
   const std::chrono::milliseconds timeout_;
   ncclComm_t comm_ = nullptr;
-  std::string broken_;  // why the communicator is gone; empty: it is not
+  std::string broken_;  // reason for the abort; empty while the group works
 };
 
 }  // namespace
@@ -178,7 +178,7 @@ bool nccl_built() { return true; }
 
 Communicator over_nccl(const Communicator& host, std::chrono::milliseconds timeout) {
   Communicator comm = host;
-  comm.stats = std::make_shared<CommStats>();  // what goes through the host's groups is counted here alone
+  comm.stats = std::make_shared<CommStats>();  // traffic through the host groups is counted here only
   for (std::shared_ptr<Group>* group : {&comm.world, &comm.intra, &comm.inter, &comm.compute})
     *group = std::make_shared<NcclGroup>(*group, comm.stats, timeout);
   return comm;

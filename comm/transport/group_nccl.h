@@ -1,4 +1,4 @@
-// The NCCL transport: ranks on GPUs of their own, in one process or many.
+// The NCCL transport: every rank has its own GPU, in one process or many.
 #pragma once
 #include <chrono>
 
@@ -6,12 +6,12 @@
 
 namespace godwit {
 
-bool nccl_built();  // this build has NCCL
+bool nccl_built();  // whether this build has NCCL
 
-// Groups of the same ranks whose tensors on GPUs go through NCCL, in the calling thread's stream; a call returns when
-// the result is there, and NCCL's errors, a failed rank or the timeout end it with an Error. Sums are in NCCL's order:
-// the same bits on all ranks, not those of the other transports. Tensors of the CPU and barriers go through `host`,
-// which also brings NCCL's ranks together, when a group is first used.
+// Returns groups of the same ranks as `host`. Collectives on GPU tensors run through NCCL on the calling thread's
+// stream and return when the result is ready. NCCL errors, a failed rank and the timeout throw an Error. Sums are in
+// NCCL's order: bit-identical on all ranks, but not to the other transports. CPU tensors and barriers go through
+// `host`, which also connects the NCCL ranks on a group's first use.
 Communicator over_nccl(const Communicator& host, std::chrono::milliseconds timeout);
 
 }  // namespace godwit

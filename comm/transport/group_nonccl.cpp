@@ -1,4 +1,4 @@
-// Stands in for the NCCL transport where NCCL was not found.
+// Replaces the NCCL transport in builds without NCCL.
 #include "comm/transport/group_nccl.h"
 
 namespace godwit {

@@ -22,7 +22,7 @@ std::optional<int> number_in(const char* variable) {
   return value;
 }
 
-// A launcher sets both variables in each process it starts.
+// Environment variables of a launcher; it sets both in every process it starts.
 struct Convention {
   const char *name, *rank, *world;
 };
@@ -41,7 +41,7 @@ std::optional<Launcher> launcher() {
     const std::optional<int> rank = number_in(convention.rank), world = number_in(convention.world);
     if (!rank || !world) continue;
     check(*rank < *world, "launcher: ", convention.rank, "=", *rank, ", but ", convention.world, "=", *world);
-    if (convention.name == std::string("srun") && *world == 1) continue;  // an interactive step looks the same
+    if (convention.name == std::string("srun") && *world == 1) continue;  // looks like an interactive srun step
     return Launcher{convention.name, *rank, *world};
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-// Launcher: what mpirun or srun told this process about itself, and the topology that follows from it. Needs no MPI.
+// Launcher: rank and world size as set by mpirun or srun, and the resulting topology. Does not need MPI.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,18 +13,19 @@ struct Launcher {
   int rank = 0, world = 1;
 };
 
-// From the environment; nothing when the process was started by hand. Throws when the numbers there make no sense.
+// Reads the environment; nullopt if no launcher started the process. Throws if the values are invalid.
 std::optional<Launcher> launcher();
-bool under_launcher();
+bool under_launcher();  // whether launcher() has a value
 
-// `given`: 0 stands for "not said". What was not said follows from the number of ranks; {0, 0} stays as it is: the
-// hosts decide. Throws an Error naming --nodes and --workers-per-node when they do not give `world` ranks.
+// Completes `given` for `world` ranks; a field of 0 is unset. {0, 0} is returned as is: topology_of_hosts() decides.
+// Throws an Error naming --nodes and --workers-per-node if they do not match `world`.
 Topology fit_topology(Topology given, int world);
 
-// hosts[r]: where rank r runs. One node each host; throws unless each holds equally many ranks, numbered host by host.
+// hosts[r] is the host name of rank r. One node per host. Throws unless all hosts have equally many ranks, numbered
+// host by host.
 Topology topology_of_hosts(const std::vector<std::string>& hosts);
 
-// A line that names the first node whose ranks run on several hosts; empty when there is none. Legal: nodes may be
+// Describes the first node whose ranks run on different hosts; empty if there is none. Such nodes are allowed: they are
 // emulated.
 std::string spanning_node(const Topology& topology, const std::vector<std::string>& hosts);
 

@@ -1,5 +1,4 @@
-// The local transport: ranks are threads of one process and read each other's memory, on a GPU too: several ranks can
-// share one.
+// The local transport: ranks are threads of one process and read each other's memory. Several ranks can share a GPU.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -10,14 +9,14 @@
 namespace godwit {
 
 struct LocalOptions {
-  std::chrono::milliseconds timeout{300'000};  // how long a collective waits for its slowest peer
-  int threads_per_rank = 0;                    // 0: cores / ranks, at least one
-  Placement placement = {};                    // all ranks are on one machine
+  std::chrono::milliseconds timeout{300'000};  // maximum wait of a collective for its slowest peer
+  int threads_per_rank = 0;                    // 0: cores / ranks, at least 1
+  Placement placement = {};                    // all ranks run on one machine
 };
 
-// Runs body(communicator) on one thread per rank, each with a context of its own on its device, and returns when all
-// have ended. A rank that throws aborts its groups, so the others end too; the first failure is rethrown, its text
-// beginning with "rank r: " when there are several ranks.
+// Runs body(communicator) on one thread per rank, each with its own context on its device, and returns when all have
+// finished. A rank that throws aborts its groups, so that the others stop too. The first failure is rethrown; with
+// several ranks its text begins with "rank r: ".
 void run_local(const Topology& topology, const std::function<void(Communicator&)>& body,
                const LocalOptions& options = {});
 

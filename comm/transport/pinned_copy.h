@@ -1,16 +1,18 @@
-// Tensors where MPI reads and writes them: those of the CPU as they are, those of a GPU by way of page-locked memory.
+// Buffers that MPI can access: the CPU tensor itself, or page-locked memory for a GPU tensor.
 #pragma once
 #include "engine/tensor.h"
 
 namespace godwit {
 
 inline Tensor host_memory(Cpu, const Tensor& x) { return x; }
-Tensor host_memory(Cuda device, const Tensor& x);  // like x, its values not set
+Tensor host_memory(Cuda device, const Tensor& x);  // page-locked CPU tensor of x's shape and type; values unspecified
 
+// host_memory() for x's device.
 inline Tensor host_like(const Tensor& x) {
   return on_device(x, [&](auto device) { return host_memory(device, x); });
 }
 
+// A CPU tensor with x's values (x itself if it is on the CPU). A copy from a GPU has finished on return.
 inline Tensor on_host(const Tensor& x) {
   const Tensor host = host_like(x);
   host.copy_from(x);

@@ -1,4 +1,4 @@
-// Placement: which device each rank works on, and how GPUs exchange.
+// Placement: the device of each rank, and whether GPUs communicate through NCCL.
 #pragma once
 #include <string>
 
@@ -7,15 +7,16 @@
 namespace godwit {
 
 struct Placement {
-  std::string device = "cpu";  // as parse_device() takes it; "cuda:N" gives all ranks of a machine the same GPU
-  bool share_gpu = false;      // "cuda" for more ranks than GPUs: they take turns at them
-  bool nccl = true;            // ranks on GPUs of their own exchange through NCCL, where the build has it
+  std::string device = "cpu";  // as for parse_device(); "cuda:N" puts all ranks of a machine on one GPU
+  bool share_gpu = false;      // allows "cuda" with more ranks than GPUs: ranks are assigned round-robin
+  bool nccl = true;            // use NCCL if the build has it and no two ranks share a GPU
 };
 
-// Of one of the `local_ranks` of a machine. Throws where there is no such device, or are not enough.
+// Device of rank `local_rank` of the `local_ranks` on this machine. Throws if the device does not exist, or if there
+// are too few GPUs.
 Device device_of(const Placement& placement, int local_rank, int local_ranks);
 
-// No two of the ranks of a machine work on one GPU, and they may, and can, exchange through NCCL.
+// Whether the ranks of this machine communicate through NCCL: enabled, built in, and one GPU per rank.
 bool exchanges_by_nccl(const Placement& placement, int local_ranks);
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Stands in for the MPI transport where MPI was not found.
+// Replaces the MPI transport in builds without MPI.
 #include "comm/transport/mpi.h"
 
 namespace godwit {

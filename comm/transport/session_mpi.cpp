@@ -29,7 +29,7 @@ MpiSession::MpiSession() {
   int started = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&started);
   if (!started) {
-    // Ranks that wait inside MPI leave their core to others: there may be more ranks than cores.
+    // Ranks that wait inside MPI yield their core, since there may be more ranks than cores.
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
     ours_ = true;
@@ -74,7 +74,7 @@ void MpiSession::gather_hosts() {
   for (size_t i = 0; i < hosts_.size(); ++i) hosts_[i] = names.data() + i * sizeof(name);
 }
 
-// A launcher may bind each rank to a core or socket: what it lends to the ranks of a host is dealt out among them.
+// A launcher may bind each rank to a core or socket. The union of the cores of a host's ranks is divided among them.
 void MpiSession::share_cores() {
   cpu_set_t own;
   CPU_ZERO(&own);

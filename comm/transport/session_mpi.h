@@ -1,4 +1,4 @@
-// MpiSession: MPI in this process, from its start to its end. Internal to the MPI transport, as are all *_mpi.h.
+// MpiSession: initializes and finalizes MPI in this process. Internal to the MPI transport, as are all *_mpi.h.
 #pragma once
 #include <mpi.h>
 
@@ -10,25 +10,26 @@
 
 namespace godwit {
 
-void check_mpi(int result, const char* operation);  // throws an Error with MPI's text
+void check_mpi(int result, const char* operation);  // throws an Error with MPI's text unless `result` is MPI_SUCCESS
 
-// Started once, with MPI_THREAD_MULTIPLE. At the end of the process it finalizes MPI, or aborts all ranks after a
-// failure. Where the embedding program has started MPI itself, it also ends it.
+// One per process, with MPI_THREAD_MULTIPLE. At process exit it finalizes MPI, or aborts all ranks after a failure. If
+// the embedding program initialized MPI, that program finalizes it.
 class MpiSession {
  public:
-  static MpiSession& instance();  // starts MPI when it is not; throws
+  static MpiSession& instance();  // initializes MPI on the first call; throws on failure
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   int rank() const { return rank_; }
   int world() const { return static_cast<int>(hosts_.size()); }
-  const std::vector<std::string>& hosts() const { return hosts_; }  // of each rank
+  const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
   const std::string& library() const { return library_; }           // "Open MPI v4.1.4"
-  int threads_per_rank() const { return threads_per_rank_; }        // cores lent to this host's ranks / their number
-  bool bound() const { return bound_; }                             // the ranks of this host may not use all its cores
+  int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
+  bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
 
-  // All processes are to end; `world`, whose memory MPI may still use, is kept until then.
+  // Makes the exit of this process abort all ranks. `world` is kept alive until then, since MPI may still use its
+  // memory.
   void fail(std::shared_ptr<void> world);
   bool failed() const { return failed_ != nullptr; }
 

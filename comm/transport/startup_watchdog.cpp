@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr std::chrono::seconds kOthers{2};  // the launcher ends the other ranks meanwhile: one line is enough
+constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks, which the launcher usually kills meanwhile
 
 }  // namespace
 

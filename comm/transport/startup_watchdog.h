@@ -1,4 +1,4 @@
-// StartWatch: ends a process whose fellow ranks do not start; MPI itself would wait for them for ever.
+// StartWatch: terminates the process if other ranks fail to start in time; MPI_Init would block forever.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-// Unless it is destroyed within `timeout`, prints "rank r: not all ranks started within …" on stderr and ends the
-// process with exit code 1, from a thread of its own.
+// Unless destroyed within `timeout`, prints "rank r: not all ranks started within …" to stderr and exits the process
+// with code 1, from its own thread. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
 class StartWatch {
  public:
   StartWatch(int rank, std::chrono::milliseconds timeout);

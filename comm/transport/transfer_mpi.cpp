@@ -12,11 +12,11 @@ namespace godwit {
 namespace {
 
 constexpr int kHeaderTag = 0;
-constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and the timeout needs signs of life
-// A waiting thread looks again and again for a moment, leaving its core to others in between, then sleeps between
-// looks: briefly where data flows, longer where a member has not come yet.
+constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and each piece restarts the timeout
+// A waiting thread polls and yields its core for a moment, then sleeps between polls: briefly once all members have
+// come, longer while one is missing.
 constexpr std::chrono::microseconds kYielding{100}, kSleep{50}, kLongSleep{250};
-constexpr std::chrono::seconds kGrace{1};  // for messages that are under way when their sender has left or failed
+constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
 }  // namespace
 
@@ -25,12 +25,12 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
   kept_.push_back(std::move(memory));
 }
 
-// A Call as it travels.
+// A Call as sent over the network.
 struct Transfer::Header {
   int32_t collective, dtype, reduce, root;
   int64_t bytes;
   int64_t phase_length;
-  char phase[96];  // its beginning
+  char phase[96];  // first characters of the phase
 
   static Header of(const Call& call) {
     Header header;
@@ -62,20 +62,20 @@ struct Transfer::State {
   std::vector<Tensor> memory;
   Header mine;
   std::vector<Header> theirs;
-  std::vector<bool> met;  // its header has come
+  std::vector<bool> met;  // [member]: its header has arrived
   std::vector<MPI_Request> requests;
   std::vector<int> peers;       // of each request
-  std::vector<bool> is_header;  // of each request: it receives one
-  int open = 0;                 // requests under way
-  std::string trouble;          // a member calls something else, or a message failed
-  std::vector<int> indices;     // scratch of advance()
+  std::vector<bool> is_header;  // of each request: whether it receives a header
+  int open = 0;                 // pending requests
+  std::string trouble;          // error: a member made another call, or a message failed
+  std::vector<int> indices;     // scratch memory of advance()
   std::vector<MPI_Status> statuses;
 };
 
 Transfer::Transfer(const MpiMembers& members, const Call& call)
     : members_(members), call_(call), state_(std::make_unique<State>()) {}
 
-// Delegates, so that the destructor keeps what is under way when a message cannot be posted.
+// Delegates, so that the destructor runs and keeps pending buffers if a message cannot be posted.
 Transfer::Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory) : Transfer(members, call) {
   const int size = static_cast<int>(members.world_ranks.size());
   state_->memory = std::move(memory);
@@ -169,7 +169,7 @@ bool Transfer::advance() {
   return true;
 }
 
-// What else may have happened while nothing arrives.
+// Checks for failures, departed members and the timeout while nothing arrives.
 void Transfer::look_around(Clock::time_point last) {
   Notices& notices = members_.world->notices;
   notices.poll();
@@ -192,7 +192,8 @@ void Transfer::look_around(Clock::time_point last) {
           " data did not get through" + within);
 }
 
-// A member differs, or a message failed, perhaps because they differ: waits a moment for the other headers.
+// Throws for a mismatch, or for a failed message, which a mismatch may have caused. Waits up to kGrace for more
+// headers.
 void Transfer::explain() {
   State& s = *state_;
   const auto start = Clock::now();

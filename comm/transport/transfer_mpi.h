@@ -1,4 +1,4 @@
-// Transfer: the messages of one collective, and the wait for them.
+// Transfer: sends, receives and completes the messages of one collective.
 #pragma once
 #include <mpi.h>
 
@@ -12,7 +12,7 @@
 
 namespace godwit {
 
-// What the groups of one run_mpi() share.
+// Shared by the groups of one run_mpi().
 struct MpiWorld {
   MpiWorld(MPI_Comm comm, std::chrono::milliseconds patience) : notices(comm), timeout(patience) {}
 
@@ -20,7 +20,7 @@ struct MpiWorld {
   const std::chrono::milliseconds timeout;
   std::vector<MPI_Comm> comms;  // of the groups
 
-  // After a failure messages may still come or go: their memory stays.
+  // Keeps message buffers alive after a failure, since MPI may still read or write them. Thread-safe.
   void keep(std::shared_ptr<void> memory);
 
  private:
@@ -28,28 +28,29 @@ struct MpiWorld {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-// One group's part in the transport.
+// The members of one group.
 struct MpiMembers {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;                  // within the group
-  std::vector<int> world_ranks;  // of its members
+  std::vector<int> world_ranks;  // of the members
   std::shared_ptr<MpiWorld> world;
 };
 
+// One thread uses a Transfer.
 class Transfer {
  public:
-  // Tells every member what this rank calls. `memory` holds what send() and receive() point into.
+  // Sends `call` to every member. `memory` holds the buffers of send() and receive().
   Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Posts a message; both ends give equal bytes, and equal tags from 1 on.
+  // Posts a nonblocking message. Both ends must pass the same size and tag (1 or larger).
   void send(int peer, const void* data, int64_t bytes, int tag);
   void receive(int peer, void* data, int64_t bytes, int tag);
 
-  // Returns when all posted messages are through and every member has made the same call. The thread sleeps between
-  // looks. Throws when members disagree, one failed or left, or nothing arrives before the timeout.
+  // Blocks until all messages have completed and every member has made the same call; polls, sleeping in between.
+  // Throws if members call different collectives, if one failed or left, or if nothing arrives before the timeout.
   void finish();
 
  private:
@@ -60,10 +61,10 @@ class Transfer {
   Transfer(const MpiMembers& members, const Call& call);
   template <class F>
   void post(int peer, int64_t bytes, F&& message);
-  bool advance();  // some messages got through
+  bool advance();  // polls once; true if a message completed
   void look_around(Clock::time_point last);
   [[noreturn]] void explain();
-  std::vector<int> absentees(bool headers_only) const;  // world ranks, ascending
+  std::vector<int> absentees(bool headers_only) const;  // world ranks with pending messages, ascending
   [[noreturn]] void give_up(const std::string& reason) const;
 
   const MpiMembers& members_;

@@ -1,9 +1,9 @@
-// Which GPUs this process sees. Internal to the MPI transport.
+// Identifies the GPUs visible to this process. Internal to the MPI transport.
 #pragma once
 #include <string>
 
 namespace godwit {
 
-std::string visible_gpus();  // their places on the machine's bus, in order; empty where there are none
+std::string visible_gpus();  // PCI bus ids in device order, each followed by a space; empty without GPUs
 
 }  // namespace godwit

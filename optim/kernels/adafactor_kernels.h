@@ -1,6 +1,6 @@
-// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64. Over a row, and then over
-// the rows: value i belongs to lane i mod 32, and the upper half of the lanes is added to the lower until one is left. Over a
-// column: chunks of column_chunk() rows, then the chunks, each in order.
+// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64. Over a row, and
+// then over the rows: value i is added to lane i mod 32, then the upper half of the lanes is added to the lower half
+// until one is left. Over a column: chunks of column_chunk() rows, then the chunks, each in order.
 #pragma once
 #include <cstdint>
 
@@ -14,18 +14,18 @@ template <class T>
 struct Args {
   T* x;
   const T* g;
-  int64_t rows, columns;  // rows 1: of a vector
+  int64_t rows, columns;  // rows 1: a vector
   double beta2, eps;
-  double lr, clip_update;  // lr·max(least_size, RMS(x)) where `relative`, over max(1, RMS(u)/clip_update)
+  double lr, clip_update;  // α = lr, times max(least_size, RMS(x)) if `relative`; over max(1, RMS(u)/clip_update)
   bool relative;
   double least_size;
   T keep;  // 1 − lr·λ
 };
 
-// v ← β2·v + (1−β2)(g²+ε) of a vector; then x by it. `v` has as many values as x.
+// Vector: v ← β2·v + (1−β2)(g²+ε), then updates x. v has as many values as x.
 void update(Cuda device, const Args<float>& a, float* v);
 void update(Cuda device, const Args<double>& a, double* v);
-// The same of a matrix, with one mean a row and one a column.
+// Matrix: updates the row means `row` [rows] and column means `column` [columns], then x.
 void update(Cuda device, const Args<float>& a, float* row, float* column);
 void update(Cuda device, const Args<double>& a, double* row, double* column);
 

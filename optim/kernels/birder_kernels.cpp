@@ -49,10 +49,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its bits in order");
 
-constexpr float kErrorStep = 1.0f / 64;  // of errors kept in 8 bits
-constexpr int64_t kChunk = 1024;         // values whose random words are made at a time, in the first-level cache
+constexpr float kErrorStep = 1.0f / 64;  // unit of 8-bit errors
+constexpr int64_t kChunk = 1024;         // values whose random words are generated at a time; they fit the L1 cache
 
-// A vector of at most 16 values, so that vectors tile the 32 of a word; and the single value of a range's last word.
+// A vector of at most 16 values, so that whole vectors fill a 32-bit word; and a single value, for the end of a range.
 using Many = hn::CappedTag<float, 16>;
 using One = hn::CappedTag<float, 1>;
 
@@ -69,12 +69,12 @@ HWY_INLINE hn::Mask<D> mask_of(D d, uint32_t bits) {
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
 }
 
-// The values' words.
+// The random words of the values.
 template <class D>
 using Random = hn::Vec<hn::Rebind<uint32_t, D>>;
 
-// u = Q(z) as a mask of the values that are +1. U = k/2²⁴ with a whole k: U < clamp((z + 1)/2, 0, 1) is
-// k < (z + 1)·2²³, where the factor rounds nothing and the bounds, which lie outside of k's, change nothing.
+// u = Q(z), as a mask of the values that are +1. U = k/2²⁴ with integer k: U < clamp((z + 1)/2, 0, 1) is the same as
+// k < (z + 1)·2²³. The multiplication is exact; clamping would change nothing, because k is in [0, 2²⁴).
 template <class D>
 HWY_INLINE hn::Mask<D> quantize(D d, hn::Vec<D> z, Quantizer quantizer, Random<D> random) {
   if (quantizer == Quantizer::sign) return hn::Ge(z, hn::Zero(d));
@@ -88,7 +88,7 @@ HWY_INLINE hn::Vec<D> plus_minus_one(D d, hn::Mask<D> plus) {
   return hn::IfThenElse(plus, hn::Set(d, 1.0f), hn::Set(d, -1.0f));
 }
 
-// State as float32, and back. Of the random words the low 8 bits round.
+// Load state as float32, and store it. The low 8 bits of the random words round.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -130,7 +130,7 @@ HWY_INLINE void store(D d, hn::Vec<D> x, bf16* to, Random<D> random) {
   hn::StoreU(hn::TruncateTo(half, top), half, reinterpret_cast<uint16_t*>(to));
 }
 
-// The products are exact, so that fusing them with additions changes nothing. Saturates.
+// The products are exact, so fusing them with additions does not change the result. Saturates.
 template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> x, int8_t* to, Random<D> random) {
   const hn::Rebind<uint32_t, D> whole;
@@ -140,12 +140,12 @@ HWY_INLINE void store(D d, hn::Vec<D> x, int8_t* to, Random<D> random) {
   const auto part = hn::MulAdd(k, hn::Set(d, 1.0f / 256), hn::Set(d, 0.5f / 256));
   const auto code = hn::MulAdd(x, hn::Set(d, 1 / kErrorStep), part);
   const auto within = hn::Floor(hn::Min(hn::Max(code, hn::Set(d, -128.0f)), hn::Set(d, 127.0f)));
-  const auto shifted = hn::Add(within, hn::Set(d, 12582912.0f));  // 1.5 · 2²³: the lowest byte is the whole number
+  const auto shifted = hn::Add(within, hn::Set(d, 12582912.0f));  // 1.5 · 2²³: the integer is in the lowest byte
   hn::StoreU(hn::TruncateTo(byte, hn::BitCast(whole, shifted)), byte, reinterpret_cast<uint8_t*>(to));
 }
 
-// Algorithm 1, lines 5–9, for the lanes from value i on; `largest` collects the bits of |g|, to find what is not
-// finite.
+// Algorithm 1, lines 5–9, for the lanes from value i on. Keeps the largest bits of |g| in `largest`, to detect
+// non-finite gradients.
 template <class D, class Moment, class Error>
 HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_t i, const uint32_t* words,
                                  hn::Vec<hn::Rebind<int32_t, D>>& largest) {
@@ -177,7 +177,7 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
   return (bits_of(d, plus) & awake_bits) | (bits_of(d, hn::Gt(b, hn::Zero(d))) & ~awake_bits);
 }
 
-// Lines 12–13 for the lanes from value i on; sum: Σu of the senders for these values.
+// Algorithm 1, lines 12–13, for the lanes from value i on; sum: Σu over the senders for these values.
 template <class D, class Error>
 HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, const int16_t* sum,
                                  const uint32_t* words) {
@@ -200,7 +200,7 @@ HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, con
   return (bits_of(d, plus) & awake_bits) | (any & ~awake_bits);
 }
 
-// Asks the memory for what is needed once the random words are made.
+// Prefetches values [begin, end), which are needed after the random words have been generated.
 template <class T>
 HWY_INLINE void prefetch(const T* from, int64_t begin, int64_t end) {
   if (!from) return;
@@ -209,9 +209,9 @@ HWY_INLINE void prefetch(const T* from, int64_t begin, int64_t end) {
     __builtin_prefetch(at);
 }
 
-// Fills words[begin/32, …) with the bits that many(i, random) and one(i, random) return for the lanes from value i on,
-// after prepare(chunk, stop) for the values [chunk, stop); `rounds`: they use the words even without the random
-// quantizer; begin is a multiple of 32, as is end unless the values end there.
+// Fills words from bit `begin` to bit `end` with the bits that many(i, random) and one(i, random) return for the lanes
+// from value i on. Calls prepare(chunk, stop) before the values [chunk, stop). `rounds`: random words are needed even
+// without the random quantizer. begin and end are multiples of 32, except that end may be the number of values.
 template <class Prepare, class ManyLanes, class OneLane>
 HWY_INLINE void for_words(const Draw& draw, bool rounds, uint32_t* words, int64_t begin, int64_t end,
                           const Prepare& prepare, const ManyLanes& many, const OneLane& one) {
@@ -237,7 +237,7 @@ HWY_INLINE void for_words(const Draw& draw, bool rounds, uint32_t* words, int64_
   }
 }
 
-// `a` by value, here and below: stores to the state might change what a reference refers to.
+// Here and below `a` is passed by value: behind a reference, its fields might be changed by stores to the state.
 template <class Moment, class Error>
 HWY_INLINE bool worker_range(WorkerArgs<Moment, Error> a, int64_t begin, int64_t end) {
   constexpr bool kRounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
@@ -251,7 +251,7 @@ HWY_INLINE bool worker_range(WorkerArgs<Moment, Error> a, int64_t begin, int64_t
       a.draw, kRounds, a.words, begin, end, [](int64_t, int64_t) {},
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(many, a, i, random, largest); },
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(one, a, i, random, largest_of_rest); });
-  constexpr int32_t kInfinity = 0x7F800000;  // the bits of ∞; those of a NaN without its sign are larger
+  constexpr int32_t kInfinity = 0x7F800000;  // bits of ∞; those of |NaN| are larger
   return hn::AllTrue(integers, hn::Lt(largest, hn::Set(integers, kInfinity))) &&
          hn::GetLane(largest_of_rest) < kInfinity;
 }

@@ -9,12 +9,12 @@
 namespace godwit::birder {
 namespace {
 
-constexpr int kQuad = 4;  // values of a thread: 16 bytes of float32, and the words of one Philox counter
+constexpr int kQuad = 4;  // values per thread: 16 bytes of float32, and the words of one Philox counter
 
 template <class T>
 using Values = godwit::detail::Pack<T, kQuad>;
 
-// A thread's values [i, i + 4) of [0, count), which are memory aligned to their size where `whole`.
+// A thread's values [i, i + 4) of [0, count). `whole`: all four exist and are aligned to their total size.
 struct Place {
   int64_t i, count;
   bool whole;
@@ -38,7 +38,7 @@ __device__ float value_of(float x) { return x; }
 __device__ float value_of(bf16 x) { return x; }
 __device__ float value_of(int8_t code) { return static_cast<float>(code) * (1.0f / 64); }
 
-// Of the random word the low 8 bits round.
+// Stores x in `to`; the low 8 bits of the random word round.
 __device__ void keep(float x, uint32_t, float& to) { to = x; }
 
 __device__ void keep(float x, uint32_t word, bf16& to) {
@@ -53,7 +53,7 @@ __device__ void keep(float x, uint32_t word, int8_t& to) {
   to = static_cast<int8_t>(std::floor(within));
 }
 
-// U = k/2²⁴ with a whole k: U < clamp((z + 1)/2, 0, 1) is k < (z + 1)·2²³, where the factor rounds nothing.
+// U = k/2²⁴ with integer k: U < clamp((z + 1)/2, 0, 1) is the same as k < (z + 1)·2²³; the multiplication is exact.
 __device__ bool quantize(float z, Quantizer quantizer, uint32_t word) {
   return quantizer == Quantizer::sign ? z >= 0 : static_cast<float>(word >> 8) < (z + 1.0f) * 0x1p23f;
 }
@@ -62,7 +62,7 @@ __device__ float plus_minus_one(bool plus) { return plus ? 1.0f : -1.0f; }
 
 __device__ uint32_t bits_at(const uint32_t* words, int64_t i) { return words[i / 32] >> (i % 32); }
 
-// The words of eight threads in a row, of which each has the four bits of its values: the first of them stores it.
+// Combines the four bits of each of eight consecutive threads to a word, which the first of them stores.
 __device__ void store_bits(uint32_t bits, int64_t quad, int64_t quads, uint32_t* words) {
   bits <<= kQuad * (threadIdx.x % 8);
   for (int other = 1; other < 8; other *= 2) bits |= __shfl_xor_sync(0xFFFFFFFFu, bits, other);
@@ -74,7 +74,8 @@ __device__ FourWords random_of(const Draw& draw, bool needed, int64_t i) {
   return four_words({draw.seed, draw.step, static_cast<uint32_t>(draw.purpose), draw.sender}, draw.begin + i);
 }
 
-// Calls f(place, quad) for the thread's values; all threads of a warp stay together.
+// Calls f(place, quad) for each quad of the thread's values. Whole warps stay together, so f is also called for quads
+// beyond the end.
 template <class F>
 __device__ void for_quads(int64_t count, int64_t quads, bool aligned, const F& f) {
   for (int64_t quad = grid_thread(); quad - threadIdx.x % 32 < quads; quad += grid_threads()) {
@@ -83,7 +84,7 @@ __device__ void for_quads(int64_t count, int64_t quads, bool aligned, const F& f
   }
 }
 
-// Algorithm 1, lines 5–9.
+// Algorithm 1, lines 5–9. One thread per four values.
 template <class Moment, class Error>
 __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, uint32_t* words, int64_t count,
                               int64_t quads, WorkerSettings settings, Draw draw, bool aligned, uint32_t* not_finite) {
@@ -128,7 +129,7 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
   });
 }
 
-// How many of the senders have a one, of four values: each in a byte of 255 senders' sum.
+// Number of senders with a 1, for each of four values; sums of up to 255 senders are counted in the bytes of a word.
 __device__ void count_ones(const uint32_t* words, int senders, int64_t stride, int64_t i, int (&ones)[kQuad]) {
   for (int s = 0; s < senders;) {
     uint32_t bytes = 0;
@@ -138,7 +139,7 @@ __device__ void count_ones(const uint32_t* words, int senders, int64_t stride, i
   }
 }
 
-// Lines 12–13.
+// Algorithm 1, lines 12–13. One thread per four values.
 template <class Error>
 __global__ void server_kernel(const uint32_t* words, int senders, Error* errors, const uint32_t* awake_words,
                               uint32_t* out, int64_t count, int64_t quads, Draw draw, bool aligned) {

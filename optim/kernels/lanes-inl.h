@@ -1,4 +1,4 @@
-// Runs a formula over flat arrays, vector by vector; part of every kernel source, once per instruction set.
+// Runs a formula over flat arrays with SIMD; included by every kernel source, once per instruction set.
 #if defined(GODWIT_OPTIM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_OPTIM_LANES_INL_H_
 #undef GODWIT_OPTIM_LANES_INL_H_
@@ -14,8 +14,8 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls step(d, i) for the lanes of [begin, end): whole vectors, then one value at a time. A formula written on d does
-// the same IEEE operations on every value either way, so results do not depend on how a range is cut.
+// Calls step(d, i) for whole vectors of [begin, end), then for single values. Both do the same IEEE operations on every
+// value, so results do not depend on how a range is split.
 template <class T, class Step>
 HWY_INLINE void for_lanes(int64_t begin, int64_t end, const Step& step) {
   const hn::ScalableTag<T> d;

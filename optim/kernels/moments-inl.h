@@ -1,4 +1,4 @@
-// Adam's moments of the gradient; part of the kernel sources of Adam and LAMB, once per instruction set.
+// Adam's moments; included by the kernel sources of Adam and LAMB, once per instruction set.
 #if defined(GODWIT_OPTIM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_OPTIM_MOMENTS_INL_H_
 #undef GODWIT_OPTIM_MOMENTS_INL_H_

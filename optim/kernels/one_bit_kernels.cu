@@ -77,7 +77,7 @@ __global__ void frozen_lamb_kernel(FrozenLamb a, int64_t begin, int64_t end, uin
     if (ratio > most) most = ratio;
   }
   most = block_reduce(most, Larger{});
-  // Of positive numbers the larger has the larger bits.
+  // The bits of positive floats have the order of their values.
   if (threadIdx.x == 0) atomicMax(largest, std::bit_cast<uint32_t>(most));
 }
 

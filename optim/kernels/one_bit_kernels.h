@@ -1,6 +1,5 @@
-// The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB over flat float32 memory, on the indices [begin, end). IEEE
-// float32 without contraction in the order written here, so every instruction set gives the same bits, and a
-// GPU too.
+// The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB on flat float32 memory, on indices [begin, end). IEEE float32
+// without contraction in the order written here, so every instruction set, and a GPU, give the same bits.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,7 +16,7 @@ void momentum(Cuda, const float* m, const float* g, float* to, float beta, float
 void variance(Cpu, float* v, const float* g, float beta, float o, int64_t begin, int64_t end);
 void variance(Cuda, float* v, const float* g, float beta, float o, int64_t begin, int64_t end);
 
-// 1-bit Adam's update by the agreed momentum: x ← keep·x − step_size·m/(√v/root_correction + ε), m ← agreed; where
+// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·m/(√v/root_correction + ε), m ← agreed; where
 // v = 0: m ← 0, x ← keep·x. m may be null.
 struct Frozen {
   float *x, *m;
@@ -36,8 +35,8 @@ void local_update(Cpu, float* x, const float* m, const float* v, float keep, flo
                   int64_t end);
 void local_update(Cuda, float* x, const float* m, const float* v, float keep, float lr, float eps, int64_t begin,
                   int64_t end);
-// Its synchronisation by the agreed u: x ← keep·base − u/√(v+ε);  m ← u/rate_sum;  u ← 0; where v = 0 as if u were 0.
-// base may be x.
+// 0/1 Adam's synchronization with the averaged u: x ← keep·base − u/√(v+ε);  m ← u/rate_sum;  u ← 0. Where v = 0, u
+// counts as 0. base may be x.
 struct Sync {
   float* x;
   const float* base;
@@ -48,9 +47,9 @@ struct Sync {
 void sync_update(Cpu, const Sync& a, int64_t begin, int64_t end);
 void sync_update(Cuda, const Sync& a, int64_t begin, int64_t end);
 
-// 1-bit LAMB by the agreed momentum: a ← agreed, 0 where v = 0;  g = (a − β1·m)/o1, the gradient it stands for;
-// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← a/(√v + ε). Returns the largest (√v + ε)/(√v_fresh + ε) of each
-// range; on a GPU the host waits for them.
+// 1-bit LAMB from the averaged momentum: a ← agreed, or 0 where v = 0;  g = (a − β1·m)/o1, the implied gradient;
+// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← a/(√v + ε). Returns the maximum of (√v + ε)/(√v_fresh + ε) over each
+// range; on a GPU the host waits for it.
 struct FrozenLamb {
   float *m, *agreed, *v_fresh;
   const float* v;

@@ -1,5 +1,5 @@
-// The arithmetic of the optimizers that need no exchange of their own, on a bucket's indices [begin, end). IEEE without
-// contraction in the order written here: every instruction set, and a GPU, give the same bits.
+// The arithmetic of the optimizers that use an Exchange, on a bucket's indices [begin, end). IEEE without contraction
+// in the order written here, so every instruction set, and a GPU, give the same bits.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// g ← g + decay·x;  with v: v ← momentum·v + g, then g ← g + momentum·v (Nesterov) or v;  x ← x − lr·g.
+// g ← g + decay·x;  with v: v ← momentum·v + g, then g ← g + momentum·v (Nesterov) or g ← v;  x ← x − lr·g.
 template <class T>
 struct SgdArgs {
   T* x;
@@ -41,8 +41,8 @@ template <class T>
 struct AdamArgs : Moments<T> {
   T* x;
   const T* g;
-  T l2, keep;   // adam: λ and 1; the others: 0 and 1 − αλ
-  T step_size;  // α/(1−β1ᵗ); bert_adam: α, and no correction of the root
+  T l2, keep;   // adam: λ and 1; other methods: 0 and 1 − αλ
+  T step_size;  // α/(1−β1ᵗ); bert_adam: α, with root_correction 1
 };
 void adam(Cpu, const AdamArgs<float>& a, int64_t begin, int64_t end);
 void adam(Cpu, const AdamArgs<double>& a, int64_t begin, int64_t end);
@@ -61,20 +61,19 @@ void softsign(Cpu, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
 void softsign(Cuda, const SoftSignArgs<float>& a, int64_t begin, int64_t end);
 void softsign(Cuda, const SoftSignArgs<double>& a, int64_t begin, int64_t end);
 
-// LAMB's step before it is scaled, in g's place: m and v as Adam's;
-// g ← m/correction/(√v/root_correction + ε) + decay·x.
+// LAMB's unscaled step, written to g: m and v as in Adam; g ← m/correction/(√v/root_correction + ε) + decay·x.
 template <class T>
 struct LambArgs : Moments<T> {
   T* g;
   const T* x;
-  T correction, decay;  // 1 − β1ᵗ or 1; λ
+  T correction, decay;  // 1 − β1ᵗ, or 1; λ
 };
 void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end);
 void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end);
 void lamb(Cuda, const LambArgs<float>& a, int64_t begin, int64_t end);
 void lamb(Cuda, const LambArgs<double>& a, int64_t begin, int64_t end);
 
-// x ← x − rate·r of n values.
+// x ← x − rate·r for n values.
 void descend(Cpu, float* x, const float* r, float rate, int64_t n);
 void descend(Cpu, double* x, const double* r, double rate, int64_t n);
 void descend(Cuda, float* x, const float* r, float rate, int64_t n);

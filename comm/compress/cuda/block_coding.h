@@ -1,5 +1,5 @@
-// What kernels that code blocks of values share. A block of threads takes a piece: all of a short block, in one pass,
-// or part of a long one, whose pieces were measured by launches before.
+// Shared parts of the kernels that encode blocks. Each block of threads handles one piece: a whole short block in a
+// single pass, or part of a long block, which earlier launches have measured.
 #pragma once
 #include <limits>
 
@@ -10,9 +10,9 @@
 
 namespace godwit::coding {
 
-enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits
+enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bit flags
 
-// What is coded of a piece, value by value, and what is kept of it.
+// Values of a piece before coding, and its Memory.
 struct Source {
   const float* x;
   float* kept;
@@ -20,13 +20,14 @@ struct Source {
   __device__ float value(int64_t i) const {
     return memory == Memory::none ? x[i] : memory == Memory::error ? x[i] + kept[i] : x[i] - kept[i];
   }
-  // After its code says `decoded` of value z; kept[i] is that of before.
+  // Updates kept[i] after coding z as `decoded`; kept[i] must still be the old value.
   __device__ void keep(int64_t i, float z, float decoded) const {
     if (memory == Memory::error) kept[i] = z - decoded;
     if (memory == Memory::estimate) kept[i] = kept[i] + decoded;
   }
 };
 
+// Arguments of an encoding; see encode_blocks().
 struct Job {
   const float* x;
   Memory memory;
@@ -45,7 +46,8 @@ struct Job {
   __device__ uint32_t* code(const BlockPiece& piece) const { return words + blocks[piece.block].at; }
 };
 
-// z: the piece's values. All threads get the largest of their magnitudes, by its bits, and may read z.
+// Loads the piece's values into z[piece.n]. All threads get the bits of the largest magnitude and may then read all of
+// z. Sets kNotFinite if a value is not finite.
 __device__ inline int32_t load_values(const Job& job, const BlockPiece& piece, float* z) {
   const Source source = job.source(piece);
   int32_t most = 0;
@@ -58,6 +60,7 @@ __device__ inline int32_t load_values(const Job& job, const BlockPiece& piece, f
   return most;
 }
 
+// Arguments of a decoding; see mean_of_blocks().
 struct Means {
   const uint32_t* words;
   int64_t stride;
@@ -72,7 +75,7 @@ struct Means {
   }
 };
 
-// comm/compress/block_largest.cu
+// In comm/compress/block_largest.cu.
 void encode_largest(Cuda device, const Job& job, const BlockPieces& pieces, const LargestFormat& format);
 void mean_of_largest(Cuda device, const Means& means, int64_t pieces, const LargestFormat& format);
 

@@ -1,4 +1,5 @@
-// Sums of a block's values by half a warp, in the order of comm/compress/wire/block_math.h, so that their bits are the CPU's.
+// Half-warp sums of a block's values in the order of comm/compress/wire/block_math.h, so that they match the CPU bit
+// for bit.
 #pragma once
 #include "comm/compress/wire/block_math.h"
 #include "engine/cuda/launch.h"
@@ -10,8 +11,8 @@ __device__ inline double fold_lanes(double sum) {
   return sum;
 }
 
-// All 16 threads of the half warp get Σ term(i) for i in [0, n), in float64, of one piece, or of the sums of pieces.
-// Both halves call it together; n and the terms may differ.
+// Σ term(i) for i in [0, n) in float64, returned to all 16 threads of the half warp. n is at most kSumPiece, or term(i)
+// are the sums of pieces. Both half warps must call it together; n and term may differ.
 template <class Term>
 __device__ double piece_sum(int64_t n, const Term& term) {
   double sum = 0;
@@ -19,7 +20,7 @@ __device__ double piece_sum(int64_t n, const Term& term) {
   return fold_lanes(sum);
 }
 
-// Likewise of a block of any length.
+// Like piece_sum(), for a block of any length.
 template <class Term>
 __device__ double lane_sum(int64_t n, const Term& term) {
   const int64_t other = __shfl_xor_sync(0xFFFFFFFFu, n, kSumLanes), longer = other > n ? other : n;
@@ -32,7 +33,7 @@ __device__ double lane_sum(int64_t n, const Term& term) {
   return fold_lanes(sum);
 }
 
-// Likewise the largest of the terms, and 0.
+// The largest term, at least 0, returned like piece_sum().
 template <class Term>
 __device__ int32_t lane_largest(int64_t n, const Term& term) {
   int32_t most = 0;
@@ -44,11 +45,11 @@ __device__ int32_t lane_largest(int64_t n, const Term& term) {
   return most;
 }
 
-// Without its sign, the bits of infinity and of every NaN are at least 0x7F800000, those of a larger number are larger.
+// Magnitude bits: larger for larger magnitudes; at least 0x7F800000 for infinity and NaN.
 __device__ inline int32_t size_bits(float x) { return std::bit_cast<int32_t>(x) & 0x7FFFFFFF; }
 
-// Calls f(block) for each of `count` blocks, all 16 threads of a half warp for the same one; whole warps stay together,
-// so that some are called with blocks from `count` on.
+// Calls f(block) for each of `count` blocks with all 16 threads of a half warp. Whole warps stay together, so f is also
+// called with some block >= count.
 template <class F>
 __device__ void for_half_warps(int64_t count, const F& f) {
   for (int64_t block = grid_thread() / kSumLanes; block - threadIdx.x % 32 / kSumLanes < count;

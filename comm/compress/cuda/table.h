@@ -1,4 +1,4 @@
-// Tables in a GPU's memory.
+// Tables in GPU memory.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -10,6 +10,7 @@
 
 namespace godwit {
 
+// The table's GPU copy, made on first use.
 template <class T>
 const T* table_on(Cuda, const Table<T>& table) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -22,7 +23,7 @@ const T* table_on(Cuda, const Table<T>& table) {
   return reinterpret_cast<const T*>(copy.cuda_data<uint8_t>());
 }
 
-// Pieces of kSumPiece values.
+// The blocks' pieces of at most kSumPiece values, made on first use.
 template <class T>
 const BlockPieces& pieces_of(const BlockTable<T>& blocks) {
   BlockPieces& made = blocks.pieces;
@@ -42,7 +43,7 @@ const BlockPieces& pieces_of(const BlockTable<T>& blocks) {
   return made;
 }
 
-// n of any plain type for kernels of the stream to fill and read; freed in its order.
+// Uninitialized GPU memory for n plain structs, used and freed in stream order.
 template <class T>
 class Scratch {
  public:

@@ -14,7 +14,7 @@ void on_this_thread(int64_t n, const F& f) {
   detail::run_wide(detail::vector_bits(), f, 0, n);
 }
 
-// Of a piece, [begin, end).
+// Sum over the piece [begin, end).
 template <class Term>
 GODWIT_INLINE inline double piece_sum(int64_t begin, int64_t end, const Term& term) {
   double lanes[kSumLanes] = {};
@@ -25,7 +25,7 @@ GODWIT_INLINE inline double piece_sum(int64_t begin, int64_t end, const Term& te
   return fold_lanes(lanes);
 }
 
-// Σ term(i), in lanes.
+// Σ term(i) for i in [0, n), in the fixed order of block_math.h.
 template <class Term>
 double sum_over(int64_t n, const Term& term) {
   double result = 0;
@@ -44,7 +44,7 @@ double sum(const float* x, int64_t n, const Term& term) {
   return sum_over(n, [&](int64_t i) GODWIT_INLINE { return term(x[i]); });
 }
 
-// Without its sign, the bits of infinity and of every NaN are at least 0x7F800000, those of a larger number are larger.
+// Bits of the largest magnitude: larger for larger magnitudes; at least 0x7F800000 for infinity and NaN.
 int32_t largest_bits(const float* x, int64_t n) {
   int32_t largest = 0;
   on_this_thread(n, [=, &largest](int64_t begin, int64_t end) GODWIT_INLINE {

@@ -1,6 +1,7 @@
-// Arithmetic on the values of one block, on one thread. Sums have one order whatever the vectors: value i of a piece
-// belongs to lane i mod 16 of 16 sums in float64, and the upper half of the lanes is added to the lower until one is
-// left. Longer blocks are cut into pieces, so that a GPU sums them at once; the pieces' sums are added the same way.
+// Arithmetic on the values of one block, single-threaded. Sums have a fixed order, whatever the vector width: value i
+// of a piece is added to lane i mod 16 of 16 float64 sums, then the upper half of the lanes is added to the lower half
+// until one is left. Longer blocks are cut into pieces, so that a GPU can sum these in parallel; their sums are added
+// in the same way.
 #pragma once
 #include <cstdint>
 
@@ -11,12 +12,12 @@ constexpr int kSumLanes = 16;
 
 namespace godwit::block {
 
-// An output may be one of the inputs.
+// Outputs may alias inputs.
 void add(const float* a, const float* b, float* sum, int64_t n);
 void subtract(const float* a, const float* b, float* difference, int64_t n);
 void divide(float* x, float by, int64_t n);
 void add_times(const float* a, float factor, float* x, int64_t n);              // x += factor·a
-void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x);  // by sign bits (comm/compress/wire/sign_bits.h)
+void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x);  // sign bit 1 gives `one`, 0 `zero`
 
 bool all_finite(const float* x, int64_t n);
 float largest_magnitude(const float* x, int64_t n);
@@ -24,13 +25,13 @@ double sum_of(const float* x, int64_t n);
 double sum_of_magnitudes(const float* x, int64_t n);
 double dot(const float* a, const float* b, int64_t n);
 
-// Of a block that may hold any values; `largest` is not finite where one of them is not.
+// Sizes of a block that may contain any values; `largest` is non-finite if one of them is.
 struct Sizes {
-  float largest;   // magnitude
-  double squares;  // their sum
+  float largest;   // largest magnitude
+  double squares;  // sum of squares
 };
 Sizes sizes(const float* x, int64_t n);
 
-double fold_lanes(double* lanes);  // of kSumLanes to their sum, in the order above; what is left in them is of no use
+double fold_lanes(double* lanes);  // reduces the kSumLanes partial sums in the order above; overwrites `lanes`
 
 }  // namespace godwit::block

@@ -13,7 +13,7 @@ namespace godwit::block {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of a piece of n values: the sums of squares of the lanes, and the largest of the bits without their sign.
+// For a piece of n values: writes the sums of squares of the lanes and returns the bits of the largest magnitude.
 int32_t sizes_of_piece(const float* x, int64_t n, double* lanes) {
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> narrow;
@@ -29,7 +29,7 @@ int32_t sizes_of_piece(const float* x, int64_t n, double* lanes) {
       largest = hn::Max(largest, hn::BitCast(bits, hn::Abs(hn::LoadU(floats, x + i + j))));
     for (int64_t j = 0; j < kSumLanes; j += kWide) {
       const auto v = hn::PromoteTo(d, hn::LoadU(narrow, x + i + j));
-      sums[j / kWide] = hn::MulAdd(v, v, sums[j / kWide]);  // fused or not: the square is exact
+      sums[j / kWide] = hn::MulAdd(v, v, sums[j / kWide]);  // the square is exact, so fusing does not change the result
     }
   }
   for (int64_t j = 0; j < kSumLanes; j += kWide) hn::StoreU(sums[j / kWide], d, lanes + j);

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;  // values worth a thread
+constexpr int64_t kGrain = 1 << 16;  // minimum number of values per thread
 
 template <class F>
 void dispatch_half(DType dtype, const char* operation, F&& f) {

@@ -15,7 +15,7 @@ void dispatch_half(DType dtype, const char* operation, F&& f) {
   f.template operator()<f16>();
 }
 
-// `lost` becomes 1 where a finite value is beyond what T holds.
+// Sets `lost` to 1 if a finite value overflows T.
 template <class T>
 struct Round {
   uint32_t* lost;
@@ -51,7 +51,7 @@ Tensor to_half(Cuda device, const Tensor& x, DType wire, const char* operation) 
     update_each(device, operation, 0, x.numel(), Round<T>{lost.cuda_data<uint32_t>()},
                 static_cast<const float*>(x.cuda_data<float>()), result.cuda_data<T>());
   });
-  if (lost.item() != 0) to_half(Cpu{}, x.to(kCpu), wire, operation);  // which says what is lost
+  if (lost.item() != 0) to_half(Cpu{}, x.to(kCpu), wire, operation);  // throws with the value
   return result;
 }
 

@@ -1,21 +1,20 @@
-// 16-bit wire: float32 values rounded to bfloat16 or float16, and the mean of such values from several senders.
+// 16-bit wire: float32 values rounded to bfloat16 or float16, and means of such values from several senders.
 #pragma once
 #include "engine/tensor.h"
 
 namespace godwit {
 
-// x (float32) in the type `wire`, to nearest even. Throws when a finite value is beyond what the type holds (float16:
-// 65504); infinities and NaN stay. `operation` begins the message.
-// On a GPU the host waits to learn that.
+// Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Throws if a finite value overflows (float16:
+// above 65504); infinities and NaN are kept. `operation` begins the message. On a GPU the host waits for this check.
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation);
 Tensor to_half(Cuda, const Tensor& x, DType wire, const char* operation);
-void from_half(Cpu, const Tensor& halves, const Tensor& x);  // exact
+void from_half(Cpu, const Tensor& halves, const Tensor& x);  // float32 x ← halves, exact
 void from_half(Cuda, const Tensor& halves, const Tensor& x);
-// mean [k] = (Σ over senders of parts [senders·k], in float32 and in their order) / divisor, rounded once.
+// mean [k] = (sum of parts [senders, k] over the senders, in float32 and in their order) / divisor, rounded once.
 void mean_of_halves(Cpu, const Tensor& parts, int divisor, const Tensor& mean);
 void mean_of_halves(Cuda, const Tensor& parts, int divisor, const Tensor& mean);
 
-// The same by where values are.
+// Overloads that dispatch on the device.
 inline Tensor to_half(const Tensor& x, DType wire, const char* operation) {
   return on_device(x, [&](auto device) { return to_half(device, x, wire, operation); });
 }

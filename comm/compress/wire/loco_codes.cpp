@@ -18,16 +18,16 @@
 #ifndef GODWIT_COMM_LOCO_CHUNK
 #define GODWIT_COMM_LOCO_CHUNK
 namespace godwit::loco {
-constexpr int64_t kChunk = 1024;  // values in the first-level cache, a multiple of those of a word
+constexpr int64_t kChunk = 1024;  // values that fit the L1 cache; a multiple of the values per word
 
 struct Chunk {
   const float* g;
   int8_t* e;
   const Scales& scales;
   const Settings& settings;
-  const uint32_t* random;  // null: nearest
-  int8_t* codes;           // a byte each; of one bit not used,
-  float* h;                // but these
+  const uint32_t* random;  // null: round to nearest
+  int8_t* codes;           // one byte per code; for 1 bit unused,
+  float* h;                // h is written instead
 };
 }  // namespace godwit::loco
 #endif
@@ -38,8 +38,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace godwit::HWY_NAMESPACE;
 
-// x/by for whole numbers |x| <= 128, to the bit. By parts: r = 1/by, q = x·r, then q plus the remainder's share, the
-// remainder x − q·by being exact. (A division takes as long as ten multiplications.)
+// x/by for integers |x| <= 128, correctly rounded. By parts: r = 1/by, q = x·r, plus r times the remainder x − q·by,
+// which is exact. (A division takes as long as ten multiplications.)
 template <bool kByParts>
 struct Quotient {
   hn::Vec<Floats> by, r;
@@ -51,10 +51,10 @@ struct Quotient {
     return hn::MulAdd(hn::NegMulAdd(q, by, x), r, q);
   }
 };
-// Neither the remainder nor its share may be too small for float32.
+// Whether the remainder and its product with r are large enough for float32.
 bool divides_by_parts(float divisor) { return divisor > 0x1p-90f && divisor < 0x1p90f; }
 
-// What the codes of four bits stand for.
+// Decoded values of 4-bit codes.
 #if HWY_TARGET <= HWY_AVX3
 struct FourBits {
   hn::Vec<Floats> decoded;
@@ -64,7 +64,7 @@ struct FourBits {
     decoded = hn::Load(Floats(), all);
   }
   HWY_INLINE hn::Vec<Floats> operator()(hn::Vec<Wholes> code) const {
-    return hn::Vec<Floats>{_mm512_permutexvar_ps(code.raw, decoded.raw)};  // by the lowest four bits
+    return hn::Vec<Floats>{_mm512_permutexvar_ps(code.raw, decoded.raw)};  // indexed by the lowest four bits
   }
 };
 #else
@@ -83,7 +83,7 @@ HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
   const auto gain_new = hn::Set(d, c.settings.gain_new), gain_old = hn::Set(d, c.settings.gain_old);
   const auto clip = hn::Set(d, c.settings.clip), unit = hn::Set(d, 1 / (2 * c.scales.code));
   int64_t saturated = 0, zero = 0;
-  auto finite = hn::Zero(d);  // the sum of all x·0: NaN where an x is not finite
+  auto finite = hn::Zero(d);  // sum of x·0 over all x: NaN if an x is not finite
   const auto encode = [&](const float* g, int8_t* e, const uint32_t* random, int8_t* codes, float* hs) HWY_ATTR {
     hn::Vec<Wholes> code[kGroup], left[kGroup];
     for (int j = 0; j < kGroup; ++j) {
@@ -155,9 +155,9 @@ int64_t sum_nibbles(const uint8_t*, int64_t, int, int64_t, int32_t*) { return 0;
 int64_t sum_bytes(const uint8_t*, int64_t, int, int64_t, int32_t*) { return 0; }
 #else
 
-constexpr int64_t kAhead = 512;  // bytes: the senders' codes are more streams than processors foresee
+constexpr int64_t kAhead = 512;  // bytes; hardware prefetchers do not follow one stream per sender
 
-// totals[kCount] − shift, added to what is there or not.
+// sums ← totals[kCount] − shift, or with `add` sums + totals − shift.
 template <int64_t kCount, class T>
 HWY_INLINE void put_sums(const T* HWY_RESTRICT totals, int32_t shift, bool add, int32_t* HWY_RESTRICT sums) {
   const hn::CappedTag<int32_t, 16> d;
@@ -168,9 +168,9 @@ HWY_INLINE void put_sums(const T* HWY_RESTRICT totals, int32_t shift, bool add, 
   }
 }
 
-// Sums of as many codes as whole vectors hold; returns how many. Sender s's bytes begin at bytes + s·stride.
+// Sums the codes that fill whole vectors and returns their number. Sender s's bytes begin at bytes + s·stride.
 int64_t sum_nibbles(const uint8_t* bytes, int64_t stride, int senders, int64_t n, int32_t* HWY_RESTRICT sums) {
-  constexpr int kFit = 16;  // codes plus 8, 0 … 15, whose sum a byte holds
+  constexpr int kFit = 16;  // number of codes plus 8 (0 … 15) whose sum fits a byte
   const hn::CappedTag<uint8_t, 64> d;
   const hn::Repartition<uint16_t, decltype(d)> d16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -188,7 +188,7 @@ int64_t sum_nibbles(const uint8_t* bytes, int64_t stride, int senders, int64_t n
         even = hn::Add(even, hn::And(v, four));
         odd = hn::Add(odd, hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, v))), four));
       }
-      hn::Store(hn::InterleaveLower(d, even, odd), d, totals[0]);  // of every 16 bytes, the codes of the first eight
+      hn::Store(hn::InterleaveLower(d, even, odd), d, totals[0]);  // the first eight codes of every 16 bytes
       hn::Store(hn::InterleaveUpper(d, even, odd), d, totals[1]);
       for (int64_t k = 0; k < 2 * lanes; k += 16)
         put_sums<16>(totals[k / 16 % 2] + k / 32 * 16, 8 * (last - first), first > 0, sums + i + k);
@@ -197,7 +197,7 @@ int64_t sum_nibbles(const uint8_t* bytes, int64_t stride, int senders, int64_t n
 }
 
 int64_t sum_bytes(const uint8_t* bytes, int64_t stride, int senders, int64_t n, int32_t* HWY_RESTRICT sums) {
-  constexpr int kFit = 256;  // codes whose sum 16 bits hold
+  constexpr int kFit = 256;  // number of codes whose sum fits 16 bits
   const hn::CappedTag<int16_t, 32> d;
   const hn::Rebind<int8_t, decltype(d)> d8;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -243,7 +243,7 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
   Counts counts;
   for (int64_t at = 0; at < n; at += kChunk) {
     const int64_t count = std::min(kChunk, n - at);
-    if (random)  // while its numbers are drawn
+    if (random)  // prefetches while random numbers are generated
       for (int64_t i = 0; i < count; i += 64) hwy::Prefetch(e + at + count + i);
     const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer, g + at + count) : nullptr;
     uint32_t* to = words + at * bits / 32;
@@ -272,7 +272,7 @@ void sum_codes(const uint32_t* words, int64_t stride, int senders, int bits, int
   for (; i < n; ++i) {
     const uint32_t* word = words + i * bits / 32;
     sums[i] = 0;
-    for (int sender = 0; sender < senders; ++sender)  // the code's highest bit to the word's, and down again with its sign
+    for (int sender = 0; sender < senders; ++sender)  // shifts the code to the top, then back with its sign
       sums[i] += static_cast<int32_t>(word[sender * stride] << (32 - bits - i * bits % 32)) >> (32 - bits);
   }
 }

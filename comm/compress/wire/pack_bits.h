@@ -1,4 +1,4 @@
-// Small whole numbers in bytes, packed to fewer bits and back.
+// Packs small integers stored in bytes to fewer bits, and unpacks them.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// The low four bits of each byte of pairs[n], moved together, and back.
+// Packs the low four bits of each byte: two bytes pairs[i] become one byte to[i]. from_nibbles() unpacks 8 values.
 GODWIT_INLINE inline void pack_nibbles(const uint16_t* __restrict pairs, int64_t n, uint8_t* __restrict to) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<uint8_t>((pairs[i] & 15) | (pairs[i] >> 4 & 0xF0));
 }
@@ -16,7 +16,7 @@ GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
   return (v | v << 4) & 0x0F0F0F0F0F0F0F0F;
 }
 
-// The low two bits of each of eight bytes, moved together, and back.
+// Packs the low two bits of each of eight bytes into 16 bits. from_pairs() is the inverse.
 GODWIT_INLINE inline uint64_t pairs(uint64_t v) {
   v &= 0x0303030303030303;
   v = (v | v >> 6) & 0x000F000F000F000F;

@@ -1,11 +1,11 @@
-// Memory asked for a page ahead of its use, since processors' own foresight ends with a page. It may lie beyond an
-// array's end.
+// Software prefetch one page ahead: hardware prefetchers stop at page boundaries. The address may lie past the end of
+// the array.
 #pragma once
 #include <cstdint>
 
 namespace godwit {
 
-constexpr int64_t kPageValues = 1024, kLineValues = 16;  // float32
+constexpr int64_t kPageValues = 1024, kLineValues = 16;  // in float32 values
 
 inline void fetch(const float* line) { __builtin_prefetch(line); }
 

@@ -1,4 +1,4 @@
-// Float vectors to whole numbers in bytes; part of kernels' sources, once per instruction set.
+// Rounds float vectors to integers and narrows these to bytes; included by kernel sources, once per instruction set.
 #if defined(GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
 #undef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
@@ -17,25 +17,25 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::CappedTag<float, 16>;
 using Wholes = hn::RebindToSigned<Floats>;
 #if HWY_TARGET == HWY_SCALAR
-constexpr int kGroup = 1;  // vectors whose bytes fill one
+constexpr int kGroup = 1;  // number of int32 vectors whose bytes fill one vector
 using Bytes = hn::Rebind<int8_t, Wholes>;
 #else
 constexpr int kGroup = 4;
 using Bytes = hn::Repartition<int8_t, Wholes>;
 #endif
 
-// x rounded down (kDown) or to nearest even, but at most `most` <= 2²⁰; all numbers below −2²⁰ count as that, or as
-// less. Of NaN any number.
+// x rounded down (kDown) or to nearest even, limited to `most` <= 2²⁰. Values below −2²⁰ give −2²⁰ or less; NaN gives
+// any integer.
 template <bool kDown>
 HWY_INLINE hn::Vec<Wholes> whole_numbers(hn::Vec<Floats> x, float most) {
   const Floats d;
   x = hn::Min(x, hn::Set(d, most));
 #if HWY_TARGET <= HWY_AVX3
-  // What int32 does not hold becomes its least number.
+  // Values that int32 cannot represent become its minimum.
   constexpr int kRounding = (kDown ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC;
   return hn::Vec<Wholes>{_mm512_cvt_roundps_epi32(x.raw, kRounding)};
 #else
-  // From 2²³ on float32 has no fractions: adding 1.5 · 2²³ rounds to nearest even and leaves the number in the lowest
+  // Above 2²³ float32 has no fraction bits: adding 1.5 · 2²³ rounds to nearest even and leaves the integer in the low
   // bits.
   const Wholes whole;
   x = hn::Max(x, hn::Set(d, -0x1p20f));
@@ -45,7 +45,7 @@ HWY_INLINE hn::Vec<Wholes> whole_numbers(hn::Vec<Floats> x, float most) {
 #endif
 }
 
-// The numbers of x[kGroup] in their order, those beyond −128 … 127 as these.
+// The integers of x[kGroup] in order, saturated to −128 … 127.
 HWY_INLINE hn::Vec<Bytes> to_bytes(const hn::Vec<Wholes>* x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::DemoteTo(Bytes(), x[0]);
@@ -54,7 +54,7 @@ HWY_INLINE hn::Vec<Bytes> to_bytes(const hn::Vec<Wholes>* x) {
   const hn::Repartition<int16_t, Bytes> d16;
   const auto low = hn::ReorderDemote2To(d16, x[0], x[1]), high = hn::ReorderDemote2To(d16, x[2], x[3]);
 #if HWY_TARGET <= HWY_AVX2
-  // Of every 16 bytes of `mixed`, four come from each of the vectors.
+  // Every 16 bytes of `mixed` hold four bytes of each vector.
 #if HWY_TARGET <= HWY_AVX3
   const hn::Vec<Bytes> mixed{_mm512_packs_epi16(low.raw, high.raw)};
   HWY_ALIGN static constexpr uint32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};

@@ -19,9 +19,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 static_assert(std::endian::native == std::endian::little, "a word's bytes hold its bits in order");
 
-constexpr int64_t kParts = 16;  // interleaved sums of a tile
+constexpr int64_t kParts = 16;  // interleaved sums per tile
 
-// A vector of at most 16 values, so that vectors tile the 32 of a word; and a single value, for the last ones.
+// A vector of at most 16 values, so that whole vectors fill a 32-bit word; and a single value, for the rest.
 using Many = hn::CappedTag<float, kParts>;
 using One = hn::CappedTag<float, 1>;
 
@@ -32,20 +32,20 @@ HWY_INLINE uint32_t bits_of(D d, hn::Mask<D> mask) {
   return static_cast<uint32_t>(bits);
 }
 
-// Of the lowest bits.
+// Mask from the lowest bits.
 template <class D>
 HWY_INLINE hn::Mask<D> mask_of(D d, uint64_t bits) {
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
 }
 
-// From bit `first` on, not across bytes unless whole ones.
+// Mask from bit `first` on; must not cross a byte boundary unless it consists of whole bytes.
 template <class D>
 HWY_INLINE hn::Mask<D> mask_at(D d, const uint8_t* bits, int64_t first) {
   if constexpr (hn::MaxLanes(D()) >= 8) return hn::LoadMaskBits(d, bits + first / 8);
   return mask_of(d, bits[first / 8] >> first % 8);
 }
 
-// Bits [bit, bit + count), count <= 32; reads no word beyond them.
+// Bits [bit, bit + count), count <= 32; reads no other word.
 HWY_INLINE uint32_t bits_at(const uint32_t* words, int64_t bit, int64_t count) {
   const int64_t shift = bit % 32;
   uint64_t pair = words[bit / 32];
@@ -53,7 +53,7 @@ HWY_INLINE uint32_t bits_at(const uint32_t* words, int64_t bit, int64_t count) {
   return static_cast<uint32_t>(pair >> shift);
 }
 
-// Calls f(d, i) for the lanes of [0, count).
+// Calls f(d, i) for all values i of [0, count), a vector at a time.
 template <class F>
 HWY_INLINE void for_values(int64_t count, const F& f) {
   const Many many;
@@ -63,7 +63,7 @@ HWY_INLINE void for_values(int64_t count, const F& f) {
   for (; i < count; ++i) f(One(), i);
 }
 
-// Σ|y| or Σy² of y(d, i), the lanes from value i on, in kParts parts that stay in registers.
+// Σ|y| or Σy² in kParts parts that stay in registers; y(d, i) returns the lanes from value i on.
 template <class Y>
 HWY_INLINE float sum_values(int64_t count, bool squares, const Y& y) {
   const Many many;
@@ -95,7 +95,7 @@ float sum_tile(const float* HWY_RESTRICT x, float* HWY_RESTRICT e, int64_t count
 
 constexpr int64_t kTileWords = SignTile::kValues / 64;
 
-// A tile's signs from bit 0 on; reads no word beyond them.
+// Copies a tile's signs so that they begin at bit 0; reads no word beyond them.
 HWY_INLINE void align_bits(const uint32_t* HWY_RESTRICT words, const SignTile& tile, uint32_t* HWY_RESTRICT bits) {
   const int64_t count = (tile.count + 31) / 32, shift = tile.bit % 32;
   words += tile.bit / 32;
@@ -104,7 +104,7 @@ HWY_INLINE void align_bits(const uint32_t* HWY_RESTRICT words, const SignTile& t
   bits[count - 1] = bits_at(words, shift + 32 * (count - 1), tile.count - 32 * (count - 1));
 }
 
-// The mean of the senders' values; of up to 63 more than the tile has.
+// Mean of the senders' decoded values; writes up to 63 values beyond the tile.
 HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* mean) {
   std::vector<uint64_t> bits(static_cast<size_t>(senders * kTileWords));
   std::vector<float> scales(static_cast<size_t>(senders));
@@ -114,7 +114,7 @@ HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t str
   }
   const Many d;
   const auto divisor = hn::Set(d, static_cast<float>(senders)), factor = hn::Set(d, 1 / static_cast<float>(senders));
-  const bool exact = std::has_single_bit(static_cast<uint32_t>(senders));  // times 1/senders is the same, and fast
+  const bool exact = std::has_single_bit(static_cast<uint32_t>(senders));  // multiplying by 1/senders is then exact
   for (int64_t i = 0; i < tile.count; i += 64)
     for (int64_t part = 0; part < kParts; part += static_cast<int64_t>(hn::Lanes(d))) {
       auto a = hn::Zero(d), b = a, c = a, e = a;
@@ -134,14 +134,14 @@ HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t str
     }
 }
 
-// The same of x = the mean of the senders' values.
+// sum_tile() with x = the mean of the senders' decoded values.
 float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* e, bool squares) {
   HWY_ALIGN float mean[SignTile::kValues];
   mean_of_signs(received, senders, stride, tile, mean);
   return sum_tile(mean, e, tile.count, squares);
 }
 
-// Sets zero bits in order, from any bit on; the first and the last word may be another thread's too.
+// Sets bits that are 0, in order, from any bit on. Other threads may write to the first and last word.
 class BitWriter {
  public:
   BitWriter(uint32_t* words, int64_t bit) : word_(words + bit / 32), filled_(bit % 32), shared_(filled_ > 0) {}
@@ -169,7 +169,7 @@ class BitWriter {
   uint64_t pending_ = 0;
 };
 
-// e holds y: its signs to the message; e ← y − s·sign(y).
+// e holds y: writes its signs to the message and sets e ← y − s·sign(y).
 void quantize_tile(float* e, const SignTile& tile, float scale, uint32_t* words) {
   BitWriter writer(words, tile.bit);
   for (int64_t i = 0; i < tile.count; i += 32) {
@@ -212,7 +212,7 @@ HWY_EXPORT(sum_mean_tile);
 HWY_EXPORT(quantize_tile);
 HWY_EXPORT(expand_tile);
 
-constexpr int64_t kGrain = 8;  // tiles worth a thread
+constexpr int64_t kGrain = 8;  // minimum number of tiles per thread
 
 float scale_of(double sum, int64_t values, SignScale scale) {
   const double mean = sum / static_cast<double>(values);
@@ -226,7 +226,7 @@ void for_tiles(const SignTiles& tiles, const F& f) {
   });
 }
 
-// The first value at fault of all threads.
+// Smallest index with a non-finite scale, over all threads.
 class FirstBad {
  public:
   void check(float scale, int64_t at) {
@@ -242,17 +242,17 @@ class FirstBad {
   std::atomic<int64_t> first_ = kNone;
 };
 
-// sum(tile) leaves y in e.
+// sum(tile) writes y to e and returns the tile's sum.
 template <class Sum>
 int64_t compress(float* e, const SignTiles& tiles, SignScale scale, uint32_t* words, const Sum& sum) {
   FirstBad bad;
   const auto quantize = [&](const SignTile& tile, size_t i, float s) {
     bad.check(s, tile.at);
-    // Tiles of a block may share a slot: the first of them writes it.
+    // Tiles of a block may share a slot; the first one writes it.
     if (i == 0 || tiles.tiles[i - 1].slot != tile.slot) words[tile.slot] = std::bit_cast<uint32_t>(s);
     HWY_DYNAMIC_DISPATCH(quantize_tile)(e + tile.at, tile, s, words);
   };
-  if (tiles.tiles.size() == tiles.sizes.size()) {  // while a tile is in the first-level cache
+  if (tiles.tiles.size() == tiles.sizes.size()) {  // one pass, while each tile is in the L1 cache
     for_tiles(tiles, [&](const SignTile& tile, size_t i) {
       quantize(tile, i, scale_of(static_cast<double>(sum(tile)), tile.count, scale));
     });

@@ -9,12 +9,12 @@
 namespace godwit {
 namespace {
 
-constexpr int kParts = 16;                            // interleaved sums of a tile
+constexpr int kParts = 16;                            // interleaved sums per tile
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
 __device__ bool bit_at(const uint32_t* words, int64_t bit) { return words[bit / 32] >> (bit % 32) & 1; }
 
-// What is to be sent, value by value: a sender's own numbers, or the mean of what senders sent.
+// The values to compress: a sender's own, or the mean of several senders' decoded values.
 struct Own {
   const float* x;
   __device__ float operator()(const SignTile& tile, int64_t i) const { return x[tile.at + i]; }
@@ -35,7 +35,7 @@ struct MeanOfSigns {
   }
 };
 
-// Every thread of the block gets Σ|y| or Σy² of the tile's values, added in kParts parts as the CPU does.
+// Σ|y| or Σy² of the tile's values in kParts parts, added in the CPU's order; returned to all threads of the block.
 __device__ float sum_tile(const float* y, int count, bool squares) {
   __shared__ float parts[kParts];
   if (threadIdx.x < kParts) {
@@ -57,7 +57,8 @@ __device__ float scale_of(double sum, int64_t values, SignScale scale) {
   return static_cast<float>(scale == SignScale::l2_rms ? std::sqrt(mean) : mean);
 }
 
-// y to the message by its signs, 32 values a warp, and to e what is left; other tiles may share the outer words.
+// Writes the signs of y to the message, 32 values per warp, and the rest to e. Other tiles may share the first and last
+// words.
 __device__ void quantize_tile(const float* y, float* e, const SignTile& tile, float scale, uint32_t* words) {
   for (int i = static_cast<int>(threadIdx.x); i - static_cast<int>(threadIdx.x % 32) < tile.count; i += kBlock) {
     const bool plus = i < tile.count && y[i] >= 0;
@@ -71,7 +72,8 @@ __device__ void quantize_tile(const float* y, float* e, const SignTile& tile, fl
   }
 }
 
-// The scale to its slot, by the first tile that has it; `fault` keeps the first value at fault, as kFar − it.
+// Writes the scale to its slot, if this is the slot's first tile. `fault` keeps the smallest index with a non-finite
+// scale, as kFar − index.
 __device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint32_t* words,
                           unsigned long long* fault) {
   if (threadIdx.x != 0) return;
@@ -81,7 +83,8 @@ __device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint
     atomicMax(fault, static_cast<unsigned long long>(kFar - tiles[tile].at));
 }
 
-// A block a tile. Every block of values is one tile: all of it; else y goes to e, its sum to sums.
+// One block of threads per tile. If every block of values is one tile (`whole`), compresses it; otherwise writes y to e
+// and its sum to sums.
 template <class X>
 __global__ void compress_kernel(X x, float* e, const SignTile* tiles, SignScale scale, bool whole, uint32_t* words,
                                 float* sums, unsigned long long* fault) {
@@ -102,7 +105,7 @@ __global__ void compress_kernel(X x, float* e, const SignTile* tiles, SignScale 
   quantize_tile(y, e, tile, s, words);
 }
 
-// A thread adds up the tiles of a block of values, in their order, and turns its first sum into the scale.
+// One thread per block of values: adds the sums of its tiles in order and computes the scale.
 __global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, float* sums, float* scales) {
   for (int64_t first = grid_thread(); first < count; first += grid_threads()) {
     const int32_t block = tiles[first].block;
@@ -132,7 +135,7 @@ __global__ void expand_kernel(const uint32_t* words, const SignTile* tiles, floa
     x[tile.at + i] = bit_at(words, tile.bit + i) ? scale : -scale;
 }
 
-// The tiles in the GPU's memory, copied when they are first used.
+// GPU copy of the tiles, made on first use.
 const SignTile* tiles_on(Cuda, const SignTiles& tiles) {
   if (!tiles.copy.defined()) {
     for (size_t i = 1; i < tiles.tiles.size(); ++i)

@@ -22,7 +22,7 @@ int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
   for (; i + lanes <= n; i += lanes, here = hn::Add(here, hn::Set(d, static_cast<int32_t>(lanes)))) {
     fetch(x + i + kPageValues);
     const auto magnitude = hn::BitCast(d, hn::Abs(hn::LoadU(values, x + i)));
-    const auto chosen = hn::Gt(magnitude, below);  // without a branch: some of most vectors' values are
+    const auto chosen = hn::Gt(magnitude, below);  // branch-free, since most vectors contain chosen values
     hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(places) + count);
     count += static_cast<int64_t>(hn::CountTrue(d, chosen));
   }

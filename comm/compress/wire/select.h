@@ -1,4 +1,4 @@
-// The places of large values.
+// Selects values of large magnitude.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -8,19 +8,20 @@
 
 namespace godwit {
 
-// Of finite numbers the one of larger magnitude has the larger bits without the sign.
+// Bits without the sign: larger for larger magnitudes of finite values.
 inline uint32_t magnitude_bits(float x) { return std::bit_cast<uint32_t>(x) & 0x7FFFFFFF; }
 
-// How many of a block of n values are the largest ones that are sent: ⌈density·n⌉, at least 1.
+// Number of values that top-k sends of a block of n: ⌈density·n⌉, at least 1.
 GODWIT_INLINE inline int64_t largest_chosen(double density, int64_t n) {
   const auto k = static_cast<int64_t>(std::ceil(density * static_cast<double>(n)));
   return k < 1 ? 1 : k > n ? n : k;
 }
-constexpr int64_t kNarrowPlaces = 65536;  // the largest blocks whose places are sent in 16 bits; else in 32
+constexpr int64_t kNarrowPlaces = 65536;  // blocks up to this size send indices in 16 bits, longer ones in 32
 
-constexpr int64_t kPlacesSlack = 16;
+constexpr int64_t kPlacesSlack = 16;  // room that places_of_at_least() needs beyond n
 
-// places: i of x[n] with magnitude_bits(x[i]) >= least, ascending; room for n + kPlacesSlack. Returns how many. One thread.
+// Writes the indices i of x[n] with magnitude_bits(x[i]) >= least to `places`, ascending, and returns their number.
+// `places` needs room for n + kPlacesSlack. Single-threaded.
 int64_t places_of_at_least(const float* x, int64_t n, uint32_t least, uint32_t* places);
 
 }  // namespace godwit

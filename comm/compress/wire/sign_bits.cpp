@@ -17,9 +17,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 static_assert(std::endian::native == std::endian::little, "bit j of a word is bit j mod 8 of byte j / 8");
 
-constexpr int64_t kMaxPlanes = 15;  // of a count up to 32767
+constexpr int64_t kMaxPlanes = 15;  // for counts up to 32767
 
-// Bits [first, first + lanes) of those that begin at `bits`, not across bytes unless whole ones.
+// Bits [first, first + lanes) from `bits`; must not cross a byte boundary unless they are whole bytes.
 template <class D>
 HWY_INLINE hn::Mask<D> load_mask(D d, const uint8_t* bits, size_t first) {
   if constexpr (hn::MaxLanes(D()) >= 8) return hn::LoadMaskBits(d, bits + first / 8);
@@ -51,7 +51,7 @@ void unpack_words(const uint32_t* HWY_RESTRICT words, float* HWY_RESTRICT x, int
       hn::StoreU(hn::IfThenElse(load_mask(d, reinterpret_cast<const uint8_t*>(words + w), j), plus, minus), d, x + j);
 }
 
-// a + b + c of every bit: returns the sums' low bits, and the high ones in `carry`.
+// Bitwise a + b + c: returns the low bits of the sums and stores the high bits in `carry`.
 template <class V>
 HWY_INLINE V full_add(V a, V b, V c, V& carry) {
   const auto either = hn::Xor(a, b);
@@ -59,8 +59,9 @@ HWY_INLINE V full_add(V a, V b, V c, V& carry) {
   return hn::Xor(either, c);
 }
 
-// Counts the ones of blocks of Lanes(d) words of every sender: bit p of a block's counts lies in its plane p, of kMaxPlanes. Eight
-// senders at a time, whose sum has four bits, and all the blocks, so that few of the senders' words meet in a cache.
+// Counts the ones over all senders for blocks of Lanes(d) words: plane p of a block, of kMaxPlanes, holds bit p of its
+// counts. Adds eight senders at a time, whose sum has four bits, over all blocks, so that few senders' words compete
+// for the cache.
 template <class D>
 HWY_INLINE void count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride, int64_t blocks,
                              uint32_t* HWY_RESTRICT planes) {
@@ -91,7 +92,7 @@ HWY_INLINE void count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t se
     }
 }
 
-// The sums of a block of kLanes words from its counts, in whole numbers T that hold them modulo 2^bits.
+// Sums of a block of kLanes words from its counts; T holds them modulo 2^bits.
 template <class T, size_t kLanes, class Sum>
 HWY_INLINE void sum_block(const uint32_t* planes, int64_t senders, Sum* HWY_RESTRICT sum) {
   HWY_ALIGN T totals[32 * kLanes];
@@ -108,7 +109,7 @@ HWY_INLINE void sum_block(const uint32_t* planes, int64_t senders, Sum* HWY_REST
   for (size_t i = 0; i < 32 * kLanes; ++i) sum[i] = static_cast<std::make_signed_t<T>>(totals[i]);
 }
 
-// Sums whole blocks of `count` words; returns how many words these are.
+// Sums whole blocks out of `count` words and returns the number of words done.
 template <class T, class D, class Sum>
 HWY_INLINE int64_t sum_blocks(D d, const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t count) {
   constexpr int64_t kLanes = hn::MaxLanes(D()), kBlocks = 8;
@@ -142,7 +143,8 @@ void sum_words_i32(const uint32_t* words, int64_t senders, int64_t stride, int32
   sum_words(words, senders, stride, sum, count);
 }
 
-// The counts begin at 2^used − half, so that they carry into plane `used` where half of the senders, rounded up, have a 1.
+// The counts start at 2^used − half, so that they carry into plane `used` once half of the senders, rounded up, have a
+// 1.
 template <class D>
 HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
                                uint32_t* HWY_RESTRICT votes) {
@@ -163,7 +165,7 @@ HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t 
   hn::StoreU(hn::Load(d, planes + used * lanes), d, votes);
 }
 
-// Up to 15 senders: the planes stay in registers.
+// For up to 15 senders: the planes stay in registers.
 template <class D>
 HWY_INLINE void majority_of_few(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
                                 uint32_t* HWY_RESTRICT votes) {
@@ -205,8 +207,8 @@ HWY_EXPORT(sum_words_i16);
 HWY_EXPORT(sum_words_i32);
 HWY_EXPORT(majority_words);
 
-constexpr int64_t kGrain = 1 << 12;  // words worth a thread
-constexpr int64_t kAlign = 16;       // words of a cache line
+constexpr int64_t kGrain = 1 << 12;  // minimum number of words per thread
+constexpr int64_t kAlign = 16;       // words per cache line
 
 template <class Sum, class SumWords>
 void sum_all(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, int64_t n, const SumWords& sum_words) {

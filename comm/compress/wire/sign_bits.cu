@@ -5,9 +5,9 @@
 namespace godwit {
 namespace {
 
-constexpr int kPlanes = 16;  // of a count up to 32767, and what it carries
+constexpr int kPlanes = 16;  // for counts up to 32767 and the carry
 
-// A warp a word.
+// One warp per word.
 __global__ void pack_kernel(const float* x, uint32_t* words, int64_t n) {
   for (int64_t i = grid_thread(); i - threadIdx.x % 32 < n; i += grid_threads()) {
     const uint32_t bits = __ballot_sync(0xFFFFFFFFu, i < n && x[i] >= 0);
@@ -30,8 +30,8 @@ struct Sum {
   }
 };
 
-// Bit p of the counts of a word's 32 values lies in plane p. They begin so that they carry into the last plane where
-// half of the senders, rounded up, have a 1.
+// Bit-sliced counters: plane p holds bit p of the counts of a word's 32 values. The counts start so that they carry
+// into the last plane once half of the senders, rounded up, have a 1.
 struct Majority {
   const uint32_t* words;
   int64_t senders, stride, n;

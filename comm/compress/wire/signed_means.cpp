@@ -14,7 +14,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Values in sixteens: of each, two vectors at a time, whose sums stay in registers.
+// Values in groups of 16; processes two vectors of each group at a time, so that their sums stay in registers.
 void add_by_sign(const float* HWY_RESTRICT x, int64_t n, double* HWY_RESTRICT positive, double* HWY_RESTRICT negative) {
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> narrow;

@@ -1,4 +1,4 @@
-// Sums of a block's positive values and of its negative ones, in the order of comm/compress/wire/block_math.h.
+// Separate sums of a block's positive and negative values, in the order of comm/compress/wire/block_math.h.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@ namespace godwit {
 
 class SumsBySign {
  public:
-  // The block's next n values, a multiple of 16 but at its end. One thread.
+  // Adds the block's next n values; n must be a multiple of 16 except at the block's end. Single-threaded.
   void add(const float* x, int64_t n);
 
   double positive() const { return total(positive_, positive_pieces_); }
@@ -18,9 +18,9 @@ class SumsBySign {
   void end_piece();
   double total(const Lanes& lanes, const Lanes& pieces) const;
 
-  int64_t count_ = 0;                                  // of values
-  Lanes positive_ = {}, negative_ = {};                // of the piece that is being added
-  Lanes positive_pieces_ = {}, negative_pieces_ = {};  // of those before
+  int64_t count_ = 0;                                  // values added
+  Lanes positive_ = {}, negative_ = {};                // of the current piece
+  Lanes positive_pieces_ = {}, negative_pieces_ = {};  // of the previous pieces
 };
 
 }  // namespace godwit

@@ -14,7 +14,7 @@ void reach(Cuda device, Device memory) {
           "; exchange through NCCL (--set nccl=true, in a build that has it), or share one GPU (--device ",
           cuda_device(index), ")");
     const cudaError_t status = cudaDeviceEnablePeerAccess(memory.index, 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();  // by another rank
+    if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();  // already enabled by another rank
     else cuda_check(status, "cudaDeviceEnablePeerAccess");
     return true;
   });
