@@ -1,0 +1,72 @@
+// Exchanges by name. Each is described in its own source; comm/exchange/methods.cpp lists them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/exchange/exchange.h"
+#include "comm/parallel/sharding.h"
+#include "engine/method.h"
+
+namespace godwit {
+
+// Where the error of compression is kept and added to the next step: at the sender, at the owner of a mean, or both.
+enum class ErrorFeedback { both, worker, server, none };
+inline std::vector<std::string> choices_of(ErrorFeedback) { return {"both", "worker", "server", "none"}; }
+inline bool at_worker(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::worker; }
+inline bool at_server(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::server; }
+
+// What an exchange is made from, besides its options. References are used only during the call.
+struct ExchangeInputs {
+  const Buckets& buckets;
+  const Communicator& comm;
+  uint64_t seed = 1;  // keys stochastic rounding
+  Sharding sharding = Sharding::none;
+};
+
+struct ExchangeMethod {
+  static constexpr const char* kKind = "exchange";
+  std::string name;
+  std::vector<std::string> aliases = {};
+  std::string help;   // one line for --help
+  std::string paper;  // source of the algorithm
+  std::string bytes;  // what a worker sends in a step
+  AnyOptions defaults;
+  Sharding sharding = Sharding::none;  // default; see ExchangeConfig
+  ParameterWire parameter_wire = ParameterWire::f32;
+  // Whether the exchange can leave each mean with its owner (zero2). Null: no.
+  bool (*supports_zero2)(const AnyOptions& options) = nullptr;
+  bool zero2_shards_are_blocks = false;  // under zero2, shards consist of whole blocks of block_size
+  std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);
+  // What a user may not expect of the options, one line each. Null: nothing.
+  std::vector<std::string> (*notices)(const AnyOptions& options) = nullptr;
+};
+template <>
+std::vector<const ExchangeMethod*>& methods<ExchangeMethod>();
+
+// An exchange with its options, and how state and parameters are sharded. Converts from a name ("topk") and from the
+// options struct of an exchange (TopKOptions{.density = 0.001}).
+class ExchangeConfig : public MethodConfig<ExchangeMethod> {
+ public:
+  using MethodConfig::MethodConfig;
+  ExchangeConfig(const std::string& name, const std::string& json);
+
+  // zero1: every rank receives the whole mean but keeps optimizer state for its shard only and updates that. zero2: it
+  // receives only its shard's mean. The updated parameters are then all-gathered as parameter_wire.
+  Sharding sharding = method().sharding;
+  ParameterWire parameter_wire = method().parameter_wire;
+
+  int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
+  bool shards_are_blocks() const;  // whether shards must consist of whole blocks of block_size()
+  // Throws if a value is out of range, or if the exchange does not support the sharding.
+  void check_values() const;
+
+ protected:
+  void add_common(OptionList& list) const override;  // sharding, parameter_wire
+};
+
+// References are used only during the call. Throws as check_values() does.
+std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
+                                        uint64_t seed);
+
+}  // namespace godwit

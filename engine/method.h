@@ -1,0 +1,123 @@
+// Methods: what a user chooses by name (an optimizer, an exchange), described where it is implemented.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/did_you_mean.h"
+#include "engine/options.h"
+
+namespace godwit {
+
+// A kind of method is a struct with a static kKind ("optimizer") and at least these fields:
+//   std::string name; std::vector<std::string> aliases; AnyOptions defaults;
+//   std::string help;   // one line, for a list of methods
+//   std::string paper;  // source of the algorithm
+//   std::string bytes;  // what a worker sends in a step
+
+// All methods of a kind, in the order of --help. A program may append its own at start, before it uses any.
+template <class Method>
+std::vector<const Method*>& methods();
+
+template <class Method>
+std::vector<std::string> method_names() {  // without aliases
+  std::vector<std::string> names;
+  for (const Method* method : methods<Method>()) names.push_back(method->name);
+  return names;
+}
+
+// The method with this name or alias; throws, naming the nearest, if there is none.
+template <class Method>
+const Method& find_method(const std::string& name) {
+  for (const Method* method : methods<Method>())
+    if (method->name == name || std::find(method->aliases.begin(), method->aliases.end(), name) != method->aliases.end())
+      return *method;
+  fail(Method::kKind, " '", name, "' is unknown", suggestion(name, method_names<Method>()));
+}
+
+// A method and its options; copyable.
+template <class Method>
+class MethodConfig {
+ public:
+  explicit MethodConfig(const Method& method) : method_(&method), options_(method.defaults) {}
+  MethodConfig(const std::string& name) : MethodConfig(find_method<Method>(name)) {}
+  MethodConfig(const char* name) : MethodConfig(std::string(name)) {}
+  // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or a value out of range.
+  MethodConfig(const std::string& name, const std::string& json) : MethodConfig(name) {
+    assign_json(list(), json, this->name());
+  }
+  // From a method's own options struct.
+  template <class O>
+    requires requires(O& o, OptionList& list) { o.describe(list); }
+  MethodConfig(O options) : options_(std::move(options)) {
+    for (const Method* method : methods<Method>())
+      if (method->defaults.template holds<O>()) method_ = method;
+    check(method_ != nullptr, Method::kKind, ": no method has options of this type; add it to methods()");
+  }
+
+  virtual ~MethodConfig() = default;
+  MethodConfig(const MethodConfig&) = default;
+  MethodConfig& operator=(const MethodConfig&) = default;
+
+  const std::string& name() const { return method_->name; }
+  const Method& method() const { return *method_; }
+  const AnyOptions& options() const { return options_; }
+  AnyOptions& options() { return options_; }
+  template <class O>
+  O& as() {
+    return options_.as<O>();
+  }
+  template <class O>
+  const O& as() const {
+    return options_.as<O>();
+  }
+
+  // The method's options, then those that all methods of the kind have. Refers to this object.
+  OptionList list() const {
+    OptionList all = options_.list();
+    add_common(all);
+    return all;
+  }
+  bool has(const std::string& option) const { return list().find(option) != nullptr; }
+  // The option's value as text. Throws if the method does not have it.
+  std::string text(const std::string& option) const { return value_text(find(list(), option)); }
+  double number(const std::string& option) const {
+    const OptionList all = list();
+    const Option& found = find(all, option);
+    if (const auto* d = std::get_if<double*>(&found.ref)) return **d;
+    const auto* i = std::get_if<int64_t*>(&found.ref);
+    check(i != nullptr, name(), ": option ", option, " is not a number");
+    return static_cast<double>(**i);
+  }
+  // Sets an option by name. Throws for an unknown name or a value out of range.
+  template <class T>
+  MethodConfig& set(const std::string& option, const T& value) {
+    OptionValue written;
+    if constexpr (std::is_same_v<T, bool>) {
+      written.data = value, written.shown = value ? "true" : "false";
+    } else if constexpr (std::is_integral_v<T>) {
+      written.data = static_cast<int64_t>(value), written.shown = std::to_string(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      written.data = static_cast<double>(value), written.shown = detail::concat(value);
+    } else {
+      written = text_value(value);
+    }
+    assign(find(list(), option), written, name() + ": " + option);
+    return *this;
+  }
+  void check_values() const { options_.check(name()); }
+
+ protected:
+  virtual void add_common(OptionList&) const {}
+
+ private:
+  const Option& find(const OptionList& list, const std::string& option) const {
+    const Option* found = list.find(option);
+    godwit::check(found != nullptr, name(), ": no such option '", option, "'", suggestion(option, list.names()));
+    return *found;
+  }
+  const Method* method_ = nullptr;
+  AnyOptions options_;
+};
+
+}  // namespace godwit

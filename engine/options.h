@@ -1,0 +1,153 @@
+// Options: named, range-checked fields of a struct, described where the struct is defined. Flags, JSON keys, --help,
+// printed configurations and range checks are generated from the descriptions.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/check.h"
+
+namespace godwit {
+
+struct Range {
+  double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
+  bool min_open = false, max_open = false;  // whether the bound itself is excluded
+  bool as_float = false;                    // bounds also hold for the value rounded to float32
+};
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr Range kAny{}, kFraction{0, 1}, kPositive{0, kInfinity, true}, kNotNegative{0, kInfinity};
+inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};
+inline constexpr Range kDecayRate{0, 1, false, true, true};                // of a moving average in float32
+inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};    // positive and finite in float32
+
+// A field with a type of its own choices: an enum whose values count from 0. Its names come from choices_of(E).
+struct EnumRef {
+  void* member;
+  int (*get)(const void*);
+  void (*set)(void*, int);
+};
+using OptionRef = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, EnumRef>;
+
+// One field of an options struct. It refers to the struct and must not outlive it.
+struct Option {
+  std::string name;  // key in JSON and of --set: "lr"; with the group in front of it in a program's list: "optimizer.lr"
+  OptionRef ref;
+  std::string help;                      // one line, with the unit
+  Range range = {};                      // of numbers, and of each number in a list
+  std::vector<std::string> choices = {}; // the allowed texts; empty: any
+  std::string flag = {}, section = {};   // of a program: "--lr", or empty for --set only; heading in --help
+  std::string placeholder = {};          // of the value in --help: DIR; empty: NAME, N or X
+  std::string inapplicable = {};         // why this configuration does not read the option; empty: it does
+  bool number_or_text = false;           // a text that JSON may also give as a number
+  bool host_specific = false;            // may differ between the processes of a run
+  void (*check_text)(const std::string& text, const std::string& subject) = nullptr;  // in place of the choices
+
+  Option& with_flag(std::string text) { return flag = std::move(text), *this; }
+  Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }
+  Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }
+  Option& differs_by_host() { return host_specific = true, *this; }
+  Option& or_number() { return number_or_text = true, *this; }
+  // Marks the option as not read, for this reason, unless `applies`.
+  Option& only_if(bool applies, const std::string& reason) {
+    if (!applies && inapplicable.empty()) inapplicable = reason;
+    return *this;
+  }
+};
+
+// Collects the options of a struct: describe(OptionList&) adds each of its fields.
+class OptionList : public std::vector<Option> {
+ public:
+  template <class T>
+  Option& add(const std::string& name, T& member, std::string help, Range range = kAny) {
+    OptionRef ref;
+    std::vector<std::string> choices;
+    if constexpr (std::is_enum_v<T>) {
+      ref = EnumRef{&member, [](const void* at) { return static_cast<int>(*static_cast<const T*>(at)); },
+                    [](void* at, int value) { *static_cast<T*>(at) = static_cast<T>(value); }};
+      choices = choices_of(T{});
+    } else {
+      ref = &member;
+    }
+    push_back({.name = prefix + name, .ref = ref, .help = std::move(help), .range = range,
+               .choices = std::move(choices), .section = section});
+    return back();
+  }
+  const Option* find(const std::string& name) const;  // null if there is none
+  std::vector<std::string> names() const;
+
+  std::string prefix, section;  // of the options that are added next
+};
+
+// A value as it was written. `data` of command-line text is a string, whatever the option's type.
+struct OptionValue {
+  std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
+  std::string shown;        // for messages
+  bool is_text = false;     // from a command line: converted to the option's type
+};
+OptionValue text_value(const std::string& text);
+
+// Assigns the value. Throws Error, beginning with `subject` ("--lr"), for a wrong type, a number outside the range or
+// not finite, or a text that is not one of the choices.
+void assign(const Option& option, const OptionValue& value, const std::string& subject);
+std::string value_text(const Option& option);  // "1e-08", "true", "birder", "30,60"
+std::string range_text(const Range& range);    // " in [0, 1)", " of at least 1"; "" if unbounded
+void check_range(const Option& option, const std::string& subject);  // throws if the present value is out of range
+
+// Reads {"lr": 0.1, …} into the options. Throws Error, beginning with `subject`, naming the key.
+void assign_json(const OptionList& options, const std::string& json, const std::string& subject);
+
+// An options struct of any type, with value semantics. The struct has describe(OptionList&), and optionally check(), which
+// throws for values that contradict each other.
+class AnyOptions {
+ public:
+  AnyOptions() = default;
+  template <class O>
+    requires requires(O& o, OptionList& list) { o.describe(list); }
+  AnyOptions(O options) : held_(std::make_unique<Held<O>>(std::move(options))) {}
+  AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}
+  AnyOptions(AnyOptions&&) = default;
+  AnyOptions& operator=(AnyOptions other) { return held_ = std::move(other.held_), *this; }
+
+  template <class O>
+  bool holds() const {
+    return dynamic_cast<const Held<O>*>(held_.get()) != nullptr;
+  }
+  template <class O>
+  O& as() {
+    auto* held = dynamic_cast<Held<O>*>(held_.get());
+    godwit::check(held != nullptr, "options: of another method than the type asked for");
+    return held->value;
+  }
+  template <class O>
+  const O& as() const {
+    return const_cast<AnyOptions*>(this)->as<O>();
+  }
+  OptionList list() const;                     // refers to this object
+  void check(const std::string& subject) const;  // ranges of all options, then the struct's own check()
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual std::unique_ptr<Base> clone() const = 0;
+    virtual void describe(OptionList& list) = 0;
+    virtual void check() const = 0;
+  };
+  template <class O>
+  struct Held : Base {
+    explicit Held(O v) : value(std::move(v)) {}
+    std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
+    void describe(OptionList& list) override { value.describe(list); }
+    void check() const override {
+      if constexpr (requires { value.check(); }) value.check();
+    }
+    O value;
+  };
+  std::unique_ptr<Base> held_;
+};
+
+}  // namespace godwit

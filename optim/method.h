@@ -1,0 +1,59 @@
+// Optimizers by name. Each is described in its own source; optim/methods.cpp lists them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/method.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace godwit {
+
+// What an optimizer is made from, besides its options. References are used only during the call.
+struct OptimizerInputs {
+  const Buckets& buckets;
+  const Communicator& comm;
+  uint64_t seed = 1;                        // keys stochastic rounding
+  std::unique_ptr<Exchange> exchange = {};  // null if the optimizer communicates itself
+};
+
+struct OptimizerMethod {
+  static constexpr const char* kKind = "optimizer";
+  std::string name;
+  std::vector<std::string> aliases = {};
+  std::string help;   // one line for --help
+  std::string paper;  // source of the algorithm
+  std::string bytes;  // what a worker sends in a step
+  AnyOptions defaults;
+  bool communicates_itself = false;     // uses no Exchange
+  bool needs_whole_parameters = false;  // under sharding one rank must own all of a parameter
+  std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);
+  // Fits the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if it cannot use a
+  // learning rate of the schedule. Null: nothing depends on the run.
+  void (*fit)(AnyOptions& options, const Schedule& schedule, int64_t steps) = nullptr;
+  // What a user may not expect of the fitted options, one line each. Null: nothing.
+  std::vector<std::string> (*notices)(const AnyOptions& options, int64_t steps) = nullptr;
+  std::string divergence_hint = {};  // what helps if the loss is not finite, besides a lower learning rate
+};
+
+// An optimizer and its options:  Birder::Options{.lr = 0.01}, "birder", {"birder", R"({"lr": 0.01})"}.
+using OptimizerConfig = MethodConfig<OptimizerMethod>;
+template <>
+std::vector<const OptimizerMethod*>& methods<OptimizerMethod>();
+
+// Adds the options that all optimizers have: lr, weight_decay and decay_norm_and_bias.
+template <class Options>
+void describe_common(Options& o, OptionList& list, const std::string& decay_help = "decoupled weight decay") {
+  list.add("lr", o.lr, "learning rate", {.min = 0, .max = kInfinity, .as_float = true});
+  list.add("weight_decay", o.weight_decay, decay_help, {.min = 0, .max = kInfinity, .as_float = true});
+  list.add("decay_norm_and_bias", o.decay_norm_and_bias, "decay batch-norm parameters and biases too");
+}
+
+// Throws if a value is out of range or `inputs.exchange` does not fit the method.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs);
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const std::string& json, OptimizerInputs inputs);
+// The options fitted to a run: OptimizerMethod::fit.
+OptimizerConfig for_run(OptimizerConfig config, const Schedule& schedule, int64_t steps);
+
+}  // namespace godwit
