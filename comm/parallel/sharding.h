@@ -15,6 +15,11 @@
 
 namespace godwit {
 
+enum class Sharding { none, zero1, zero2 };  // nothing; optimizer state; optimizer state and gradients
+inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2"}; }
+enum class ParameterWire { f32, bf16, int8 };
+inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
+
 // Sets bucket.shards and bucket.owned; call before creating optimizers or exchanges for the buckets. Padded sizes must
 // be multiples of the number of ranks. With `block_size`, shards are as even as whole blocks of so many values of a
 // parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last ones may have fewer.
@@ -36,7 +41,7 @@ class ShardedParameters {
  public:
   // The buckets hold identical initial values on all ranks; the constructor rounds them as the wire would. int8 has one
   // scale per block of `block_size` values of a parameter, so shards must consist of whole blocks.
-  ShardedParameters(Buckets& buckets, const std::string& wire, int64_t block_size);
+  ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size);
 
   void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
@@ -46,8 +51,6 @@ class ShardedParameters {
   std::vector<StatePart> state() const { return masters_; }  // "master"; empty for float32
 
  private:
-  enum class Wire { full, bf16, int8 };
-
   // int8 blocks of one bucket: of all shards, placed in the gathered messages; of this rank's shard, in its own
   // message.
   struct Blocks {
@@ -62,13 +65,11 @@ class ShardedParameters {
   void keep_and_round(Bucket& bucket) const;
   const Tensor& master(const Bucket& bucket) const;
 
-  Wire wire_;
+  ParameterWire wire_;
   std::unique_ptr<BlockCodec> codec_;
   std::vector<Blocks> blocks_;
   std::vector<StatePart> masters_;  // one per bucket
 };
 
-std::vector<std::string> sharding_names();        // none, zero1, zero2
-std::vector<std::string> parameter_wire_names();  // f32, bf16, int8
 
 }  // namespace godwit
