@@ -68,8 +68,16 @@ std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term)
 
 }  // namespace
 
-Adafactor::Adafactor(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), config_(config) {
+void Adafactor::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  list.add("eps", eps, "added to squared gradients", kPositiveFloat);
+  list.add("decay_exponent", decay_exponent, "c in beta2 = 1 - t^-c, the decay rate at step t", kAboveZeroToOne);
+  list.add("clip_update", clip_update, "largest root mean square of a parameter's update, before lr", kPositive);
+  list.add("relative", relative, "multiply lr by the root mean square of each parameter");
+}
+
+Adafactor::Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), options_(options) {
   for (const Bucket& bucket : buckets) {
     moments_.emplace_back();
     const auto keep = [&](const char* name, const Slot& slot, int64_t n) {
@@ -123,24 +131,24 @@ void Adafactor::update(Cuda device, const Slot& slot, const Moments& moments, T*
   adafactor::Args<T> a{};
   a.x = x, a.g = g;
   a.rows = std::max<int64_t>(moments.rows, 1), a.columns = slot.numel / a.rows;
-  a.beta2 = beta2(step), a.eps = config_.eps;
-  a.lr = step.lr, a.clip_update = config_.clip_update, a.relative = config_.relative, a.least_size = kLeastSize;
+  a.beta2 = beta2(step), a.eps = options_.eps;
+  a.lr = step.lr, a.clip_update = options_.clip_update, a.relative = options_.relative, a.least_size = kLeastSize;
   a.keep = static_cast<T>(1 - step.lr * decay(slot));
   if (moments.rows == 0) adafactor::update(device, a, elements<T>(device, moments.v));
   else adafactor::update(device, a, elements<T>(device, moments.row), elements<T>(device, moments.column));
 }
 
 double Adafactor::beta2(const StepInfo& step) const {
-  return 1 - std::pow(static_cast<double>(step.step), -config_.decay_exponent);
+  return 1 - std::pow(static_cast<double>(step.step), -options_.decay_exponent);
 }
 
 double Adafactor::decay(const Slot& slot) const {
-  return slot.decay || config_.decay_norm_and_bias ? config_.weight_decay : 0;
+  return slot.decay || options_.decay_norm_and_bias ? options_.weight_decay : 0;
 }
 
 template <class T>
 void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
-  const double beta2 = this->beta2(step), eps = config_.eps;
+  const double beta2 = this->beta2(step), eps = options_.eps;
   const int64_t rows = std::max<int64_t>(moments.rows, 1), columns = slot.numel / rows;
   const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
   const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
@@ -176,10 +184,10 @@ void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, cons
     return std::sqrt(lane_sum(row_sums(rows, columns, term)) / static_cast<double>(slot.numel));
   };
   double lr = step.lr;
-  if (config_.relative)
+  if (options_.relative)
     lr *= std::max(kLeastSize, root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
   const T keep = static_cast<T>(1 - step.lr * decay(slot));
-  const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / config_.clip_update));
+  const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / options_.clip_update));
   vector_for(rows, row_grain(columns), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t i = begin; i < end; ++i) {
       T* __restrict row = x + i * columns;
@@ -189,5 +197,19 @@ void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, cons
 }
 
 std::vector<StatePart> Adafactor::state() const { return state_; }
+
+const OptimizerMethod& adafactor_method() {
+  static const OptimizerMethod method{
+      .name = "adafactor",
+      .help = "second moments as one mean per row and one per column of each matrix; relative learning rate",
+      .paper =
+          "Shazeer and Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, arXiv:1804.04235, 2018",
+      .bytes = kExchangeBytes,
+      .defaults = Adafactor::Options{},
+      .needs_whole_parameters = true,
+      .make = make_with_exchange<Adafactor>,
+  };
+  return method;
+}
 
 }  // namespace godwit

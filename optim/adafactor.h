@@ -1,6 +1,6 @@
 // Adafactor (Shazeer and Stern 2018): a matrix's second moments are stored as one mean per row and one per column.
 #pragma once
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 
@@ -11,7 +11,17 @@ namespace godwit {
 // order: bit-exact for any bucket size and thread count. Under sharding each parameter has one owner.
 class Adafactor : public Optimizer {
  public:
-  Adafactor(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  struct Options {
+    double lr = 0.01;
+    double weight_decay = 0;
+    bool decay_norm_and_bias = true;
+    double eps = 1e-30;
+    double decay_exponent = 0.8;
+    double clip_update = 1;
+    bool relative = true;
+    void describe(OptionList& list);
+  };
+  Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
   // "v_row" and "v_column" for matrices, "v" for vectors; each begins at its parameter's offset.
   std::vector<StatePart> state() const override;
@@ -28,7 +38,7 @@ class Adafactor : public Optimizer {
   double beta2(const StepInfo& step) const;
   double decay(const Slot& slot) const;
 
-  OptimizerConfig config_;
+  Options options_;
   std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors if another rank owns it
   std::vector<StatePart> state_;
 };

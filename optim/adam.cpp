@@ -44,26 +44,57 @@ HWY_EXPORT(adam_f64);
 void adam(Cpu, const AdamArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f32)(a, begin, end); }
 void adam(Cpu, const AdamArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f64)(a, begin, end); }
 
-Adam::Adam(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {}
+void Adam::Options::describe(OptionList& list) {
+  describe_common(*this, list, "L2 regularization");
+  describe_moments(*this, list);
+}
+
+void AdamW::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  describe_moments(*this, list);
+}
+
+void BertAdam::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  describe_moments(*this, list);
+}
+
+Adam::Adam(const Options& options, bool decoupled, bool corrected, const Buckets& buckets,
+           std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)),
+      options_(options),
+      decoupled_(decoupled),
+      corrected_(corrected),
+      m_(state_like(buckets, "m")),
+      v_(state_like(buckets, "v")) {}
+
+Adam::Adam(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Adam(options, false, true, buckets, std::move(exchange)) {}
+
+AdamW::AdamW(const Options& o, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Adam({o.lr, o.weight_decay, o.decay_norm_and_bias, o.beta1, o.beta2, o.eps}, true, true, buckets,
+           std::move(exchange)) {}
+
+BertAdam::BertAdam(const Options& o, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Adam({o.lr, o.weight_decay, o.decay_norm_and_bias, o.beta1, o.beta2, o.eps}, true, false, buckets,
+           std::move(exchange)) {}
 
 void Adam::apply(Bucket& bucket, const StepInfo& step) {
-  const bool decoupled = config_.name != "adam", corrected = config_.name != "bert_adam";
-  const double t = static_cast<double>(step.step), beta1 = config_.beta1, beta2 = config_.beta2;
-  const double step_size = corrected ? step.lr / (1 - std::pow(beta1, t)) : step.lr;
-  const double root_correction = corrected ? std::sqrt(1 - std::pow(beta2, t)) : 1;
+  const double t = static_cast<double>(step.step), beta1 = options_.beta1, beta2 = options_.beta2;
+  const double step_size = corrected_ ? step.lr / (1 - std::pow(beta1, t)) : step.lr;
+  const double root_correction = corrected_ ? std::sqrt(1 - std::pow(beta2, t)) : 1;
   dispatch_real(bucket.param.dtype(), "adam", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
     on_device(bucket.param, [&](auto device) {
       AdamArgs<T> a{};
       a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
-      a.set(config_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket), root_correction);
+      a.set(options_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket), root_correction);
       a.step_size = r(step_size);
-      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+      for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
                          AdamArgs<T> range = a;
-                         range.l2 = decoupled ? T{0} : r(decay);
-                         range.keep = decoupled ? r(1 - step.lr * decay) : T{1};
+                         range.l2 = decoupled_ ? T{0} : r(decay);
+                         range.keep = decoupled_ ? r(1 - step.lr * decay) : T{1};
                          adam(device, range, begin, end);
                        });
     });
@@ -71,6 +102,42 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
 }
 
 std::vector<StatePart> Adam::state() const { return joined(m_, v_); }
+
+const OptimizerMethod& adam_method() {
+  static const OptimizerMethod method{
+      .name = "adam",
+      .help = "Adam with L2 regularization, as in PyTorch",
+      .paper = "Kingma and Ba, Adam: A Method for Stochastic Optimization, arXiv:1412.6980, 2015",
+      .bytes = kExchangeBytes,
+      .defaults = Adam::Options{},
+      .make = make_with_exchange<Adam>,
+  };
+  return method;
+}
+
+const OptimizerMethod& adamw_method() {
+  static const OptimizerMethod method{
+      .name = "adamw",
+      .help = "Adam with decoupled weight decay, as in PyTorch",
+      .paper = "Loshchilov and Hutter, Decoupled Weight Decay Regularization, arXiv:1711.05101, 2019",
+      .bytes = kExchangeBytes,
+      .defaults = AdamW::Options{},
+      .make = make_with_exchange<AdamW>,
+  };
+  return method;
+}
+
+const OptimizerMethod& bert_adam_method() {
+  static const OptimizerMethod method{
+      .name = "bert_adam",
+      .help = "Adam with decoupled weight decay and no bias correction, as BERT was trained",
+      .paper = "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, arXiv:1810.04805, 2019",
+      .bytes = kExchangeBytes,
+      .defaults = BertAdam::Options{},
+      .make = make_with_exchange<BertAdam>,
+  };
+  return method;
+}
 
 }  // namespace godwit
 #endif

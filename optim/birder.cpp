@@ -42,20 +42,40 @@ T* values_of(const Tensor& x) {
 
 }  // namespace
 
+void Birder::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  list.add("beta", beta, "decay rate of the means of gradients and of their magnitudes", kDecayRate);
+  list.add("eps", eps, "added to the denominator", kPositiveFloat);
+  list.add("error_feedback", error_feedback, "where the error of quantization is added to the next step");
+  list.add("quantizer", quantizer, "rounding of a ratio to a sign: random and unbiased, or its sign");
+  list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or an all-gather of all signs");
+  list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: never", kNotNegative);
+  list.add("moments", moments, "storage of the two means");
+  list.add("errors", errors, "storage of the errors of quantization");
+  list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");
+  list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
+      .with_placeholder("NAMES");
+}
+
+void Birder::Options::check() const {
+  godwit::check(quantizer != Quantizer::sign || at_worker(error_feedback),
+                "birder: quantizer 'sign' needs the workers' error feedback (both or worker), but error_feedback is '",
+                choices_of(error_feedback)[static_cast<size_t>(error_feedback)],
+                "': parameters without a gradient would drift by −lr every step");
+}
+
 Birder::Range Birder::share(const Range& whole, int parts, int index) {
   const int64_t length = whole.length / parts, begin = index * length;
   return {whole.begin + begin, length, std::clamp<int64_t>(whole.count - begin, 0, length)};
 }
 
-Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed)
-    : Optimizer(nullptr), config_(config), seed_(seed), all_gather_(config.collective == "all_gather") {
+Birder::Birder(const Options& options, const Buckets& buckets, const Communicator& comm, uint64_t seed)
+    : Optimizer(nullptr), options_(options), seed_(seed), all_gather_(options.collective == Collective::all_gather) {
   const int nodes = comm.topology.nodes, workers = comm.topology.workers_per_node;
-  const bool worker_feedback = config.error_feedback == "both" || config.error_feedback == "worker";
-  const bool server_feedback = config.error_feedback == "both" || config.error_feedback == "server";
   const int senders = all_gather_ ? comm.topology.world() : nodes;
-  const DType moments = config.moments == "bf16" ? DType::bf16 : DType::f32;
-  const DType errors = config.errors == "int8" ? DType::u8 : DType::f32;
-  const std::vector<std::string> frozen = frozen_names(config.frozen, buckets);
+  const DType moments = options.moments == Moments::bf16 ? DType::bf16 : DType::f32;
+  const DType errors = options.errors == Errors::int8 ? DType::u8 : DType::f32;
+  const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
           "; softsignsgd is the same method without quantisation and trains either");
@@ -70,12 +90,12 @@ Birder::Birder(const OptimizerConfig& config, const Buckets& buckets, const Comm
     const Shape worked{part.worked.length};
     part.m = Tensor::zeros(worked, moments);
     part.b = Tensor::zeros(worked, moments);
-    if (config.t0 > 0) part.b_hat = Tensor::zeros(worked, moments);
-    if (worker_feedback) part.e = Tensor::zeros(worked, errors);
-    if (server_feedback && senders > 1) part.server_e = Tensor::zeros({part.served.length}, errors);
+    if (options.t0 > 0) part.b_hat = Tensor::zeros(worked, moments);
+    if (at_worker(options.error_feedback)) part.e = Tensor::zeros(worked, errors);
+    if (at_server(options.error_feedback) && senders > 1) part.server_e = Tensor::zeros({part.served.length}, errors);
     part.words = Tensor::zeros({bucket.padded() / 32}, DType::u32);
     part.not_finite = Tensor::zeros({1}, DType::u32);
-    if (config.mask == "automatic" || !frozen.empty()) make_masks(bucket, frozen, part);
+    if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, part);
     parts_.push_back(std::move(part));
   }
 }
@@ -84,7 +104,7 @@ void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& fr
   std::vector<uint32_t> frozen_bits(static_cast<size_t>(bucket.padded() / 32)), awake_bits(frozen_bits);
   for (const Slot& slot : bucket.slots) {
     const bool stays = std::find(frozen.begin(), frozen.end(), slot.name) != frozen.end();
-    if (!stays && config_.mask == "automatic") continue;
+    if (!stays && options_.mask == Mask::automatic) continue;
     std::vector<uint32_t>& bits = stays ? frozen_bits : awake_bits;
     for (int64_t i = slot.offset; i < slot.offset + slot.numel; ++i)
       bits[static_cast<size_t>(i / 32)] |= uint32_t{1} << (i % 32);
@@ -150,7 +170,7 @@ void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradien
                          const StepInfo& step) {
   const Range& range = part.worked;
   const birder::Draw draws = draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
-  const bool short_moments = config_.moments == "bf16", short_errors = config_.errors == "int8";
+  const bool short_moments = options_.moments == Moments::bf16, short_errors = options_.errors == Errors::int8;
   short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
                                 : worker_step<bf16, float>(part, gradient, words, step, draws)
   : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
@@ -169,8 +189,8 @@ void Birder::check_finite(const Bucket& bucket, Part& part, const StepInfo& step
 template <class Moment, class Error>
 void Birder::worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                          const birder::Draw& draw) const {
-  const birder::WorkerSettings settings{static_cast<float>(config_.beta), static_cast<float>(1 - config_.beta),
-                                        static_cast<float>(config_.eps), step.step > config_.t0};
+  const birder::WorkerSettings settings{static_cast<float>(options_.beta), static_cast<float>(1 - options_.beta),
+                                        static_cast<float>(options_.eps), step.step > options_.t0};
   const birder::WorkerState<Moment, Error> state{values_of<Moment>(part.m), values_of<Moment>(part.b),
                                                  values_of<Moment>(part.b_hat), values_of<Error>(part.e),
                                                  bits_at(part.awake, part.worked.begin)};
@@ -190,12 +210,11 @@ void Birder::server_step(Part& part, const Tensor& words, int senders, const Ten
                           elements<uint32_t>(device, agreed), range.count, range.length, draws);
     });
   };
-  config_.errors == "int8" ? run(values_of<int8_t>(part.server_e)) : run(values_of<float>(part.server_e));
+  options_.errors == Errors::int8 ? run(values_of<int8_t>(part.server_e)) : run(values_of<float>(part.server_e));
 }
 
 birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const {
-  const auto quantizer = config_.quantizer == "sign" ? birder::Quantizer::sign : birder::Quantizer::random;
-  return {quantizer, seed_, static_cast<uint32_t>(step.step), purpose, sender, begin};
+  return {options_.quantizer, seed_, static_cast<uint32_t>(step.step), purpose, sender, begin};
 }
 
 void Birder::apply(Bucket& bucket, const StepInfo& step) {
@@ -204,7 +223,7 @@ void Birder::apply(Bucket& bucket, const StepInfo& step) {
   const uint32_t *words = bits_at(part.words, 0), *awake = bits_at(part.awake, 0);
   on_device(bucket.param, [&](auto device) {
     float* x = elements<float>(device, bucket.param);
-    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        birder::update(device, x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
                                       static_cast<float>(step.lr));
@@ -230,6 +249,22 @@ std::vector<StatePart> Birder::state() const {
       all.push_back({"awake", part.bucket_begin, part.awake.range(0, (part.numel + 31) / 32), true});
   }
   return all;
+}
+
+const OptimizerMethod& birder_method() {
+  static const OptimizerMethod method{
+      .name = "birder",
+      .aliases = {"binsgdm"},
+      .help = "1 bit per parameter each way between nodes, with error feedback and without warm-up",
+      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer, NeurIPS 2023",
+      .bytes = "d(n−1)/(4W) between nodes, 4d(m−1)/m + d(m−1)/(8m) within the node",
+      .defaults = Birder::Options{},
+      .communicates_itself = true,
+      .make = [](const AnyOptions& options, OptimizerInputs inputs) -> std::unique_ptr<Optimizer> {
+        return std::make_unique<Birder>(options.as<Birder::Options>(), inputs.buckets, inputs.comm, inputs.seed);
+      },
+  };
+  return method;
 }
 
 }  // namespace godwit

@@ -1,7 +1,8 @@
 // Birder, also known as BinSGDM (Birder paper, Algorithm 1), over Hierarchical-1-bit-All-Reduce (its section 4).
 #pragma once
+#include "comm/exchange/method.h"
 #include "optim/kernels/birder_kernels.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 
@@ -13,8 +14,36 @@ namespace godwit {
 // updated yet; the node's e keeps the ratio. Parameters that the user names as frozen are never activated.
 class Birder : public Optimizer {
  public:
+  using Quantizer = birder::Quantizer;
+  enum class Collective { h1ar, all_gather };
+  enum class Moments { f32, bf16 };
+  enum class Errors { f32, int8 };
+  enum class Mask { none, automatic };
+  friend std::vector<std::string> choices_of(Collective) { return {"h1ar", "all_gather"}; }
+  friend std::vector<std::string> choices_of(Moments) { return {"f32", "bf16"}; }
+  friend std::vector<std::string> choices_of(Errors) { return {"f32", "int8"}; }
+  friend std::vector<std::string> choices_of(Mask) { return {"none", "automatic"}; }
+
+  struct Options {
+    double lr = 5e-3;  // the paper's settings for ResNet-20 with a global batch of 128 (appendix B.1)
+    double weight_decay = 0.05;
+    bool decay_norm_and_bias = true;
+    double beta = 0.95;
+    double eps = 1e-8;
+    ErrorFeedback error_feedback = ErrorFeedback::both;
+    Quantizer quantizer = Quantizer::random;
+    Collective collective = Collective::h1ar;  // all_gather: the naive one, for comparison
+    int64_t t0 = 0;                            // b becomes max(b, b̂) after step t0; 0: never
+    Moments moments = Moments::f32;            // storage of m and b
+    Errors errors = Errors::f32;               // storage of e and ē
+    Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient
+    std::string frozen = {};                   // comma-separated names of parameters to freeze
+    void describe(OptionList& list);
+    void check() const;
+  };
+
   // Buckets must be float32 and padded to a multiple of 32 · workers per node · nodes.
-  Birder(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed);
+  Birder(const Options& options, const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
   // Exchanges the bucket's sign bits. Throws, naming step and parameter, if a gradient is not finite. On a GPU this
   // call does not wait: apply() makes the check, before it changes anything.
@@ -58,7 +87,7 @@ class Birder : public Optimizer {
   void server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step);
   birder::Draw draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const;
 
-  OptimizerConfig config_;
+  Options options_;
   uint64_t seed_;
   bool all_gather_;
   std::vector<Part> parts_;

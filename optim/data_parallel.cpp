@@ -15,7 +15,7 @@ namespace {
 BucketOptions bucket_options(const DataParallelOptions& options, const Communicator& comm) {
   BucketOptions result = options.buckets;
   result.alignment = int64_t{32} * comm.topology.world();
-  result.lent_gradients = options.exchange.sharding == "zero2";
+  result.lent_gradients = options.exchange.sharding == Sharding::zero2;
   return result;
 }
 
@@ -23,25 +23,26 @@ Buckets made_buckets(const std::vector<Parameter>& parameters, const DataParalle
                      const Communicator& comm) {
   Buckets buckets(parameters, bucket_options(options, comm));
   const ExchangeConfig& exchange = options.exchange;
-  if (communicates_itself(options.optimizer.name)) {
-    check(exchange.sharding == "none", options.optimizer.name, ": keeps state of all parameters on every rank, which ",
-          "sharding ", exchange.sharding, " cannot divide; leave exchange.sharding out, or take an optimizer behind ",
-          "an exchange, as adamw");
+  if (options.optimizer.method().communicates_itself) {
+    check(exchange.sharding == Sharding::none, options.optimizer.name(),
+          ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
+          " cannot divide; leave exchange.sharding out, or take an optimizer behind an exchange, as adamw");
     return buckets;
   }
-  check_sharding(exchange);
-  if (exchange.sharding == "none") return buckets;
+  exchange.check_values();
+  if (exchange.sharding == Sharding::none) return buckets;
   std::optional<int64_t> block_size;
-  if (shards_are_blocks(exchange)) block_size = exchange.block_size;
-  if (needs_whole_parameters(options.optimizer.name)) block_size = 0;
+  if (exchange.shards_are_blocks()) block_size = exchange.block_size();
+  if (options.optimizer.method().needs_whole_parameters) block_size = 0;
   shard(buckets, comm, block_size);
   return buckets;
 }
 
 std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const Buckets& buckets,
                                       const Communicator& comm) {
-  if (communicates_itself(options.optimizer.name)) {
-    check(!options.make_exchange, options.optimizer.name, ": communicates itself and takes no exchange; leave "
+  if (options.optimizer.method().communicates_itself) {
+    check(!options.make_exchange, options.optimizer.name(),
+          ": communicates itself and takes no exchange; leave "
           "make_exchange out, or take an optimizer behind an exchange, as sgdm");
     return nullptr;
   }
@@ -85,17 +86,18 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
     : comm_(comm),
       options_(options),
       buckets_(made_buckets(parameters, options, comm)),
-      optimizer_(make_optimizer(options.optimizer, buckets_, comm, options.seed, exchange_of(options, buckets_, comm))),
-      communicates_itself_(communicates_itself(options.optimizer.name)),
+      optimizer_(
+          make_optimizer(options.optimizer, {buckets_, comm, options.seed, exchange_of(options, buckets_, comm)})),
+      communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_same(*comm.world, buckets_.value_hash(), "the initial weights");
-  if (!communicates_itself_ && options.exchange.sharding != "none")
-    shards_ = std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire,
-                                                  options.exchange.block_size);
+  if (!communicates_itself_ && options.exchange.sharding != Sharding::none)
+    shards_ =
+        std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire, options.exchange.block_size());
 }
 
 void DataParallel::work(Bucket& bucket) {
@@ -104,7 +106,7 @@ void DataParallel::work(Bucket& bucket) {
     if (!clip_ && !optimizer_->refuses_not_finite())
       timed(times_.compression, [&] {
         if (first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
-          fail_not_finite(options_.optimizer.name, info_.step, bucket);
+          fail_not_finite(options_.optimizer.name(), info_.step, bucket);
       });
     return proceed(bucket);
   }
@@ -184,7 +186,7 @@ bool DataParallel::finite_on_all_ranks() {
 }
 
 void DataParallel::clip_and_update() {
-  const bool parts = options_.exchange.sharding == "zero2";
+  const bool parts = options_.exchange.sharding == Sharding::zero2;
   double factor = 1;
   timed(times_.compression, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)

@@ -7,16 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "comm/exchange/method.h"
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
 #include "optim/clip.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 
 struct DataParallelOptions {
-  OptimizerConfig optimizer = optimizer_defaults("birder");
-  ExchangeConfig exchange = {};  // of the gradients; not read when the optimizer communicates itself
+  OptimizerConfig optimizer = "birder";
+  ExchangeConfig exchange = "dense";  // mean of the gradients; not read if the optimizer communicates itself
   // An exchange of one's own in place of that one, which is then not read: docs/compressors.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};      // its alignment is replaced by what the optimizer needs
@@ -59,7 +60,7 @@ class DataParallel {
   // buckets; `comm` must outlive it.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
-  bool step(const Var& loss) { return step(loss, options_.optimizer.lr); }
+  bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }
   bool step(const Var& loss, double lr);
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }

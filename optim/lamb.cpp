@@ -73,16 +73,29 @@ void descend(Cpu, double* x, const double* r, double rate, int64_t n) {
       n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f64)(x, r, rate, begin, end); }, 32);
 }
 
-Lamb::Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {
+void Lamb::Options::describe(OptionList& list) {
+  describe_common(*this, list, "weight decay, part of the update whose norm is scaled");
+  describe_moments(*this, list);
+  list.add("bias_correction", bias_correction, "divide both moments by Adam's bias correction");
+  describe_coefficients(*this, list);
+}
+
+void Lamb::Options::check() const { check_coefficients("lamb", min_coeff, max_coeff); }
+
+void check_coefficients(const std::string& name, double min_coeff, double max_coeff) {
+  check(min_coeff <= max_coeff, name, ": min_coeff ", min_coeff, " is above max_coeff ", max_coeff,
+        "; min_coeff and max_coeff are the limits of a range");
+}
+
+Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), options_(options), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {
   for (const Bucket& bucket : buckets) {
     coefficients_.emplace_back(bucket.slots.size(), 1.0);
     for (const Slot& slot : bucket.slots) {
       const int64_t begin = std::max(slot.offset, bucket.owned.begin);
       const int64_t owned = std::min(slot.offset + slot.numel, bucket.owned.end) - begin;
-      check(owned <= 0 || owned == slot.numel, config.name, ": a rank owns ", owned, " of the ", slot.numel,
-            " values of '", slot.name,
-            "', but the norm is of all of them; leave the state whole (exchange.sharding=none)");
+      check(owned <= 0 || owned == slot.numel, "lamb: a rank owns ", owned, " of the ", slot.numel, " values of '",
+            slot.name, "', but the norm is of all of them; leave the state whole (exchange.sharding=none)");
     }
   }
 }
@@ -97,12 +110,12 @@ template <class T, class Where>
 void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   const double t = static_cast<double>(step.step);
   LambArgs<T> a{};
-  a.set(config_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket),
-        config_.bias_correction ? std::sqrt(1 - std::pow(config_.beta2, t)) : 1);
+  a.set(options_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket),
+        options_.bias_correction ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
   T *x = elements<T>(device, bucket.param), *g = elements<T>(device, bucket.grad);
   a.g = g, a.x = x;
-  a.correction = static_cast<T>(config_.bias_correction ? 1 - std::pow(config_.beta1, t) : 1);
-  for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+  a.correction = static_cast<T>(options_.bias_correction ? 1 - std::pow(options_.beta1, t) : 1);
+  for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                    [&](int64_t begin, int64_t end, double decay) {
                      LambArgs<T> own = a;
                      own.decay = static_cast<T>(decay);
@@ -123,12 +136,26 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
     const double length = std::sqrt(parameters[i]), step_length = std::sqrt(changes[i]);
     const bool defined = length > 0 && step_length > 0;
     double& coefficient = coefficients[slots[i]];
-    coefficient = defined ? std::clamp(length / step_length, config_.min_coeff, config_.max_coeff) : 1;
+    coefficient = defined ? std::clamp(length / step_length, options_.min_coeff, options_.max_coeff) : 1;
     descend(device, x + ranges[i].begin, g + ranges[i].begin, static_cast<T>(step.lr * coefficient), ranges[i].numel());
   }
 }
 
 std::vector<StatePart> Lamb::state() const { return joined(m_, v_); }
+
+const OptimizerMethod& lamb_method() {
+  static const OptimizerMethod method{
+      .name = "lamb",
+      .help = "Adam with the update of each parameter tensor scaled to the norm of the tensor",
+      .paper =
+          "You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 Minutes, arXiv:1904.00962, 2020",
+      .bytes = kExchangeBytes,
+      .defaults = Lamb::Options{},
+      .needs_whole_parameters = true,
+      .make = make_with_exchange<Lamb>,
+  };
+  return method;
+}
 
 const std::vector<double>& Lamb::coefficients(const Bucket& bucket) const {
   return coefficients_.at(static_cast<size_t>(bucket.index));

@@ -1,6 +1,6 @@
 // LAMB (You et al. 2020): Adam with a trust ratio per parameter.
 #pragma once
-#include "optim/factory.h"
+#include "optim/adam.h"
 
 namespace godwit {
 
@@ -10,7 +10,18 @@ namespace godwit {
 // rank must own all of a parameter or none of it.
 class Lamb : public Optimizer {
  public:
-  Lamb(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  struct Options {
+    double lr = 0.01;
+    double weight_decay = 0.01;
+    bool decay_norm_and_bias = true;
+    double beta1 = 0.9, beta2 = 0.999;
+    double eps = 1e-6;
+    bool bias_correction = true;
+    double min_coeff = 0.01, max_coeff = 10;
+    void describe(OptionList& list);
+    void check() const;
+  };
+  Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StatePart> state() const override;  // "m", "v"
 
@@ -21,9 +32,17 @@ class Lamb : public Optimizer {
   template <class T, class Where>
   void apply_on(Where device, Bucket& bucket, const StepInfo& step);
 
-  OptimizerConfig config_;
+  Options options_;
   std::vector<StatePart> m_, v_;
   std::vector<std::vector<double>> coefficients_;
 };
+
+// Adds the options min_coeff and max_coeff, and checks their order.
+template <class Options>
+void describe_coefficients(Options& o, OptionList& list) {
+  list.add("min_coeff", o.min_coeff, "smallest ratio of the norms of a parameter and of its update", kNotNegative);
+  list.add("max_coeff", o.max_coeff, "largest ratio of the norms of a parameter and of its update", kPositive);
+}
+void check_coefficients(const std::string& name, double min_coeff, double max_coeff);
 
 }  // namespace godwit

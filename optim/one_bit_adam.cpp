@@ -2,37 +2,56 @@
 
 #include <cmath>
 
+#include "optim/adam.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
+#include "optim/warmup.h"
 
 namespace godwit {
 namespace {
 
-OptimizerConfig warmup_config(OptimizerConfig config) {
-  config.name = config.bias_correction ? "adamw" : "bert_adam";
-  return config;
+constexpr const char* kName = "one_bit_adam";
+
+template <class T>
+std::unique_ptr<Optimizer> warmup(const OneBitAdam::Options& o, const Buckets& buckets) {
+  return std::make_unique<T>(typename T::Options{o.lr, o.weight_decay, o.decay_norm_and_bias, o.beta1, o.beta2, o.eps},
+                             buckets, nullptr);
 }
 
 }  // namespace
 
-OneBitAdam::OneBitAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm)
+void OneBitAdam::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  describe_moments(*this, list);
+  describe_warmup(*this, list, "warm-up by uncompressed Adam");
+  list.add("bias_correction", bias_correction, "divide both moments by Adam's bias correction");
+  list.add("keep_local_momentum", keep_local_momentum,
+           "continue from the worker's own momentum, not from the averaged one");
+}
+
+void OneBitAdam::Options::fit(const Schedule&, int64_t steps) {
+  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 1, "compress");
+}
+
+OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
-      config_(config),
-      adam_(warmup_config(config), buckets, nullptr),
-      all_reduce_(config.name, {sign_scale(config.sign_scale), config.block_size}, buckets, comm) {
-  const std::vector<StatePart> state = adam_.state();
+      options_(options),
+      adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
+      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
+  const std::vector<StatePart> state = adam_->state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
 }
 
 // Leaves the mean over all ranks in bucket.grad: of gradients during the warm-up, then of momenta.
 void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  compressing_ = step.step > config_.warmup_steps;
-  if (!compressing_) return comm.world->all_reduce(bucket.grad, Reduce::mean, config_.name + "/warmup_all_reduce");
+  compressing_ = step.step > options_.warmup_steps;
+  if (!compressing_) return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_adam/warmup_all_reduce");
   const Tensor& m = of_bucket(m_, bucket);
-  const Tensor& z = config_.keep_local_momentum ? m : bucket.grad;
-  const auto beta = static_cast<float>(config_.beta1), o = static_cast<float>(1 - config_.beta1);
+  const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
+  const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
   on_device(m, [&](auto device) {
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
       one_bit::momentum(device, elements<float>(device, m), elements<float>(device, bucket.grad),
@@ -43,18 +62,18 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
 }
 
 void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
-  if (step.step <= config_.warmup_steps) return adam_.apply(bucket, step);
-  const bool corrected = config_.bias_correction;
-  const double t = static_cast<double>(step.step), frozen_at = static_cast<double>(config_.warmup_steps);
+  if (step.step <= options_.warmup_steps) return adam_->apply(bucket, step);
+  const bool corrected = options_.bias_correction;
+  const double t = static_cast<double>(step.step), frozen_at = static_cast<double>(options_.warmup_steps);
   one_bit::Frozen a{};
-  a.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(config_.beta1, t)) : step.lr);
-  a.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(config_.beta2, frozen_at)) : 1);
-  a.eps = static_cast<float>(config_.eps);
+  a.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(options_.beta1, t)) : step.lr);
+  a.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(options_.beta2, frozen_at)) : 1);
+  a.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
     a.x = elements<float>(device, bucket.param), a.agreed = elements<float>(device, bucket.grad);
-    a.m = config_.keep_local_momentum ? nullptr : by_offset<float>(device, m_, bucket);
+    a.m = options_.keep_local_momentum ? nullptr : by_offset<float>(device, m_, bucket);
     a.v = by_offset<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::Frozen range = a;
                        range.keep = static_cast<float>(1 - step.lr * decay);
@@ -65,8 +84,30 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
 
 std::vector<StatePart> OneBitAdam::state() const {
   std::vector<StatePart> m = m_;
-  for (StatePart& part : m) part.replicated = !(config_.keep_local_momentum && compressing_);
+  for (StatePart& part : m) part.replicated = !(options_.keep_local_momentum && compressing_);
   return joined(joined(std::move(m), v_), all_reduce_.state());
+}
+
+const OptimizerMethod& one_bit_adam_method() {
+  using Options = OneBitAdam::Options;
+  static const OptimizerMethod method{
+      .name = kName,
+      .help = "Adam, then a frozen second moment and momentum in 1 bit per parameter",
+      .paper = "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training, arXiv:2102.02888, 2021",
+      .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
+      .defaults = Options{},
+      .communicates_itself = true,
+      .make = make_communicating<OneBitAdam>,
+      .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
+      .notices =
+          [](const AnyOptions& any, int64_t) {
+            const Options& o = any.as<Options>();
+            if (o.bias_correction) return std::vector<std::string>();
+            return frozen_variance_notices(kName, o.beta2, o.warmup_steps);
+          },
+      .divergence_hint = long_steps_hint(kName),
+  };
+  return method;
 }
 
 }  // namespace godwit

@@ -1,7 +1,7 @@
 // 1-bit Adam (Tang et al. 2021): an Adam warm-up, then frozen variance and one bit of momentum per parameter.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
-#include "optim/adam.h"
+#include "optim/method.h"
 
 namespace godwit {
 
@@ -12,15 +12,30 @@ namespace godwit {
 // − β2^T_w. float32.
 class OneBitAdam : public Optimizer {
  public:
-  OneBitAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
+  struct Options {
+    double lr = 1e-3;
+    double weight_decay = 1e-4;
+    bool decay_norm_and_bias = true;
+    double beta1 = 0.9, beta2 = 0.999;
+    double eps = 1e-8;
+    double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
+    int64_t warmup_steps = 0;       // T_w, if not 0
+    SignScale sign_scale = SignScale::l1_mean;
+    int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
+    bool bias_correction = false;
+    bool keep_local_momentum = false;
+    void describe(OptionList& list);
+    void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
+  };
+  OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StatePart> state() const override;  // "m", "v", "e", "server_e"
 
  private:
-  OptimizerConfig config_;
-  Adam adam_;                     // for the warm-up
-  std::vector<StatePart> m_, v_;  // of adam_
+  Options options_;
+  std::unique_ptr<Optimizer> adam_;  // for the warm-up
+  std::vector<StatePart> m_, v_;     // of adam_
   ErrorFeedbackAllReduce all_reduce_;
   bool compressing_ = false;
 };

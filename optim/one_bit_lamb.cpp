@@ -6,15 +6,25 @@
 #include "optim/clip.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
-#include "optim/state.h"
 #include "optim/kernels/update_kernels.h"
+#include "optim/state.h"
+#include "optim/warmup.h"
 
 namespace godwit {
 namespace {
 
-OptimizerConfig warmup_config(OptimizerConfig config) {
-  config.bias_correction = false;
-  return config;
+constexpr const char* kName = "one_bit_lamb";
+
+Lamb::Options warmup_options(const OneBitLamb::Options& o) {
+  return {.lr = o.lr,
+          .weight_decay = o.weight_decay,
+          .decay_norm_and_bias = o.decay_norm_and_bias,
+          .beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .eps = o.eps,
+          .bias_correction = false,
+          .min_coeff = o.min_coeff,
+          .max_coeff = o.max_coeff};
 }
 
 std::vector<std::vector<StatePart>> one_per_slot(const Buckets& buckets, const std::string& name, double value) {
@@ -32,27 +42,46 @@ std::vector<std::vector<StatePart>> one_per_slot(const Buckets& buckets, const s
 
 }  // namespace
 
-OneBitLamb::OneBitLamb(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm)
+void OneBitLamb::Options::describe(OptionList& list) {
+  describe_common(*this, list, "weight decay, part of the update whose norm is scaled");
+  describe_moments(*this, list);
+  describe_warmup(*this, list, "warm-up by uncompressed LAMB");
+  describe_coefficients(*this, list);
+  list.add("coeff_beta", coeff_beta, "decay rate of the warm-up's mean norm ratio", kDecayRate);
+  list.add("factor_min", factor_min, "smallest factor on the norm ratio after the warm-up", kAboveZeroToOne);
+  list.add("factor_max", factor_max, "largest factor on the norm ratio after the warm-up", kAtLeastOne);
+  list.add("factor_threshold", factor_threshold, "largest relative change of this factor in a step",
+           {0, 1, false, true});
+}
+
+void OneBitLamb::Options::check() const { check_coefficients(kName, min_coeff, max_coeff); }
+
+void OneBitLamb::Options::fit(const Schedule&, int64_t steps) {
+  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 1, "compress");
+}
+
+OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
-      config_(config),
-      lamb_(warmup_config(config), buckets, nullptr),
+      options_(options),
+      lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
       coefficients_(one_per_slot(buckets, "coefficient", 0)),
       factors_(one_per_slot(buckets, "factor", 1)),
-      all_reduce_(config.name, {sign_scale(config.sign_scale), config.block_size}, buckets, comm) {
+      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
   const std::vector<StatePart> state = lamb_.state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
 }
 
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  if (step.step <= config_.warmup_steps)
-    return comm.world->all_reduce(bucket.grad, Reduce::mean, config_.name + "/warmup_all_reduce");
+  if (step.step <= options_.warmup_steps)
+    return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_lamb/warmup_all_reduce");
   on_device(bucket.grad, [&](auto device) {
     float* g = elements<float>(device, bucket.grad);
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::momentum(device, by_offset<float>(device, m_, bucket), g, g, static_cast<float>(config_.beta1),
-                        static_cast<float>(1 - config_.beta1), begin, end);
+      one_bit::momentum(device, by_offset<float>(device, m_, bucket), g, g, static_cast<float>(options_.beta1),
+                        static_cast<float>(1 - options_.beta1), begin, end);
     });
   });
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
@@ -63,15 +92,15 @@ float* OneBitLamb::of_slot(const std::vector<std::vector<StatePart>>& parts, con
 }
 
 void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
-  if (step.step > config_.warmup_steps)
+  if (step.step > options_.warmup_steps)
     return on_device(bucket.param, [&](auto device) { apply_frozen(device, bucket, step); });
   lamb_.apply(bucket, step);
-  const bool last = step.step == config_.warmup_steps;
-  const auto beta = static_cast<float>(config_.coeff_beta);
+  const bool last = step.step == options_.warmup_steps;
+  const auto beta = static_cast<float>(options_.coeff_beta);
   for (size_t s = 0; s < bucket.slots.size(); ++s) {
     float& average = *of_slot(coefficients_, bucket, s);
     average = beta * average + (1 - beta) * static_cast<float>(lamb_.coefficients(bucket)[s]);
-    if (last) average /= static_cast<float>(1 - std::pow(config_.coeff_beta, static_cast<double>(step.step)));
+    if (last) average /= static_cast<float>(1 - std::pow(options_.coeff_beta, static_cast<double>(step.step)));
   }
   if (last) of_bucket(v_fresh_, bucket).copy_from(of_bucket(v_, bucket));
 }
@@ -81,8 +110,8 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   const auto r = [](double value) { return static_cast<float>(value); };
   std::vector<size_t> slots;
   std::vector<Segment> ranges, decayed;
-  const bool decays = config_.weight_decay > 0;
-  const auto is_decayed = [&](const Slot& slot) { return decays && (slot.decay || config_.decay_norm_and_bias); };
+  const bool decays = options_.weight_decay > 0;
+  const auto is_decayed = [&](const Slot& slot) { return decays && (slot.decay || options_.decay_norm_and_bias); };
   for (size_t s = 0; s < bucket.slots.size(); ++s) {
     const Slot& slot = bucket.slots[s];
     if (slot.numel == 0) continue;
@@ -94,13 +123,13 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   one_bit::FrozenLamb a{};
   a.m = by_offset<float>(device, m_, bucket), a.agreed = change;
   a.v_fresh = by_offset<float>(device, v_fresh_, bucket), a.v = by_offset<float>(device, v_, bucket);
-  a.beta1 = r(config_.beta1), a.o1 = r(1 - config_.beta1), a.beta2 = r(config_.beta2), a.o2 = r(1 - config_.beta2);
-  a.eps = r(config_.eps);
+  a.beta1 = r(options_.beta1), a.o1 = r(1 - options_.beta1), a.beta2 = r(options_.beta2), a.o2 = r(1 - options_.beta2);
+  a.eps = r(options_.eps);
   const std::vector<float> largest = one_bit::frozen_lamb(device, a, ranges);
 
   const std::vector<double> before = detail::sums_of_squares(device, bucket.grad, decayed);
   for (const Segment& range : decayed)
-    descend(device, change + range.begin, x + range.begin, -r(config_.weight_decay), range.numel());
+    descend(device, change + range.begin, x + range.begin, -r(options_.weight_decay), range.numel());
   const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
   for (size_t i = 0, d = 0; i < slots.size(); ++i) {
     double factor = largest[i];
@@ -110,8 +139,8 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
       ++d;
     }
     float& last = *of_slot(factors_, bucket, slots[i]);
-    const double low = last * (1 - config_.factor_threshold), high = last * (1 + config_.factor_threshold);
-    last = r(std::clamp(std::clamp(factor, config_.factor_min, config_.factor_max), low, high));
+    const double low = last * (1 - options_.factor_threshold), high = last * (1 + options_.factor_threshold);
+    last = r(std::clamp(std::clamp(factor, options_.factor_min, options_.factor_max), low, high));
     const double coefficient = *of_slot(coefficients_, bucket, slots[i]);
     descend(device, x + ranges[i].begin, change + ranges[i].begin, r(step.lr * last * coefficient), ranges[i].numel());
   }
@@ -122,6 +151,23 @@ std::vector<StatePart> OneBitLamb::state() const {
   for (const auto& of_all : {coefficients_, factors_})
     for (const std::vector<StatePart>& parts : of_all) all = joined(std::move(all), parts);
   return joined(std::move(all), all_reduce_.state());
+}
+
+const OptimizerMethod& one_bit_lamb_method() {
+  using Options = OneBitLamb::Options;
+  static const OptimizerMethod method{
+      .name = kName,
+      .help = "LAMB, then a frozen second moment and momentum in 1 bit per parameter",
+      .paper =
+          "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training, arXiv:2104.06069, 2022",
+      .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
+      .defaults = Options{},
+      .communicates_itself = true,
+      .make = make_communicating<OneBitLamb>,
+      .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
+      .divergence_hint = long_steps_hint(kName),
+  };
+  return method;
 }
 
 }  // namespace godwit

@@ -14,7 +14,25 @@ namespace godwit {
 // No bias correction. float32.
 class OneBitLamb : public Optimizer {
  public:
-  OneBitLamb(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
+  struct Options {
+    double lr = 0.01;
+    double weight_decay = 0.01;
+    bool decay_norm_and_bias = true;
+    double beta1 = 0.9, beta2 = 0.999;
+    double eps = 1e-6;
+    double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
+    int64_t warmup_steps = 0;       // T_w, if not 0
+    SignScale sign_scale = SignScale::l1_mean;
+    int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
+    double min_coeff = 0.01, max_coeff = 10;  // limits of c
+    double coeff_beta = 0.9;                  // β3
+    double factor_min = 0.5, factor_max = 4;  // limits of f
+    double factor_threshold = 0.1;            // limit of the relative change of f in a step
+    void describe(OptionList& list);
+    void check() const;
+    void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
+  };
+  OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
@@ -25,7 +43,7 @@ class OneBitLamb : public Optimizer {
   void apply_frozen(Where device, Bucket& bucket, const StepInfo& step);
   float* of_slot(const std::vector<std::vector<StatePart>>& parts, const Bucket& bucket, size_t s) const;
 
-  OptimizerConfig config_;
+  Options options_;
   Lamb lamb_;                                                   // for the warm-up
   std::vector<StatePart> m_, v_, v_fresh_;                      // m, v: of lamb_
   std::vector<std::vector<StatePart>> coefficients_, factors_;  // by bucket and slot

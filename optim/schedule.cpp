@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "engine/check.h"
-#include "engine/did_you_mean.h"
 
 namespace godwit {
 namespace {
@@ -14,18 +13,13 @@ void check_milestones(const std::vector<double>& milestones) {
   check(!milestones.empty(), "schedule multi_step: needs milestones, the epochs at which lr falls");
   double previous = 0;
   for (const double epoch : milestones) {
-    check(std::isfinite(epoch) && epoch > previous, "schedule multi_step: milestones must increase from above 0, but ",
-          epoch, " follows ", previous);
+    check(epoch > previous, "schedule multi_step: milestones must increase from above 0, but ", epoch, " follows ",
+          previous);
     previous = epoch;
   }
 }
 
 int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int64_t total_steps) {
-  check(std::isfinite(config.warmup_epochs) && config.warmup_epochs >= 0,
-        "schedule: warmup_epochs must be finite and not negative, not ", config.warmup_epochs);
-  check(config.warmup_fraction >= 0 && config.warmup_fraction <= 1, "schedule: warmup_fraction must be in [0, 1], not ",
-        config.warmup_fraction);
-  check(config.warmup_steps >= 0, "schedule: warmup_steps must not be negative, it is ", config.warmup_steps);
   check((config.warmup_epochs > 0) + (config.warmup_fraction > 0) + (config.warmup_steps > 0) <= 1,
         "schedule: warmup_epochs ", config.warmup_epochs, ", warmup_fraction ", config.warmup_fraction,
         " and warmup_steps ", config.warmup_steps, ": at most one of them may be above 0");
@@ -39,23 +33,48 @@ int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int6
   return static_cast<int64_t>(steps);
 }
 
+std::vector<std::string> keys_of(const std::string& schedule) {
+  std::vector<std::string> keys{"warmup_epochs", "warmup_fraction", "warmup_steps"};
+  if (schedule == "multi_step") keys.insert(keys.end(), {"milestones", "gamma"});
+  if (schedule == "polynomial") keys.push_back("power");
+  if (schedule == "linear" || schedule == "cosine" || schedule == "polynomial") keys.push_back("final_fraction");
+  return keys;
+}
+
 }  // namespace
 
 std::vector<std::string> schedule_names() { return {"constant", "multi_step", "linear", "cosine", "polynomial"}; }
 
+void ScheduleConfig::describe(OptionList& list) {
+  const std::vector<std::string> keys = keys_of(name);
+  std::string key_list;
+  for (const std::string& key : keys) key_list += (key_list.empty() ? "" : ", ") + key;
+  list.add("name", name, "course of the learning rate").with_choices(schedule_names());
+  const auto add = [&](const std::string& key, auto& member, const std::string& help, const Range& range) {
+    list.add(key, member, help, range)
+        .only_if(std::find(keys.begin(), keys.end(), key) != keys.end(),
+                 name + " does not read " + list.prefix + key + "; its keys are " + key_list);
+  };
+  add("warmup_epochs", warmup_epochs, "linear warm-up from 0, in epochs", kNotNegative);
+  add("warmup_fraction", warmup_fraction, "linear warm-up from 0, as a fraction of all steps", kFraction);
+  add("warmup_steps", warmup_steps, "linear warm-up from 0, in steps", kNotNegative);
+  add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, as 30,60", kPositive);
+  add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
+  add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
+  add("final_fraction", final_fraction, "linear, cosine, polynomial: lr one step after the last, as a fraction of lr",
+      kFraction);
+}
+
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps)
     : config_(config), base_lr_(base_lr), steps_per_epoch_(steps_per_epoch), total_steps_(total_steps) {
-  const std::vector<std::string> names = schedule_names();
-  check(std::find(names.begin(), names.end(), config.name) != names.end(), "schedule '", config.name, "' is unknown",
-        suggestion(config.name, names));
+  OptionList options;
+  options.prefix = "schedule.";
+  config_.describe(options);
+  for (const Option& option : options) check_range(option, option.name);
   check(std::isfinite(base_lr) && base_lr >= 0, "schedule: lr must be finite and not negative, not ", base_lr);
   check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: needs at least one step per epoch and in all, not ",
         steps_per_epoch, " and ", total_steps);
   warmup_steps_ = warmup_steps(config, steps_per_epoch, total_steps);
-  check(std::isfinite(config.gamma) && config.gamma > 0, "schedule: gamma must be positive, not ", config.gamma);
-  check(std::isfinite(config.power) && config.power > 0, "schedule: power must be positive, not ", config.power);
-  check(config.final_fraction >= 0 && config.final_fraction <= 1, "schedule: final_fraction must be in [0, 1], not ",
-        config.final_fraction);
   if (config.name == "multi_step") check_milestones(config.milestones);
 }
 

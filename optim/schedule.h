@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/options.h"
+
 namespace godwit {
 
 struct ScheduleConfig {
@@ -11,19 +13,22 @@ struct ScheduleConfig {
   // Linear warm-up from lr/steps to lr, before any schedule; at most one of the three may be nonzero.
   double warmup_epochs = 0;
   double warmup_fraction = 0;  // of all steps
-  long long warmup_steps = 0;
+  int64_t warmup_steps = 0;
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
   // linear, cosine, polynomial: final lr as a fraction of lr, reached one step after the last, as in PyTorch and
   // HuggingFace. The last step therefore has a learning rate above 0.
   double final_fraction = 0;
+
+  // Options that `name` does not read are inapplicable.
+  void describe(OptionList& list);
 };
 
 std::vector<std::string> schedule_names();
 
-// Learning rate of each step. Throws if the configuration is invalid or does not fit the run (unknown name, milestones
-// that do not increase, warm-up longer than the run).
+// Learning rate of each step. Throws if a value is out of range, or if the configuration does not fit the run
+// (milestones that do not increase, warm-up longer than the run).
 class Schedule {
  public:
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps);

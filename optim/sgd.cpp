@@ -45,9 +45,26 @@ HWY_EXPORT(sgd_f64);
 void sgd(Cpu, const SgdArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f32)(a, begin, end); }
 void sgd(Cpu, const SgdArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(sgd_f64)(a, begin, end); }
 
-Sgd::Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), config_(config) {
-  if (config.name == "sgdm") momentum_ = state_like(buckets, "momentum");
+void Sgd::Options::describe(OptionList& list) { describe_common(*this, list, "L2 regularization"); }
+
+void Sgdm::Options::describe(OptionList& list) {
+  describe_common(*this, list, "L2 regularization");
+  list.add("momentum", momentum, "decay rate of the sum of gradients", kDecayRate);
+  list.add("nesterov", nesterov, "use Nesterov momentum");
+}
+
+void Sgdm::Options::check() const {
+  godwit::check(!nesterov || momentum > 0, "sgdm: nesterov needs a momentum above 0");
+}
+
+Sgd::Sgd(const Options& options, const Buckets&, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), options_(options) {}
+
+Sgdm::Sgdm(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Sgd({options.lr, options.weight_decay, options.decay_norm_and_bias}, buckets, std::move(exchange)) {
+  momentum_ = state_like(buckets, "momentum");
+  decay_rate_ = options.momentum;
+  nesterov_ = options.nesterov;
 }
 
 void Sgd::apply(Bucket& bucket, const StepInfo& step) {
@@ -56,8 +73,8 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
       SgdArgs<T> a{};
       a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
       if (!momentum_.empty()) a.v = by_offset<T>(device, momentum_, bucket);
-      a.lr = static_cast<T>(step.lr), a.momentum = static_cast<T>(config_.momentum), a.nesterov = config_.nesterov;
-      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+      a.lr = static_cast<T>(step.lr), a.momentum = static_cast<T>(decay_rate_), a.nesterov = nesterov_;
+      for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
                          SgdArgs<T> range = a;
                          range.decay = static_cast<T>(decay);
@@ -68,6 +85,30 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
 }
 
 std::vector<StatePart> Sgd::state() const { return momentum_; }
+
+const OptimizerMethod& sgd_method() {
+  static const OptimizerMethod method{
+      .name = "sgd",
+      .help = "stochastic gradient descent",
+      .paper = "Robbins and Monro, A Stochastic Approximation Method, 1951",
+      .bytes = kExchangeBytes,
+      .defaults = Sgd::Options{},
+      .make = make_with_exchange<Sgd>,
+  };
+  return method;
+}
+
+const OptimizerMethod& sgdm_method() {
+  static const OptimizerMethod method{
+      .name = "sgdm",
+      .help = "stochastic gradient descent with momentum or Nesterov momentum",
+      .paper = "Sutskever et al., On the Importance of Initialization and Momentum in Deep Learning, 2013",
+      .bytes = kExchangeBytes,
+      .defaults = Sgdm::Options{},
+      .make = make_with_exchange<Sgdm>,
+  };
+  return method;
+}
 
 }  // namespace godwit
 #endif

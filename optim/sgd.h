@@ -1,20 +1,42 @@
 // SGD without momentum, with momentum, and with Nesterov momentum, as in PyTorch.
 #pragma once
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 
-// On the mean gradient ĝ:  g = ĝ + λx;  sgdm: v ← μv + g, then g = g + μv (Nesterov) or g = v;  x ← x − αg. momentum
-// and nesterov are used only if config.name is "sgdm". float32 or float64.
+// On the mean gradient ĝ:  x ← x − α(ĝ + λx). float32 or float64.
 class Sgd : public Optimizer {
  public:
-  Sgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  struct Options {
+    double lr = 0.1;
+    double weight_decay = 5e-4;  // L2
+    bool decay_norm_and_bias = true;
+    void describe(OptionList& list);
+  };
+  Sgd(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "momentum"
+  std::vector<StatePart> state() const override;  // "momentum" for Sgdm
 
- private:
-  OptimizerConfig config_;
-  std::vector<StatePart> momentum_;  // one per bucket; none for plain SGD
+ protected:
+  Options options_;
+  std::vector<StatePart> momentum_;  // one per bucket; empty without momentum
+  double decay_rate_ = 0;            // of the momentum
+  bool nesterov_ = false;
+};
+
+// v ← μv + ĝ + λx;  x ← x − αv, or x ← x − α(ĝ + λx + μv) with Nesterov momentum.
+class Sgdm : public Sgd {
+ public:
+  struct Options {
+    double lr = 0.1;
+    double weight_decay = 5e-4;  // L2
+    bool decay_norm_and_bias = true;
+    double momentum = 0.9;  // μ
+    bool nesterov = false;
+    void describe(OptionList& list);
+    void check() const;
+  };
+  Sgdm(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
 };
 
 }  // namespace godwit

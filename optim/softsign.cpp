@@ -49,8 +49,14 @@ void softsign(Cpu, const SoftSignArgs<double>& a, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(softsign_f64)(a, begin, end);
 }
 
-SoftSignSgd::SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), config_(config), m_(state_like(buckets, "m")), b_(state_like(buckets, "b")) {}
+void SoftSignSgd::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  list.add("beta", beta, "decay rate of the means of gradients and of their magnitudes", kDecayRate);
+  list.add("eps", eps, "added to the denominator", kPositiveFloat);
+}
+
+SoftSignSgd::SoftSignSgd(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
+    : Optimizer(std::move(exchange)), options_(options), m_(state_like(buckets, "m")), b_(state_like(buckets, "b")) {}
 
 void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "softsignsgd", [&]<class T>() {
@@ -59,8 +65,8 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
       SoftSignArgs<T> a{};
       a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
       a.m = by_offset<T>(device, m_, bucket), a.b = by_offset<T>(device, b_, bucket);
-      a.lr = r(step.lr), a.beta = r(config_.beta), a.o = r(1 - config_.beta), a.eps = r(config_.eps);
-      for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+      a.lr = r(step.lr), a.beta = r(options_.beta), a.o = r(1 - options_.beta), a.eps = r(options_.eps);
+      for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
                          SoftSignArgs<T> range = a;
                          range.keep = r(1 - step.lr * decay);
@@ -71,6 +77,18 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
 }
 
 std::vector<StatePart> SoftSignSgd::state() const { return joined(m_, b_); }
+
+const OptimizerMethod& softsignsgd_method() {
+  static const OptimizerMethod method{
+      .name = "softsignsgd",
+      .help = "mean gradient divided by mean magnitude of the gradient: Birder without quantization",
+      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer, appendix B, 2023",
+      .bytes = kExchangeBytes,
+      .defaults = SoftSignSgd::Options{},
+      .make = make_with_exchange<SoftSignSgd>,
+  };
+  return method;
+}
 
 }  // namespace godwit
 #endif

@@ -1,18 +1,26 @@
 // SoftSignSGD (Birder paper, appendix B; BinSGDM paper, Algorithm 2): Birder without quantization.
 #pragma once
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 
 // On the mean gradient ĝ:  m ← βm + (1−β)ĝ;  b ← βb + (1−β)|ĝ|;  x ← (1−αλ)x − α·m/(b+ε). float32 or float64.
 class SoftSignSgd : public Optimizer {
  public:
-  SoftSignSgd(const OptimizerConfig& config, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  struct Options {
+    double lr = 5e-3;  // the Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1)
+    double weight_decay = 0.05;
+    bool decay_norm_and_bias = true;
+    double beta = 0.95;
+    double eps = 1e-8;
+    void describe(OptionList& list);
+  };
+  SoftSignSgd(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StatePart> state() const override;  // "m", "b"
 
  private:
-  OptimizerConfig config_;
+  Options options_;
   std::vector<StatePart> m_, b_;
 };
 

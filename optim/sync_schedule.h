@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "optim/factory.h"
+#include "optim/zero_one_adam.h"
 
 namespace godwit {
 
@@ -14,7 +14,7 @@ namespace godwit {
 // the first step of a sync interval, so that one v serves the whole interval.
 class StepSets {
  public:
-  explicit StepSets(const OptimizerConfig& config);  // throws if T_u and T_v contradict each other
+  explicit StepSets(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
   struct Step {
     bool sync, variance;  // in T_u, in T_v
@@ -27,15 +27,13 @@ class StepSets {
   int64_t gap(int64_t step) const;
   void advance(int64_t step);  // moves to the interval, and to the element of T_v, for `step`
 
-  OptimizerConfig config_;
+  ZeroOneAdam::Options options_;
   int64_t last_variance_;
   int64_t last_sync_ = 0, next_sync_;               // last_sync_ < step <= next_sync_
   int64_t next_variance_ = 1, variance_index_ = 0;  // of T_v, ignoring its end
 };
 
-// How often one_bit_adam or zero_one_adam changes its second moment v in a run of `steps` steps before v is frozen.
-// Without bias correction, v of a constant g² then stays (1 − β2^n)·g² for n changes, and all later steps are longer
-// than Adam's.
-int64_t variance_changes(const OptimizerConfig& config, int64_t steps);
+// Number of changes of the second moment in a run of `steps` steps.
+int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps);
 
 }  // namespace godwit

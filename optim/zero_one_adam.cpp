@@ -1,54 +1,93 @@
 #include "optim/zero_one_adam.h"
 
+#include "optim/adam.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
+#include "optim/sync_schedule.h"
+#include "optim/warmup.h"
 
 namespace godwit {
+namespace {
 
-ZeroOneAdam::ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm)
+constexpr const char* kName = "zero_one_adam";
+
+}  // namespace
+
+void ZeroOneAdam::Options::describe(OptionList& list) {
+  describe_common(*this, list);
+  describe_moments(*this, list, "added to the second moment, inside the root");
+  describe_warmup(*this, list, "warm-up with a synchronization in every step");
+  list.add("intervals", intervals,
+           "steps between synchronizations after the warm-up: doubling up to max_interval, or "
+           "always max_interval");
+  list.add("max_interval", max_interval, "largest number of steps between synchronizations", kAtLeastOne);
+  list.add("doubling_steps", doubling_steps, "steps after which an interval doubles; 0: the length of the warm-up",
+           kNotNegative);
+  list.add("kappa", kappa, "changes of the second moment after which the steps between them double", kAtLeastOne);
+  list.add("variance_interval", variance_interval,
+           "steps between changes of the second moment; 0: doubling as kappa says", kNotNegative);
+  list.add("freeze_step", freeze_step,
+           "last step that may change the second moment; 0: until an interval exceeds one step", kNotNegative);
+}
+
+void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
+  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 0, "skip");
+  for (const int64_t step : {int64_t{1}, steps})
+    check(static_cast<float>(schedule.lr(step)) > 0, kName, ": the learning rate of step ", step, " of ", steps, " is ",
+          schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
+          "--lr and schedule.final_fraction above 0");
+  check(freeze_step < steps, kName, ": freeze_step ", freeze_step, " is not below the run's ", steps,
+        " steps, so the variance would never be frozen; lower it");
+}
+
+ZeroOneAdam::~ZeroOneAdam() = default;
+
+ZeroOneAdam::ZeroOneAdam(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
-      config_(config),
-      sets_(config),
+      options_(options),
       m_(state_like(buckets, "m")),
       v_(state_like(buckets, "v")),
       u_(state_like(buckets, "u")),
-      all_reduce_(config.name, {sign_scale(config.sign_scale), config.block_size}, buckets, comm) {
-  if (config.max_interval > 1) x_sync_ = state_like(buckets, "x_sync");
+      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_in_steps(kName, options.warmup_fraction, options.warmup_steps);
+  sets_ = std::make_unique<StepSets>(options);
+  if (options.max_interval > 1) x_sync_ = state_like(buckets, "x_sync");
 }
 
 // Updates the state that all buckets share, at the first bucket's exchange of a step.
 void ZeroOneAdam::begin(const StepInfo& step) {
   if (step.step == step_) return;
-  check(static_cast<float>(step.lr) > 0, config_.name, ": step ", step.step, ": the learning rate is ", step.lr,
+  check(static_cast<float>(step.lr) > 0, kName, ": step ", step.step, ": the learning rate is ", step.lr,
         "; momentum is recovered by dividing by it, so it must be positive (schedule.final_fraction above 0)");
-  first_ = now_.sync;
+  first_ = sync_;
   if (first_) rate_sum_ = 0, keep_ = 1;
   step_ = step.step;
-  now_ = sets_.at(step.step);
+  const StepSets::Step now = sets_->at(step.step);
+  sync_ = now.sync, variance_ = now.variance;
   rate_sum_ += step.lr;
-  keep_ *= 1 - step.lr * config_.weight_decay;
+  keep_ *= 1 - step.lr * options_.weight_decay;
 }
 
 void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   begin(step);
   const auto r = [](double value) { return static_cast<float>(value); };
   Tensor mean;
-  if (now_.variance && first_) {
+  if (variance_ && first_) {
     mean = bucket.grad.clone();
-    comm.world->all_reduce(mean, Reduce::mean, config_.name + "/variance_all_reduce");
+    comm.world->all_reduce(mean, Reduce::mean, "zero_one_adam/variance_all_reduce");
   }
   on_device(bucket.grad, [&](auto device) {
     float *m = by_offset<float>(device, m_, bucket), *u = by_offset<float>(device, u_, bucket);
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
       if (mean.defined())
-        one_bit::variance(device, by_offset<float>(device, v_, bucket), elements<float>(device, mean), r(config_.beta2),
-                          r(1 - config_.beta2), begin, end);
-      one_bit::local_momentum(device, m, u, elements<float>(device, bucket.grad), r(config_.beta1),
-                              r(1 - config_.beta1), r(step.lr), begin, end);
+        one_bit::variance(device, by_offset<float>(device, v_, bucket), elements<float>(device, mean),
+                          r(options_.beta2), r(1 - options_.beta2), begin, end);
+      one_bit::local_momentum(device, m, u, elements<float>(device, bucket.grad), r(options_.beta1),
+                              r(1 - options_.beta1), r(step.lr), begin, end);
     });
   });
-  if (now_.sync) agree(bucket, comm);
+  if (sync_) agree(bucket, comm);
 }
 
 void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
@@ -57,27 +96,27 @@ void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
 }
 
 void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
-  if (first_ && !now_.sync) of_bucket(x_sync_, bucket).copy_from(bucket.param.range(0, bucket.numel));
-  if (now_.sync) return apply_agreed(bucket);
+  if (first_ && !sync_) of_bucket(x_sync_, bucket).copy_from(bucket.param.range(0, bucket.numel));
+  if (sync_) return apply_agreed(bucket);
   on_device(bucket.param, [&](auto device) {
     float* x = elements<float>(device, bucket.param);
     const float *m = by_offset<float>(device, m_, bucket), *v = by_offset<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::local_update(device, x, m, v, static_cast<float>(1 - step.lr * decay),
-                                             static_cast<float>(step.lr), static_cast<float>(config_.eps), begin, end);
+                                             static_cast<float>(step.lr), static_cast<float>(options_.eps), begin, end);
                      });
   });
 }
 
 void ZeroOneAdam::apply_agreed(Bucket& bucket) {
   one_bit::Sync a{};
-  a.rate_sum = static_cast<float>(rate_sum_), a.eps = static_cast<float>(config_.eps);
+  a.rate_sum = static_cast<float>(rate_sum_), a.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
     a.x = elements<float>(device, bucket.param), a.base = first_ ? a.x : by_offset<float>(device, x_sync_, bucket);
     a.u = by_offset<float>(device, u_, bucket), a.m = by_offset<float>(device, m_, bucket);
     a.v = by_offset<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, config_.weight_decay, config_.decay_norm_and_bias,
+    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::Sync range = a;
                        range.keep = static_cast<float>(decay > 0 ? keep_ : 1);
@@ -87,20 +126,43 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
 }
 
 void ZeroOneAdam::synchronise(Buckets& buckets, Communicator& comm) {
-  if (now_.sync) return;
+  if (sync_) return;
   first_ = false;  // the parameters already include the last step
   for (Bucket& bucket : buckets) {
     agree(bucket, comm);
     apply_agreed(bucket);
   }
-  now_.sync = true;
+  sync_ = true;
 }
 
 std::vector<StatePart> ZeroOneAdam::state() const {
   std::vector<StatePart> m = m_, u = u_;
-  for (StatePart& part : m) part.replicated = now_.sync;
-  for (StatePart& part : u) part.replicated = now_.sync;
+  for (StatePart& part : m) part.replicated = sync_;
+  for (StatePart& part : u) part.replicated = sync_;
   return joined(joined(joined(std::move(m), v_), joined(std::move(u), x_sync_)), all_reduce_.state());
+}
+
+const OptimizerMethod& zero_one_adam_method() {
+  using Options = ZeroOneAdam::Options;
+  static const OptimizerMethod method{
+      .name = kName,
+      .help = "Adam with momentum in 1 bit per parameter from the start, and with local steps",
+      .paper =
+          "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam, arXiv:2202.06009, "
+          "2023",
+      .bytes = "d(W−1)/(4W) to synchronize, 8d(W−1)/W to change the second moment, 0 in local steps",
+      .defaults = Options{},
+      .communicates_itself = true,
+      .make = make_communicating<ZeroOneAdam>,
+      .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
+      .notices =
+          [](const AnyOptions& any, int64_t steps) {
+            const Options& o = any.as<Options>();
+            return frozen_variance_notices(kName, o.beta2, variance_changes(o, steps));
+          },
+      .divergence_hint = long_steps_hint(kName),
+  };
+  return method;
 }
 
 }  // namespace godwit

@@ -1,9 +1,11 @@
 // 0/1 Adam (Lu et al. 2023, Algorithm 1, with corrected line order and t'): no full-precision phase, local steps.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
-#include "optim/sync_schedule.h"
+#include "optim/method.h"
 
 namespace godwit {
+
+class StepSets;
 
 // Step t on rank i:
 //   t in T_v:  v ← β2·v + (1−β2)·(mean of gᵢ, uncompressed)²
@@ -14,11 +16,34 @@ namespace godwit {
 // positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
-  ZeroOneAdam(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm);
+  enum class Intervals { doubling, fixed };
+  friend std::vector<std::string> choices_of(Intervals) { return {"doubling", "fixed"}; }
+  struct Options {
+    double lr = 5e-4;
+    double weight_decay = 1e-4;
+    bool decay_norm_and_bias = true;
+    double beta1 = 0.9, beta2 = 0.999;
+    double eps = 1e-16;
+    double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
+    int64_t warmup_steps = 0;       // T_w, if not 0
+    SignScale sign_scale = SignScale::l1_mean;
+    int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
+    // T_u and T_v: see optim/sync_schedule.h
+    Intervals intervals = Intervals::doubling;  // T_u after the warm-up
+    int64_t max_interval = 16;                  // H
+    int64_t doubling_steps = 0;                 // K; 0: the length of the warm-up
+    int64_t kappa = 16;
+    int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
+    int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
+    void describe(OptionList& list);
+    void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
+  };
+  ZeroOneAdam(const Options& options, const Buckets& buckets, const Communicator& comm);
+  ~ZeroOneAdam() override;
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  bool synchronised() const override { return now_.sync; }
+  bool synchronised() const override { return sync_; }
   void synchronise(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
   std::vector<StatePart> state() const override;  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1
 
@@ -27,12 +52,12 @@ class ZeroOneAdam : public Optimizer {
   void agree(Bucket& bucket, Communicator& comm);
   void apply_agreed(Bucket& bucket);
 
-  OptimizerConfig config_;
-  StepSets sets_;
+  Options options_;
+  std::unique_ptr<StepSets> sets_;
   std::vector<StatePart> m_, v_, u_, x_sync_;
   ErrorFeedbackAllReduce all_reduce_;
 
-  StepSets::Step now_{true, false};  // of the last step
+  bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v
   int64_t step_ = 0;
   bool first_ = true;    // step_ is the first step after a synchronization
   double rate_sum_ = 0;  // Σα since the last synchronization

@@ -4,6 +4,8 @@
 // word i/32.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/device.h"
 #include "engine/half.h"
@@ -15,6 +17,7 @@ enum class Quantizer {
   random,  // Q(z) = +1 where U < clamp((z + 1)/2, 0, 1), else −1
   sign,    // Q(z) = +1 where z ≥ 0, else −1
 };
+inline std::vector<std::string> choices_of(Quantizer) { return {"random", "sign"}; }
 
 // Keys the random number U of value i, which is element `begin + i` of the whole parameter vector.
 struct Draw {
