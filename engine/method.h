@@ -120,4 +120,17 @@ class MethodConfig {
   AnyOptions options_;
 };
 
+// Adds the option that chooses the method. Assigning it replaces the method's options by their defaults.
+template <class Method, class Config>
+Option& add_name(OptionList& list, Config& config, const std::string& help) {
+  Option option{.name = "name", .help = help};
+  option.ref = ChoiceRef{&config, [](const void* at) { return static_cast<const Config*>(at)->name(); },
+                         [](void* at, const std::string& name) { *static_cast<Config*>(at) = Config(name); }};
+  for (const Method* method : methods<Method>()) {
+    option.choices.push_back(method->name);
+    option.choices.insert(option.choices.end(), method->aliases.begin(), method->aliases.end());
+  }
+  return list.append(std::move(option));
+}
+
 }  // namespace godwit

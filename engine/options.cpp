@@ -54,7 +54,7 @@ OptionValue converted(OptionValue value, const OptionRef& ref) {
   int64_t integer;
   uint64_t natural;
   std::vector<double> list;
-  if (std::holds_alternative<std::string*>(ref) || std::holds_alternative<EnumRef>(ref)) return value;
+  if (std::holds_alternative<std::string*>(ref) || std::holds_alternative<ChoiceRef>(ref)) return value;
   value.data = std::monostate();
   if (std::holds_alternative<bool*>(ref)) {
     if (text == "true" || text == "false") value.data = text == "true";
@@ -88,12 +88,12 @@ struct Assigner {
     if (option.check_text) option.check_text(*text, subject);
     return *text;
   }
-  size_t choice(const std::string& text) const {
-    const auto found = std::find(option.choices.begin(), option.choices.end(), text);
-    if (found == option.choices.end())
+  const std::string& choice() const {
+    const std::string& word = text();
+    if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end())
       fail(subject, ": no such ", option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name,
-           " '", excerpt(text), "'", suggestion(text, option.choices));
-    return static_cast<size_t>(found - option.choices.begin());
+           " '", excerpt(word), "'", suggestion(word, option.choices));
+    return word;
   }
 
   void operator()(bool* member) const {
@@ -121,9 +121,7 @@ struct Assigner {
     *member = static_cast<T>(i ? static_cast<uint64_t>(*i) : *u);
   }
   void operator()(std::string* member) const {
-    const std::string& word = text();
-    if (!option.choices.empty() && !option.check_text) choice(word);
-    *member = word;
+    *member = option.choices.empty() || option.check_text ? text() : choice();
   }
   void operator()(std::vector<double>* member) const {
     const auto* list = std::get_if<std::vector<double>>(&value.data);
@@ -132,7 +130,7 @@ struct Assigner {
       if (!inside(x, option.range)) fail_type("a list of finite numbers, each" + range_text(option.range));
     *member = *list;
   }
-  void operator()(const EnumRef& ref) const { ref.set(ref.member, static_cast<int>(choice(text()))); }
+  void operator()(const ChoiceRef& ref) const { ref.set(ref.member, choice()); }
 };
 
 }  // namespace
@@ -194,25 +192,24 @@ std::string range_text(const Range& range) {
 }
 
 void check_range(const Option& option, const std::string& subject) {
-  OptionValue value{{}, value_text(option)};
+  OptionValue value{.data = {}, .shown = value_text(option)};
   std::visit(
       [&](const auto& member) {
-        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(member)>, EnumRef>) {
-          if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, int*>) value.data = int64_t{*member};
-          else value.data = *member;
-          assign(option, value, subject);
-        }
+        using T = std::remove_cvref_t<decltype(member)>;
+        if constexpr (std::is_same_v<T, ChoiceRef>) value.data = value.shown;
+        else if constexpr (std::is_same_v<T, int*>) value.data = int64_t{*member};
+        else value.data = *member;
       },
       option.ref);
+  assign(option, value, subject);
 }
 
 std::string value_text(const Option& option) {
   return std::visit(
-      [&](const auto& member) -> std::string {
+      [](const auto& member) -> std::string {
         using T = std::remove_cvref_t<decltype(member)>;
-        if constexpr (std::is_same_v<T, EnumRef>) {
-          const size_t value = static_cast<size_t>(member.get(member.member));
-          return value < option.choices.size() ? option.choices[value] : std::string();
+        if constexpr (std::is_same_v<T, ChoiceRef>) {
+          return member.get(member.member);
         } else if constexpr (std::is_same_v<T, bool*>) {
           return *member ? "true" : "false";
         } else if constexpr (std::is_same_v<T, double*>) {

@@ -1,6 +1,7 @@
 // Options: named, range-checked fields of a struct, described where the struct is defined. Flags, JSON keys, --help,
 // printed configurations and range checks are generated from the descriptions.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -25,13 +26,13 @@ inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};
 inline constexpr Range kDecayRate{0, 1, false, true, true};                // of a moving average in float32
 inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};    // positive and finite in float32
 
-// A field with a type of its own choices: an enum whose values count from 0. Its names come from choices_of(E).
-struct EnumRef {
+// A field of a type other than those of OptionRef that has one text for each value: an enum, or a method's name.
+struct ChoiceRef {
   void* member;
-  int (*get)(const void*);
-  void (*set)(void*, int);
+  std::string (*get)(const void* member);
+  void (*set)(void* member, const std::string& choice);
 };
-using OptionRef = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, EnumRef>;
+using OptionRef = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, ChoiceRef>;
 
 // One field of an options struct. It refers to the struct and must not outlive it.
 struct Option {
@@ -59,7 +60,8 @@ struct Option {
   }
 };
 
-// Collects the options of a struct: describe(OptionList&) adds each of its fields.
+// Collects the options of a struct: describe(OptionList&) adds each of its fields. An enum E needs a function
+// std::vector<std::string> choices_of(E) beside it: the names of its values, which count from 0.
 class OptionList : public std::vector<Option> {
  public:
   template <class T>
@@ -67,14 +69,28 @@ class OptionList : public std::vector<Option> {
     OptionRef ref;
     std::vector<std::string> choices;
     if constexpr (std::is_enum_v<T>) {
-      ref = EnumRef{&member, [](const void* at) { return static_cast<int>(*static_cast<const T*>(at)); },
-                    [](void* at, int value) { *static_cast<T*>(at) = static_cast<T>(value); }};
       choices = choices_of(T{});
+      ref = ChoiceRef{&member,
+                      [](const void* at) {
+                        const auto value = static_cast<size_t>(*static_cast<const T*>(at));
+                        const std::vector<std::string> names = choices_of(T{});
+                        return value < names.size() ? names[value] : std::string();
+                      },
+                      [](void* at, const std::string& choice) {
+                        const std::vector<std::string> names = choices_of(T{});
+                        const auto found = std::find(names.begin(), names.end(), choice);
+                        *static_cast<T*>(at) = static_cast<T>(found - names.begin());
+                      }};
     } else {
       ref = &member;
     }
     push_back({.name = prefix + name, .ref = ref, .help = std::move(help), .range = range,
                .choices = std::move(choices), .section = section});
+    return back();
+  }
+  Option& append(Option option) {  // under prefix and section
+    option.name = prefix + option.name, option.section = section;
+    push_back(std::move(option));
     return back();
   }
   const Option* find(const std::string& name) const;  // null if there is none
