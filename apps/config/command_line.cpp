@@ -1,143 +1,135 @@
 #include "apps/config/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 
-#include "apps/config/help.h"
-#include "apps/config/json_config.h"
-#include "apps/config/resolve.h"
-#include "engine/check.h"
-#include "engine/excerpt.h"
+#include "apps/config/assignments.h"
 #include "engine/did_you_mean.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
 
-// What the command line says, with the values of --set and the flags in the order given.
+// The words of a command line, with the values of flags and --set in the order given.
 struct CommandLine {
   bool help = false, print_config = false;
+  std::string topic;  // of --help
   std::vector<std::string> config_files;
-  std::vector<std::pair<const Setting*, std::string>> values;  // null: the text is one of --set
+  std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
 };
 
-[[noreturn]] void fail_unknown_argument(const Program& program, std::string word) {
+const Option* find_flag(const KnownOptions& known, const std::string& flag) {
+  for (const Option& option : known.list())
+    if (!option.flag.empty() && option.flag == flag) return &option;
+  return nullptr;
+}
+
+[[noreturn]] void fail_unknown_argument(const KnownOptions& known, std::string word) {
   word = word.substr(0, word.find('='));
   if (word.empty() || word[0] != '-') fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
   std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
-  std::string path;
-  for (const Setting& setting : program.settings) {
-    if (!setting.flag.empty()) flags.push_back(setting.flag);
-    else if (setting.path == key || setting.path.substr(setting.path.rfind('.') + 1) == key) path = setting.path;
+  std::string name;
+  for (const Option& option : known.list()) {
+    if (!option.flag.empty()) flags.push_back(option.flag);
+    else if (option.name == key || option.name.ends_with("." + key)) name = option.name;
   }
-  if (!path.empty()) fail("no such flag ", excerpt(word), "; write --set ", path, "=VALUE");
+  if (!name.empty()) fail("no such flag ", excerpt(word), "; write --set ", name, "=VALUE");
   const std::string best = nearest(word, flags);
   fail("no such flag ", excerpt(word), best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
-bool is_switch(const Program& program, const Setting& setting) {
-  const ConfigPtr config = default_config(program);
-  return std::holds_alternative<bool*>(setting.member(*config));
+[[noreturn]] void fail_nothing(const std::string& flag) {
+  fail(flag, " expects ", flag == "--config" ? "a file" : "a value", ", got nothing");
 }
 
-[[noreturn]] void fail_nothing(const std::string& name) {
-  fail(name, " expects ", name == "--config" ? "a file" : "a value", ", got nothing");
-}
-
-// CLI11 lets "--print-config=false" pass, and gives the next word to "--data=".
-void check_equals(const CLI::App& app, const std::string& word) {
-  const size_t equals = word.find('=');
-  if (equals == std::string::npos) return;
-  const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-  if (name == "--help" || name == "-h" || name == "--print-config")
-    fail(name, " takes no value, got '", excerpt(value), "'");
-  if (value.empty() && app.get_option_no_throw(name)) fail_nothing(name);
-}
-
-CommandLine read_command_line(const Program& program, int argc, const char* const* argv) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
+CommandLine read_command_line(const KnownOptions& known, const std::vector<std::string>& words) {
   CommandLine line;
-  std::vector<std::string> ignored;
-  app.add_flag("--help,-h", line.help);
-  app.add_flag("--print-config", line.print_config);
-  auto add = [&](const std::string& flag, std::vector<std::string>& values) {
-    return app.add_option(flag, values)->type_size(1)->expected(1)->take_all()->allow_extra_args(false);
-  };
-  add("--config", line.config_files);
-  std::map<const CLI::Option*, const Setting*> meaning = {{add("--set", ignored), nullptr}};
-  for (const Setting& setting : program.settings)
-    if (!setting.flag.empty())
-      meaning[is_switch(program, setting) ? app.add_flag(setting.flag) : add(setting.flag, ignored)] = &setting;
-  for (int i = 1; i < argc; ++i) check_equals(app, argv[i]);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ArgumentMismatch& e) {
-    const std::string what = e.what();  // "--lr: 1 required TEXT missing"
-    fail(what.substr(0, what.find(':')), " expects a value");
-  } catch (const CLI::ParseError& e) {
-    fail("command line: ", excerpt(e.what(), 200));
+  std::string unknown;
+  for (const std::string& word : words) line.help |= word == "--help" || word == "-h";
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].starts_with("-") ? words[i].find('=') : std::string::npos;
+    const std::string flag = words[i].substr(0, equals);
+    const bool has_value = equals != std::string::npos;
+    const std::string given = has_value ? words[i].substr(equals + 1) : std::string();
+    const bool is_help = flag == "--help" || flag == "-h";
+    const auto is_flag = [&](const std::string& word) {
+      return word == "--help" || word == "-h" || word == "--config" || word == "--set" || word == "--print-config" ||
+             find_flag(known, word);
+    };
+    const auto value = [&] {  // after "=", or the next word
+      if (has_value && given.empty()) fail_nothing(flag);
+      if (has_value) {
+        check(!is_flag(given), flag, " expects a value, got the flag ", given);
+        return given;
+      }
+      check(i + 1 < words.size() || line.help, flag, " expects a value");
+      if (i + 1 == words.size()) return std::string();
+      check(!is_flag(words[i + 1]) || line.help, flag, " expects a value, got the flag ", words[i + 1]);
+      return words[++i];
+    };
+    if (is_help || flag == "--print-config") {
+      if (has_value) fail(flag, " takes no value, got '", excerpt(given), "'");
+      if (is_help && i + 1 < words.size() && !words[i + 1].starts_with("-")) line.topic = words[++i];
+      line.print_config |= !is_help;
+    } else if (flag == "--config") {
+      line.config_files.push_back(value());
+    } else if (flag == "--set") {
+      line.values.emplace_back(nullptr, value());
+    } else if (const Option* option = find_flag(known, flag)) {
+      const bool is_switch = std::holds_alternative<bool*>(option->ref);
+      line.values.emplace_back(option, is_switch && !has_value ? "true" : value());
+    } else if (unknown.empty()) {
+      unknown = words[i].empty() ? " " : words[i];
+    }
   }
-  std::map<const CLI::Option*, size_t> used;
-  for (const CLI::Option* option : app.parse_order()) {
-    const auto found = meaning.find(option);
-    if (found == meaning.end()) continue;
-    const std::string& text = option->results().at(used[option]++);
-    const bool flag = app.get_option_no_throw(text) != nullptr;  // the value was forgotten
-    check(!flag || line.help, option->get_name(), " expects a value, got the flag ", text);
-    line.values.emplace_back(found->second, text);
-  }
-  const std::vector<std::string> extras = app.remaining();
-  if (!extras.empty() && !line.help) fail_unknown_argument(program, extras.front());
+  if (!unknown.empty() && !line.help) fail_unknown_argument(known, unknown);
   return line;
 }
 
-Assignment from_text(const Program& program, const Setting& setting, const std::string& text,
-                     const std::string& subject) {
+Assignment from_text(const Option& option, const std::string& text, const std::string& subject) {
   if (text.empty()) fail_nothing(subject);
-  return {&setting, value_from_text(program, setting, text), subject};
+  return {option.name, option.section, text_value(text), subject};
 }
 
-void add_set(const Program& program, const std::string& text, std::vector<Assignment>& out) {
+void add_set(const KnownOptions& known, const std::string& text, Assignments& out) {
   const size_t equals = text.find('=');
   check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", excerpt(text),
         "'");
-  const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
-  const Setting* setting = find_setting(program, path);
-  if (!setting && is_group(program, path)) {
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  const Option* option = known.list().find(name);
+  if (!option && known.is_group(name)) {
     if (!value.empty() && value[0] == '{') {
-      const std::vector<Assignment> group = read_json_text(program, value, "--set " + path, path);
+      const Assignments group = read_json_text(known, value, "--set " + name, name);
       out.insert(out.end(), group.begin(), group.end());
       return;
     }
-    setting = short_form(program, path);
-    check(setting != nullptr, "--set ", path, " is a group of keys; set one of them, as ", path, ".KEY=VALUE");
+    option = known.short_form(name);
+    check(option != nullptr, "--set ", name, " is a group of keys; set one of them, as ", name, ".KEY=VALUE");
   }
-  if (!setting) fail_unknown_key(program, "--set", path);
-  out.push_back(from_text(program, *setting, value, "--set " + path));
+  if (!option) known.fail_unknown("--set", name);
+  out.push_back(from_text(*option, value, "--set " + name));
 }
 
 }  // namespace
 
 ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out) {
-  const CommandLine line = read_command_line(program, argc, argv);
+  const KnownOptions known(program);
+  const CommandLine line = read_command_line(known, {argv + 1, argv + argc});
   if (line.help) {
-    out << help_text(program);
+    out << help_text(program, line.topic);
     return nullptr;
   }
   check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
   if (!line.config_files.empty() && line.config_files.front().empty()) fail_nothing("--config");
-  std::vector<Assignment> file, command;
-  if (!line.config_files.empty()) file = read_json_file(program, line.config_files.front());
-  for (const auto& [setting, text] : line.values) {
-    if (setting) command.push_back(from_text(program, *setting, text, setting->flag));
-    else add_set(program, text, command);
+  Assignments file, command;
+  if (!line.config_files.empty()) file = read_json_file(known, line.config_files.front());
+  for (const auto& [option, text] : line.values) {
+    if (option) command.push_back(from_text(*option, text, option->flag));
+    else add_set(known, text, command);
   }
   ConfigPtr config = resolve(program, file, command);
-  const std::string json = to_json(program, *config);
+  const std::string json = to_json(*config);
   if (!line.print_config) return config;
   for (const std::string& notice : config->notices) std::cerr << program.name << ": notice: " << notice << '\n';
   out << json << '\n';

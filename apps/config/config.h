@@ -1,11 +1,11 @@
-// What every training run is configured with: typed, every value resolved. Member names are the configuration keys. A
-// program's own configuration derives from it.
+// The configuration of a training run: typed, every value resolved. Member names are the configuration keys.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "optim/factory.h"
+#include "comm/exchange/method.h"
+#include "optim/method.h"
 #include "optim/schedule.h"
 
 namespace godwit::apps {
@@ -15,45 +15,61 @@ struct BucketConfig {
 };
 
 struct ClipConfig {
-  double norm = 0;  // largest norm of all gradients together; 0: not limited
+  double norm = 0;  // limit of the norm of all gradients together; 0: no limit
 };
 
 struct EmaConfig {
-  double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: none
+  double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: no average
 };
 
+// Texts in the options that all programs have, which differ by program.
+struct CommonTexts {
+  std::string unit;        // "images"
+  std::string eval_batch;  // "images per worker; 0: 250"
+  std::string seed;        // "seed of initialization and shuffling"
+  std::string run_dir;     // the default: "runs/<model>-<optimizer>-<date>-<time>"
+};
+
+// What all programs have. A program's configuration derives from it.
 struct CommonConfig {
-  OptimizerConfig optimizer;
+  OptimizerConfig optimizer = "sgdm";
   ScheduleConfig schedule;
-  ExchangeConfig exchange;  // its name is empty when the optimizer communicates itself
+  ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
   BucketConfig bucket;
   ClipConfig clip;
   EmaConfig ema;
-  std::string non_finite = "fail";  // what a gradient does that is not finite: fail, skip
+  std::string non_finite = "fail";  // on a non-finite gradient: fail, or skip the step
   int64_t epochs = 5;
-  int64_t max_steps = 0;  // 0: all of the epochs
+  int64_t max_steps = 0;  // 0: all epochs
   int64_t batch = 16;     // samples per worker and micro-batch
-  int accumulation = 1;   // micro-batches per step: their gradients are summed before the exchange
-  std::string transport = "auto";  // mpi under a launcher, else local
+  int accumulation = 1;   // micro-batches per step, whose gradients are summed before the exchange
+  std::string transport = "auto";  // auto: mpi under a launcher, otherwise local
   double timeout_s = 300;          // how long a worker waits for the others
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
-  bool share_gpu = false;  // with device cuda: several workers on one GPU, where there are not enough
-  bool cuda_graph = false;  // with device cuda: forward and backward passes are recorded, then replayed
-  bool nccl = true;        // workers on GPUs of their own exchange through NCCL, where the build has it
-  bool tf32 = false;       // float32 products on a GPU may round their factors to 11 bits
+  bool share_gpu = false;      // device cuda: workers may share a GPU
+  bool cuda_graph = false;     // device cuda: capture forward and backward passes, then replay them
+  bool nccl = true;            // workers with a GPU each communicate through NCCL, if the build has it
+  bool tf32 = false;           // float32 products on a GPU may round their factors to 11 bits
   uint64_t seed = 1;
   int threads = 0;             // per worker; 0: cores / workers
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
-  std::string init_weights;    // file or folder; empty: random initialisation
+  std::string init_weights;    // file or folder; empty: random initialization
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
   int64_t log_every = 10;      // steps between lines of metrics.jsonl
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
 
-  std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not a setting
+  std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not an option
+
+  virtual ~CommonConfig() = default;
+  OptionList options() const;      // in the order of printing; refers to this object
+  virtual void check_together() const = 0;  // throws if options contradict each other
+
+ protected:
+  virtual void describe(OptionList& list) = 0;
+  void describe_common(OptionList& list, const CommonTexts& texts);
 };
 
-// Workers are processes that a launcher started, and not threads of this one.
-bool uses_mpi(const CommonConfig& config);
+bool uses_mpi(const CommonConfig& config);  // workers are processes that a launcher started, not threads
 
 }  // namespace godwit::apps

@@ -1,12 +1,12 @@
 // Checks that processes which train together were configured alike.
 #pragma once
-#include "apps/config/program.h"
+#include "apps/config/config.h"
 #include "comm/group.h"
 
 namespace godwit::apps {
 
 // Collective. Throws on every rank, naming the keys and the ranks that differ from rank 0. Paths and threads may
 // differ between hosts.
-void check_same_config(Group& group, const Program& program, const CommonConfig& config);
+void check_same_config(Group& group, const CommonConfig& config);
 
 }  // namespace godwit::apps

@@ -1,124 +1,155 @@
-#include "apps/config/help.h"
-
-#include <algorithm>
+// The text of --help.
 #include <cctype>
 
-#include "engine/check.h"
+#include "apps/config/assignments.h"
+#include "engine/did_you_mean.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
 
-struct MethodLine {
-  const char *name, *text;
-};
-constexpr MethodLine kOptimizers[] = {
-    {"sgd", "stochastic gradient descent"},
-    {"sgdm", "with momentum, Nesterov's too"},
-    {"adam", "Adam; weight_decay is L2"},
-    {"adamw", "Adam with decoupled weight decay"},
-    {"bert_adam", "adamw without bias correction, as BERT was trained"},
-    {"adafactor", "second moments by row and column; lr relative to the weights"},
-    {"softsignsgd", "momentum / mean of absolute gradients; full-precision Birder"},
-    {"birder", "one bit per parameter each way between nodes, with error feedback"},
-    {"binsgdm", "another name of birder"},
-    {"one_bit_adam", "Adam, then its momentum in one bit per parameter"},
-    {"zero_one_adam", "Adam in one bit per parameter from the start, and local steps"},
-    {"lamb", "Adam with steps as long as each parameter's norm says"},
-    {"one_bit_lamb", "LAMB, then its momentum in one bit per parameter"},
-};
-constexpr MethodLine kExchanges[] = {
-    {"dense", "all-reduce over all workers; wire f32, bf16, f16 or int8"},
-    {"hierarchical", "within nodes, between nodes, within nodes"},
-    {"qsgd", "stochastic levels of each block's norm"},
-    {"terngrad", "-1, 0 or 1 times each block's largest magnitude, stochastic"},
-    {"one_bit_sgd", "signs and one mean per sign and block, both ways, with error feedback"},
-    {"signsgd", "one bit per parameter each way: the majority of signs, which is all that is left"},
-    {"randomk", "values at random places, the same on all workers, with error feedback"},
-    {"powersgd", "matrices as products of two of low rank, with error feedback"},
-    {"topk", "the largest values of each parameter, with error feedback"},
-    {"ef21", "estimates of the gradients that compressed differences move"},
-    {"zeropp", "4-bit blocks to sharded owners, 8-bit parameters back"},
-    {"loco", "1, 4 or 8 bits to the owners, with an 8-bit average of what rounding lost"},
-    {"loco_zeropp", "loco's gradients, zeropp's parameters"},
-    {"ef_signsgd", "one bit per value and a scale per block, each way, with error feedback"},
-};
+constexpr size_t kWidth = 100;
 
-template <size_t N>
-const char* text_of(const MethodLine (&lines)[N], const char* what, const std::string& name) {
-  const auto* found = std::find_if(std::begin(lines), std::end(lines), [&](const auto& o) { return name == o.name; });
-  check(found != std::end(lines), "help: ", what, " '", name, "' has no description");
-  return found->text;
+// The word, then the text from column `indent` on, wrapped.
+std::string entry(const std::string& word, size_t indent, const std::string& text) {
+  std::string lines = "  " + word + (word.size() + 4 > indent ? "  " : std::string(indent - word.size() - 2, ' '));
+  size_t column = lines.size();
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (column + (end - at) > kWidth) {
+      while (lines.back() == ' ') lines.pop_back();
+      lines.append("\n").append(indent, ' ');
+      column = indent;
+    }
+    lines.append(text, at, end - at).append(end < text.size() ? " " : "");
+    column += end - at + 1;
+    at = end + 1;
+  }
+  return lines + "\n";
 }
 
-std::string upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
+std::string value_name(const Option& option) {
+  if (std::holds_alternative<bool*>(option.ref)) return "";  // a switch
+  if (!option.placeholder.empty()) return " " + option.placeholder;
+  if (std::holds_alternative<ChoiceRef>(option.ref) || std::holds_alternative<std::string*>(option.ref)) return " NAME";
+  return std::holds_alternative<double*>(option.ref) ? " X" : " N";
 }
 
-std::string value_name(const Setting& setting, CommonConfig& config) {
-  const SettingRef ref = setting.member(config);
-  if (std::holds_alternative<bool*>(ref)) return "";  // a switch
-  if (!setting.stands.empty()) return setting.stands;
-  if (std::holds_alternative<std::string*>(ref)) return "NAME";
-  return std::holds_alternative<double*>(ref) ? "X" : "N";
-}
-
-std::string padded(std::string text, size_t width) {
-  text.resize(std::max(text.size() + 2, width), ' ');
-  return text;
-}
-
-// Help, choices and default: "of the learning rate: [constant], multi_step, linear". Defaults of optimizer and exchange
-// keys differ by method and are left out.
-std::string meaning(const Program& program, const Setting& setting, const CommonConfig& config) {
-  const bool of_method = setting.section == "optimizer" || setting.path.starts_with("exchange.");
-  std::string value = of_method ? "" : value_text(config, setting);
-  if (setting.path == "optimizer.name") value = program.default_optimizer;
-  const bool listed = setting.path == "optimizer.name" || setting.path == "exchange.name";  // below
-  std::string text = setting.help;
-  if (!setting.choices || listed) return value.empty() ? text : text + " [" + value + "]";
-  const std::vector<std::string> names = setting.choices();
-  for (size_t i = 0; i < names.size(); ++i) {
+// Help, range, and choices with the default in brackets: "learning-rate schedule: [constant], multi_step".
+std::string meaning(const Option& option, bool with_range) {
+  const std::string value = value_text(option);
+  std::string text = option.help;
+  if (option.choices.empty() || option.name == "optimizer.name" || option.name == "exchange.name") {
+    if (with_range && !range_text(option.range).empty()) text += ";" + range_text(option.range);
+    return value.empty() ? text : text + " [" + value + "]";
+  }
+  for (size_t i = 0; i < option.choices.size(); ++i) {
     text.append(i > 0 ? ", " : text.empty() ? "" : ": ");
-    text.append(names[i] == value ? "[" + names[i] + "]" : names[i]);
+    text.append(option.choices[i] == value ? "[" + option.choices[i] + "]" : option.choices[i]);
   }
   return text;
 }
 
-std::string line(const std::string& word, size_t width, const std::string& text) {
-  std::string result = "  ";
-  return result.append(padded(word, width)).append(text).append("\n");
+std::string options_text(const OptionList& list, const std::string& prefix) {
+  std::string text;
+  for (const Option& option : list) {
+    if (!option.inapplicable.empty()) continue;
+    const std::string name = prefix + option.name;
+    text += entry(option.flag.empty() ? name : name + " (" + option.flag + ")", 36, meaning(option, true));
+  }
+  return text;
+}
+
+template <class Method>
+std::string method_text(const Method& method, const OptionList& options, const std::string& group) {
+  std::string text = method.name + ", an " + Method::kKind + ": " + method.help + "\n";
+  for (const std::string& alias : method.aliases) text += entry("other name", 14, alias);
+  text += entry("paper", 14, method.paper) + entry("sends", 14, method.bytes);
+  return text + "\nOptions [default]\n" + options_text(options, group);
+}
+
+template <class Method>
+std::string method_lines() {
+  std::string text;
+  for (const Method* method : methods<Method>()) {
+    std::string help = method->help;
+    for (const std::string& alias : method->aliases) help += "; also called " + alias;
+    text += entry(method->name, 16, help);
+  }
+  return text;
+}
+
+// The help of one topic: a method, a group or section of options, or an option.
+std::string topic_text(const Program& program, const std::string& topic) {
+  const ConfigPtr config = default_config(program);
+  std::vector<std::string> topics;
+  for (const OptimizerMethod* method : methods<OptimizerMethod>()) {
+    topics.push_back(method->name);
+    topics.insert(topics.end(), method->aliases.begin(), method->aliases.end());
+  }
+  for (const std::string& name : topics)
+    if (name == topic) {
+      const OptimizerConfig chosen = program.optimizer_defaults(*config, topic);
+      return method_text(chosen.method(), chosen.list(), "optimizer.");
+    }
+  for (const ExchangeMethod* method : methods<ExchangeMethod>()) {
+    topics.push_back(method->name);
+    if (method->name == topic) return method_text(*method, ExchangeConfig(*method).list(), "exchange.");
+  }
+  std::string text;
+  for (const Option& option : config->options()) {
+    const std::string group = option.name.substr(0, option.name.find('.'));
+    topics.insert(topics.end(), {option.section, group, option.name});
+    const bool choice = option.name.ends_with(".name") &&
+                        std::find(option.choices.begin(), option.choices.end(), topic) != option.choices.end();
+    if (choice) {  // a model, a schedule: the options that it reads
+      const ConfigPtr chosen = program.defaults([&](const std::string& name) { return name == option.name ? topic : ""; });
+      chosen->optimizer = config->optimizer;
+      assign(*chosen->options().find(option.name), text_value(topic), topic);
+      OptionList of_group;
+      for (const Option& other : chosen->options())
+        if (other.name.starts_with(group + ".")) of_group.push_back(other);
+      return topic + ": a choice of " + option.name + "\n\nOptions [default]\n" + options_text(of_group, "");
+    }
+    topics.insert(topics.end(), option.choices.begin(), option.choices.end());
+    const bool named = option.section == topic || group == topic || option.name == topic || option.flag == topic ||
+                       option.flag == "--" + topic;
+    OptionList one;
+    one.push_back(option);
+    if (named) text += options_text(one, "");
+  }
+  check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", suggestion(topic, topics));
+  return text;
 }
 
 }  // namespace
 
-std::string help_text(const Program& program) {
+std::string help_text(const Program& program, const std::string& topic) {
+  if (!topic.empty()) return topic_text(program, topic);
   const ConfigPtr config = default_config(program);
-  std::string text = program.purpose;
-  std::string section;
-  for (const Setting& setting : program.settings) {
-    if (setting.flag.empty()) continue;
-    if (setting.section != section) text += upper(setting.section.substr(0, 1)) + setting.section.substr(1) + "\n";
-    section = setting.section;
-    text += line(setting.flag + " " + value_name(setting, *config), 22, meaning(program, setting, *config));
+  const OptionList options = config->options();
+  std::string text = program.purpose, section;
+  for (const Option& option : options) {
+    if (option.flag.empty()) continue;
+    if (option.section != section) {
+      section = option.section;
+      text += static_cast<char>(std::toupper(static_cast<unsigned char>(section[0])));
+      text += section.substr(1) + "\n";
+    }
+    text += entry(option.flag + value_name(option), 24, meaning(option, false));
   }
   text += "Configuration; later ones win: the optimizer's defaults, FILE, then flags and --set in their order\n";
-  text += line("--config FILE", 22, "JSON; a key is written {\"optimizer\": {\"lr\": 0.1}}");
-  text += line("--set KEY=VALUE", 22, "any key, as --set optimizer.momentum=0.8");
-  text += line("--print-config", 22, "print every value as JSON and end");
-  text += line("--help", 22, "print this and end");
-  text += "\nOptimizers\n";
-  for (const std::string& name : optimizer_names()) {
-    const char* meaning = text_of(kOptimizers, "optimizer", name);
-    text += line(name, 15, detail::concat(meaning, " [lr ", program.optimizer_defaults(*config, name).lr, "]"));
-  }
-  text += "\nExchanges of gradients, behind optimizers that do not communicate themselves; docs/methods\n";
-  for (const std::string& name : exchange_names()) text += line(name, 14, text_of(kExchanges, "exchange", name));
-  text +=
-      "\nKeys of --set and of the JSON file that have no flag [default]; defaults of optimizer and exchange\n"
-      "keys differ by method: see --print-config\n";
-  for (const Setting& setting : program.settings)
-    if (setting.flag.empty()) text += line(setting.path, 32, meaning(program, setting, *config));
+  text += entry("--config FILE", 24, "JSON; a key is written {\"optimizer\": {\"lr\": 0.1}}");
+  text += entry("--set KEY=VALUE", 24, "any key, as --set optimizer.momentum=0.8");
+  text += entry("--print-config", 24, "print every value as JSON and end");
+  text += entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end");
+  text += "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>();
+  text += "\nExchanges of gradients, for optimizers that do not communicate themselves\n" + method_lines<ExchangeMethod>();
+  text += "\nKeys of --set and of the JSON file that have no flag [default]\n";
+  for (const Option& option : options)
+    if (option.flag.empty() && option.inapplicable.empty() && option.section != "optimizer" &&
+        !option.name.starts_with("exchange."))
+      text += entry(option.name, 32, meaning(option, false));
   return text + program.results;
 }
 

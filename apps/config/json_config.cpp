@@ -1,13 +1,13 @@
-#include "apps/config/json_config.h"
-
+// JSON files to assignments, and configurations to JSON.
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "engine/check.h"
+#include "apps/config/assignments.h"
+#include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
+#include "engine/json_options.h"
 #include "engine/json_text.h"
 
 namespace godwit::apps {
@@ -17,70 +17,42 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr int kMaxDepth = 16;  // what works on a parsed tree recurses (dump)
+constexpr int kMaxDepth = 16;  // printing a parsed tree recurses
 
-std::string joined(const std::string& group, const std::string& key) { return group.empty() ? key : group + "." + key; }
-
-// The parser itself keeps the last of two equal keys and nests without limit.
-json parse(const std::string& text, const std::string& subject) {
-  check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
-  return json::parse(text);
-}
-
-Value to_value(const json& node) {
-  Value value;
-  value.shown = excerpt(node.dump(-1, ' ', false, json::error_handler_t::replace));
-  if (node.is_boolean()) value.data = node.get<bool>();
-  if (node.is_number_unsigned()) {
-    value.data = node.get<uint64_t>();
-  } else if (node.is_number_integer()) {
-    value.data = node.get<int64_t>();
-  } else if (node.is_number_float()) {
-    value.data = node.get<double>();
-  }
-  if (node.is_string()) value.data = node.get<std::string>();
-  if (node.is_array()) {
-    std::vector<double> list;
-    for (const json& element : node)
-      if (element.is_number()) list.push_back(element.get<double>());
-    if (list.size() == node.size()) value.data = list;
-  }
-  return value;
-}
-
-void collect(const Program& program, const json& object, const std::string& group, const std::string& subject,
-             std::vector<Assignment>& out) {
+void collect(const KnownOptions& known, const json& object, const std::string& group, const std::string& subject,
+             Assignments& out) {
   for (const auto& [key, node] : object.items()) {
-    const std::string path = joined(group, key);
-    if (const Setting* setting = find_setting(program, path)) {
-      if (key.find('.') != std::string::npos)
-        fail(subject, ": no such key '", excerpt(path), "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
-      out.push_back({setting, to_value(node), subject + ": " + path});
-    } else if (is_group(program, path) && node.is_object()) {
-      collect(program, node, path, subject, out);
-    } else if (is_group(program, path)) {
-      const Setting* name = short_form(program, path);
-      if (!name || !node.is_string())
-        fail(subject, ": ", path, " expects an object", name ? " or a text" : "", ", got ", to_value(node).shown);
-      out.push_back({name, to_value(node), subject + ": " + path});
-    } else {
-      fail_unknown_key(program, subject, path);
+    const std::string name = group.empty() ? key : group + "." + key;
+    const Option* option = known.list().find(name);
+    check(!option || key.find('.') == std::string::npos, subject, ": no such key '", excerpt(name),
+          "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
+    if (!option && known.is_group(name)) {
+      if (node.is_object()) {
+        collect(known, node, name, subject, out);
+        continue;
+      }
+      option = known.short_form(name);
+      check(option && node.is_string(), subject, ": ", name, " expects an object", option ? " or a text" : "", ", got ",
+            json_value(node).shown);
     }
+    if (!option) known.fail_unknown(subject, name);
+    out.push_back({option->name, option->section, json_value(node), subject + ": " + option->name});
   }
 }
 
 }  // namespace
 
-std::vector<Assignment> read_json_text(const Program& program, const std::string& text, const std::string& subject,
-                                       const std::string& group) {
-  const json object = parse(text, subject);
-  if (!object.is_object()) fail(subject, ": expects a JSON object {…}, got ", to_value(object).shown);
-  std::vector<Assignment> assignments;
-  collect(program, object, group, subject, assignments);
+Assignments read_json_text(const KnownOptions& known, const std::string& text, const std::string& subject,
+                           const std::string& group) {
+  check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
+  const json object = json::parse(text);
+  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(object).shown);
+  Assignments assignments;
+  collect(known, object, group, subject, assignments);
   return assignments;
 }
 
-std::vector<Assignment> read_json_file(const Program& program, const std::string& file) {
+Assignments read_json_file(const KnownOptions& known, const std::string& file) {
   std::error_code ignored;
   check(!std::filesystem::is_directory(file, ignored), file, ": is a folder; --config expects a JSON file");
   errno = 0;
@@ -91,17 +63,22 @@ std::vector<Assignment> read_json_file(const Program& program, const std::string
   check(!in.bad(), file, ": reading failed");
   text.resize(static_cast<size_t>(in.gcount()));
   check(text.size() <= kMaxBytes, file, ": longer than 1 MiB; --config expects a small JSON file");
-  return read_json_text(program, text, file, "");
+  return read_json_text(known, text, file, "");
 }
 
-std::string to_json(const Program& program, const CommonConfig& config, bool with_run_dir) {
+std::string to_json(const CommonConfig& config, bool with_run_dir) {
   ordered_json root = ordered_json::object();
-  for (const Setting& setting : program.settings) {
-    if (!applies(program, config, setting)) continue;
-    const size_t dot = setting.path.find('.');
+  for (const Option& option : config.options()) {
+    if (!option.inapplicable.empty()) continue;
+    const size_t dot = option.name.find('.');
     ordered_json& node =
-        dot == std::string::npos ? root[setting.path] : root[setting.path.substr(0, dot)][setting.path.substr(dot + 1)];
-    std::visit([&](const auto* member) { node = *member; }, setting.member(const_cast<CommonConfig&>(config)));
+        dot == std::string::npos ? root[option.name] : root[option.name.substr(0, dot)][option.name.substr(dot + 1)];
+    std::visit(
+        [&](const auto& member) {
+          if constexpr (requires { node = *member; }) node = *member;
+          else node = value_text(option);
+        },
+        option.ref);
   }
   if (!with_run_dir) root["run_dir"] = "";
   try {

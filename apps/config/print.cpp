@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-// label, then words separated by two spaces, continued under the first word where the line is full.
+// The label, then words separated by two spaces; lines after the first are indented.
 std::string row(const std::string& label, const std::vector<std::string>& words, size_t indent) {
   std::string text = label + std::string(indent - label.size(), ' ');
   size_t column = indent;
@@ -28,15 +28,15 @@ std::string row(const std::string& label, const std::vector<std::string>& words,
 
 }  // namespace
 
-std::string summary(const Program& program, const CommonConfig& config, const Rows& extra) {
+std::string summary(const CommonConfig& config, const Rows& extra) {
   std::vector<std::pair<std::string, std::vector<std::string>>> rows;
-  for (const Setting& setting : program.settings) {
-    const std::string value = value_text(config, setting);
-    if (value.empty() || !applies(program, config, setting)) continue;
-    if (rows.empty() || rows.back().first != setting.section) rows.push_back({setting.section, {}});
-    const bool name = setting.path == setting.section + ".name";
-    std::string key = setting.path;
-    if (key.starts_with(setting.section + ".")) key.erase(0, setting.section.size() + 1);
+  for (const Option& option : config.options()) {
+    const std::string value = value_text(option);
+    if (value.empty() || !option.inapplicable.empty()) continue;
+    if (rows.empty() || rows.back().first != option.section) rows.push_back({option.section, {}});
+    const bool name = option.name == option.section + ".name";
+    std::string key = option.name;
+    if (key.starts_with(option.section + ".")) key.erase(0, option.section.size() + 1);
     if (key.ends_with(".name")) key.resize(key.size() - 5);
     rows.back().second.push_back(name ? value : key + "=" + value);
   }

@@ -1,4 +1,4 @@
-// Program: what one training program adds to what all of them share.
+// Program: what a training program adds to what all of them share.
 #pragma once
 #include <functional>
 #include <memory>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/config/schema.h"
 #include "apps/report/rows.h"
 #include "comm/group.h"
 
@@ -15,33 +14,28 @@ namespace godwit::apps {
 class Progress;
 class Task;
 
-// Makes a rank's task from data that the ranks of a process share. Every rank makes one, and they check that they agree.
+// Creates a rank's task from data that the ranks of a process share. Collective.
 using TaskMaker = std::function<std::unique_ptr<Task>(Communicator&)>;
 using ConfigPtr = std::shared_ptr<CommonConfig>;  // of the program's own type
+// The text that the command line or the file gives for an option; "" if neither does.
+using Lookup = std::function<std::string(const std::string& option)>;
 
 struct Program {
   std::string name;              // "train_resnet"
-  std::string purpose, results;  // what --help begins and ends with
+  std::string purpose, results;  // beginning and end of --help
   std::string default_optimizer;
-  std::vector<Setting> settings;         // in the order of printing
-  std::vector<std::string> of_the_host;  // keys that may differ between hosts, besides those common to all programs
-
-  // Everything but the optimizer. chosen(path) is the word that the command line or the file gives for a setting.
-  ConfigPtr (*defaults)(const std::function<std::string(const std::string& path)>& chosen);
+  ConfigPtr (*defaults)(const Lookup& lookup);  // all options except the optimizer's
   OptimizerConfig (*optimizer_defaults)(const CommonConfig& config, const std::string& name);
-  // Why the program does not read a setting now, "" when it does.
-  std::string (*unread)(const CommonConfig& config, const Setting& setting);
-  void (*check)(const CommonConfig& config);  // throws where settings cannot be together
-  TaskMaker (*load)(const std::shared_ptr<const CommonConfig>& config, Progress* progress);  // null: says nothing
+  TaskMaker (*load)(const std::shared_ptr<const CommonConfig>& config, Progress* progress);  // progress: may be null
 };
 
-ConfigPtr default_config(const Program& program);  // with nothing chosen
+ConfigPtr default_config(const Program& program);
 
-// JSON that gives the same configuration through --config; holds the keys that are read, no others. Without the run
-// directory it is that of another run, which needs a folder of its own.
-std::string to_json(const Program& program, const CommonConfig& config, bool with_run_dir = true);
+// JSON that gives the same configuration through --config. It holds the options that the configuration reads. Without
+// the run directory it is the configuration of another run, which needs a folder of its own.
+std::string to_json(const CommonConfig& config, bool with_run_dir = true);
 
-// Aligned lines for the start of a run: the configuration by group, then `extra` rows.
-std::string summary(const Program& program, const CommonConfig& config, const Rows& extra = {});
+// Aligned lines for the start of a run: the configuration by section, then `extra` rows.
+std::string summary(const CommonConfig& config, const Rows& extra = {});
 
 }  // namespace godwit::apps

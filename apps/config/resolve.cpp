@@ -1,62 +1,71 @@
-#include "apps/config/resolve.h"
-
+// Assignments to a configuration: layers, and the checks that need more than one option.
 #include <utility>
 
+#include "apps/config/assignments.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
-#include "engine/check.h"
 #include "engine/device.h"
+#include "engine/did_you_mean.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
 
-const Assignment* last(const std::vector<Assignment>& layer, const std::string& path) {
+const Assignment* last(const Assignments& layer, const std::string& option) {
   for (auto a = layer.rbegin(); a != layer.rend(); ++a)
-    if (a->setting->path == path) return &*a;
+    if (a->option == option) return &*a;
   return nullptr;
 }
 
-// The word a layer chooses for `path`; "" when it leaves it open. Throws for a word that does not exist.
-std::string word_of(const Program& program, const std::vector<Assignment>& layer, const std::string& path) {
-  const Assignment* a = last(layer, path);
+// The text that a layer gives for an option with choices; "" if it gives none. Throws for a text that is not a choice.
+std::string chosen(const Program& program, const Assignments& layer, const std::string& option) {
+  const Assignment* a = last(layer, option);
   if (!a) return "";
   const ConfigPtr config = default_config(program);
-  assign(*config, *a);
-  return value_text(*config, *a->setting);
+  const OptionList list = config->options();
+  assign(*list.find(option), a->value, a->subject);
+  return value_text(*list.find(option));  // of a method: its name, for an alias too
 }
 
-std::string without_alias(const std::string& optimizer) { return optimizer == "binsgdm" ? "birder" : optimizer; }
+// Why the options of a file are not used: what the command line chooses instead. "" if they are used.
+using Replaced = std::function<std::string(const Assignment& a)>;
 
-std::string listed(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text.append(text.empty() ? "" : ", ").append(word);
-  return text;
+Replaced replaced_parts(const Program& program, const Assignments& file, const Assignments& command) {
+  const auto other = [&](const std::string& group) -> std::string {  // another method on the command line
+    const std::string name = chosen(program, command, group + ".name"), before = chosen(program, file, group + ".name");
+    return name.empty() || before.empty() || name == before ? "" : name;
+  };
+  const std::string optimizer = other("optimizer"), exchange = other("exchange"), schedule = other("schedule");
+  const bool no_exchange = !optimizer.empty() && find_method<OptimizerMethod>(optimizer).communicates_itself;
+  return [=](const Assignment& a) -> std::string {
+    const bool of_exchange = a.option.starts_with("exchange.");
+    if (of_exchange && no_exchange) return "optimizer " + optimizer + ", which communicates itself";
+    if (of_exchange && !exchange.empty()) return "exchange " + exchange;
+    if (a.section == "optimizer" && !optimizer.empty()) return "optimizer " + optimizer;
+    if (a.section == "schedule" && !schedule.empty()) return "schedule " + schedule;
+    return "";
+  };
 }
 
-void check_applies(const Program& program, const CommonConfig& config, const Assignment& a) {
-  if (applies(program, config, *a.setting)) return;
-  if (const std::string reason = program.unread(config, *a.setting); !reason.empty()) fail(a.subject, ": ", reason);
-  if (a.setting->path.starts_with("exchange.")) {
-    check(!communicates_itself(config.optimizer.name) || a.setting->path != "exchange.sharding", a.subject, ": ",
-          config.optimizer.name, " keeps state of all parameters on every worker, which no sharding divides; leave it ",
-          "out, or take an optimizer behind an exchange, as adamw");
-    check(!communicates_itself(config.optimizer.name), a.subject, ": ", config.optimizer.name,
-          " communicates itself and takes no exchange; leave it out");
-    fail(a.subject, ": the exchange ", config.exchange.name, " does not read ", a.setting->path, "; its keys are ",
-         listed(exchange_keys(config.exchange.name)));
-  }
-  const bool optimizer = a.setting->section == "optimizer";
-  const std::string& name = optimizer ? config.optimizer.name : config.schedule.name;
-  fail(a.subject, ": ", name, " does not read ", a.setting->path, "; its keys are ",
-       listed(optimizer ? optimizer_keys(name) : schedule_keys(name)));
+// The option in `list`; throws if the configuration does not read it.
+const Option& applicable(const OptionList& list, const CommonConfig& config, const Assignment& a) {
+  const Option* option = list.find(a.option);
+  if (option && option->inapplicable.empty()) return *option;
+  if (option) fail(a.subject, ": ", option->inapplicable);
+  const bool of_exchange = a.option.starts_with("exchange.");  // otherwise an option of another optimizer
+  check(!of_exchange || !config.optimizer.method().communicates_itself, a.subject, ": ", config.optimizer.name(),
+        " communicates itself and takes no exchange; leave it out");
+  fail(a.subject, ": ", of_exchange ? "the exchange " + config.exchange.name() : config.optimizer.name(),
+       " does not read ", a.option, "; its keys are ",
+       excerpts(of_exchange ? config.exchange.list().names() : config.optimizer.list().names(), 50));
 }
 
-// The warm-up that is given last, unless as 0, replaces one given in another unit.
-void keep_one_warmup(ScheduleConfig& schedule, const std::string& path) {
+// The last nonzero warm-up replaces one that was given in another unit.
+void keep_one_warmup(ScheduleConfig& schedule, const std::string& option) {
   const ScheduleConfig given = schedule;
-  const bool epochs = path == "schedule.warmup_epochs" && given.warmup_epochs > 0;
-  const bool fraction = path == "schedule.warmup_fraction" && given.warmup_fraction > 0;
-  const bool steps = path == "schedule.warmup_steps" && given.warmup_steps > 0;
+  const bool epochs = option == "schedule.warmup_epochs" && given.warmup_epochs > 0;
+  const bool fraction = option == "schedule.warmup_fraction" && given.warmup_fraction > 0;
+  const bool steps = option == "schedule.warmup_steps" && given.warmup_steps > 0;
   if (!epochs && !fraction && !steps) return;
   schedule.warmup_epochs = epochs ? given.warmup_epochs : 0;
   schedule.warmup_fraction = fraction ? given.warmup_fraction : 0;
@@ -69,22 +78,22 @@ void check_together(const CommonConfig& c) {
     check(milestones[i] > milestones[i - 1], "schedule.milestones must ascend, but ", milestones[i], " follows ",
           milestones[i - 1]);
   check(!c.cuda_graph || c.device != "cpu",
-        "cuda_graph: passes are recorded on a GPU, and the device is cpu; leave it out, or take --device cuda");
-  check(!c.cuda_graph || c.exchange.sharding != "zero2",
-        "cuda_graph: with exchange.sharding zero2 gradients change their place, which no recorded pass follows; ",
-        "take zero1, or leave cuda_graph out");
+        "cuda_graph: passes are captured on a GPU, and the device is cpu; leave it out, or use --device cuda");
+  check(!c.cuda_graph || c.exchange.sharding != Sharding::zero2,
+        "cuda_graph: with exchange.sharding zero2, gradients move in memory, which a captured pass cannot follow; use ",
+        "zero1, or leave cuda_graph out");
   const int64_t workers = static_cast<int64_t>(c.nodes) * c.workers_per_node;
   check(workers <= 1024 || uses_mpi(c), "--nodes ", c.nodes, " --workers-per-node ", c.workers_per_node, ": ", workers,
         " workers, but one process holds at most 1024");
 }
 
-// Under a launcher the workers are what it started: nodes and workers_per_node follow from their number where they are
-// not given. Both stay 0 when the hosts are to decide.
+// Under a launcher, nodes and workers_per_node follow from the number of started processes unless they are given. Both
+// stay 0 if the hosts are to decide.
 void fit_launcher(CommonConfig& c, bool nodes_given, bool workers_given) {
   const std::optional<Launcher> launched = launcher();
   if (!uses_mpi(c)) {
     check(!launched || launched->world == 1, "transport local: ", launched->name, " started ", launched->world,
-          " processes, which would each train by themselves; start one, or leave the transport to be chosen");
+          " processes, which would each train by themselves; start a single process, or set transport=auto");
     return;
   }
   check(launched.has_value(), "transport mpi: no launcher started this process; start it with mpirun or srun");
@@ -98,61 +107,75 @@ void fit_launcher(CommonConfig& c, bool nodes_given, bool workers_given) {
 
 }  // namespace
 
-bool uses_mpi(const CommonConfig& config) {
-  return config.transport == "mpi" || (config.transport == "auto" && under_launcher());
+ConfigPtr default_config(const Program& program) {
+  ConfigPtr config = program.defaults([](const std::string&) { return std::string(); });
+  config->optimizer = program.optimizer_defaults(*config, program.default_optimizer);
+  return config;
 }
 
-ConfigPtr resolve(const Program& program, const std::vector<Assignment>& file, const std::vector<Assignment>& command) {
-  const auto chosen = [&](const std::vector<Assignment>& layer, const std::string& path) {
-    return word_of(program, layer, path);
+KnownOptions::KnownOptions(const Program& program) : config_(default_config(program)), list_(config_->options()) {
+  const auto add = [&](const OptionList& options, const std::string& group, const std::string& section) {
+    for (Option option : options) {
+      option.name = group + option.name, option.section = section;
+      if (!list_.find(option.name)) list_.push_back(option);
+    }
   };
-  const std::string in_file = chosen(file, "optimizer.name"), on_command = chosen(command, "optimizer.name");
-  const std::string schedule_in_file = chosen(file, "schedule.name"), schedule = chosen(command, "schedule.name");
-  const bool other_optimizer =
-      !in_file.empty() && !on_command.empty() && without_alias(in_file) != without_alias(on_command);
-  const bool other_schedule = !schedule_in_file.empty() && !schedule.empty() && schedule_in_file != schedule;
+  for (const OptimizerMethod* method : methods<OptimizerMethod>()) add(method->defaults.list(), "optimizer.", "optimizer");
+  for (const ExchangeMethod* method : methods<ExchangeMethod>()) add(method->defaults.list(), "exchange.", "workers");
+}
 
-  const std::string exchange_in_file = chosen(file, "exchange.name"), exchange = chosen(command, "exchange.name");
-  const bool other_exchange = !exchange_in_file.empty() && !exchange.empty() && exchange_in_file != exchange;
-  const bool no_exchange = other_optimizer && communicates_itself(on_command);
+bool KnownOptions::is_group(const std::string& name) const {
+  return std::any_of(list_.begin(), list_.end(), [&](const Option& o) { return o.name.starts_with(name + "."); });
+}
 
-  std::vector<Assignment> layers;
+const Option* KnownOptions::short_form(const std::string& group) const {
+  const Option* name = list_.find(group + ".name");
+  return name ? name : list_.find(group + ".path");
+}
+
+void KnownOptions::fail_unknown(const std::string& subject, const std::string& name) const {
+  const auto last_part = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };  // npos + 1 is 0
+  for (const Option& option : list_)
+    if (last_part(option.name) == last_part(name) && last_part(name) != "name")
+      fail(subject, ": no such key '", excerpt(name), "'; did you mean '", option.name, "'?");
+  const std::string best = nearest(name, list_.names());
+  fail(subject, ": no such key '", excerpt(name), "'",
+       best.empty() ? "; --help and --print-config list the keys" : "; did you mean '" + best + "'?");
+}
+
+ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command) {
+  const Replaced replaced = replaced_parts(program, file, command);
+  Assignments layers;
   std::vector<std::string> notices;
   for (const Assignment& a : file) {
-    const std::string &section = a.setting->section, &path = a.setting->path;
-    std::string replaced;  // what the command line has in place of it
-    if (path.starts_with("exchange.")) {
-      if (no_exchange) replaced = "optimizer " + on_command + ", which communicates itself";
-      else if (other_exchange) replaced = "exchange " + exchange;
-    } else if (section == "optimizer" && other_optimizer) {
-      replaced = "optimizer " + on_command;
-    } else if (section == "schedule" && other_schedule) {
-      replaced = "schedule " + schedule;
-    }
-    if (replaced.empty()) layers.push_back(a);
-    else if (path != "optimizer.name" && path != "schedule.name" && (no_exchange || path != "exchange.name"))
-      notices.push_back(a.subject + "=" + a.value.shown + " is not used: the command line chooses " + replaced);
+    const std::string by = replaced(a);
+    if (by.empty()) layers.push_back(a);
+    else if (!a.option.ends_with(".name") || (a.option == "exchange.name" && by.starts_with("optimizer")))
+      notices.push_back(a.subject + "=" + a.value.shown + " is not used: the command line chooses " + by);
   }
   layers.insert(layers.end(), command.begin(), command.end());
 
-  const ConfigPtr made = program.defaults([&](const std::string& path) { return chosen(layers, path); });
+  const auto lookup = [&](const std::string& option) { return chosen(program, layers, option); };
+  const ConfigPtr made = program.defaults(lookup);
   CommonConfig& config = *made;
   config.notices = std::move(notices);
-  const std::string optimizer = chosen(layers, "optimizer.name");
+  const std::string optimizer = lookup("optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
-  if (last(layers, "exchange.name")) config.exchange = exchange_defaults(chosen(layers, "exchange.name"));
-  if (last(layers, "schedule.name")) config.schedule.name = chosen(layers, "schedule.name");
+  if (last(layers, "exchange.name")) config.exchange = lookup("exchange.name");
+  if (last(layers, "schedule.name")) config.schedule.name = lookup("schedule.name");
+  const OptionList list = config.options();
   for (const Assignment& a : layers) {
-    check_applies(program, config, a);
-    assign(config, a);
-    keep_one_warmup(config.schedule, a.setting->path);
+    const Option& option = applicable(list, config, a);
+    if (a.option == "optimizer.name" || a.option == "exchange.name") continue;  // would reset the method's options
+    assign(option, a.value, a.subject);
+    keep_one_warmup(config.schedule, a.option);
   }
-  if (communicates_itself(config.optimizer.name)) config.exchange.name.clear();
-  else check_sharding(config.exchange);
+  config.optimizer.check_values();
+  if (!config.optimizer.method().communicates_itself) config.exchange.check_values();
   if (config.device == "auto") config.device = cuda_devices() > 0 ? "cuda" : "cpu";
   fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
   check_together(config);
-  program.check(config);
+  config.check_together();
   return made;
 }
 

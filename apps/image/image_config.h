@@ -31,9 +31,13 @@ struct ImageDataConfig {
 
 struct ImageConfig : CommonConfig {
   ImageConfig() { schedule.name = "cosine"; }
+  void check_together() const override;
 
   ImageModelConfig model;
   ImageDataConfig data;
+
+ protected:
+  void describe(OptionList& list) override;
 };
 
 const Program& image_program();  // train_resnet

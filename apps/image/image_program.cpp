@@ -22,49 +22,9 @@ and exchanges them, or one bit per parameter, while the backward pass still runs
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every setting except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; giving it to --config
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
 )";
-
-constexpr Range kMiB{1, 1 << 20};
-
-#define GODWIT_AT(member) [](CommonConfig& c) -> SettingRef { return &static_cast<ImageConfig&>(c).member; }
-
-std::vector<Setting> make_settings() {
-  std::vector<Setting> rows = {
-      {"model", "model.name", "--model", GODWIT_AT(model.name), "", kAny, resnet_names},
-      {"model", "model.small_stem", "", GODWIT_AT(model.small_stem), "resnet18 to 101: 3x3 stem for small images",
-       kAny},
-      {"model", "model.zero_init_residual", "", GODWIT_AT(model.zero_init_residual),
-       "last batch norm of a block starts at 0", kAny},
-      {"model", "model.sync_bn", "", GODWIT_AT(model.sync_bn), "batch norm over the batches of all workers", kAny},
-      {"model", "init_weights", "--init-weights", GODWIT_AT(init_weights), "start from a safetensors file", kAny, nullptr, "FILE"},
-      {"data", "data.path", "--data", GODWIT_AT(data.path), "IDX, CIFAR or class folders [the packaged Fashion-MNIST]", kAny,
-       nullptr, "DIR"},
-      {"data", "data.pad", "", GODWIT_AT(data.pad), "in memory: pixels around an image before its crop", {0, 64}},
-      {"data", "data.flip", "", GODWIT_AT(data.flip), "flip images at random", kAny},
-      {"data", "data.crop", "", GODWIT_AT(data.crop), "JPEGs: side of the images trained on [224]", {0, 4096}},
-      {"data", "data.resize", "", GODWIT_AT(data.resize), "JPEGs: short side in evaluation [crop 8/7]", {0, 8192}},
-      {"data", "data.color_jitter", "", GODWIT_AT(data.color_jitter), "JPEGs: strength", kFraction},
-      {"data", "data.mean", "", GODWIT_AT(data.mean), "per channel [ImageNet's; in memory: the data's]", kAny},
-      {"data", "data.std", "", GODWIT_AT(data.std), "per channel [as data.mean]", kPositive},
-      {"data", "data.max_pixels", "", GODWIT_AT(data.max_pixels), "JPEGs: larger ones are skipped", kAtLeastOne},
-      {"data", "data.decode_mib", "", GODWIT_AT(data.decode_mib), "JPEGs: largest coefficients, MiB a thread", kMiB},
-      {"data", "data.strict", "--strict", GODWIT_AT(data.strict), "JPEGs: refuse what is else skipped", kAny},
-      {"data", "data.label_smoothing", "", GODWIT_AT(data.label_smoothing), "of the training loss", kBelowOne},
-      {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},
-      {"data", "data.workers", "", GODWIT_AT(data.workers), "that prepare them; 0: up to 2, with a GPU all", {0, 256}},
-  };
-  const std::vector<Setting> common =
-      common_settings({.unit = "images",
-                       .eval_batch = "per worker; 0: 250, --batch for large images",
-                       .seed = "of initialisation, shuffling, augmentation and quantisation",
-                       .run_dir = "results [runs/<model>-<optimizer>-<date>-<time>]"});
-  rows.insert(rows.end(), common.begin(), common.end());
-  return rows;
-}
-
-#undef GODWIT_AT
 
 // Kept as float32, which neither holds 1e-60 nor 1e300.
 void check_statistics(const ImageDataConfig& data) {
@@ -80,16 +40,6 @@ void check_statistics(const ImageDataConfig& data) {
       check(size == 0 || size == 3, key, " has ", size, " values, JPEGs need three (red, green, blue)");
 }
 
-void check_together(const CommonConfig& config) {
-  const ImageDataConfig& data = static_cast<const ImageConfig&>(config).data;
-  const int64_t crop = data.crop > 0 ? data.crop : data::PhotoOptions().crop;
-  check(data.resize == 0 || data.resize >= crop, "data.resize ", data.resize, " is below data.crop ", crop,
-        data.crop > 0 ? "" : ", its default");
-  check_statistics(data);
-  check(!config.cuda_graph || !static_cast<const ImageConfig&>(config).model.sync_bn, "cuda_graph: with model.sync_bn ",
-        "workers exchange statistics within a pass, which cannot be recorded; leave one of the two out");
-}
-
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = std::static_pointer_cast<const ImageConfig>(config);
   const auto images = std::make_shared<const ImageData>(load_image_data(*own, progress));
@@ -98,18 +48,57 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
 
 }  // namespace
 
+void ImageConfig::check_together() const {
+  const int64_t crop = data.crop > 0 ? data.crop : data::PhotoOptions().crop;
+  check(data.resize == 0 || data.resize >= crop, "data.resize ", data.resize, " is below data.crop ", crop,
+        data.crop > 0 ? "" : ", its default");
+  check_statistics(data);
+  check(!cuda_graph || !model.sync_bn, "cuda_graph: with model.sync_bn workers exchange statistics within a ",
+        "pass, which cannot be captured; leave one of the two out");
+}
+
+void ImageConfig::describe(OptionList& list) {
+  list.section = "model";
+  list.add("model.name", model.name, "network").with_flag("--model").with_choices(resnet_names());
+  list.add("model.small_stem", model.small_stem, "resnet18 to 101: 3x3 stem for small images");
+  list.add("model.zero_init_residual", model.zero_init_residual, "last batch norm of a block starts at 0");
+  list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers");
+  list.add("init_weights", init_weights, "start from a safetensors file")
+      .with_flag("--init-weights").with_placeholder("FILE").differs_by_host();
+
+  list.section = "data", list.prefix = "data.";
+  list.add("path", data.path, "folder of IDX or CIFAR files, or of class folders [the packaged Fashion-MNIST]")
+      .with_flag("--data").with_placeholder("DIR").differs_by_host();
+  list.add("pad", data.pad, "images in memory: pixels added on each side before a random crop", {0, 64});
+  list.add("flip", data.flip, "random horizontal flip");
+  list.add("crop", data.crop, "JPEGs: side of the images trained on; 0: 224", {0, 4096});
+  list.add("resize", data.resize, "JPEGs: short side in evaluation; 0: 8/7 of crop", {0, 8192});
+  list.add("color_jitter", data.color_jitter, "JPEGs: strength of random brightness, contrast and saturation", kFraction);
+  list.add("mean", data.mean, "per channel; empty: ImageNet's, or the data's for images in memory");
+  list.add("std", data.std, "per channel; empty: as data.mean", kPositive);
+  list.add("max_pixels", data.max_pixels, "JPEGs: larger ones are skipped", kAtLeastOne);
+  list.add("decode_mib", data.decode_mib, "JPEGs: limit of a progressive image's coefficients, MiB per thread",
+           {1, 1 << 20});
+  list.add("strict", data.strict, "JPEGs: fail on a file that would otherwise be skipped").with_flag("--strict");
+  list.add("label_smoothing", data.label_smoothing, "of the training loss", {0, 1, false, true});
+  list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
+  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256}).differs_by_host();
+
+  list.prefix = "";
+  describe_common(list, {.unit = "images",
+                         .eval_batch = "images per worker in an evaluation; 0: 250, or --batch for large images",
+                         .seed = "seed of initialization, shuffling, augmentation and quantization",
+                         .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
+}
+
 const Program& image_program() {
   static const Program program{
       .name = "train_resnet",
       .purpose = kPurpose,
       .results = kResults,
       .default_optimizer = "sgdm",
-      .settings = make_settings(),
-      .of_the_host = {"data.path", "data.workers"},
       .defaults = [](const auto&) -> ConfigPtr { return std::make_shared<ImageConfig>(); },
-      .optimizer_defaults = [](const CommonConfig&, const std::string& name) { return optimizer_defaults(name); },
-      .unread = [](const CommonConfig&, const Setting&) { return std::string(); },
-      .check = check_together,
+      .optimizer_defaults = [](const CommonConfig&, const std::string& name) { return OptimizerConfig(name); },
       .load = load,
   };
   return program;

@@ -39,10 +39,14 @@ struct TextConfig : CommonConfig {
     schedule.name = "linear";
     schedule.warmup_fraction = 0.1;
   }
+  void check_together() const override;
 
   std::string task = "pretrain";  // squad, classify
   TextModelConfig model;
   TextDataConfig data;
+
+ protected:
+  void describe(OptionList& list) override;
 };
 
 const Program& text_program();  // train_bert

@@ -24,110 +24,32 @@ holds train-v1.1.json and dev-v1.1.json (or .gz). classify: sentences; DIR holds
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every setting except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; giving it to --config
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), model/ (the final
 weights as HuggingFace reads them); with squad, predictions.json and nbest_predictions.json.
 )";
 
-std::vector<std::string> tasks() { return {"pretrain", "squad", "classify"}; }
-std::vector<std::string> letter_cases() { return {"auto", "lower", "keep"}; }
-std::vector<std::string> sentence_rules() { return {"lines", "split"}; }
-std::vector<std::string> models() {
-  std::vector<std::string> names = bert_names();
-  names.insert(names.begin(), "auto");
-  return names;
-}
-
-#define GODWIT_AT(member) [](CommonConfig& c) -> SettingRef { return &static_cast<TextConfig&>(c).member; }
-
-std::vector<Setting> make_settings() {
-  std::vector<Setting> rows = {
-      {"model", "task", "--task", GODWIT_AT(task), "", kAny, tasks},
-      {"model", "model.name", "--model", GODWIT_AT(model.name), "", kAny, models},
-      {"model", "model.dropout", "", GODWIT_AT(model.dropout), "of hidden states[, of attention] [the model's]",
-       kBelowOne},
-      {"model", "init_weights", "--init-weights", GODWIT_AT(init_weights), "HuggingFace folder, or safetensors file",
-       kAny, nullptr, "DIR"},
-      {"data", "data.path", "--data", GODWIT_AT(data.path), "folder or training file [the packaged King James Bible]",
-       kAny, nullptr, "DIR"},
-      {"data", "data.test", "", GODWIT_AT(data.test), "evaluation file, where data.path is a file", kAny},
-      {"data", "data.vocab", "--vocab", GODWIT_AT(data.vocab),
-       "vocab.txt or tokenizer.json [that of the weights, else trained]", kAny, nullptr, "FILE"},
-      {"data", "data.vocab_size", "", GODWIT_AT(data.vocab_size), "tokens of a vocabulary that is trained", {8, 1e6}},
-      {"data", "data.alphabet", "", GODWIT_AT(data.alphabet), "characters it has at most, the most frequent", {1, 1e6}},
-      {"data", "data.letter_case", "", GODWIT_AT(data.letter_case), "auto: as the weights' tokenizer, else lower", kAny,
-       letter_cases},
-      {"data", "data.length", "--length", GODWIT_AT(data.length), "tokens of a sample at most; squad: 384", {8, 1 << 16}},
-      {"data", "data.test_limit", "", GODWIT_AT(data.test_limit), "squad, classify: samples evaluated; 0: all",
-       kNotNegative},
-      {"data", "data.sentences", "", GODWIT_AT(data.sentences), "pretrain, a sentence is a line, or split at . ! ?", kAny,
-       sentence_rules},
-      {"data", "data.hold_out", "", GODWIT_AT(data.hold_out), "pretrain: one of so many documents is evaluated on",
-       {2, 1e9}},
-      {"data", "data.masked", "", GODWIT_AT(data.masked), "pretrain: fraction of the tokens", {0, 1, true, true}},
-      {"data", "data.short_samples", "", GODWIT_AT(data.short_samples), "pretrain: fraction below the full length",
-       kFraction},
-      {"data", "data.doc_stride", "", GODWIT_AT(data.doc_stride), "squad: tokens from window to window", kAtLeastOne},
-      {"data", "data.max_question", "", GODWIT_AT(data.max_question), "squad: tokens", kAtLeastOne},
-      {"data", "data.max_answer", "", GODWIT_AT(data.max_answer), "squad: tokens", kAtLeastOne},
-      {"data", "data.n_best", "", GODWIT_AT(data.n_best), "squad: answers written for a question", {1, 1000}},
-      {"data", "data.window", "", GODWIT_AT(data.window), "batches sorted by length together", {1, 1 << 20}},
-      {"data", "data.prefetch", "", GODWIT_AT(data.prefetch), "batches prepared ahead", {1, 1024}},
-      {"data", "data.workers", "", GODWIT_AT(data.workers), "that prepare them; 0: up to 2, with a GPU all", {0, 256}},
-  };
-  const std::vector<Setting> common =
-      common_settings({.unit = "samples",
-                       .eval_batch = "per worker; 0: 32, or --batch where that is more",
-                       .seed = "of initialisation, shuffling, masking, dropout and quantisation",
-                       .run_dir = "results [runs/<model>-<task>-<optimizer>-<date>-<time>]"});
-  rows.insert(rows.end(), common.begin(), common.end());
-  return rows;
-}
-
-#undef GODWIT_AT
-
-ConfigPtr defaults(const std::function<std::string(const std::string&)>& chosen) {
+ConfigPtr defaults(const Lookup& lookup) {
   auto config = std::make_shared<TextConfig>();
-  if (const std::string task = chosen("task"); !task.empty()) config->task = task;
+  if (const std::string task = lookup("task"); !task.empty()) config->task = task;
   config->epochs = config->task == "squad" ? 2 : 3;
   config->batch = config->task == "squad" ? 8 : 16;
   config->data.length = config->task == "squad" ? 384 : 128;
-  const std::string optimizer = chosen("optimizer.name");
+  const std::string optimizer = lookup("optimizer.name");
   // Birder's update does not grow with the gradient, and clipping would keep its exchange from the backward pass.
-  config->clip.norm = optimizer.empty() || !communicates_itself(optimizer) ? 1 : 0;
+  config->clip.norm = optimizer.empty() || !find_method<OptimizerMethod>(optimizer).communicates_itself ? 1 : 0;
   return config;
 }
 
-// Of the Birder and 0/1 Adam papers; fine-tuning of a classifier as in BERT's own.
+// Learning rates of the Birder and 0/1 Adam papers; for classification those of BERT's fine-tuning.
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
-  OptimizerConfig config = optimizer_defaults(name);
-  config.weight_decay = 0.01;
-  config.decay_norm_and_bias = false;
-  config.beta = 0.9;
-  if (name != "sgd" && name != "sgdm") config.lr = task == "pretrain" ? 4e-4 : task == "squad" ? 1e-4 : 5e-5;
+  OptimizerConfig config = name;
+  config.set("weight_decay", 0.01).set("decay_norm_and_bias", false);
+  if (config.has("beta")) config.set("beta", 0.9);
+  if (config.name() != "sgd" && config.name() != "sgdm")
+    config.set("lr", task == "pretrain" ? 4e-4 : task == "squad" ? 1e-4 : 5e-5);
   return config;
-}
-
-std::string unread(const CommonConfig& common, const Setting& setting) {
-  const std::string& task = static_cast<const TextConfig&>(common).task;
-  const auto only = [&](std::initializer_list<const char*> keys, const char* of) {
-    const bool listed = std::find(keys.begin(), keys.end(), setting.path) != keys.end();
-    return listed && task != of ? "task " + task + " does not read " + setting.path + ", only " + of + " does" : "";
-  };
-  const std::string why = only({"data.sentences", "data.hold_out", "data.masked", "data.short_samples"}, "pretrain");
-  if (!why.empty()) return why;
-  if (task == "pretrain" && setting.path == "data.test_limit") return "task pretrain does not read data.test_limit";
-  return only({"data.doc_stride", "data.max_question", "data.max_answer", "data.n_best"}, "squad");
-}
-
-void check_together(const CommonConfig& common) {
-  const TextConfig& config = static_cast<const TextConfig&>(common);
-  check(config.task == "pretrain" || !config.data.path.empty(), "task ", config.task, " needs --data, a folder with ",
-        config.task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
-  check(config.data.test.empty() || !config.data.path.empty(), "data.test is given without data.path");
-  check(config.model.dropout.size() <= 2, "model.dropout has ", config.model.dropout.size(),
-        " values; give one for hidden states and, where it differs, one for attention");
 }
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
@@ -138,18 +60,71 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
 
 }  // namespace
 
+void TextConfig::check_together() const {
+  check(task == "pretrain" || !data.path.empty(), "task ", task, " needs --data, a folder with ",
+        task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
+  check(data.test.empty() || !data.path.empty(), "data.test is given without data.path");
+  check(model.dropout.size() <= 2, "model.dropout has ", model.dropout.size(),
+        " values; give one for hidden states and, if it differs, one for attention");
+}
+
+void TextConfig::describe(OptionList& list) {
+  list.section = "model";
+  list.add("task", task, "what is trained").with_flag("--task").with_choices({"pretrain", "squad", "classify"});
+  std::vector<std::string> models = bert_names();
+  models.insert(models.begin(), "auto");
+  list.add("model.name", model.name, "size; auto: that of the initial weights, otherwise bert_mini")
+      .with_flag("--model").with_choices(models);
+  list.add("model.dropout", model.dropout, "of hidden states, or of hidden states,attention; empty: the model's",
+           {0, 1, false, true});
+  list.add("init_weights", init_weights, "HuggingFace folder or safetensors file to start from")
+      .with_flag("--init-weights").with_placeholder("DIR").differs_by_host();
+
+  list.section = "data", list.prefix = "data.";
+  const auto only_for = [&](const char* only, Option& option) {
+    option.only_if(task == only, "task " + task + " does not read " + option.name + ", only " + only + " does");
+  };
+  list.add("path", data.path, "folder or training file [the packaged King James Bible]")
+      .with_flag("--data").with_placeholder("DIR").differs_by_host();
+  list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
+  list.add("vocab", data.vocab, "vocab.txt or tokenizer.json; empty: that of the weights, otherwise one is trained")
+      .with_flag("--vocab").with_placeholder("FILE").differs_by_host();
+  list.add("vocab_size", data.vocab_size, "tokens of a trained vocabulary", {8, 1e6});
+  list.add("alphabet", data.alphabet, "limit of the characters in a trained vocabulary; the most frequent", {1, 1e6});
+  list.add("letter_case", data.letter_case, "auto: as the weights' tokenizer, otherwise lower")
+      .with_choices({"auto", "lower", "keep"});
+  list.add("length", data.length, "largest number of tokens per sample; squad: 384", {8, 1 << 16}).with_flag("--length");
+  list.add("test_limit", data.test_limit, "squad, classify: samples evaluated; 0: all", kNotNegative)
+      .only_if(task != "pretrain", "task pretrain does not read data.test_limit");
+  only_for("pretrain", list.add("sentences", data.sentences, "pretrain: a sentence per line, or split at . ! ?")
+                           .with_choices({"lines", "split"}));
+  only_for("pretrain", list.add("hold_out", data.hold_out, "pretrain: every N-th document is evaluated on", {2, 1e9}));
+  only_for("pretrain", list.add("masked", data.masked, "pretrain: fraction of the tokens", {0, 1, true, true}));
+  only_for("pretrain", list.add("short_samples", data.short_samples, "pretrain: fraction below the full length",
+                                kFraction));
+  only_for("squad", list.add("doc_stride", data.doc_stride, "squad: tokens from window to window", kAtLeastOne));
+  only_for("squad", list.add("max_question", data.max_question, "squad: tokens of a question", kAtLeastOne));
+  only_for("squad", list.add("max_answer", data.max_answer, "squad: tokens of an answer", kAtLeastOne));
+  only_for("squad", list.add("n_best", data.n_best, "squad: answers written per question", {1, 1000}));
+  list.add("window", data.window, "batches that are sorted by length together", {1, 1 << 20});
+  list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
+  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256}).differs_by_host();
+
+  list.prefix = "";
+  describe_common(list, {.unit = "samples",
+                         .eval_batch = "samples per worker in an evaluation; 0: 32, or --batch if that is more",
+                         .seed = "seed of initialization, shuffling, masking, dropout and quantization",
+                         .run_dir = "runs/<model>-<task>-<optimizer>-<date>-<time>"});
+}
+
 const Program& text_program() {
   static const Program program{
       .name = "train_bert",
       .purpose = kPurpose,
       .results = kResults,
       .default_optimizer = "adamw",
-      .settings = make_settings(),
-      .of_the_host = {"data.path", "data.test", "data.vocab", "data.workers"},
       .defaults = defaults,
       .optimizer_defaults = bert_optimizer_defaults,
-      .unread = unread,
-      .check = check_together,
       .load = load,
   };
   return program;

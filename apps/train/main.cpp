@@ -59,7 +59,7 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
-      check_same_config(*comm.world, program, *config);
+      check_same_config(*comm.world, *config);
       run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
     };
     const auto note = [&](const std::string& line) { progress.line(line); };

@@ -64,7 +64,7 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
       comm_(comm),
       steps_per_epoch_(steps_of_epoch(config, task.batches())),
       total_steps_(planned_steps(config, steps_per_epoch_)),
-      schedule_(config.schedule, config.optimizer.lr, steps_per_epoch_, total_steps_) {
+      schedule_(config.schedule, config.optimizer.number("lr"), steps_per_epoch_, total_steps_) {
   DataParallelOptions options{.optimizer = for_run(config.optimizer, schedule_, total_steps_),
                               .exchange = config.exchange,
                               .seed = config.seed};
@@ -93,15 +93,15 @@ void Trainer::open_run(Progress& progress) {
     return;
   }
   const auto busy = comm_.world->busy();
-  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name);
-  log_ = std::make_unique<RunLog>(run_dir_, to_json(program_, config_, false));
+  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name());
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false));
   task_.opened(run_dir_);
   // A launcher passes Ctrl-C on as SIGTERM. When a rank has died it sends the same, and SIGKILL soon after.
   const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
                                              : "a second signal ends the run at once";
   catch_interrupts("stopping after the current step to save the weights; " + more,
                    "ended unsaved; the run directory is " + run_dir_);
-  progress.line(summary(program_, config_, rows()));
+  progress.line(summary(config_, rows()));
   for (const std::string& notice : notices()) progress.line("notice: " + notice);
 }
 
@@ -117,8 +117,8 @@ std::vector<std::string> Trainer::notices() const {
         "processes; install it (libnccl-dev) and configure again");
   int64_t kept = 0;
   for (const StatePart& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
-  if (exchange.sharding != "none" && kept > 0)
-    all.push_back(detail::concat("sharding ", exchange.sharding, " does not divide the state of ", exchange.name,
+  if (exchange.sharding != Sharding::none && kept > 0)
+    all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ", exchange.name(),
                                  ": every worker keeps ", human_bytes(static_cast<double>(kept)),
                                  " of all parameters; the exchanges dense and zeropp keep none"));
   int64_t sent = 0;  // values of an exchange by shards, whose messages have the size of the largest
@@ -128,34 +128,22 @@ std::vector<std::string> Trainer::notices() const {
     sent += longest * std::ssize(bucket.shards);
   }
   if (const double times = static_cast<double>(sent) / static_cast<double>(replica_->buckets().numel());
-      exchange.sharding != "none" && times > 1.5)
+      exchange.sharding != Sharding::none && times > 1.5)
     all.push_back(detail::concat(
         "shards are uneven, as whole parameters or blocks stay together, and messages have the largest one's length: ",
         std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=none sends fewer"));
-  const OptimizerConfig fitted = for_run(config_.optimizer, schedule_, total_steps_);
-  if (fitted.name == "zero_one_adam" || (fitted.name == "one_bit_adam" && !fitted.bias_correction)) {
-    const int64_t changes = variance_changes(fitted, total_steps_);
-    const double held = 1 - std::pow(fitted.beta2, static_cast<double>(changes));
-    if (changes > 0 && held < 0.1)
-      all.push_back(detail::concat(
-          fitted.name, " freezes its second moment after ", changes, " changes, at ", std::round(1000 * held) / 10,
-          " % of g², so its steps are ", std::round(10 / std::sqrt(held)) / 10,
-          " times Adam's, and more where gradients are rare; raise optimizer.warmup_fraction, or train longer"));
-  }
-  if (exchange.name.starts_with("loco") && exchange.bits == 1 && exchange.scale != "auto")
-    all.push_back("codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + exchange.scale +
-                  " fits the gradients; auto does");
+  const auto add = [&](const std::vector<std::string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); };
+  const OptimizerMethod& method = config_.optimizer.method();
+  if (method.notices)
+    add(method.notices(for_run(config_.optimizer, schedule_, total_steps_).options(), total_steps_));
+  if (!method.communicates_itself && exchange.method().notices) add(exchange.method().notices(exchange.options()));
   return all;
 }
 
 // What may help a run whose loss is not finite.
 std::string Trainer::advice() const {
-  const std::string& name = config_.optimizer.name;
-  std::string text = "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)";
-  if (communicates_itself(name) && !name.starts_with("birder"))
-    text += "; " + name + " takes longer steps than Adam, the more so in short runs and where gradients are rare: then " +
-            "--lr should be lower, optimizer.warmup_fraction higher, and optimizer.block_size a row's length";
-  return text;
+  const std::string& hint = config_.optimizer.method().divergence_hint;
+  return "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)" + (hint.empty() ? "" : "; " + hint);
 }
 
 Rows Trainer::rows() const {

@@ -8,11 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/config/schema.h"
 #include "apps/image/image_config.h"
 #include "apps/text/text_config.h"
 #include "engine/check.h"
 #include "engine/device.h"
+#include "optim/adam.h"
 
 namespace godwit::apps {
 namespace {
@@ -73,9 +73,9 @@ void expect_parts(const std::string& message, const Words& parts) {
 TEST(CommandLine, Defaults) {
   const ImageConfig config = parse({});
   EXPECT_EQ(config.model.name, "resnet20");
-  EXPECT_EQ(config.optimizer.name, "sgdm");
-  EXPECT_EQ(config.optimizer.lr, optimizer_defaults("sgdm").lr);
-  EXPECT_EQ(config.exchange.name, "dense");
+  EXPECT_EQ(config.optimizer.name(), "sgdm");
+  EXPECT_EQ(config.optimizer.number("lr"), OptimizerConfig("sgdm").number("lr"));
+  EXPECT_EQ(config.exchange.name(), "dense");
   EXPECT_EQ(config.nodes, 1);
 }
 
@@ -114,9 +114,9 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
                                "w.safetensors"});
   EXPECT_EQ(c.model.name, "resnet56");
   EXPECT_EQ(c.data.path, "/d");
-  EXPECT_EQ(c.optimizer.name, "sgdm");
-  EXPECT_EQ(c.optimizer.lr, 0.25);
-  EXPECT_EQ(c.exchange.name, "hierarchical");
+  EXPECT_EQ(c.optimizer.name(), "sgdm");
+  EXPECT_EQ(c.optimizer.number("lr"), 0.25);
+  EXPECT_EQ(c.exchange.name(), "hierarchical");
   EXPECT_EQ(c.epochs, 3);
   EXPECT_EQ(c.max_steps, 7);
   EXPECT_EQ(c.batch, 5);
@@ -132,38 +132,38 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
 }
 
 TEST(CommandLine, LaterValuesWin) {
-  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2"}).optimizer.lr, 2);
-  EXPECT_EQ(parse({"--set", "optimizer.lr=2", "--lr", "1"}).optimizer.lr, 1);
-  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2", "--lr=3"}).optimizer.lr, 3);
-  EXPECT_EQ(parse({"--lr", "7", "--optimizer", "birder"}).optimizer.lr, 7);
-  EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.weight_decay, optimizer_defaults("adamw").weight_decay);
+  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2"}).optimizer.number("lr"), 2);
+  EXPECT_EQ(parse({"--set", "optimizer.lr=2", "--lr", "1"}).optimizer.number("lr"), 1);
+  EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2", "--lr=3"}).optimizer.number("lr"), 3);
+  EXPECT_EQ(parse({"--lr", "7", "--optimizer", "birder"}).optimizer.number("lr"), 7);
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.number("weight_decay"), OptimizerConfig("adamw").number("weight_decay"));
   const std::string file = write_file(R"({"epochs": 9, "batch": 3, "optimizer": {"name": "adam", "lr": 5}})");
   const ImageConfig config = parse({"--epochs", "2", "--config", file});
   EXPECT_EQ(config.epochs, 2);
   EXPECT_EQ(config.batch, 3);
-  EXPECT_EQ(config.optimizer.name, "adam");
-  EXPECT_EQ(config.optimizer.lr, 5);
+  EXPECT_EQ(config.optimizer.name(), "adam");
+  EXPECT_EQ(config.optimizer.number("lr"), 5);
 }
 
 TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
   const std::string file = write_file(
       R"({"optimizer": {"name": "sgdm", "lr": 5, "momentum": 0.5}, "exchange": "dense", "schedule": {"name": "cosine", "final_fraction": 0.5}})");
   const ImageConfig config = parse({"--config", file, "--optimizer", "birder", "--set", "schedule=multi_step"});
-  EXPECT_EQ(config.optimizer.lr, optimizer_defaults("birder").lr);
-  EXPECT_EQ(config.exchange.name, "");
+  EXPECT_EQ(config.optimizer.number("lr"), OptimizerConfig("birder").number("lr"));
+  EXPECT_TRUE(config.optimizer.method().communicates_itself);
   EXPECT_EQ(config.schedule.name, "multi_step");
   EXPECT_EQ(config.schedule.final_fraction, 0);
-  EXPECT_EQ(parse({"--config", file, "--optimizer", "sgdm"}).optimizer.momentum, 0.5);
+  EXPECT_EQ(parse({"--config", file, "--optimizer", "sgdm"}).optimizer.number("momentum"), 0.5);
   const std::string birder = write_file(R"({"optimizer": {"name": "birder", "beta": 0.5}})");
-  EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.beta, 0.5);
+  EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.number("beta"), 0.5);
 }
 
 TEST(CommandLine, AnotherOptimizerKeepsTheExchangeOfTheFile) {
   const std::string file =
       write_file(R"({"optimizer": {"name": "adamw", "lr": 5}, "exchange": {"name": "powersgd", "rank": 7}})");
   const ImageConfig config = parse({"--config", file, "--optimizer", "sgdm"});
-  EXPECT_EQ(config.exchange.name, "powersgd");
-  EXPECT_EQ(config.exchange.rank, 7);
+  EXPECT_EQ(config.exchange.name(), "powersgd");
+  EXPECT_EQ(config.exchange.number("rank"), 7);
   EXPECT_EQ(config.notices, std::vector<std::string>{file + ": optimizer.lr=5 is not used: the command line chooses "
                                                             "optimizer sgdm"});
   EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
@@ -202,13 +202,13 @@ TEST(CommandLine, ShortForms) {
   const ImageConfig c = parse({"--config", write_file(R"({"model": "resnet32", "optimizer": "adam", "exchange":
       "hierarchical", "data": "folder", "schedule": "cosine"})")});
   EXPECT_EQ(c.model.name, "resnet32");
-  EXPECT_EQ(c.optimizer.name, "adam");
-  EXPECT_EQ(c.exchange.name, "hierarchical");
+  EXPECT_EQ(c.optimizer.name(), "adam");
+  EXPECT_EQ(c.exchange.name(), "hierarchical");
   EXPECT_EQ(c.data.path, "folder");
   EXPECT_EQ(c.schedule.name, "cosine");
-  EXPECT_EQ(parse({"--set", "optimizer=adam"}).optimizer.name, "adam");
-  EXPECT_EQ(parse({"--exchange", "hierarchical", "--set", "exchange.wire=f16"}).exchange.wire, "f16");
-  EXPECT_EQ(parse({"--set", R"(optimizer={"name": "adam", "beta1": 0.5})"}).optimizer.beta1, 0.5);
+  EXPECT_EQ(parse({"--set", "optimizer=adam"}).optimizer.name(), "adam");
+  EXPECT_EQ(parse({"--exchange", "hierarchical", "--set", "exchange.wire=f16"}).exchange.text("wire"), "f16");
+  EXPECT_EQ(parse({"--set", R"(optimizer={"name": "adam", "beta1": 0.5})"}).optimizer.number("beta1"), 0.5);
 }
 
 TEST(CommandLine, ListsAndWords) {
@@ -316,12 +316,13 @@ TEST(CommandLine, AScaleIsANumberOrAText) {
   const auto scale_of = [](const std::string& json) {
     const std::string file = R"({"exchange": {"name": "loco", "scale": )" + json + "}}";
     const ImageConfig config = parse({"--config", write_file(file)});
-    EXPECT_EQ(parse({"--config", write_file(to_json(image_program(), config))}).exchange.scale, config.exchange.scale);
-    return config.exchange.scale;
+    const std::string scale = config.exchange.text("scale");
+    EXPECT_EQ(parse({"--config", write_file(to_json(config))}).exchange.text("scale"), scale);
+    return scale;
   };
   EXPECT_EQ(scale_of("524288"), "524288");
   EXPECT_EQ(scale_of("0.5"), "0.5");
-  EXPECT_EQ(scale_of("-1"), "-1") << "which loco refuses";
+  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": -1}})"), {"loco", "scale '-1'", "2^-60"});
   EXPECT_EQ(scale_of("\"2^19\""), "2^19");
   expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got ["});
   expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});
@@ -389,16 +390,19 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
        "schedule.power=0.3333333333333333", "--set", "bucket.first_mib=0.1"},
       {"--set", "schedule=multi_step", "--set", "schedule.milestones=0.1,2,1e22"}};
   for (Words words : lines) {
-    const std::string json = to_json(image_program(), parse(words));
+    const std::string json = to_json(parse(words));
     words.push_back("--print-config");
     const Answer answer = run(words);
     EXPECT_FALSE(answer.config);
     EXPECT_EQ(answer.printed, json + "\n");
     const ImageConfig again = parse({"--config", write_file(answer.printed)});
-    EXPECT_EQ(to_json(image_program(), again), json);
-    for (const Setting& setting : image_program().settings)
-      if (applies(image_program(), again, setting)) {
-        EXPECT_EQ(value_text(again, setting), value_text(parse({words.begin(), words.end() - 1}), setting));
+    EXPECT_EQ(to_json(again), json);
+    const ImageConfig before = parse({words.begin(), words.end() - 1});
+    const OptionList options = before.options(), options_again = again.options();
+    ASSERT_EQ(options.names(), options_again.names());
+    for (size_t i = 0; i < options.size(); ++i)
+      if (options[i].inapplicable.empty()) {
+        EXPECT_EQ(value_text(options_again[i]), value_text(options[i])) << options[i].name;
       }
   }
 }
@@ -411,33 +415,77 @@ TEST(CommandLine, HelpTeaches) {
     EXPECT_EQ(parse_command_line(*program, 2, argv.data(), printed), nullptr);
     const std::string text = printed.str();
     EXPECT_NE(text.find("  ./" + program->name + " --optimizer birder --nodes 8\n"), std::string::npos);
-    for (const std::string& name : optimizer_names()) EXPECT_NE(text.find("\n  " + name + " "), std::string::npos);
-    for (const Setting& setting : program->settings) {
-      const std::string& word = setting.flag.empty() ? setting.path : setting.flag;
+    for (const std::string& name : method_names<OptimizerMethod>())
+      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
+    for (const std::string& name : method_names<ExchangeMethod>())
+      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
+    const ConfigPtr config = default_config(*program);
+    for (const Option& option : config->options()) {
+      if (!option.inapplicable.empty()) continue;
+      if (option.flag.empty() && (option.section == "optimizer" || option.name.starts_with("exchange."))) continue;
+      const std::string& word = option.flag.empty() ? option.name : option.flag;
       EXPECT_NE(text.find("\n  " + word + " "), std::string::npos) << word;
     }
     std::istringstream lines(text);
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
     EXPECT_LE(count, 180);
-    EXPECT_NE(text.find("defaults of optimizer and exchange"), std::string::npos);
+    EXPECT_NE(text.find("--help NAME lists the options of one"), std::string::npos);
   }
+}
+
+std::string help_of(const Program& program, const std::string& topic) {
+  std::ostringstream printed;
+  const std::vector<const char*> argv = {program.name.c_str(), "--help", topic.c_str()};
+  EXPECT_EQ(parse_command_line(program, 3, argv.data(), printed), nullptr);
+  std::istringstream lines(printed.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  return printed.str();
+}
+
+// --help of a method names its paper, its bytes, and all of its options with their defaults.
+TEST(CommandLine, HelpExplainsEveryMethod) {
+  const auto expect_all = [](const auto& config, const std::string& group, const std::string& text) {
+    EXPECT_TRUE(text.starts_with(config.name() + ", an ")) << text;
+    for (const std::string& part : {config.method().help, config.method().paper})
+      EXPECT_NE(text.find(part.substr(0, 40)), std::string::npos) << text;
+    EXPECT_NE(text.find("\n  sends "), std::string::npos) << text;
+    for (const Option& option : config.list())
+      EXPECT_NE(text.find("\n  " + group + option.name), std::string::npos) << option.name;
+  };
+  for (const std::string& name : method_names<OptimizerMethod>())
+    expect_all(OptimizerConfig(name), "optimizer.", help_of(image_program(), name));
+  for (const std::string& name : method_names<ExchangeMethod>())
+    expect_all(ExchangeConfig(name), "exchange.", help_of(text_program(), name));
+  EXPECT_EQ(help_of(image_program(), "binsgdm"), help_of(image_program(), "birder"));
+  EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
+  EXPECT_NE(help_of(text_program(), "birder").find("[0.0004]"), std::string::npos) << "the default in this program";
+}
+
+TEST(CommandLine, HelpExplainsGroupsAndOptions) {
+  EXPECT_NE(help_of(image_program(), "data").find("data.crop"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "cosine").find("schedule.final_fraction"), std::string::npos);
+  EXPECT_EQ(help_of(image_program(), "constant").find("schedule.final_fraction"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "lr").find("optimizer.lr (--lr)"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "optimizer.momentum").find("in [0, 1)"), std::string::npos);
+  expect_parts(error({"--help", "brider"}), {"no such topic 'brider'", "did you mean 'birder'?"});
+  expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
 }
 
 TEST(CommandLine, DefaultsOfTrainBertFollowTheTaskAndTheOptimizer) {
   const TextConfig pretrain = parse_text({});
   EXPECT_EQ(pretrain.task, "pretrain");
-  EXPECT_EQ(pretrain.optimizer.name, "adamw");
-  EXPECT_EQ(pretrain.optimizer.lr, 4e-4);
-  EXPECT_FALSE(pretrain.optimizer.decay_norm_and_bias);
+  EXPECT_EQ(pretrain.optimizer.name(), "adamw");
+  EXPECT_EQ(pretrain.optimizer.number("lr"), 4e-4);
+  EXPECT_FALSE(pretrain.optimizer.as<AdamW::Options>().decay_norm_and_bias);
   EXPECT_EQ(pretrain.schedule.name, "linear");
   EXPECT_EQ(pretrain.schedule.warmup_fraction, 0.1);
   EXPECT_EQ(pretrain.clip.norm, 1);
   const TextConfig squad = parse_text({"--optimizer", "birder", "--task", "squad", "--data", "d"});
   EXPECT_EQ(squad.data.length, 384);
   EXPECT_EQ(squad.batch, 8);
-  EXPECT_EQ(squad.optimizer.lr, 1e-4);
-  EXPECT_EQ(squad.optimizer.beta, 0.9);
+  EXPECT_EQ(squad.optimizer.number("lr"), 1e-4);
+  EXPECT_EQ(squad.optimizer.number("beta"), 0.9);
   EXPECT_EQ(squad.clip.norm, 0);
   EXPECT_EQ(parse_text({"--length", "64", "--task", "squad", "--data", "d"}).data.length, 64);
   EXPECT_EQ(parse_text({"--set", "schedule.warmup_steps=500"}).schedule.warmup_fraction, 0);
@@ -447,18 +495,18 @@ TEST(CommandLine, DefaultsOfTrainBertFollowTheTaskAndTheOptimizer) {
 // What a task does not read is neither printed nor accepted.
 TEST(CommandLine, TasksOfTrainBertReadTheirOwnKeys) {
   const TextConfig classify = parse_text({"--task", "classify", "--data", "d"});
-  const std::string json = to_json(text_program(), classify);
+  const std::string json = to_json(classify);
   EXPECT_EQ(json.find("doc_stride"), std::string::npos) << json;
   EXPECT_EQ(json.find("masked"), std::string::npos) << json;
   EXPECT_NE(json.find("test_limit"), std::string::npos) << json;
   const TextConfig again = parse_text({"--config", write_file(json)});
-  EXPECT_EQ(to_json(text_program(), again), json);
+  EXPECT_EQ(to_json(again), json);
   EXPECT_THROW(parse_text({"--set", "data.test_limit=5"}), Error);
   EXPECT_THROW(parse_text({"--task", "classify"}), Error);
 }
 
 TEST(CommandLine, SummaryHasEverySettingOnce) {
-  const std::string text = summary(image_program(), parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
+  const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
   for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1",
                            "bucket.mib=25", "threads=0", "parameters  272,474"})
     EXPECT_NE(text.find(part), std::string::npos) << text;

@@ -130,7 +130,7 @@ TEST_F(CudaTrainResnet, RefusesCudaGraphsOfWhatCannotBeRecorded) {
   expect_refused("--set cuda_graph=true", {"cuda_graph: passes are recorded on a GPU", "--device cuda"});
   expect_refused("--device cuda --set cuda_graph=true --set model.sync_bn=true", {"cuda_graph: with model.sync_bn "});
   expect_refused("--optimizer adamw --device cuda --set cuda_graph=true --set exchange.sharding=zero2",
-                 {"exchange.sharding zero2", "take zero1"});
+                 {"exchange.sharding zero2", "use zero1"});
 }
 
 TEST_F(CudaTrainBert, CudaGraphsGiveTheSameBits) {

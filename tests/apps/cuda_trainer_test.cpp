@@ -147,7 +147,7 @@ Trained trained(const std::string& device, int ranks, const std::function<void(I
   Trained run;
   const auto body = [&](Communicator& comm) {
     ImageConfig config;
-    config.optimizer = optimizer_defaults("birder");
+    config.optimizer = "birder";
     config.batch = 4;
     config.epochs = 2;
     config.log_every = 1;
@@ -206,11 +206,11 @@ TEST_F(CudaTrainer, RanksThatShareAGpuTrainAsThoseOfTheCpu) {
     for (const char* optimizer : {"birder", "one_bit_adam"}) {
       SCOPED_TRACE(std::string(optimizer) + " of " + std::to_string(ranks));
       const auto change = [&](ImageConfig& config) {
-        config.optimizer = optimizer_defaults(optimizer);
+        config.optimizer = optimizer;
         config.batch = 12 / std::min(ranks, 3);
       };
       const Trained here = trained("cpu", ranks, change), there = trained("cuda", ranks, change);
-      expect_close(there, here, 1e-3);
+      expect_close(there, here, 2e-3);  // a momentum near 0 may have another sign on the other device
       EXPECT_THAT(there.printed, HasSubstr("cuda:0, "));
       EXPECT_THAT(there.printed, HasSubstr(", of its GPU "));
     }
@@ -218,12 +218,12 @@ TEST_F(CudaTrainer, RanksThatShareAGpuTrainAsThoseOfTheCpu) {
 
 TEST_F(CudaTrainer, ClipsAccumulatesAndAverages) {
   const auto change = [](ImageConfig& config) {
-    config.optimizer = optimizer_defaults("adamw");
+    config.optimizer = "adamw";
     config.accumulation = 2;
     config.clip.norm = 0.25;
     config.ema.decay = 0.9;
     config.non_finite = "skip";
-    config.exchange.wire = "bf16";
+    config.exchange.set("wire", "bf16");
   };
   const Trained here = trained("cpu", 3, change), there = trained("cuda", 3, change);
   expect_close(there, here, 2e-3);  // a gradient's 16 bits may round to the next

@@ -50,7 +50,7 @@ std::string printed(const Topology& topology,
   Progress progress(out.get(), Progress::Style::lines);
   run_local(topology, [&](Communicator& comm) {
     ImageConfig config;
-    config.optimizer = optimizer_defaults("sgdm");
+    config.optimizer = "sgdm";
     config.batch = 4;
     config.run_dir = folder / "run";
     work(config, comm, progress);
@@ -122,7 +122,7 @@ class PoisonedTask : public ImageTask {
 TEST(ImageTrainer, SkippedStepsLeaveParametersAndStatisticsAsTheyWere) {
   const ImageData data = make_data();
   const std::string text = printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
-    config.optimizer = optimizer_defaults("birder");
+    config.optimizer = "birder";
     config.max_steps = 4;
     config.check_replicas = 1;
     config.ema.decay = 0.5;
@@ -169,8 +169,8 @@ class WatchedTask : public ImageTask {
 TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronisedBeforeEveryEvaluation) {
   const ImageData data = make_data();
   printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
-    config.optimizer = optimizer_defaults("zero_one_adam");
-    config.optimizer.warmup_steps = 2, config.optimizer.intervals = "fixed", config.optimizer.max_interval = 4;
+    config.optimizer = "zero_one_adam";
+    config.optimizer.set("warmup_steps", 2).set("intervals", "fixed").set("max_interval", 4);
     config.schedule.name = "constant";
     config.epochs = 3;
     config.check_replicas = 1;
@@ -189,7 +189,7 @@ TEST(ImageTrainer, TrainsInBfloat16WithA16BitWire) {
   for (const std::string type : {"f32", "bf16", "bf16"})
     train(
         [&](ImageConfig& config, int) {
-          config.dtype = config.exchange.wire = type;
+          config.dtype = type, config.exchange.set("wire", type);
           config.check_replicas = 1;
         },
         nullptr, [&](const Evaluation& last, const std::string&) { loss.push_back(*last.loss); });
@@ -215,7 +215,7 @@ TEST(ImageTrainer, NamesTheRankWithOtherInitialWeights) {
 }
 
 TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
-  EXPECT_THAT(error_when([](ImageConfig& config) { config.optimizer.lr *= 2; }),
+  EXPECT_THAT(error_when([](ImageConfig& config) { config.optimizer.set("lr", 2 * config.optimizer.number("lr")); }),
               AllOf(HasSubstr("the parameters after step 2"), HasSubstr(": rank 1 differs from the rest")));
 }
 
@@ -223,8 +223,8 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
 TEST(ImageTrainer, CheckReplicasFindsDriftedStatePart) {
   EXPECT_THAT(error_of([] {
                 train([](ImageConfig& config, int rank) {
-                  config.optimizer.lr = 0;
-                  config.optimizer.momentum = rank == 1 ? 0.5 : 0.9;
+                  config.optimizer.set("lr", 0);
+                  config.optimizer.set("momentum", rank == 1 ? 0.5 : 0.9);
                 });
               }),
               AllOf(HasSubstr("the optimizer's shared state after step 2"),
@@ -237,7 +237,7 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
       [](ImageConfig& config, int) {
         config.ema.decay = 0.9;
         config.schedule.name = "constant";
-        config.optimizer.lr = 0.5;
+        config.optimizer.set("lr", 0.5);
       },
       nullptr,
       [](const Evaluation& last, const std::string& folder) {
