@@ -5,9 +5,6 @@ find_package(nlohmann_json 3.10 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
-if(GODWIT_APPS)
-  find_package(CLI11 2.1 REQUIRED)
-endif()
 find_package(Highway MODULE REQUIRED)
 
 # Compiler options of Godwit's own sources. Contraction to fused multiply-add is off, because optimizer and compressor

@@ -321,7 +321,7 @@ TEST_F(TrainResnet, RefusesBadInput) {
 // Methods with a model, a topology, a run or each other that they cannot serve.
 TEST_F(TrainResnet, RefusesMethodsThatCannotServe) {
   expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
-  expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "take sharding zero1"});
+  expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "use sharding zero1"});
   expect_refused("--exchange qsgd --set exchange.error_feedback=worker", {"7 levels", "lower exchange.block_size"});
   expect_refused("--exchange ef_signsgd --set exchange.block_size=-1 --set bucket.first_mib=0.1",
                  {"needs the model in one bucket", "set bucket.first_mib to"});
