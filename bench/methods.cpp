@@ -92,24 +92,24 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
               "between nodes", "calls");
   DataParallelOptions options;
   options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};  // one bucket: some scales are of all a worker sends
-  for (const std::string& name : optimizer_names()) {
-    options.optimizer =
-        for_run(optimizer_defaults(name), Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
-    options.exchange = exchange_defaults("dense");
+  for (const std::string& name : method_names<OptimizerMethod>()) {
+    options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
+    options.exchange = "dense";
     print(name, topology, d, options);
     if (name != "birder") continue;
-    options.optimizer.moments = "bf16", options.optimizer.errors = "int8";
+    options.optimizer.set("moments", "bf16").set("errors", "int8");
     print("birder, bf16 moments, int8 errors", topology, d, options);
-    options.optimizer.mask = "automatic";
+    options.optimizer.set("mask", "automatic");
     print("the same with the automatic mask", topology, d, options);
   }
-  options.optimizer = optimizer_defaults(behind);
-  for (const std::string& name : exchange_names()) {
-    options.exchange = exchange_defaults(name);
+  options.optimizer = behind;
+  for (const std::string& name : method_names<ExchangeMethod>()) {
+    options.exchange = name;
     print(behind + " behind " + name, topology, d, options);
-    for (const std::string& sharding : sharding_names()) {
+    for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
       options.exchange.sharding = sharding;
-      if (sharding != exchange_defaults(name).sharding) print("  " + sharding, topology, d, options);
+      if (sharding != options.exchange.method().sharding)
+        print("  " + options.exchange.text("sharding"), topology, d, options);
     }
   }
 }

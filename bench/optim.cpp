@@ -12,7 +12,9 @@
 #include "bench/program.h"
 #include "bench/settings.h"
 #include "comm/compress/wire/scaled_signs.h"
-#include "optim/factory.h"
+#include "comm/exchange/method.h"
+#include "optim/birder.h"
+#include "optim/method.h"
 #include "tests/comm/sign_server.h"
 #include "tests/optim/birder_reference.h"
 
@@ -220,16 +222,19 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
     buckets[0].grad.range(0, n).copy_from(Tensor::of(uniform_values(n), {n}));
     return buckets;
   };
-  const OptimizerConfig config = optimizer_defaults(name);
+  const OptimizerConfig config = name;
+  const bool communicates_itself = config.method().communicates_itself;
   Buckets buckets = make_buckets(values), single = make_buckets(1);
   const auto make = [&](const Buckets& of) {
-    return make_optimizer(config, of, comm, 1,
-                          communicates_itself(name) ? nullptr : make_exchange({"dense"}, of, comm, 1));
+    return make_optimizer(
+        config, {.buckets = of,
+                 .comm = comm,
+                 .exchange = communicates_itself ? nullptr : make_exchange("dense", of, comm, 1)});
   };
   const auto optimizer = make(buckets), one = make(single);
   int64_t t = 0;
   const auto step = [&](Optimizer& method, Bucket& bucket) {
-    if (communicates_itself(name)) method.exchange(bucket, comm, {t, 1e-3});
+    if (communicates_itself) method.exchange(bucket, comm, {t, 1e-3});
     method.apply(bucket, {t, 1e-3});
   };
   const auto next = [&] {

@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "bench/settings.h"
+#include "comm/exchange/method.h"
 #include "comm/parallel/scheduler.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/kernel_library.h"
 #include "nn/module.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit::bench {
 
@@ -55,11 +56,9 @@ class StepTimer {
             std::function<Var(int step)> loss_of)
       : buckets_(model.parameters(), {}), comm_(comm), info_{0, lr}, loss_of_(std::move(loss_of)) {
     if (settings.graph()) graphs_ = std::make_unique<StepGraphs>();
-    OptimizerConfig config = optimizer_defaults(settings.text("optimizer"));
-    config.weight_decay = 1e-4;
-    optimizer_ =
-        make_optimizer(config, buckets_, comm, 1,
-                       communicates_itself(config.name) ? nullptr : make_exchange({"dense"}, buckets_, comm, 1));
+    OptimizerConfig config = settings.text("optimizer");
+    config.set("weight_decay", 1e-4);
+    optimizer_ = make_optimizer(config, {.buckets = buckets_, .comm = comm, .exchange = exchange_for(config)});
     scheduler_ = std::make_unique<Scheduler>(buckets_, [this](Bucket& bucket) {
       optimizer_->exchange(bucket, comm_, info_);
       optimizer_->apply(bucket, info_);
@@ -118,6 +117,9 @@ class StepTimer {
   std::vector<double> losses, step_s, cpu_s, forward_s, backward_s, rest_s, waited_s;
 
  private:
+  std::unique_ptr<Exchange> exchange_for(const OptimizerConfig& config) const {
+    return config.method().communicates_itself ? nullptr : make_exchange("dense", buckets_, comm_, 1);
+  }
   void begin() {
     ++info_.step;
     scheduler_->begin_step();

@@ -28,11 +28,7 @@ class BlockExchange : public Exchange {
                 const Communicator& comm, uint64_t seed)
       : codec_(std::move(codec)), options_(options), seed_(seed) {
     check(codec_ != nullptr, options.name, ": no codec was given");
-    check(!options.server_error || options.reply == Reply::coded, options.name,
-          ": error feedback of the owners needs a coded reply; set exchange.reply=coded, or the feedback to worker");
-    check(options.worker != Memory::estimate || options.reply != Reply::coded, options.name,
-          ": every rank keeps the mean of all estimates, which a coded reply would miss; set exchange.reply to f32 or "
-          "none");
+    options.check();
     for (const Bucket& bucket : buckets) add_part(bucket, comm);
   }
 
@@ -170,6 +166,22 @@ class BlockExchange : public Exchange {
 };
 
 }  // namespace
+
+void BlockExchangeOptions::check() const {
+  godwit::check(!server_error || reply == Reply::coded, name,
+                ": error feedback of the owners needs a coded reply; set exchange.reply=coded, or the feedback to worker");
+  godwit::check(worker != Memory::estimate || reply != Reply::coded, name,
+                ": every rank keeps the mean of all estimates, which a coded reply would miss; set exchange.reply to f32 "
+                "or none");
+}
+
+BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback) {
+  return {.name = name,
+          .block_size = block_size,
+          .reply = reply,
+          .worker = at_worker(feedback) ? Memory::error : Memory::none,
+          .server_error = at_server(feedback)};
+}
 
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<BlockCodec> codec, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/compress/block_codes.h"
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/method.h"
 
 namespace godwit {
 
@@ -13,9 +13,10 @@ namespace godwit {
 enum class Reply {
   f32,    // all-gather in float32
   coded,  // all-gather, compressed by the same codec
-  owners,  // no reply: each mean stays with the shard's owner (ZeRO-2)
   none,   // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
+  owners,  // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
 };
+inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user
 
 struct BlockExchangeOptions {
   std::string name;           // prefix of phases ("<name>/all_to_all") and messages
@@ -23,7 +24,10 @@ struct BlockExchangeOptions {
   Reply reply = Reply::f32;
   Memory worker = Memory::none;
   bool server_error = false;  // error feedback of the owners on the mean; needs Reply::coded
+
+  void check() const;  // throws if the fields contradict each other
 };
+BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback);
 
 // Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds
 // the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks, and therefore

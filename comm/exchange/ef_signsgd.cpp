@@ -1,14 +1,44 @@
 #include "comm/exchange/ef_signsgd.h"
 
+#include "comm/exchange/error_feedback_all_reduce.h"
+
 namespace godwit {
+namespace {
 
-EfSignSgd::EfSignSgd(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm)
-    : all_reduce_("ef_signsgd", {sign_scale(config.sign_scale), config.block_size}, buckets, comm) {}
+// Replaces the gradient by its ErrorFeedbackAllReduce. Errors are in gradient units and contain no learning rate.
+class EfSignSgd : public Exchange {
+ public:
+  EfSignSgd(const EfSignSgdOptions& o, const ExchangeInputs& in)
+      : all_reduce_("ef_signsgd", {.scale = o.sign_scale, .scale_block = o.block_size}, in.buckets, in.comm) {}
+  void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
+    all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step);
+  }
+  std::vector<StatePart> state() const override { return all_reduce_.state(); }  // "e", "server_e"
 
-void EfSignSgd::mean(Bucket& bucket, Communicator& comm, int64_t step) {
-  all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step);
+ private:
+  ErrorFeedbackAllReduce all_reduce_;
+};
+
+}  // namespace
+
+void EfSignSgdOptions::describe(OptionList& list) {
+  list.add("block_size", block_size,
+           "values per scale, within a parameter; 0: one scale per parameter; -1: one for the whole model",
+           {-1, kInfinity});
+  list.add("sign_scale", sign_scale, "scale of a block's signs: mean magnitude or root mean square");
 }
 
-std::vector<StatePart> EfSignSgd::state() const { return all_reduce_.state(); }
+const ExchangeMethod& ef_signsgd_method() {
+  static const ExchangeMethod method{
+      .name = "ef_signsgd",
+      .help = "signs and one scale per block, both ways, with error feedback",
+      .paper = "Karimireddy et al. 2019",
+      .bytes = "1 bit per parameter and one float32 per block to the owners, and the same back",
+      .defaults = EfSignSgdOptions{},
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<EfSignSgd>(options.as<EfSignSgdOptions>(), in);
+      }};
+  return method;
+}
 
 }  // namespace godwit

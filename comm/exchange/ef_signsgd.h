@@ -1,19 +1,15 @@
 // EF-signSGD (Karimireddy et al. 2019): scaled signs of the gradients with error feedback.
 #pragma once
-#include "comm/exchange/error_feedback_all_reduce.h"
-#include "comm/exchange/exchange.h"
+#include "comm/compress/wire/scaled_signs.h"
+#include "comm/exchange/method.h"
 
 namespace godwit {
 
-// Replaces the gradient by its ErrorFeedbackAllReduce. Errors are in gradient units and contain no learning rate.
-class EfSignSgd : public Exchange {
- public:
-  EfSignSgd(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm);
-  void mean(Bucket& bucket, Communicator& comm, int64_t step) override;
-  std::vector<StatePart> state() const override;  // "e", "server_e"
+struct EfSignSgdOptions {
+  int64_t block_size = 4096;  // as ErrorFeedbackOptions::scale_block
+  SignScale sign_scale = SignScale::l1_mean;
 
- private:
-  ErrorFeedbackAllReduce all_reduce_;
+  void describe(OptionList& list);
 };
 
 }  // namespace godwit

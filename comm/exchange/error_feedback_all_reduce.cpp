@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/data_ptr.h"
-#include "engine/did_you_mean.h"
 
 namespace godwit {
 namespace {
@@ -29,13 +28,6 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
 }
 
 }  // namespace
-
-std::vector<std::string> sign_scale_names() { return {"l1_mean", "l2_rms"}; }
-
-SignScale sign_scale(const std::string& name) {
-  check(name == "l1_mean" || name == "l2_rms", "scale '", name, "' is unknown", suggestion(name, sign_scale_names()));
-  return name == "l1_mean" ? SignScale::l1_mean : SignScale::l2_rms;
-}
 
 ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const ErrorFeedbackOptions& options,
                                                const Buckets& buckets, const Communicator& comm)

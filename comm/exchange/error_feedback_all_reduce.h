@@ -17,8 +17,6 @@ struct ErrorFeedbackOptions {
   // that a rank sends, as in the paper; the model must be in one bucket, and owners' scales depend on the rank count.
   int64_t scale_block = 4096;
 };
-std::vector<std::string> sign_scale_names();
-SignScale sign_scale(const std::string& name);  // "l1_mean" or "l2_rms"; throws for other names
 
 // With C[y] = s·sign(y) and one scale s per block:
 //   worker i:  ẑᵢ = C[zᵢ + δᵢ],  δᵢ ← zᵢ + δᵢ − ẑᵢ;  all-to-all: each segment's owner receives ẑᵢ from all ranks

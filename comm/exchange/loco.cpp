@@ -5,11 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/compress/loco_pieces.h"
+#include "comm/exchange/shared_options.h"
 #include "comm/parallel/blocks.h"
 #include "comm/parallel/finite.h"
 #include "comm/parallel/sharding.h"
-#include "comm/compress/loco_pieces.h"
 #include "engine/data_ptr.h"
+#include "engine/excerpt.h"
 #include "engine/philox.h"
 
 namespace godwit {
@@ -25,35 +27,35 @@ struct Part {
   Tensor scales = {};                  // s per block
 };
 
-// Parses "524288" or "2^19"; auto gives 0.
-double parse_scale(const std::string& name, const std::string& text) {
+// Parses "524288" or "2^19"; auto gives 0. Errors begin with `subject`.
+double parse_scale(const std::string& text, const std::string& subject) {
   if (text == "auto") return 0;
   double value = 0, base = 2;
   const size_t at = text.starts_with("2^") ? 2 : 0;
   const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
   if (at > 0) value = std::pow(base, value);
-  check(error == std::errc() && end == text.data() + text.size() && value >= 0x1p-60 && value <= 0x1p60, name,
-        ": scale '", text, "' is not auto, a number from 2^-60 to 2^60, or a power as 2^19");
+  check(error == std::errc() && end == text.data() + text.size() && value >= 0x1p-60 && value <= 0x1p60, subject,
+        " '", excerpt(text), "' is not auto, a number from 2^-60 to 2^60, or a power such as 2^19");
   return value;
+}
+
+void check_bits(const std::string& name, int64_t bits) {
+  check(bits == 1 || bits == 4 || bits == 8, name, ": codes have 1, 4 or 8 bits, not ", bits, "; set exchange.bits to ",
+        "one of these");
 }
 
 class Loco : public Exchange {
  public:
-  Loco(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm, uint64_t seed)
-      : config_(config), seed_(seed), fixed_scale_(parse_scale(config.name, config.scale)), rank_(comm.rank) {
-    const std::string& name = config.name;
-    check(config.bits == 1 || config.bits == 4 || config.bits == 8, name, ": codes have 1, 4 or 8 bits, not ", config.bits);
-    check(config.error_scale >= 0x1p-20 && config.error_scale <= 0x1p20, name,
-          ": error_scale, the error's scale in units of the gradient's, must be in 2^-20 … 2^20, not ", config.error_scale);
-    check(config.error_gain_new >= 0 && config.error_gain_new <= 1, name, ": error_gain_new must be in [0, 1], not ",
-          config.error_gain_new);
-    check(config.reset_every >= 0, name, ": reset_every must not be negative, it is ", config.reset_every);
-    check(config.clip_element >= 0, name, ": clip_element must not be negative, it is ", config.clip_element);
-    check(config.saturation_limit > 0 && config.saturation_limit <= 1, name,
-          ": saturation_limit must be in (0, 1], not ", config.saturation_limit);
+  Loco(const std::string& name, const LocoOptions& options, const ExchangeInputs& in)
+      : name_(name),
+        options_(options),
+        to_owners_(in.sharding == Sharding::zero2),
+        seed_(in.seed),
+        fixed_scale_(parse_scale(options.scale, name + ": scale")),
+        rank_(in.comm.rank) {
     int64_t blocks = 0;
-    for (const Bucket& bucket : buckets) {
-      add_part(bucket, comm);
+    for (const Bucket& bucket : in.buckets) {
+      add_part(bucket, in.comm);
       parts_.back().first_block = blocks;
       blocks += std::ssize(parts_.back().blocks.all);
     }
@@ -62,8 +64,8 @@ class Loco : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
     check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].e.numel() == bucket.numel,
-          config_.name, ": bucket ", bucket.index, " is not one it was made for");
-    check(step >= 1 && step <= UINT32_MAX, config_.name, ": step ", step, " is not in 1 … 2³²−1");
+          name_, ": bucket ", bucket.index, " is not one it was made for");
+    check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
     Part& part = parts_[i];
     Group& group = *comm.world;
     const Tensor codes = Tensor::zeros({group.size() * part.words}, DType::u32), own(codes.shape(), DType::u32);
@@ -71,8 +73,8 @@ class Loco : public Exchange {
     if (fixed_scale_ == 0) agree_on_scales(part, bucket, group);
     encode(part, bucket, step, before, codes);
     group.all_to_all(codes, own, phase("all_to_all"));
-    const loco::Messages messages{nullptr, part.words, group.size(), static_cast<int>(config_.bits)};
-    if (config_.sharding == "zero2") mean_of_own(part, bucket, own, messages);
+    const loco::Messages messages{nullptr, part.words, group.size(), static_cast<int>(options_.bits)};
+    if (to_owners_) mean_of_own(part, bucket, own, messages);
     else mean_of_all(part, bucket, own, messages, group);
     if (i + 1 == parts_.size()) check_saturation(step);
   }
@@ -92,9 +94,9 @@ class Loco : public Exchange {
                                             static_cast<double>(zero_)},
                                            Shape{3});
     world.all_reduce(sums, Reduce::sum, "summary");
-    if (config_.bits == 1 || sums.item(0) == 0) return "";
+    if (options_.bits == 1 || sums.item(0) == 0) return "";
     const double saturated = sums.item(1) / sums.item(0), zero = sums.item(2) / sums.item(0);
-    std::string text = detail::concat(config_.name, ": ", percent(saturated), " of the values saturated, ", percent(zero),
+    std::string text = detail::concat(name_, ": ", percent(saturated), " of the values saturated, ", percent(zero),
                                       " were sent as 0");
     if (fixed_scale_ == 0) return text;
     // Most gradients may be 0, such as those of absent words, so the nonzero ones tell whether the scale is too large.
@@ -106,12 +108,12 @@ class Loco : public Exchange {
 
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
-    check(bucket.param.dtype() == DType::f32, config_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
+    check(bucket.param.dtype() == DType::f32, name_, ": codes float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
     Part part{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {
-      const BlockLayout layout(bucket, config_.block_size, 1);
+      const BlockLayout layout(bucket, options_.block_size, 1);
       for (int64_t b = 0; b < layout.blocks(); ++b) part.blocks.all.push_back(layout.block(b));
     } else {
       part.blocks.all.push_back({0, bucket.numel});
@@ -133,7 +135,7 @@ class Loco : public Exchange {
         while (part.blocks.all[block].end <= at) ++block;
         const int64_t n = std::min({part.blocks.all[block].end, shard.end, at + loco::kPiece}) - at;
         of_shards.back().push_back({at, n, static_cast<int64_t>(block), words, at - shard.begin});
-        words += (n * config_.bits + 31) / 32;
+        words += (n * options_.bits + 31) / 32;
         at += n;
       }
       part.words = std::max(part.words, words);
@@ -148,7 +150,7 @@ class Loco : public Exchange {
       }
   }
 
-  std::string phase(const char* what) const { return config_.name + "/" + what; }
+  std::string phase(const char* what) const { return name_ + "/" + what; }
 
   // s = 7/M (4 bits), 127/M (8) or 1/(2M) (1), where M is the largest |g| of the block over all ranks, rounded up to
   // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale.
@@ -156,34 +158,34 @@ class Loco : public Exchange {
     const int64_t blocks = std::ssize(part.blocks.all);
     const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);
     on_device(bucket.grad, [&](auto device) {
-      loco::sizes(device, elements<float>(device, bucket.grad), part.blocks, config_.bits == 1, clip_element(),
+      loco::sizes(device, elements<float>(device, bucket.grad), part.blocks, options_.bits == 1, clip_element(),
                   elements<bf16>(device, own));
     });
     group.all_gather(own, all, phase("scales"));
     on_device(bucket.grad, [&](auto device) {
-      loco::agree(device, elements<bf16>(device, all), group.size(), blocks, static_cast<int>(config_.bits),
+      loco::agree(device, elements<bf16>(device, all), group.size(), blocks, static_cast<int>(options_.bits),
                   elements<float>(device, part.scales));
     });
   }
 
   // before: the previous step's scales, in which the stored errors are expressed.
   void encode(Part& part, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
-    const float ratio = static_cast<float>(config_.error_scale), gain = static_cast<float>(config_.error_gain_new);
+    const float ratio = static_cast<float>(options_.error_scale), gain = static_cast<float>(options_.error_gain_new);
     const Draws draws{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
                       static_cast<uint32_t>(rank_)};
-    const loco::Settings settings{.bits = static_cast<int>(config_.bits),
+    const loco::Settings settings{.bits = static_cast<int>(options_.bits),
                                   .gain_new = gain,
                                   .gain_old = 1 - gain,
                                   .clip = clip_element(),
-                                  .random = config_.error_rounding == "random",
-                                  .reset = config_.reset_every > 0 && step % config_.reset_every == 0};
+                                  .random = options_.error_rounding == LocoOptions::Rounding::random,
+                                  .reset = options_.reset_every > 0 && step % options_.reset_every == 0};
     const loco::Counts counts = on_device(bucket.grad, [&](auto device) {
       const loco::BlockScales scales{elements<float>(device, part.scales), elements<float>(device, before), ratio};
       return loco::encode(device, elements<float>(device, bucket.grad),
                           reinterpret_cast<int8_t*>(elements<uint8_t>(device, part.e)), part.sent, scales, settings,
                           draws, bucket.begin, elements<uint32_t>(device, codes));
     });
-    if (!counts.finite) fail_not_finite(config_.name, step, bucket);
+    if (!counts.finite) fail_not_finite(name_, step, bucket);
     values_ += bucket.numel;
     saturated_ += counts.saturated;
     zero_ += counts.zero;
@@ -200,8 +202,8 @@ class Loco : public Exchange {
   // Owners all-gather integer sums, in as few bytes as can hold them.
   void mean_of_all(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
-    const int64_t most = static_cast<int64_t>(group.size()) << (config_.bits - 1);
-    const int64_t width = config_.bits == 1 ? (group.size() <= 127 ? 1 : group.size() <= 32767 ? 2 : 4)
+    const int64_t most = static_cast<int64_t>(group.size()) << (options_.bits - 1);
+    const int64_t width = options_.bits == 1 ? (group.size() <= 127 ? 1 : group.size() <= 32767 ? 2 : 4)
                           : most <= 128     ? 1
                           : most <= 32768   ? 2
                                             : 4;
@@ -219,16 +221,16 @@ class Loco : public Exchange {
   }
 
   void check_saturation(int64_t step) const {
-    if (fixed_scale_ == 0 || config_.bits == 1 || values_ == zero_) return;
+    if (fixed_scale_ == 0 || options_.bits == 1 || values_ == zero_) return;
     const double part = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
-    check(part <= config_.saturation_limit, config_.name, ": after step ", step, ", ", percent(part),
+    check(part <= options_.saturation_limit, name_, ": after step ", step, ", ", percent(part),
           " of this worker's values that are not sent as 0 have saturated: ", held(),
           "; lower exchange.scale, set it to auto, or raise exchange.saturation_limit");
   }
 
   std::string held() const {
-    const float s = static_cast<float>(fixed_scale_), most = loco::highest(static_cast<int>(config_.bits)) / s;
-    return detail::concat(config_.bits, " bits at scale ", fixed_scale_, " hold |g| up to ", most, " in steps of ", 1 / s);
+    const float s = static_cast<float>(fixed_scale_), most = loco::highest(static_cast<int>(options_.bits)) / s;
+    return detail::concat(options_.bits, " bits at scale ", fixed_scale_, " hold |g| up to ", most, " in steps of ", 1 / s);
   }
 
   static std::string percent(double part) {
@@ -238,10 +240,12 @@ class Loco : public Exchange {
   }
 
   float clip_element() const {
-    return config_.clip_element > 0 ? static_cast<float>(config_.clip_element) : std::numeric_limits<float>::infinity();
+    return options_.clip_element > 0 ? static_cast<float>(options_.clip_element) : std::numeric_limits<float>::infinity();
   }
 
-  ExchangeConfig config_;
+  std::string name_;  // prefix of phases and messages
+  LocoOptions options_;
+  bool to_owners_;  // zero2
   uint64_t seed_;
   double fixed_scale_;  // 0: auto
   int rank_;
@@ -249,11 +253,68 @@ class Loco : public Exchange {
   int64_t values_ = 0, saturated_ = 0, zero_ = 0;
 };
 
+// What a user may not expect of the options, one line each.
+std::vector<std::string> notices_of(const LocoOptions& o) {
+  if (o.bits != 1 || o.scale == "auto") return {};
+  return {"codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + o.scale +
+          " fits the gradients; use exchange.scale=auto, which always fits"};
+}
+
 }  // namespace
 
-std::unique_ptr<Exchange> make_loco(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
-                                    uint64_t seed) {
-  return std::make_unique<Loco>(config, buckets, comm, seed);
+void LocoOptions::describe(OptionList& list) {
+  list.add("bits", bits, "bits per code: 1, 4 or 8", {1, 8});
+  list.add("scale", scale, "scale of the codes: a number or a power such as 2^19, or auto: one per block and step")
+      .with_placeholder("S")
+      .or_number()
+      .check_text = [](const std::string& text, const std::string& subject) { parse_scale(text, subject); };
+  add_block_size(list, block_size);
+  list.add("error_scale", error_scale, "scale of the stored error, in units of the codes' scale", {0x1p-20, 0x1p20});
+  list.add("error_rounding", error_rounding, "rounding of the stored error to 8 bits");
+  list.add("error_gain_new", error_gain_new, "weight of the new error; the old error has 1 minus this weight",
+           kFraction);
+  list.add("reset_every", reset_every, "steps after which the error is reset; 0: never", kNotNegative);
+  list.add("clip_element", clip_element, "largest magnitude of a gradient value; 0: no limit", kNotNegative);
+  list.add("saturation_limit", saturation_limit,
+           "with a fixed scale: fraction of saturated codes among the nonzero codes above which the run ends",
+           kAboveZeroToOne);
+}
+
+void LocoOptions::check() const { check_bits("loco", bits); }
+void LocoZeroppOptions::check() const { check_bits("loco_zeropp", bits); }
+
+const ExchangeMethod& loco_method() {
+  static const ExchangeMethod method{
+      .name = "loco",
+      .help = "codes of 1, 4 or 8 bits to the owners, with an 8-bit error feedback",
+      .paper = "LoCo, Xie et al. 2024",
+      .bytes = "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
+               "sums of 1, 2 or 4 bytes per parameter back",
+      .defaults = LocoOptions{},
+      .supports_zero2 = [](const AnyOptions&) { return true; },
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<Loco>("loco", options.as<LocoOptions>(), in);
+      },
+      .notices = [](const AnyOptions& options) { return notices_of(options.as<LocoOptions>()); }};
+  return method;
+}
+
+const ExchangeMethod& loco_zeropp_method() {
+  static const ExchangeMethod method{
+      .name = "loco_zeropp",
+      .help = "gradients of loco to sharded owners, 8-bit blocks of parameters back",
+      .paper = "LoCo, Xie et al. 2024",
+      .bytes = "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "
+               "parameter and one float32 per block back",
+      .defaults = LocoZeroppOptions{},
+      .sharding = Sharding::zero2,
+      .parameter_wire = ParameterWire::int8,
+      .supports_zero2 = [](const AnyOptions&) { return true; },
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<Loco>("loco_zeropp", options.as<LocoZeroppOptions>(), in);
+      },
+      .notices = [](const AnyOptions& options) { return notices_of(options.as<LocoZeroppOptions>()); }};
+  return method;
 }
 
 }  // namespace godwit

@@ -1,8 +1,10 @@
+#include "comm/exchange/power_sgd.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
-#include "comm/exchange/exchanges.h"
+#include "comm/exchange/shared_options.h"
 #include "comm/parallel/finite.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/low_rank.h"
@@ -36,8 +38,8 @@ struct Part {
 
 class PowerSgd : public Exchange {
  public:
-  PowerSgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed) : options_(options), seed_(seed) {
-    check(options.rank >= 1, "powersgd: rank is ", options.rank, "; it must be at least 1");
+  PowerSgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed)
+      : rank_(options.rank), feedback_(options.error_feedback == ErrorFeedback::worker), seed_(seed) {
     for (const Bucket& bucket : buckets) add_part(bucket);
   }
 
@@ -51,7 +53,7 @@ class PowerSgd : public Exchange {
       for (const Matrix& m : part.matrices) {
         const int64_t begin = part.bucket_begin + m.begin;
         if (part.e.defined()) all.push_back({"e", begin, part.e.range(m.begin, m.rows * m.cols), false});
-        all.push_back({"q", begin, part.q.range(m.q, options_.rank * m.cols), true});
+        all.push_back({"q", begin, part.q.range(m.q, rank_ * m.cols), true});
       }
     return all;
   }
@@ -59,7 +61,7 @@ class PowerSgd : public Exchange {
   std::string summary(Group&) const override {
     for (const Part& part : parts_)
       if (!part.matrices.empty()) return {};
-    return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", options_.rank,
+    return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", rank_,
                           ", so all gradients were sent in float32; lower exchange.rank, or take exchange dense");
   }
 
@@ -70,7 +72,7 @@ class PowerSgd : public Exchange {
     const Tensor first({part.first}), second({part.second});
     float *g = elements<float>(device, bucket.grad), *p = elements<float>(device, first);
     float *q = elements<float>(device, second), *kept_q = elements<float>(device, part.q);
-    float *e = options_.feedback ? elements<float>(device, part.e) : nullptr, *z = e ? e : g;
+    float *e = feedback_ ? elements<float>(device, part.e) : nullptr, *z = e ? e : g;
 
     bool finite = true;
     for (const Matrix& m : part.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
@@ -103,7 +105,7 @@ class PowerSgd : public Exchange {
   void add_part(const Bucket& bucket) {
     check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
-    const int64_t rank = options_.rank;
+    const int64_t rank = rank_;
     Part part{.bucket_begin = bucket.begin};
     for (const Slot& slot : bucket.slots) {
       const Shape shape = slot.var.shape();
@@ -122,7 +124,7 @@ class PowerSgd : public Exchange {
       for (int64_t k = 0; k < rank; ++k)
         random_vector(bucket.begin + m.begin, 0, static_cast<uint32_t>(k), q.data() + m.q + k * m.cols, m.cols);
     part.q = Tensor::of(q, {part.second});
-    if (options_.feedback) part.e = Tensor::zeros({bucket.numel});
+    if (feedback_) part.e = Tensor::zeros({bucket.numel});
     parts_.push_back(std::move(part));
   }
 
@@ -133,7 +135,7 @@ class PowerSgd : public Exchange {
           2 * to_unit(random_word(seed_, element + i, static_cast<uint32_t>(step), Purpose::coordinates, column)) - 1;
   }
 
-  low_rank::Sizes sizes(const Matrix& m) const { return {m.rows, m.cols, options_.rank}; }
+  low_rank::Sizes sizes(const Matrix& m) const { return {m.rows, m.cols, rank_}; }
 
   bool project(Cuda device, const Matrix& m, const float* g, float* e, const float* q, float* p) const {
     if (e) add_values(device, g + m.begin, e + m.begin, m.rows * m.cols);
@@ -162,7 +164,7 @@ class PowerSgd : public Exchange {
           row = z;
         }
         if (!block::all_finite(row, m.cols)) finite = false;
-        for (int64_t k = 0; k < options_.rank; ++k)
+        for (int64_t k = 0; k < rank_; ++k)
           p[k * m.rows + i] = static_cast<float>(block::dot(row, q + k * m.cols, m.cols));
       }
     });
@@ -172,7 +174,7 @@ class PowerSgd : public Exchange {
   // Orthonormalizes the columns of P in order (modified Gram-Schmidt). A linearly dependent column (for example when
   // the gradient is 0) is replaced by a random one, since a zero column would stay zero.
   void orthogonalise(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
-    for (int64_t k = 0; k < options_.rank; ++k) {
+    for (int64_t k = 0; k < rank_; ++k) {
       float* column = p + k * m.rows;
       const double before = std::sqrt(block::dot(column, column, m.rows));
       double length = orthogonal_to_earlier(m, k, p);
@@ -198,9 +200,9 @@ class PowerSgd : public Exchange {
     parallel_for(
         m.cols, grain(m.rows),
         [&](int64_t begin, int64_t end) {
-          for (int64_t k = 0; k < options_.rank; ++k) std::fill(q + k * m.cols + begin, q + k * m.cols + end, 0.0f);
+          for (int64_t k = 0; k < rank_; ++k) std::fill(q + k * m.cols + begin, q + k * m.cols + end, 0.0f);
           for (int64_t i = 0; i < m.rows; ++i)
-            for (int64_t k = 0; k < options_.rank; ++k)
+            for (int64_t k = 0; k < rank_; ++k)
               block::add_times(z + i * m.cols + begin, p[k * m.rows + i], q + k * m.cols + begin, end - begin);
         },
         16);
@@ -212,7 +214,7 @@ class PowerSgd : public Exchange {
       std::vector<float> product(static_cast<size_t>(m.cols));
       for (int64_t i = begin; i < end; ++i) {
         std::fill(product.begin(), product.end(), 0.0f);
-        for (int64_t k = 0; k < options_.rank; ++k)
+        for (int64_t k = 0; k < rank_; ++k)
           block::add_times(q + k * m.cols, p[k * m.rows + i], product.data(), m.cols);
         float* row = x + m.begin + i * m.cols;
         if (subtract) block::subtract(row, product.data(), row, m.cols);
@@ -221,17 +223,35 @@ class PowerSgd : public Exchange {
     });
   }
 
-  int64_t grain(int64_t length) const { return std::max<int64_t>(1, (1 << 15) / (options_.rank * length)); }
+  int64_t grain(int64_t length) const { return std::max<int64_t>(1, (1 << 15) / (rank_ * length)); }
 
-  PowerSgdOptions options_;
+  int64_t rank_;
+  bool feedback_;
   uint64_t seed_;
   std::vector<Part> parts_;
 };
 
 }  // namespace
 
-std::unique_ptr<Exchange> power_sgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed) {
-  return std::make_unique<PowerSgd>(options, buckets, seed);
+void PowerSgdOptions::describe(OptionList& list) {
+  list.add("rank", rank, "rank of the approximations", kAtLeastOne);
+  add_error_feedback(list, error_feedback);
+}
+
+void PowerSgdOptions::check() const { check_no_owner_feedback("powersgd", error_feedback); }
+
+const ExchangeMethod& powersgd_method() {
+  static const ExchangeMethod method{
+      .name = "powersgd",
+      .help = "two low-rank factors of each gradient matrix, with error feedback",
+      .paper = "Vogels et al. 2019",
+      .bytes = "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
+               "and the same back",
+      .defaults = PowerSgdOptions{},
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<PowerSgd>(options.as<PowerSgdOptions>(), in.buckets, in.seed);
+      }};
+  return method;
 }
 
 }  // namespace godwit

@@ -1,10 +1,12 @@
+#include "comm/exchange/random_k.h"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 
+#include "comm/exchange/shared_options.h"
 #include "comm/parallel/blocks.h"
-#include "comm/exchange/exchanges.h"
 #include "comm/parallel/finite.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/gather_scatter.h"
@@ -40,9 +42,8 @@ void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_
 
 class RandomK : public Exchange {
  public:
-  RandomK(const RandomKOptions& options, const Buckets& buckets, uint64_t seed) : options_(options), seed_(seed) {
-    check(options.density > 0 && options.density <= 1, "randomk: density is ", options.density,
-          "; it is the part of the values that is sent, above 0 and at most 1");
+  RandomK(const RandomKOptions& options, const Buckets& buckets, uint64_t seed)
+      : feedback_(options.error_feedback == ErrorFeedback::worker), seed_(seed) {
     for (const Bucket& bucket : buckets) {
       check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
             "; exchange dense takes either");
@@ -56,7 +57,7 @@ class RandomK : public Exchange {
         part.blocks.push_back({block.begin, n, k, part.sent});
         part.sent += k;
       }
-      if (options.feedback) part.e = Tensor::zeros({bucket.numel});
+      if (feedback_) part.e = Tensor::zeros({bucket.numel});
       parts_.push_back(std::move(part));
     }
   }
@@ -85,7 +86,7 @@ class RandomK : public Exchange {
     Part& part = parts_.at(static_cast<size_t>(bucket.index));
     const Tensor values({part.sent});
     float *g = bucket.grad.data<float>(), *sent = values.data<float>();
-    float* e = options_.feedback ? part.e.data<float>() : nullptr;
+    float* e = feedback_ ? part.e.data<float>() : nullptr;
     std::atomic<bool> finite{true};
     for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
       float* z = g + block.begin;
@@ -110,27 +111,27 @@ class RandomK : public Exchange {
   void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
     Part& part = parts_.at(static_cast<size_t>(bucket.index));
     std::vector<int64_t> places(static_cast<size_t>(part.sent));
-    std::vector<float> scales(options_.feedback ? 0 : places.size());
+    std::vector<float> scales(feedback_ ? 0 : places.size());
     for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
       each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
         places[static_cast<size_t>(at)] = block.begin + place;
-        if (!options_.feedback) scales[static_cast<size_t>(at)] = scale_of(block);
+        if (!feedback_) scales[static_cast<size_t>(at)] = scale_of(block);
       });
     });
-    const Tensor z = options_.feedback ? part.e : bucket.grad;
-    if (options_.feedback)
+    const Tensor z = feedback_ ? part.e : bucket.grad;
+    if (feedback_)
       add_values(device, elements<float>(device, bucket.grad), elements<float>(device, part.e), bucket.numel);
     if (first_not_finite(z, bucket.numel) < bucket.numel) fail_not_finite("randomk", step, bucket);
     const Tensor there = Tensor::of(places, {part.sent}), values({part.sent});
-    take_places(device, there, z, options_.feedback, values);
+    take_places(device, there, z, feedback_, values);
     comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
     bucket.grad.range(0, bucket.numel).zero();
-    put_places(device, there, values, options_.feedback ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
+    put_places(device, there, values, feedback_ ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
   }
 
   // Factor that makes the mean unbiased without feedback.
   float scale_of(const Block& block) const {
-    return options_.feedback ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
+    return feedback_ ? 1 : static_cast<float>(block.n) / static_cast<float>(block.k);
   }
 
   template <class F>
@@ -159,15 +160,32 @@ class RandomK : public Exchange {
     }
   }
 
-  RandomKOptions options_;
+  bool feedback_;
   uint64_t seed_;
   std::vector<Part> parts_;
 };
 
 }  // namespace
 
-std::unique_ptr<Exchange> random_k(const RandomKOptions& options, const Buckets& buckets, uint64_t seed) {
-  return std::make_unique<RandomK>(options, buckets, seed);
+void RandomKOptions::describe(OptionList& list) {
+  add_density(list, density);
+  add_block_size(list, block_size);
+  add_error_feedback(list, error_feedback);
+}
+
+void RandomKOptions::check() const { check_no_owner_feedback("randomk", error_feedback); }
+
+const ExchangeMethod& randomk_method() {
+  static const ExchangeMethod method{
+      .name = "randomk",
+      .help = "values at random positions that all workers share, with error feedback",
+      .paper = "Stich et al. 2018",
+      .bytes = "one float32 per value sent to the owners, and the same back",
+      .defaults = RandomKOptions{},
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<RandomK>(options.as<RandomKOptions>(), in.buckets, in.seed);
+      }};
+  return method;
 }
 
 }  // namespace godwit

@@ -1,7 +1,8 @@
+#include "comm/exchange/sign_sgd.h"
+
 #include <algorithm>
 #include <atomic>
 
-#include "comm/exchange/exchanges.h"
 #include "comm/parallel/finite.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/sign_bits.h"
@@ -74,8 +75,17 @@ class SignSgd : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> sign_sgd(const Buckets& buckets, const Communicator& comm) {
-  return std::make_unique<SignSgd>(buckets, comm);
+const ExchangeMethod& signsgd_method() {
+  static const ExchangeMethod method{
+      .name = "signsgd",
+      .help = "majority of the workers' signs, without magnitudes",
+      .paper = "Bernstein et al. 2019",
+      .bytes = "1 bit per parameter to the owners, and the same back",
+      .defaults = SignSgdOptions{},
+      .make = [](const AnyOptions&, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
+        return std::make_unique<SignSgd>(in.buckets, in.comm);
+      }};
+  return method;
 }
 
 }  // namespace godwit

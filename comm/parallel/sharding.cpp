@@ -91,14 +91,15 @@ void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
   copy_values(mean, 0, bucket.grad, bucket.owned.begin, bucket.owned.numel());
 }
 
-ShardedParameters::ShardedParameters(Buckets& buckets, const std::string& wire, int64_t block_size)
-    : wire_(wire == "bf16" ? Wire::bf16 : wire == "int8" ? Wire::int8 : Wire::full), codec_(int8_codec()) {
-  if (wire_ == Wire::full) return;
+ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size)
+    : wire_(wire), codec_(int8_codec()) {
+  if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
-    check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ", wire, " takes float32 parameters, not ",
+    check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ", choices_of(wire).at(static_cast<size_t>(wire)),
+          " takes float32 parameters, not ",
           bucket.param.dtype(), "; take f32");
     masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
-    if (wire_ == Wire::int8) add_blocks(bucket, block_size);
+    if (wire_ == ParameterWire::int8) add_blocks(bucket, block_size);
     keep_and_round(bucket);
   }
 }
@@ -145,23 +146,23 @@ void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) con
 
 // All ranks have the full values: saves the masters and rounds as the wire would, without communication.
 void ShardedParameters::keep_and_round(Bucket& bucket) const {
-  if (wire_ == Wire::full) return;
+  if (wire_ == ParameterWire::f32) return;
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
-  if (wire_ == Wire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
+  if (wire_ == ParameterWire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
   const Blocks& blocks = blocks_of(bucket);
   decode(bucket, encode(bucket, blocks.all, std::ssize(bucket.shards) * blocks.words));
 }
 
 void ShardedParameters::before_update(Bucket& bucket) const {
-  if (wire_ == Wire::full) return;
+  if (wire_ == ParameterWire::f32) return;
   copy_values(master(bucket), 0, bucket.param, bucket.owned.begin, bucket.owned.numel());
 }
 
 void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
   constexpr const char* kPhase = "parameters/all_gather";
-  if (wire_ == Wire::full) return all_gather_shards(bucket, bucket.param, world, kPhase);
+  if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, bucket.param, world, kPhase);
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
-  if (wire_ == Wire::bf16) {
+  if (wire_ == ParameterWire::bf16) {
     const Segment& owned = bucket.owned;
     const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole 32-bit words
     const Tensor own = Tensor::zeros({length}, DType::bf16), all({length * world.size()}, DType::bf16);
@@ -181,7 +182,7 @@ void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
 }
 
 void ShardedParameters::with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const {
-  if (wire_ == Wire::full) return f();
+  if (wire_ == ParameterWire::f32) return f();
   for (Bucket& bucket : buckets) {
     before_update(bucket);
     all_gather_shards(bucket, bucket.param, world, "parameters/masters");
@@ -193,8 +194,5 @@ void ShardedParameters::with_masters(Buckets& buckets, Group& world, const std::
 const Tensor& ShardedParameters::master(const Bucket& bucket) const {
   return masters_.at(static_cast<size_t>(bucket.index)).values;
 }
-
-std::vector<std::string> sharding_names() { return {"none", "zero1", "zero2"}; }
-std::vector<std::string> parameter_wire_names() { return {"f32", "bf16", "int8"}; }
 
 }  // namespace godwit

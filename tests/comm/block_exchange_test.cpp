@@ -8,6 +8,10 @@
 #include "comm/parallel/blocks.h"
 #include "comm/compress/codecs.h"
 #include "comm/compress/levels.h"
+#include "comm/exchange/ef21.h"
+#include "comm/exchange/qsgd.h"
+#include "comm/exchange/terngrad.h"
+#include "comm/exchange/topk.h"
 #include "engine/context.h"
 #include "exchange_harness.h"
 #include "table.h"
@@ -23,8 +27,8 @@ using testing::Values;
 
 ExchangePlan plan_of(const std::string& name) {
   ExchangePlan plan;
-  plan.config = exchange_defaults(name);
-  plan.config.block_size = 64;
+  plan.config = name;
+  plan.config.set("block_size", 64);
   return plan;
 }
 
@@ -141,7 +145,7 @@ TEST(BlockExchange, QsgdIsTheParameterServer) {
         ExchangePlan plan = plan_of("qsgd");
         plan.topology = {3, 1};
         plan.steps = 40;
-        plan.config.reply = reply, plan.config.error_feedback = feedback, plan.config.levels = levels;
+        plan.config.set("reply", reply).set("error_feedback", feedback).set("levels", levels);
         testing::expect_parameter_server(plan, qsgd(levels));
       }
 }
@@ -151,8 +155,7 @@ TEST(BlockExchange, TernGradIsTheParameterServer) {
     for (const double clip : {0.0, 2.5}) {
       ExchangePlan plan = plan_of("terngrad");
       plan.topology = topology;
-      plan.config.clip_sigma = clip;
-      plan.config.reply = clip > 0 ? "f32" : "coded";
+      plan.config.set("clip_sigma", clip).set("reply", clip > 0 ? "f32" : "coded");
       testing::expect_parameter_server(plan, terngrad(clip));
     }
 }
@@ -197,7 +200,7 @@ TEST(BlockExchange, OneBitSgdIsTheParameterServer) {
     ExchangePlan plan = plan_of("one_bit_sgd");
     plan.topology = {3, 1};
     plan.steps = 50;
-    plan.config.error_feedback = feedback, plan.config.block_size = 0;
+    plan.config.set("error_feedback", feedback).set("block_size", 0);
     testing::expect_parameter_server(plan, one_bit);
   }
 }
@@ -205,8 +208,7 @@ TEST(BlockExchange, OneBitSgdIsTheParameterServer) {
 TEST(BlockExchange, TopKIsTheParameterServer) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan;
-    plan.config = exchange_defaults("topk");
-    plan.config.density = 0.05;
+    plan.config = TopKOptions{.density = 0.05};
     plan.topology = topology;
     testing::expect_parameter_server(plan, topk(0.05));
   }
@@ -215,8 +217,8 @@ TEST(BlockExchange, TopKIsTheParameterServer) {
       ExchangePlan plan = plan_of("topk");
       plan.topology = {2, 2};
       plan.steps = 50;
-      plan.config.density = density, plan.config.reply = reply;
-      plan.config.error_feedback = plan.config.reply == "coded" ? "both" : density == 1 ? "none" : "worker";
+      plan.config.set("density", density).set("reply", reply);
+      plan.config.set("error_feedback", plan.reply() == "coded" ? "both" : density == 1 ? "none" : "worker");
       testing::expect_parameter_server(plan, topk(density));
     }
 }
@@ -224,13 +226,12 @@ TEST(BlockExchange, TopKIsTheParameterServer) {
 // h ← h + C(g − h) on every worker; the mean of all h moves by the mean of the messages.
 TEST(BlockExchange, Ef21IsTheParameterServer) {
   for (const Topology& topology : kRanks)
-    for (const char* compressor : {"topk", "one_bit"}) {
+    for (const auto compressor : {Ef21Options::Compressor::topk, Ef21Options::Compressor::one_bit}) {
       ExchangePlan plan;
-      plan.config = exchange_defaults("ef21");
-      plan.config.density = 0.05, plan.config.compressor = compressor;
-      plan.config.reply = topology.nodes == 2 ? "f32" : "none";
+      plan.config = Ef21Options{.compressor = compressor, .density = 0.05,
+                                .reply = topology.nodes == 2 ? Reply::f32 : Reply::none};
       plan.topology = topology;
-      const testing::Quantize quantize = plan.config.compressor == "topk" ? topk(0.05) : one_bit;
+      const testing::Quantize quantize = compressor == Ef21Options::Compressor::topk ? topk(0.05) : one_bit;
       const ExchangeRun run = testing::run_exchange(plan);
       const size_t d = static_cast<size_t>(plan.d());
       const int world = topology.world();
@@ -256,7 +257,7 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
           mean_h[i] += change[i] / static_cast<float>(world);
           x[i] -= testing::kLr * mean_h[i];
         }
-        ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean_h) << compressor << ", step " << step;
+        ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean_h) << plan.config.text("compressor") << ", step " << step;
       }
       for (size_t rank = 0; rank < run.state.size(); ++rank) {
         EXPECT_EQ(run.state[rank].at("h"), h[rank]);
@@ -319,8 +320,8 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
 TEST(BlockExchange, Int8WireIsTheParameterServer) {
   for (const Topology& topology : kRanks) {
     for (const char* feedback : {"none", "worker", "server", "both"}) {
-      ExchangePlan plan{.config = {.name = "dense", .wire = "int8", .reply = "coded", .error_feedback = feedback},
-                        .topology = topology};
+      ExchangePlan plan{.topology = topology};
+      plan.config.set("wire", "int8").set("error_feedback", feedback);
       testing::expect_parameter_server(plan, int8);
     }
   }
@@ -332,8 +333,8 @@ TEST(BlockExchange, FeedbackOfBothSidesIsTheParameterServer) {
       ExchangePlan plan = plan_of("qsgd");
       plan.topology = {2, 2};
       plan.steps = 60;
-      plan.config.reply = "coded", plan.config.error_feedback = feedback, plan.config.block_size = block_size;
-      plan.config.levels = 16;
+      plan.config = QsgdOptions{.block_size = block_size, .reply = Reply::coded, .levels = 16};
+      plan.config.set("error_feedback", feedback);
       testing::expect_parameter_server(plan, qsgd(16));
     }
 }
@@ -344,9 +345,7 @@ TEST(BlockExchange, ResultsDoNotDependOnBucketsOrThreads) {
     plan.topology = {2, 2};
     plan.steps = 10;
     plan.shapes = {{90000}, {64, 3}, {1}, {20000}};
-    if (plan.config.name == "qsgd") {
-      plan.config.reply = "coded", plan.config.error_feedback = "both";
-    }
+    if (plan.config.name() == "qsgd") plan.config.set("reply", "coded").set("error_feedback", "both");
     const ExchangeRun expected = testing::run_exchange(plan);
     for (const int64_t bytes : {int64_t{4}, int64_t{100000}, int64_t{1} << 30}) {
       plan.bucket_bytes = bytes;
@@ -361,8 +360,7 @@ TEST(BlockExchange, FewerValuesThanRanks) {
     ExchangePlan plan = plan_of("qsgd");
     plan.topology = {4, 2};
     plan.shapes = {{2}, {1}};
-    plan.config.reply = reply;
-    plan.config.error_feedback = std::string(reply) == "coded" ? "both" : "worker";
+    plan.config.set("reply", reply).set("error_feedback", std::string(reply) == "coded" ? "both" : "worker");
     testing::expect_parameter_server(plan, qsgd(7));
   }
 }
@@ -372,7 +370,7 @@ TEST(BlockExchange, MessagesToEverybodyGiveTheBitsOfFloat32Replies) {
   ExchangePlan plan = plan_of("qsgd");
   plan.topology = {3, 2};
   const ExchangeRun owners = testing::run_exchange(plan);
-  plan.config.reply = "none";
+  plan.config.set("reply", "none");
   EXPECT_EQ(testing::run_exchange(plan).means, owners.means);
 }
 
@@ -386,10 +384,12 @@ TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
         plan.topology = topology;
         plan.steps = 3;
         plan.shapes = {{64 * 3 * world}};
-        plan.config.reply = reply, plan.config.error_feedback = "none", plan.config.density = 0.07;
-        const bool owners = plan.config.reply != "none";
+        plan.config.set("reply", reply);
+        if (plan.config.has("error_feedback")) plan.config.set("error_feedback", "none");
+        if (plan.config.has("density")) plan.config.set("density", 0.07);
+        const bool owners = plan.reply() != "none";
         const int64_t sent = 4 * 3 * block * (owners ? 1 : world);  // to each peer: three blocks, or all
-        const int64_t back = plan.config.reply == "f32" ? 4 * 3 * 64 : owners ? sent : 0;
+        const int64_t back = plan.reply() == "f32" ? 4 * 3 * 64 : owners ? sent : 0;
         for (const CommCount& count : testing::run_exchange(plan).sent) {
           EXPECT_EQ(count.bytes_intra, 3 * (m - 1) * (sent + back)) << name << " " << reply;
           EXPECT_EQ(count.bytes_inter, 3 * (n - 1) * m * (sent + back)) << name << " " << reply;
@@ -404,7 +404,7 @@ TEST(BlockExchange, BytesOfUnevenBlocksAreThoseOfTheLongestSegment) {
   ExchangePlan plan = plan_of("qsgd");
   plan.topology = {5, 1};
   plan.steps = 1;
-  plan.config.reply = "coded";
+  plan.config.set("reply", "coded");
   plan.bucket_bytes = 1 << 20;
   const ExchangeRun run = testing::run_exchange(plan);
   Buckets buckets({{"a", Var(Tensor::zeros({100}), true), true},
@@ -436,8 +436,8 @@ TEST(BlockExchange, StochasticCodesAreUnbiasedAndIndependentAcrossRanks) {
       constexpr int kSteps = 4000;
       run_local({ranks, 1}, [&](Communicator& comm) {
         Buckets buckets({{"w", Var(Tensor::zeros({64}), true), true}}, {.alignment = 32 * ranks});
-        ExchangeConfig config = exchange_defaults(name);
-        config.clip_sigma = 0;
+        ExchangeConfig config = name;
+        if (config.has("clip_sigma")) config.set("clip_sigma", 0);
         const auto exchange = make_exchange(config, buckets, comm, 5);
         for (int step = 1; step <= kSteps; ++step) {
           std::copy(x.begin(), x.end(), buckets[0].grad.data<float>());
@@ -471,8 +471,8 @@ TEST(BlockExchange, GradientsThatAreNotFiniteNameStepAndParameter) {
           Buckets buckets(
               {{"first", Var(Tensor::zeros({70}), true), true}, {"last", Var(Tensor::zeros({5}), true), true}},
               {.alignment = 64});
-          ExchangeConfig config = exchange_defaults(name);
-          config.wire = "int8";
+          ExchangeConfig config = name;
+          if (config.has("wire")) config.set("wire", "int8");
           const auto exchange = make_exchange(config, buckets, comm, 1);
           exchange->mean(buckets[0], comm, 1);
           if (comm.rank == 1) buckets[0].grad.data<float>()[5 + 66] = bad;
@@ -488,27 +488,29 @@ TEST(BlockExchange, RefusesWhatItCannotServe) {
   run_local({2, 1}, [](Communicator& comm) {
     const Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {});
     const Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {});
-    const auto refusal = [&](const std::function<void(ExchangeConfig&)>& change, const char* name = "qsgd") {
-      ExchangeConfig config = exchange_defaults(name);
-      change(config);
+    const auto refusal = [&](const ExchangeConfig& config) {
       return error_of([&] { make_exchange(config, buckets, comm, 1); });
+    };
+    const auto unknown = [&](const char* name, const char* option, const char* value) {
+      return error_of([&] { ExchangeConfig(name).set(option, value); });
     };
     const auto expect = [](const std::string& error, const char* part) {
       EXPECT_NE(error.find(part), std::string::npos) << error;
     };
-    for (const int64_t levels : {0, -1, 128}) expect(refusal([=](ExchangeConfig& c) { c.levels = levels; }), "fit");
-    expect(refusal([](ExchangeConfig& c) { c.block_size = -1; }), "block_size is -1");
-    expect(refusal([](ExchangeConfig& c) { c.reply = "codded"; }), "coded");
-    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "all"; }), "error_feedback 'all'");
-    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "both"; }), "exchange.reply=coded");
-    expect(refusal([](ExchangeConfig& c) { c.error_feedback = "worker", c.levels = 1; }), "at most 4·levels²");
+    for (const int64_t levels : {0, -1, 128})
+      expect(refusal(QsgdOptions{.levels = levels}), "qsgd: levels expects an integer in [1, 127], got ");
+    expect(refusal(QsgdOptions{.block_size = -1}), "block_size expects an integer of at least 0, got -1");
+    expect(unknown("qsgd", "reply", "codded"), "did you mean 'coded'");
+    expect(unknown("qsgd", "error_feedback", "all"), "error_feedback 'all'");
+    expect(refusal(QsgdOptions{.error_feedback = ErrorFeedback::both}), "exchange.reply=coded");
+    expect(refusal(QsgdOptions{.error_feedback = ErrorFeedback::worker, .levels = 1}), "at most 4·levels²");
     for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
-      expect(refusal([=](ExchangeConfig& c) { c.density = density; }, "topk"), "at most 1");
-    expect(refusal([](ExchangeConfig& c) { c.compressor = "qsgd"; }, "ef21"), "compressor 'qsgd'");
-    expect(refusal([](ExchangeConfig& c) { c.reply = "coded"; }, "ef21"), "f32 or none");
-    expect(refusal([](ExchangeConfig& c) { c.clip_sigma = NAN; }, "terngrad"), "clip_sigma");
-    expect(refusal([](ExchangeConfig& c) { c.wire = "int8"; }, "hierarchical"), "dense has");
-    expect(error_of([&] { make_exchange(exchange_defaults("qsgd"), wide, comm, 1); }), "float64");
+      expect(refusal(TopKOptions{.density = density}), "topk: density expects a finite number in (0, 1]");
+    expect(unknown("ef21", "compressor", "qsgd"), "compressor 'qsgd'");
+    expect(refusal(Ef21Options{.reply = Reply::coded}), "f32 or none");
+    expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
+    expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
+    expect(error_of([&] { make_exchange("qsgd", wide, comm, 1); }), "float64");
   });
 }
 

@@ -5,7 +5,11 @@
 #include <limits>
 
 #include "comm/exchange/block_exchange.h"
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/dense.h"
+#include "comm/exchange/ef21.h"
+#include "comm/exchange/loco.h"
+#include "comm/exchange/power_sgd.h"
+#include "comm/exchange/terngrad.h"
 #include "comm/transport/local.h"
 #include "comm/parallel/sharding.h"
 #include "tests/gpu_memory.h"
@@ -28,7 +32,7 @@ struct Run {
 };
 
 struct Plan {
-  ExchangeConfig config = {};
+  ExchangeConfig config = "dense";
   Topology topology = {3, 1};
   std::vector<Shape> shapes{{100}, {1}, {8, 9}, {40, 33}, {700}, {3}};
   int64_t steps = 4;
@@ -49,11 +53,11 @@ Run run(const Plan& plan, const Placement& placement) {
       run.bytes.push_back(bytes_of(x));
     };
     std::optional<int64_t> block_size;
-    if (shards_are_blocks(config)) block_size = config.block_size;
-    if (config.sharding != "none") shard(buckets, comm, block_size);
+    if (config.shards_are_blocks()) block_size = config.block_size();
+    if (config.sharding != Sharding::none) shard(buckets, comm, block_size);
     const auto exchange = make_exchange(config, buckets, comm, 42);
     std::optional<ShardedParameters> sharded;
-    if (config.sharding != "none") sharded.emplace(buckets, config.parameter_wire, config.block_size);
+    if (config.sharding != Sharding::none) sharded.emplace(buckets, config.parameter_wire, config.block_size());
     for (int64_t step = 1; step <= plan.steps; ++step)
       for (Bucket& bucket : buckets) {
         const auto stream = static_cast<uint32_t>(100 * step + 10 * bucket.index + comm.rank);
@@ -95,11 +99,10 @@ Run run(const Plan& plan, const Placement& placement) {
 const Placement kOneGpu{"cuda:0", false, false};
 
 void expect_same(const Plan& plan) {
-  const ExchangeConfig& c = plan.config;
-  SCOPED_TRACE(::testing::Message() << c.name << ", " << plan.topology.nodes << " × " << plan.topology.workers_per_node
-                                    << ", bits " << c.bits << ", scale " << c.scale << ", " << c.sharding << ", wire "
-                                    << c.wire << ", reply " << c.reply << ", feedback " << c.error_feedback
-                                    << ", blocks of " << c.block_size);
+  ::testing::Message trace;
+  trace << plan.config.name() << ", " << plan.topology.nodes << " × " << plan.topology.workers_per_node;
+  for (const Option& option : plan.config.list()) trace << ", " << option.name << " " << value_text(option);
+  SCOPED_TRACE(trace);
   const Run here = run(plan, {}), there = run(plan, kOneGpu);
   ASSERT_EQ(there.what, here.what);
   for (size_t i = 0; i < here.bytes.size(); ++i) ASSERT_EQ(there.bytes[i], here.bytes[i]) << here.what[i];
@@ -110,11 +113,7 @@ void expect_same(const Plan& plan) {
 class CudaExchange : public OnGpu {};
 
 Plan loco(int64_t bits, const std::string& scale) {
-  Plan plan{.config = exchange_defaults("loco")};
-  plan.config.bits = bits;
-  plan.config.scale = scale;
-  plan.config.block_size = 50;
-  return plan;
+  return {.config = LocoOptions{.bits = bits, .scale = scale, .block_size = 50}};
 }
 
 TEST_F(CudaExchange, LocoIsTheCpus) {
@@ -122,8 +121,9 @@ TEST_F(CudaExchange, LocoIsTheCpus) {
     for (const char* scale : {"auto", "2^3"}) {
       Plan plan = loco(bits, scale);
       expect_same(plan);
-      plan.config.error_rounding = "nearest", plan.config.error_gain_new = 0.2, plan.config.clip_element = 0.7;
-      plan.config.reset_every = 2;
+      LocoOptions& options = plan.config.as<LocoOptions>();
+      options.error_rounding = LocoOptions::Rounding::nearest, options.error_gain_new = 0.2;
+      options.clip_element = 0.7, options.reset_every = 2;
       plan.topology = {2, 2};
       expect_same(plan);
     }
@@ -132,7 +132,7 @@ TEST_F(CudaExchange, LocoIsTheCpus) {
 TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
   for (const int64_t bits : {1, 4}) {
     Plan plan = loco(bits, "auto");
-    plan.config.block_size = 0;
+    plan.config.set("block_size", 0);
     plan.shapes = {{17}, {20001}, {1}, {8192}, {140000}};
     plan.steps = 2;
     expect_same(plan);
@@ -140,21 +140,21 @@ TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
 }
 
 TEST_F(CudaExchange, LocoInSharesIsTheCpus) {
-  for (const char* sharding : {"zero1", "zero2"})
-    for (const char* wire : {"f32", "bf16"}) {
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2})
+    for (const ParameterWire wire : {ParameterWire::f32, ParameterWire::bf16}) {
       Plan plan = loco(4, "auto");
       plan.config.sharding = sharding, plan.config.parameter_wire = wire;
       expect_same(plan);
     }
 }
 
-Plan plan_of(const std::string& name) { return {.config = exchange_defaults(name)}; }
+Plan plan_of(const ExchangeConfig& config) { return {.config = config}; }
 
 TEST_F(CudaExchange, DenseAndHierarchicalAreTheCpus) {
   for (const char* name : {"dense", "hierarchical"})
     for (const char* wire : {"f32", "bf16", "f16"}) {
       Plan plan = plan_of(name);
-      plan.config.wire = wire;
+      plan.config.set("wire", wire);
       plan.topology = {2, 2};
       plan.steps = 2;
       expect_same(plan);
@@ -162,30 +162,24 @@ TEST_F(CudaExchange, DenseAndHierarchicalAreTheCpus) {
 }
 
 TEST_F(CudaExchange, EightAndFourBitsAreTheCpus) {
-  Plan plan = plan_of("dense");
-  plan.config.wire = "int8";
+  expect_same(plan_of(DenseOptions{.wire = DenseOptions::Wire::int8}));
+  Plan plan = plan_of("zeropp");
+  plan.config.set("block_size", 60);
   expect_same(plan);
-  plan = plan_of("zeropp");
-  plan.config.block_size = 60;
-  expect_same(plan);
-  plan.config.sharding = "zero2", plan.config.parameter_wire = "int8";
+  plan.config.sharding = Sharding::none, plan.config.parameter_wire = ParameterWire::f32;
   expect_same(plan);
 }
 
 TEST_F(CudaExchange, RandomLevelsAreTheCpus) {
   for (const int64_t levels : {1, 7, 127}) {
     Plan plan = plan_of("qsgd");
-    plan.config.levels = levels;
-    plan.config.block_size = 33;
-    plan.config.reply = levels == 7 ? "coded" : "f32";
-    if (levels > 1) plan.config.error_feedback = levels == 7 ? "both" : "worker";
+    plan.config.set("levels", levels).set("block_size", 33).set("reply", levels == 7 ? "coded" : "f32");
+    if (levels > 1) plan.config.set("error_feedback", levels == 7 ? "both" : "worker");
     plan.steps = 3;
     expect_same(plan);
   }
   for (const double sigma : {0.0, 2.5}) {
-    Plan plan = plan_of("terngrad");
-    plan.config.clip_sigma = sigma;
-    plan.config.block_size = 100;
+    Plan plan = plan_of(TernGradOptions{.block_size = 100, .clip_sigma = sigma});
     plan.steps = 2;
     expect_same(plan);
   }
@@ -194,7 +188,7 @@ TEST_F(CudaExchange, RandomLevelsAreTheCpus) {
 TEST_F(CudaExchange, SignsAreTheCpus) {
   for (const char* name : {"one_bit_sgd", "signsgd", "ef_signsgd"}) {
     Plan plan = plan_of(name);
-    plan.config.block_size = 100;
+    if (plan.config.has("block_size")) plan.config.set("block_size", 100);
     plan.steps = 3;
     expect_same(plan);
     plan.topology = {1, 1};
@@ -206,9 +200,8 @@ TEST_F(CudaExchange, SignsAreTheCpus) {
 TEST_F(CudaExchange, TheLargestValuesAreTheCpus) {
   for (const double density : {0.01, 0.3, 1.0}) {
     Plan plan = plan_of("topk");
-    plan.config.density = density;
-    plan.config.block_size = density == 0.3 ? 50 : 0;
-    plan.config.reply = density == 0.3 ? "f32" : "none";
+    plan.config.set("density", density).set("block_size", density == 0.3 ? 50 : 0);
+    plan.config.set("reply", density == 0.3 ? "f32" : "none");
     plan.steps = 2;
     expect_same(plan);
   }
@@ -222,8 +215,7 @@ TEST_F(CudaExchange, TheLargestValuesAreTheCpus) {
 TEST_F(CudaExchange, RandomPlacesAreTheCpus) {
   for (const char* feedback : {"worker", "none"}) {
     Plan plan = plan_of("randomk");
-    plan.config.density = 0.2, plan.config.error_feedback = feedback;
-    plan.config.block_size = 60;
+    plan.config.set("density", 0.2).set("error_feedback", feedback).set("block_size", 60);
     plan.steps = 3;
     expect_same(plan);
   }
@@ -231,9 +223,8 @@ TEST_F(CudaExchange, RandomPlacesAreTheCpus) {
 
 TEST_F(CudaExchange, PowerSgdIsTheCpus) {
   for (const int64_t rank : {1, 3}) {
-    Plan plan = plan_of("powersgd");
-    plan.config.rank = rank;
-    if (rank == 3) plan.config.error_feedback = "none";
+    Plan plan = plan_of(PowerSgdOptions{.rank = rank});
+    if (rank == 3) plan.config.set("error_feedback", "none");
     plan.topology = {2, 1};
     plan.steps = 3;
     plan.shapes = {{100}, {1}, {8, 9}, {40, 33}, {5, 3, 20}, {3}};
@@ -244,8 +235,7 @@ TEST_F(CudaExchange, PowerSgdIsTheCpus) {
 // Columns of several pieces, more of them than a block of threads takes at a time, rows of several tiles.
 TEST_F(CudaExchange, PowerSgdOfLargeMatricesIsTheCpus) {
   for (const int64_t rank : {2, 33}) {
-    Plan plan = plan_of("powersgd");
-    plan.config.rank = rank;
+    Plan plan = plan_of(PowerSgdOptions{.rank = rank});
     plan.topology = {2, 1};
     plan.steps = 1;
     plan.shapes = rank == 2 ? std::vector<Shape>{{18000, 5}, {257, 130}} : std::vector<Shape>{{80, 93}, {129, 64}};
@@ -256,10 +246,8 @@ TEST_F(CudaExchange, PowerSgdOfLargeMatricesIsTheCpus) {
 TEST_F(CudaExchange, EstimatesAreTheCpus) {
   for (const char* compressor : {"topk", "one_bit"})
     for (const char* reply : {"f32", "none"}) {
-      Plan plan = plan_of("ef21");
-      plan.config.compressor = compressor, plan.config.reply = reply;
-      plan.config.density = 0.1;
-      plan.config.block_size = 90;
+      Plan plan = plan_of(Ef21Options{.density = 0.1, .block_size = 90});
+      plan.config.set("compressor", compressor).set("reply", reply);
       plan.steps = 2;
       expect_same(plan);
     }
@@ -267,7 +255,7 @@ TEST_F(CudaExchange, EstimatesAreTheCpus) {
 
 TEST_F(CudaExchange, LocoWithBlocksOfParametersIsTheCpus) {
   Plan plan = plan_of("loco_zeropp");
-  plan.config.block_size = 70;
+  plan.config.set("block_size", 70);
   plan.steps = 2;
   expect_same(plan);
 }
@@ -288,7 +276,7 @@ TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
         run_local({2, 1},
                   [&](Communicator& comm) {
                     Buckets buckets({{"w", Var(Tensor::zeros({70}), true), true}}, {4000, 4000, 64});
-                    const auto exchange = make_exchange(exchange_defaults(name), buckets, comm, 42);
+                    const auto exchange = make_exchange(name, buckets, comm, 42);
                     std::vector<float> g(static_cast<size_t>(buckets[0].padded()), 1);
                     if (comm.rank == 1) g[33] = bad;
                     buckets[0].grad.copy_from(Tensor::of(g, buckets[0].grad.shape()));

@@ -3,7 +3,7 @@
 
 #include "autograd/ops/linear.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "comm/parallel/scheduler.h"
 #include "engine/graph.h"
@@ -37,7 +37,7 @@ class CudaScheduler : public ::testing::Test {
                 Communicator comm =
                     waiting ? testing::with_waiting_groups(host, std::make_shared<testing::CallLog>()) : host;
                 Model model;
-                auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+                auto exchange = make_exchange("dense", model.buckets, comm, 1);
                 Scheduler scheduler(
                     model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); }, &comm);
                 body(model, scheduler);

@@ -46,12 +46,12 @@ Exchanged exchanged(const ExchangeConfig& config, const Topology& topology, int6
 
 TEST(EfSignSgd, EqualsAParameterServerFor200Steps) {
   for (const Topology topology : {Topology{1, 1}, {2, 1}, {3, 1}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {8, 1}})
-    for (const char* scale : {"l1_mean", "l2_rms"}) {
+    for (const SignScale scale : {SignScale::l1_mean, SignScale::l2_rms}) {
       constexpr int64_t n = 300;
       const int world = topology.world();
-      const Exchanged got = exchanged({.name = "ef_signsgd", .block_size = 64, .sign_scale = scale}, topology, n, 200);
+      const Exchanged got = exchanged(EfSignSgdOptions{.block_size = 64, .sign_scale = scale}, topology, n, 200);
       const std::vector<Segment> blocks = reference::blocks_of({n}, 64);
-      reference::SignServer<float> server(world, n, blocks, blocks, std::string(scale) == "l2_rms");
+      reference::SignServer<float> server(world, n, blocks, blocks, scale == SignScale::l2_rms);
       for (int64_t step = 1; step <= 200; ++step) {
         std::vector<std::vector<float>> gradients;
         for (int rank = 0; rank < world; ++rank)
@@ -68,18 +68,18 @@ TEST(EfSignSgd, EqualsAParameterServerFor200Steps) {
 
 TEST(EfSignSgd, Pitfall8BlocksOfOneValueAreTheDenseExchange) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}})
-    EXPECT_EQ(exchanged({.name = "ef_signsgd", .block_size = 1}, topology, 100, 3).means,
-              exchanged({.name = "dense"}, topology, 100, 3).means);
+    EXPECT_EQ(exchanged(EfSignSgdOptions{.block_size = 1}, topology, 100, 3).means,
+              exchanged("dense", topology, 100, 3).means);
 }
 
 TEST(EfSignSgd, RefusesUnknownScalesAndBlocks) {
   EXPECT_NE(error_of([] {
-              exchanged({.name = "ef_signsgd", .sign_scale = "l2_rm"}, {1, 1}, 9, 1);
+              ExchangeConfig("ef_signsgd").set("sign_scale", "l2_rm");
             }).find("did you mean 'l2_rms'"),
             std::string::npos);
   EXPECT_NE(error_of([] {
-              exchanged({.name = "ef_signsgd", .block_size = -3}, {1, 1}, 9, 1);
-            }).find("a scale for -3 values"),
+              exchanged(EfSignSgdOptions{.block_size = -3}, {1, 1}, 9, 1);
+            }).find("ef_signsgd: block_size expects an integer of at least -1, got -3"),
             std::string::npos);
 }
 

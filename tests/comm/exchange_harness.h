@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "comm/consistency.h"
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "engine/philox.h"
 
@@ -19,7 +20,7 @@ namespace godwit::testing {
 using Values = std::vector<float>;
 
 struct ExchangePlan {
-  ExchangeConfig config = {};
+  ExchangeConfig config = "dense";
   Topology topology = {};
   std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {700}, {3}};  // in order of registration
   int64_t steps = sizeof(GODWIT_SANITIZE) > 1 ? 40 : 200;  // sanitizers make them five times as long
@@ -47,11 +48,17 @@ struct ExchangePlan {
   std::vector<Segment> blocks() const {
     std::vector<Segment> all;
     for (const Segment& p : parameters()) {
-      const int64_t size = config.block_size > 0 ? config.block_size : p.numel();
+      const int64_t size = config.block_size() > 0 ? config.block_size() : p.numel();
       for (int64_t at = p.begin; at < p.end; at += size) all.push_back({at, std::min(at + size, p.end)});
     }
     return all;
   }
+  // The compression of the means and the feedback of the exchange. dense has a reply only in int8, which is coded.
+  std::string reply() const {
+    if (config.has("reply")) return config.text("reply");
+    return config.has("wire") && config.text("wire") == "int8" ? "coded" : "f32";
+  }
+  std::string feedback() const { return config.has("error_feedback") ? config.text("error_feedback") : "none"; }
 };
 
 // A quadratic with a minimum and noise of its own per rank and element; some elements never have a gradient, some a
@@ -129,7 +136,7 @@ struct ServerRun {
 inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quantize) {
   const size_t d = static_cast<size_t>(plan.d());
   const int world = plan.topology.world();
-  const std::string& feedback = plan.config.error_feedback;
+  const std::string feedback = plan.feedback();
   ServerRun run{{}, std::vector<Values>(static_cast<size_t>(world), Values(d)), Values(d)};
   Values x(d);
   // z = g + e;  u = Q(z);  e = z − u
@@ -155,7 +162,7 @@ inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quan
       for (size_t i = 0; i < d; ++i) mean[i] = rank == 0 ? u[i] : mean[i] + u[i];
     }
     for (float& m : mean) m /= static_cast<float>(world);
-    if (plan.config.reply == "coded" && world > 1)
+    if (plan.reply() == "coded" && world > 1)
       mean = send(mean, run.server_error, feedback == "both" || feedback == "server", step, Purpose::mean_code, 0);
     for (size_t i = 0; i < d; ++i) x[i] = x[i] - kLr * mean[i];
     run.means.push_back(mean);
@@ -182,16 +189,17 @@ inline double lane_sum(const std::vector<double>& terms) {
 
 // Means, errors and replicas are the parameter server's, bit for bit.
 inline void expect_parameter_server(const ExchangePlan& plan, const Quantize& quantize) {
-  SCOPED_TRACE(plan.config.name + ", " + std::to_string(plan.topology.nodes) + " × " +
-               std::to_string(plan.topology.workers_per_node) + ", reply " + plan.config.reply + ", feedback " +
-               plan.config.error_feedback + ", blocks of " + std::to_string(plan.config.block_size));
+  SCOPED_TRACE(plan.config.name() + ", " + std::to_string(plan.topology.nodes) + " × " +
+               std::to_string(plan.topology.workers_per_node) + ", reply " + plan.reply() + ", feedback " +
+               plan.feedback() + ", blocks of " + std::to_string(plan.config.block_size()));
   const ExchangeRun run = run_exchange(plan);
   const ServerRun expected = parameter_server(plan, quantize);
   for (size_t step = 0; step < run.means.size(); ++step)
     ASSERT_EQ(run.means[step], expected.means[step]) << "step " << step + 1;
-  const bool worker = plan.config.error_feedback == "both" || plan.config.error_feedback == "worker";
-  const bool server = (plan.config.error_feedback == "both" || plan.config.error_feedback == "server") &&
-                      plan.config.reply == "coded" && plan.topology.world() > 1;
+  const std::string feedback = plan.feedback();
+  const bool worker = feedback == "both" || feedback == "worker";
+  const bool server =
+      (feedback == "both" || feedback == "server") && plan.reply() == "coded" && plan.topology.world() > 1;
   std::vector<int> owners(static_cast<size_t>(plan.d()));
   for (size_t rank = 0; rank < run.state.size(); ++rank) {
     const auto& state = run.state[rank];

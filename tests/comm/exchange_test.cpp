@@ -1,4 +1,4 @@
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/method.h"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,13 @@ void fill_grad(Bucket& bucket, int rank) {
   std::copy(row.begin(), row.end(), bucket.grad.data<T>());
 }
 
+// dense or hierarchical with this wire.
+ExchangeConfig with_wire(const std::string& name, const std::string& wire) {
+  ExchangeConfig config = name;
+  config.set("wire", wire);
+  return config;
+}
+
 template <class T>
 std::vector<T> exchanged(const std::string& name, const Topology& topology, int64_t n,
                          const std::string& wire = "f32") {
@@ -35,7 +42,7 @@ std::vector<T> exchanged(const std::string& name, const Topology& topology, int6
   run_local(topology, [&](Communicator& comm) {
     Buckets buckets = make_buckets(n, topology, dtype_of<T>);
     fill_grad<T>(buckets[0], comm.rank);
-    make_exchange({name, wire}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+    make_exchange(with_wire(name, wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
     for (int64_t i = n; i < buckets[0].padded(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
     const std::vector<T> own = buckets[0].grad.range(0, n).template to_vector<T>();
     std::lock_guard lock(mutex);
@@ -116,14 +123,14 @@ TEST(Exchange, SixteenBitWireSendsHalfTheBytes) {
           Buckets buckets = make_buckets(4097, topology);
           const CommStats& stats = *comm.stats;
           const int64_t world = n * m, bytes = 2 * buckets[0].padded();
-          make_exchange({"dense", wire}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+          make_exchange(with_wire("dense", wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
           EXPECT_EQ(stats.total().bytes_intra + stats.total().bytes_inter, 2 * (world - 1) * bytes / world);
           for (const char* phase : {"dense/all_to_all", "dense/all_gather"}) {
             EXPECT_EQ(stats.phase(phase).bytes_intra, (m - 1) * bytes / world);
             EXPECT_EQ(stats.phase(phase).bytes_inter, (n - 1) * m * bytes / world);
           }
           comm.stats->reset();
-          make_exchange({"hierarchical", wire}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+          make_exchange(with_wire("hierarchical", wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
           EXPECT_EQ(stats.total().bytes_inter, 2 * (n - 1) * bytes / (m * n)) << "16 bits between nodes";
           EXPECT_EQ(stats.total().bytes_intra, 2 * (m - 1) * 2 * bytes / m) << "float32 within";
         });
@@ -139,7 +146,7 @@ TEST(Exchange, Pitfall32OnlyBetweenNodesAreFewerBits) {
       for (const char* type : {"f32", wire}) {
         Buckets buckets = make_buckets(4097, {2, 3});
         comm.stats->reset();
-        make_exchange({"hierarchical", type}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+        make_exchange(with_wire("hierarchical", type), buckets, comm, 1)->mean(buckets[0], comm, 1);
         counts.push_back(comm.stats->total());
       }
       EXPECT_EQ(counts[1].bytes_intra, counts[0].bytes_intra);
@@ -156,7 +163,7 @@ TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
       run_local({2, 1}, [&](Communicator& comm) {
         Buckets buckets = make_buckets(100, {2, 1});
         buckets[0].grad.data<float>()[70] = value;
-        make_exchange({name, wire}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+        make_exchange(with_wire(name, wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
         if (comm.rank == 0) result = buckets[0].grad.data<float>()[70];
       });
       return result;
@@ -187,8 +194,8 @@ TEST(Exchange, HierarchicalEqualsDenseWhereNothingRounds) {
         for (int64_t i = 0; i < n; ++i)
           a[0].grad.data<double>()[i] = static_cast<double>((i * 37 + comm.rank * 101) % 1000 - 500);
         b[0].grad.copy_from(a[0].grad);
-        make_exchange({"dense"}, a, comm, 1)->mean(a[0], comm, 1);
-        make_exchange({"hierarchical"}, b, comm, 1)->mean(b[0], comm, 1);
+        make_exchange("dense", a, comm, 1)->mean(a[0], comm, 1);
+        make_exchange("hierarchical", b, comm, 1)->mean(b[0], comm, 1);
         EXPECT_EQ(a[0].grad.to_vector<double>(), b[0].grad.to_vector<double>());
       });
 }
@@ -200,8 +207,8 @@ TEST(Exchange, BytesPerRankEqualTheFormulas) {
         const Topology topology{n, m};
         run_local(topology, [&](Communicator& comm) {
           Buckets buckets = make_buckets(d, topology);
-          make_exchange({"hierarchical"}, buckets, comm, 1)->mean(buckets[0], comm, 1);
-          make_exchange({"dense"}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+          make_exchange("hierarchical", buckets, comm, 1)->mean(buckets[0], comm, 1);
+          make_exchange("dense", buckets, comm, 1)->mean(buckets[0], comm, 1);
           const int64_t bytes = 4 * buckets[0].padded(), world = n * m;  // P
           const CommStats& stats = *comm.stats;
           EXPECT_EQ(stats.phase("hierarchical/intra_reduce_scatter").bytes_intra, (m - 1) * bytes / m);
@@ -218,13 +225,13 @@ TEST(Exchange, BytesPerRankEqualTheFormulas) {
 TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
   run_local({1, 1}, [](Communicator& comm) {
     const Buckets buckets = make_buckets(6, {1, 1});
-    EXPECT_THROW(make_exchange({"ring"}, buckets, comm, 1), Error);
-    EXPECT_THROW(make_exchange({"dense", "f8"}, buckets, comm, 1), Error);
+    EXPECT_THROW(make_exchange("ring", buckets, comm, 1), Error);
+    EXPECT_THROW(make_exchange(with_wire("dense", "f8"), buckets, comm, 1), Error);
   });
   EXPECT_THROW(run_local({2, 2},
                          [](Communicator& comm) {
                            Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 2});
-                           make_exchange({"hierarchical"}, buckets, comm, 1)->mean(buckets[0], comm, 1);
+                           make_exchange("hierarchical", buckets, comm, 1)->mean(buckets[0], comm, 1);
                          }),
                Error);
 }

@@ -25,11 +25,7 @@ struct LocoRun {
 
 ExchangePlan loco_plan(const std::string& scale = "auto", int64_t bits = 4) {
   ExchangePlan plan;
-  plan.config = exchange_defaults("loco");
-  plan.config.scale = scale;
-  plan.config.bits = bits;
-  plan.config.block_size = 50;
-  plan.config.reset_every = 64;
+  plan.config = LocoOptions{.bits = bits, .scale = scale, .block_size = 50, .reset_every = 64};
   return plan;
 }
 
@@ -46,7 +42,7 @@ LocoRun run_loco(const ExchangePlan& plan, const GradientOf& gradient_of = gradi
     for (size_t i = 0; i < plan.shapes.size(); ++i)
       parameters.push_back({"p" + std::to_string(i), Var(Tensor::zeros(plan.shapes[i]), true), true});
     Buckets buckets(parameters, {plan.bucket_bytes, plan.bucket_bytes, int64_t{32} * plan.topology.world()});
-    if (plan.config.sharding != "none") shard(buckets, comm, std::nullopt);
+    if (plan.config.sharding != Sharding::none) shard(buckets, comm, std::nullopt);
     const std::unique_ptr<Exchange> exchange = make_exchange(plan.config, buckets, comm, plan.seed);
     for (int64_t step = 1; step <= plan.steps; ++step) {
       for (Bucket& bucket : buckets) {
@@ -55,7 +51,7 @@ LocoRun run_loco(const ExchangePlan& plan, const GradientOf& gradient_of = gradi
       }
       for (Bucket& bucket : buckets) {
         exchange->mean(bucket, comm, step);
-        const Segment owned = plan.config.sharding == "zero2" ? bucket.owned : Segment{0, bucket.numel};
+        const Segment owned = plan.config.sharding == Sharding::zero2 ? bucket.owned : Segment{0, bucket.numel};
         float *x = bucket.param.data<float>(), *g = bucket.grad.data<float>();
         for (int64_t i = owned.begin; i < owned.end; ++i) x[i] = x[i] - kLr * g[i];
         if (bucket.shards.empty() ? comm.rank == 0 : true) {
@@ -63,7 +59,7 @@ LocoRun run_loco(const ExchangePlan& plan, const GradientOf& gradient_of = gradi
           Values& mean = run.means[static_cast<size_t>(step - 1)];
           for (int64_t i = owned.begin; i < owned.end; ++i) mean[static_cast<size_t>(bucket.begin + i)] = g[i];
         }
-        if (plan.config.sharding == "zero2") all_gather_shards(bucket, bucket.param, *comm.world, "test");
+        if (plan.config.sharding == Sharding::zero2) all_gather_shards(bucket, bucket.param, *comm.world, "test");
       }
     }
     check_same(*comm.compute, buckets.value_hash(), "the parameters");
@@ -88,7 +84,7 @@ float up_to_bf16(double m) {
 
 // The LoCo paper's Algorithm 1 as a parameter server would run it, line by line.
 LocoRun simulate(const ExchangePlan& plan) {
-  const ExchangeConfig& c = plan.config;
+  const LocoOptions& c = plan.config.as<LocoOptions>();
   const size_t d = static_cast<size_t>(plan.d());
   const int world = plan.topology.world();
   const float low = -std::ldexp(1.0f, static_cast<int>(c.bits) - 1), high = -low - 1;
@@ -129,7 +125,7 @@ LocoRun simulate(const ExchangePlan& plan) {
         const float z = ((1 - gain) * a + gain * (h - decoded)) * (ratio * s[i]);
         const float u = to_unit(random_word(plan.seed, static_cast<int64_t>(i), static_cast<uint32_t>(t),
                                             Purpose::error_code, static_cast<uint32_t>(r)));
-        const float left = c.error_rounding == "random" ? std::floor(z + u) : std::nearbyint(z);
+        const float left = c.error_rounding == LocoOptions::Rounding::random ? std::floor(z + u) : std::nearbyint(z);
         e = static_cast<int8_t>(std::min(std::max(left, -128.0f), 127.0f));
         if (c.reset_every > 0 && t % c.reset_every == 0) e = 0;
         sum += code;
@@ -151,18 +147,18 @@ void expect_equal(const ExchangePlan& plan) {
 
 TEST(Loco, IsTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks)
-    for (const char* sharding : {"none", "zero1", "zero2"})
+    for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2})
       for (const int64_t bits : {1, 4, 8})
         for (const char* scale : {"auto", "2^4"}) {
           ExchangePlan plan = loco_plan(scale, bits);
           plan.topology = topology;
           plan.config.sharding = sharding;
-          if (topology.world() % 2 == 1) plan.config.error_gain_new = 0.2;
-          if (topology.world() % 3 == 1) plan.config.error_rounding = "nearest";
-          if (bits == 8) plan.config.error_scale = 6;
-          if (std::string(sharding) != "none") plan.steps = 20;
+          if (topology.world() % 2 == 1) plan.config.set("error_gain_new", 0.2);
+          if (topology.world() % 3 == 1) plan.config.set("error_rounding", "nearest");
+          if (bits == 8) plan.config.set("error_scale", 6);
+          if (sharding != Sharding::none) plan.steps = 20;
           SCOPED_TRACE(std::to_string(topology.world()) + " ranks, " + std::to_string(bits) + " bits, scale " + scale +
-                       ", sharding " + sharding);
+                       ", sharding " + plan.config.text("sharding"));
           expect_equal(plan);
         }
 }
@@ -184,7 +180,7 @@ TEST(Loco, DoesNotDependOnBucketSizeOrThreads) {
 
 TEST(Loco, Pitfall25FewerValuesThanRanks) {
   for (const int64_t bits : {1, 4, 8})
-    for (const char* sharding : {"none", "zero2"}) {
+    for (const Sharding sharding : {Sharding::none, Sharding::zero2}) {
       ExchangePlan plan = loco_plan("auto", bits);
       plan.topology = {8, 1};
       plan.shapes = {{2}, {1}};
@@ -219,16 +215,16 @@ TEST(Loco, Pitfall8IsDenseWhereNothingRounds) {
 // A gradient far below a step: nearest rounding of the error forgets it for ever, random rounding sends it on average.
 TEST(Loco, NearestRoundingOfTheErrorHasADeadZone) {
   ExchangePlan plan = loco_plan("2^4");
-  plan.config.error_gain_new = 0.2;
-  plan.config.reset_every = 0;
+  plan.config.set("error_gain_new", 0.2);
+  plan.config.set("reset_every", 0);
   plan.steps = 2000;
   const float g = 0.4f / (0.2f * 4 * 16);  // below 0.5/(β·s_e)
   const GradientOf constant = [&](int, int64_t, int64_t, float) { return g; };
-  plan.config.error_rounding = "nearest";
+  plan.config.set("error_rounding", "nearest");
   for (const Values& mean : run_loco(plan, constant).means)
     for (const float m : mean) ASSERT_EQ(m, 0);
-  plan.config.error_rounding = "random";
-  plan.config.error_gain_new = 1;
+  plan.config.set("error_rounding", "random");
+  plan.config.set("error_gain_new", 1);
   double sum = 0, all = 0;
   for (const Values& mean : run_loco(plan, constant).means)
     for (const float m : mean) sum += m, ++all;
@@ -274,8 +270,8 @@ TEST(Loco, Pitfall17TheGainIsThatOfTheNewError) {
 TEST(Loco, Pitfall17ResetClearsTheWholeHistory) {
   ExchangePlan plan = loco_plan("2^4");
   plan.topology = {2, 1};
-  plan.config.error_gain_new = 0.2;
-  plan.config.reset_every = 5;
+  plan.config.set("error_gain_new", 0.2);
+  plan.config.set("reset_every", 5);
   plan.steps = 10;
   // Two histories that differ up to the reset, and not afterwards.
   const auto run = [&](float first) {
@@ -437,12 +433,12 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's values that are not sent as 0"),
             std::string::npos)
       << "values without a gradient say nothing of the scale";
-  plan.config.saturation_limit = 1;
+  plan.config.set("saturation_limit", 1);
   EXPECT_NE(run_loco(plan, rare).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
   EXPECT_NE(run_loco(plan).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
-  plan.config.scale = "2^-20";
+  plan.config.set("scale", "2^-20");
   EXPECT_NE(run_loco(plan).summary.find("raise exchange.scale, or set it to auto"), std::string::npos);
-  plan.config.scale = "auto";
+  plan.config.set("scale", "auto");
   const std::string summary = run_loco(plan).summary;
   EXPECT_EQ(summary.find("warning"), std::string::npos) << summary;
   EXPECT_TRUE(summary.starts_with("loco: ") && summary.find(" of the values saturated, ") != std::string::npos) << summary;
@@ -461,20 +457,23 @@ TEST(Loco, LowBitsDoNotHideWhatIsNotFinite) {
 }
 
 TEST(Loco, RefusesWhatItCannotUse) {
-  const auto error = [](const std::function<void(ExchangeConfig&)>& change) {
+  const auto error = [](const LocoOptions& options) {
     ExchangePlan plan = loco_plan();
-    change(plan.config);
+    plan.config = options;
     return error_of([&] { run_loco(plan); });
   };
-  EXPECT_NE(error([](auto& c) { c.bits = 3; }).find("codes have 1, 4 or 8 bits, not 3"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.scale = "big"; }).find("scale 'big' is not auto"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.scale = "-4"; }).find("scale '-4' is not auto"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.scale = "2^"; }).find("scale '2^' is not auto"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.error_gain_new = 1.5; }).find("error_gain_new must be in [0, 1]"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.error_scale = 0; }).find("error_scale"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.error_rounding = "up"; }).find("error_rounding 'up' is unknown"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.saturation_limit = 0; }).find("saturation_limit"), std::string::npos);
-  EXPECT_NE(error([](auto& c) { c.reset_every = -1; }).find("reset_every"), std::string::npos);
+  const auto expect = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(error({.bits = 3}), "codes have 1, 4 or 8 bits, not 3");
+  expect(error({.scale = "big"}), "scale 'big' is not auto");
+  expect(error({.scale = "-4"}), "scale '-4' is not auto");
+  expect(error({.scale = "2^"}), "scale '2^' is not auto");
+  expect(error({.error_gain_new = 1.5}), "error_gain_new expects a finite number in [0, 1], got 1.5");
+  expect(error({.error_scale = 0}), "error_scale");
+  expect(error_of([] { ExchangeConfig("loco").set("error_rounding", "up"); }), "error_rounding 'up'");
+  expect(error({.saturation_limit = 0}), "saturation_limit");
+  expect(error({.reset_every = -1}), "reset_every");
 }
 
 }  // namespace

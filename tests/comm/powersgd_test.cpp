@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "comm/exchange/power_sgd.h"
 #include "exchange_harness.h"
 #include "tests/support.h"
 
@@ -12,9 +13,8 @@ using testing::kRanks;
 using testing::Values;
 
 ExchangePlan plan_of(const Topology& topology, int64_t rank = 2) {
-  ExchangePlan plan{.config = exchange_defaults("powersgd"), .topology = topology};
+  ExchangePlan plan{.config = PowerSgdOptions{.rank = rank}, .topology = topology};
   plan.shapes = {{20, 30}, {7}, {12, 3, 3, 2}, {1}, {2, 2}, {40, 10}};
-  plan.config.rank = rank;
   return plan;
 }
 
@@ -106,18 +106,19 @@ struct Matrix {
 };
 
 void expect_server(const ExchangePlan& plan) {
-  SCOPED_TRACE(std::to_string(plan.topology.world()) + " workers, rank " + std::to_string(plan.config.rank));
+  SCOPED_TRACE(std::to_string(plan.topology.world()) + " workers, rank " + plan.config.text("rank"));
   const ExchangeRun run = testing::run_exchange(plan);
   const size_t world = static_cast<size_t>(plan.topology.world()), d = static_cast<size_t>(plan.d());
-  const bool feedback = plan.config.error_feedback == "worker";
+  const bool feedback = plan.feedback() == "worker";
+  const int64_t rank = plan.config.as<PowerSgdOptions>().rank;
   std::vector<Matrix> matrices;
   const std::vector<Segment> parameters = plan.parameters();
   for (size_t s = 0; s < parameters.size(); ++s) {
     const Shape& shape = plan.shapes[plan.shapes.size() - 1 - s];
     const int64_t rows = shape[0], cols = shape.numel() / rows;
-    if (shape.rank() < 2 || plan.config.rank * (rows + cols) >= shape.numel()) continue;
+    if (shape.rank() < 2 || rank * (rows + cols) >= shape.numel()) continue;
     Matrix m{static_cast<size_t>(parameters[s].begin), static_cast<size_t>(rows), static_cast<size_t>(cols)};
-    for (int64_t k = 0; k < plan.config.rank; ++k) m.q.push_back(m.random_column(static_cast<size_t>(k), 0, m.cols));
+    for (int64_t k = 0; k < rank; ++k) m.q.push_back(m.random_column(static_cast<size_t>(k), 0, m.cols));
     m.e.assign(world, Values(m.rows * m.cols));
     matrices.push_back(m);
   }
@@ -157,7 +158,7 @@ TEST(PowerSgd, IsTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks) expect_server(plan_of(topology));
   for (const int64_t rank : {1, 3}) expect_server(plan_of({2, 1}, rank));
   ExchangePlan plan = plan_of({2, 2});
-  plan.config.error_feedback = "none";
+  plan.config.set("error_feedback", "none");
   expect_server(plan);
 }
 
@@ -166,9 +167,7 @@ TEST(PowerSgd, GradientsOfLowRankAreExact) {
   for (const int rank : {1, 2, 3})
     run_local({2, 1}, [&](Communicator& comm) {
       Buckets buckets({{"w", Var(Tensor::zeros({30, 20}), true), true}}, {.alignment = 64});
-      ExchangeConfig config = exchange_defaults("powersgd");
-      config.rank = 3;
-      const auto exchange = make_exchange(config, buckets, comm, 1);
+      const auto exchange = make_exchange(PowerSgdOptions{.rank = 3}, buckets, comm, 1);
       float* g = buckets[0].grad.data<float>();
       std::vector<double> mean(600);
       for (int r = 0; r < 2; ++r)
@@ -189,7 +188,7 @@ TEST(PowerSgd, GradientsOfLowRankAreExact) {
 TEST(PowerSgd, GradientsThatBeginAtZeroAreFoundLater) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({30, 20}), true), true}}, {.alignment = 64});
-    const auto exchange = make_exchange(exchange_defaults("powersgd"), buckets, comm, 1);
+    const auto exchange = make_exchange("powersgd", buckets, comm, 1);
     float* g = buckets[0].grad.data<float>();
     for (int step = 1; step <= 3; ++step) {
       std::fill_n(g, 600, 0.0f);
@@ -233,7 +232,7 @@ TEST(PowerSgd, FewerValuesThanRanks) {
   plan.shapes = {{2, 1}, {1}};
   plan.steps = 5;
   ExchangePlan dense = plan;
-  dense.config = {};
+  dense.config = "dense";
   EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means) << "too small to be cut in two";
 }
 
@@ -242,9 +241,7 @@ TEST(PowerSgd, SaysThatNothingWasCompressed) {
     std::string text;
     run_local({2, 1}, [&](Communicator& comm) {
       Buckets buckets({{"w", Var(Tensor::zeros({8, 9}), true)}}, {.alignment = 64});
-      ExchangeConfig config = exchange_defaults("powersgd");
-      config.rank = rank;
-      const std::string own = make_exchange(config, buckets, comm, 1)->summary(*comm.world);
+      const std::string own = make_exchange(PowerSgdOptions{.rank = rank}, buckets, comm, 1)->summary(*comm.world);
       if (comm.rank == 0) text = own;
     });
     return text;
@@ -257,16 +254,15 @@ TEST(PowerSgd, RefusesWhatItCannotServe) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({60, 50}), true), true}}, {.alignment = 64});
     Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});
-    ExchangeConfig config = exchange_defaults("powersgd");
+    ExchangeConfig config = "powersgd";
     EXPECT_NE(error_of([&] { make_exchange(config, wide, comm, 1); }).find("float64"), std::string::npos);
     for (const int64_t rank : {0, -1}) {
-      config.rank = rank;
-      EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("at least 1"), std::string::npos);
+      EXPECT_NE(error_of([&] { make_exchange(PowerSgdOptions{.rank = rank}, buckets, comm, 1); }).find("at least 1"), std::string::npos);
     }
-    config.rank = 1;
-    config.error_feedback = "server";
+    config.set("rank", 1);
+    config.set("error_feedback", "server");
     EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("worker or none"), std::string::npos);
-    config.error_feedback = "worker";
+    config.set("error_feedback", "worker");
     const auto exchange = make_exchange(config, buckets, comm, 1);
     buckets[0].grad.data<float>()[51] = NAN;
     EXPECT_NE(error_of([&] {

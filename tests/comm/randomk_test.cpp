@@ -1,6 +1,7 @@
 #include <cmath>
 #include <set>
 
+#include "comm/exchange/random_k.h"
 #include "exchange_harness.h"
 #include "tests/support.h"
 
@@ -13,8 +14,7 @@ using testing::kRanks;
 using testing::Values;
 
 ExchangePlan plan_of(const Topology& topology, double density) {
-  ExchangePlan plan{.config = exchange_defaults("randomk"), .topology = topology};
-  plan.config.density = density;
+  ExchangePlan plan{.config = RandomKOptions{.density = density}, .topology = topology};
   return plan;
 }
 
@@ -37,13 +37,13 @@ std::set<int64_t> places(int64_t begin, int64_t n, int64_t k, int64_t step) {
 void expect_server(const ExchangePlan& plan) {
   const ExchangeRun run = testing::run_exchange(plan);
   const int world = plan.topology.world();
-  const bool feedback = plan.config.error_feedback == "worker";
+  const bool feedback = plan.feedback() == "worker";
   std::vector<Values> e(static_cast<size_t>(world), Values(static_cast<size_t>(plan.d())));
   Values x(static_cast<size_t>(plan.d()));
   for (int64_t step = 1; step <= plan.steps; ++step) {
     Values mean(x.size());
     for (const Segment& b : plan.blocks()) {
-      const int64_t n = b.numel(), k = static_cast<int64_t>(std::ceil(plan.config.density * static_cast<double>(n)));
+      const int64_t n = b.numel(), k = static_cast<int64_t>(std::ceil(plan.config.number("density") * static_cast<double>(n)));
       const std::set<int64_t> sent = places(b.begin, n, k, step);
       for (int64_t i = 0; i < n; ++i) {
         const size_t at = static_cast<size_t>(b.begin + i);
@@ -74,7 +74,7 @@ TEST(RandomK, IsTheParameterServer) {
     for (const char* feedback : {"worker", "none"})
       for (const int64_t block_size : {0, 1, 100}) {
         ExchangePlan plan = plan_of({2, 1}, density);
-        plan.config.error_feedback = feedback, plan.config.block_size = block_size;
+        plan.config.set("error_feedback", feedback).set("block_size", block_size);
         plan.steps = 40;
         expect_server(plan);
       }
@@ -90,7 +90,7 @@ TEST(RandomK, FewerValuesThanRanks) {
 TEST(RandomK, AllOfTheValuesAreTheDenseAllReduceBitForBit) {
   for (const char* feedback : {"worker", "none"}) {
     ExchangePlan plan = plan_of({3, 2}, 1);
-    plan.config.error_feedback = feedback;
+    plan.config.set("error_feedback", feedback);
     plan.steps = 5;
     ExchangePlan dense{.topology = {3, 2}, .steps = 5};
     EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means);
@@ -110,7 +110,7 @@ TEST(RandomK, BytesPerRankEqualTheFormula) {
 TEST(RandomK, ResultsDoNotDependOnBucketsOrThreads) {
   ExchangePlan plan = plan_of({2, 2}, 0.3);
   plan.shapes = {{50000}, {64, 3}, {1}, {20000}};
-  plan.config.block_size = 1000;
+  plan.config.set("block_size", 1000);
   plan.steps = 5;
   const ExchangeRun expected = testing::run_exchange(plan);
   plan.bucket_bytes = 1 << 30, plan.threads = 3;
@@ -124,9 +124,8 @@ TEST(RandomK, PlacesAreUniformAndTheMeanUnbiased) {
   std::vector<double> sum(37), chosen(37);
   run_local({1, 1}, [&](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({37}), true), true}}, {});
-    ExchangeConfig config = exchange_defaults("randomk");
-    config.density = 0.2, config.error_feedback = "none";  // 8 of 37
-    const auto exchange = make_exchange(config, buckets, comm, 3);
+    const RandomKOptions options{.density = 0.2, .error_feedback = ErrorFeedback::none};  // 8 of 37
+    const auto exchange = make_exchange(options, buckets, comm, 3);
     for (int step = 1; step <= kSteps; ++step) {
       float* g = buckets[0].grad.data<float>();
       for (int i = 0; i < 37; ++i) g[i] = static_cast<float>(i - 18.5);
@@ -150,15 +149,15 @@ TEST(RandomK, RefusesWhatItCannotServe) {
     Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 64});
     Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});
     for (const double density : {0.0, 1.01, -1.0, static_cast<double>(NAN)}) {
-      ExchangeConfig config = exchange_defaults("randomk");
-      config.density = density;
-      EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("at most 1"), std::string::npos);
+      const RandomKOptions options{.density = density};
+      EXPECT_NE(error_of([&] { make_exchange(options, buckets, comm, 1); }).find("density expects a finite number in (0, 1]"),
+                std::string::npos);
     }
-    ExchangeConfig config = exchange_defaults("randomk");
+    ExchangeConfig config = "randomk";
     EXPECT_NE(error_of([&] { make_exchange(config, wide, comm, 1); }).find("float64"), std::string::npos);
-    config.error_feedback = "both";
+    config.set("error_feedback", "both");
     EXPECT_NE(error_of([&] { make_exchange(config, buckets, comm, 1); }).find("worker or none"), std::string::npos);
-    config.error_feedback = "worker";
+    config.set("error_feedback", "worker");
     const auto exchange = make_exchange(config, buckets, comm, 1);
     exchange->mean(buckets[0], comm, 1);
     buckets[0].grad.data<float>()[3] = INFINITY;

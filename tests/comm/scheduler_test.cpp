@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/exchange/exchange.h"
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "engine/context.h"
 #include "tests/comm/waiting_groups.h"
@@ -263,7 +263,7 @@ TEST(Scheduler, RefusesAWrongNumberOfMicroBatches) {
 TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
   run_local({2, 2}, [](Communicator& comm) {
     Model model;
-    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); });
     CommCount one;
     for (const int k : {1, 2, 5}) {
@@ -285,7 +285,7 @@ TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
 TEST(Scheduler, TrainsReplicasInStep) {
   run_local({2, 2}, [](Communicator& comm) {
     Model model;
-    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
       EXPECT_EQ(context().rank, comm.rank) << "the stream has its rank's context";
       exchange->mean(bucket, comm, 1);
@@ -310,7 +310,7 @@ TEST(Scheduler, CommunicatesAfterTheFirstBackwardWhereKernelsWait) {
     Communicator comm = testing::with_waiting_groups(host, std::make_shared<testing::CallLog>());
     Model model;
     Log log;
-    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(
         model.buckets,
         [&](Bucket& bucket) {
@@ -344,7 +344,7 @@ TEST(Scheduler, KeepsTheComputingThreadsCallsApartWhereKernelsWait) {
     auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
     Communicator comm = testing::with_waiting_groups(host, log);
     Model model;
-    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+    auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(
         model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); }, &comm);
     const auto gather = [&] {
@@ -405,7 +405,7 @@ TEST(Scheduler, FailingRankEndsTheOthersSteps) {
         run_local({3, 1},
                   [&](Communicator& comm) {
                     Model model;
-                    auto exchange = make_exchange({"dense"}, model.buckets, comm, 1);
+                    auto exchange = make_exchange("dense", model.buckets, comm, 1);
                     Scheduler scheduler(model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); });
                     for (int step = 0; step < 10; ++step) {
                       const bool fails = comm.rank == failing && step == 5;

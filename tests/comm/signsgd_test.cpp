@@ -15,7 +15,7 @@ using testing::Values;
 // +1 where at least half of the workers have a gradient >= 0: a tie is +1, a gradient of 0 votes +1.
 TEST(SignSgd, IsTheMajorityVote) {
   for (const Topology& topology : kRanks) {
-    ExchangePlan plan{.config = {.name = "signsgd"}, .topology = topology};
+    ExchangePlan plan{.config = "signsgd", .topology = topology};
     const ExchangeRun run = testing::run_exchange(plan);
     Values x(static_cast<size_t>(plan.d()));
     int ties = 0;
@@ -36,7 +36,7 @@ TEST(SignSgd, IsTheMajorityVote) {
 TEST(SignSgd, BytesPerRankEqualTheFormula) {
   for (const Topology& topology : kRanks)
     for (const int64_t d : {1, 33, 5000}) {
-      ExchangePlan plan{.config = {.name = "signsgd"}, .topology = topology, .shapes = {{d}}, .steps = 2};
+      ExchangePlan plan{.config = "signsgd", .topology = topology, .shapes = {{d}}, .steps = 2};
       const int64_t n = topology.nodes, m = topology.workers_per_node, world = n * m;
       const int64_t segment = (d + 32 * world - 1) / (32 * world) * 4;  // bytes of a segment's bits
       for (const CommCount& sent : testing::run_exchange(plan).sent) {
@@ -47,7 +47,7 @@ TEST(SignSgd, BytesPerRankEqualTheFormula) {
 }
 
 TEST(SignSgd, ResultsDoNotDependOnBucketsOrThreads) {
-  ExchangePlan plan{.config = {.name = "signsgd"}, .topology = {2, 2}, .shapes = {{300000}, {7}}, .steps = 5};
+  ExchangePlan plan{.config = "signsgd", .topology = {2, 2}, .shapes = {{300000}, {7}}, .steps = 5};
   const ExchangeRun expected = testing::run_exchange(plan);
   plan.bucket_bytes = 1 << 30, plan.threads = 5;
   EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
@@ -58,7 +58,7 @@ TEST(SignSgd, GradientsThatAreNotFiniteNameStepAndParameter) {
     run_local({3, 1}, [](Communicator& comm) {
       Buckets buckets({{"w", Var(Tensor::zeros({5000}), true), true}}, {.alignment = 96});
       if (comm.rank == 2) buckets[0].grad.data<float>()[4999] = NAN;
-      make_exchange({"signsgd"}, buckets, comm, 1)->mean(buckets[0], comm, 7);
+      make_exchange("signsgd", buckets, comm, 1)->mean(buckets[0], comm, 7);
     });
   });
   EXPECT_NE(error.find("signsgd: step 7: the gradient of 'w' is nan at element 4999"), std::string::npos) << error;
@@ -68,8 +68,8 @@ TEST(SignSgd, RefusesUnalignedBucketsAndOtherTypes) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets unaligned({{"w", Var(Tensor::zeros({5}), true), true}}, {.alignment = 32});
     Buckets wide({{"w", Var(Tensor::zeros({5}, DType::f64), true), true}}, {.alignment = 64});
-    EXPECT_NE(error_of([&] { make_exchange({"signsgd"}, unaligned, comm, 1); }).find("32·2"), std::string::npos);
-    EXPECT_NE(error_of([&] { make_exchange({"signsgd"}, wide, comm, 1); }).find("float64"), std::string::npos);
+    EXPECT_NE(error_of([&] { make_exchange("signsgd", unaligned, comm, 1); }).find("32·2"), std::string::npos);
+    EXPECT_NE(error_of([&] { make_exchange("signsgd", wide, comm, 1); }).find("float64"), std::string::npos);
   });
 }
 

@@ -1,3 +1,5 @@
+#include "comm/exchange/zeropp.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +24,8 @@ TEST(Zeropp, IsTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks)
     for (const int64_t block_size : {0, 1, 50}) {
       ExchangePlan plan;
-      plan.config.name = "zeropp";
-      plan.config.block_size = block_size;
+      plan.config = ZeroppOptions{.block_size = block_size};
+      plan.config.sharding = Sharding::none, plan.config.parameter_wire = ParameterWire::f32;
       plan.topology = topology;
       expect_parameter_server(plan, [](const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender) {
         for (const float value : z)

@@ -2,6 +2,7 @@
 // The sender keeps the error y − C[y].
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -12,6 +13,7 @@ enum class SignScale {
   l1_mean,  // s = Σ|y| / n over the block's n values
   l2_rms,   // s = √(Σy² / n)
 };
+inline std::vector<std::string> choices_of(SignScale) { return {"l1_mean", "l2_rms"}; }
 
 // Up to kValues consecutive values of one block. A message is an array of 32-bit words that holds scales and sign bits
 // (1 for +1; least significant bit first).

@@ -1,0 +1,23 @@
+// dense: every value of the gradient, in float32 or with reduced precision, in one mean over the world.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "comm/exchange/method.h"
+
+namespace godwit {
+
+struct DenseOptions {
+  // Type of data on the network. 16 bits: an all-to-all of rounded parts, which their owners add in float32, then an
+  // all-gather of the means, rounded once. A gradient that overflows float16 throws. int8: blocks of 1024 values with a
+  // float32 scale each, in both phases.
+  enum class Wire { f32, bf16, f16, int8 };
+  Wire wire = Wire::f32;
+  ErrorFeedback error_feedback = ErrorFeedback::none;  // int8 only
+
+  void describe(OptionList& list);
+  void check() const;  // throws if another wire than int8 has error feedback
+};
+inline std::vector<std::string> choices_of(DenseOptions::Wire) { return {"f32", "bf16", "f16", "int8"}; }
+
+}  // namespace godwit

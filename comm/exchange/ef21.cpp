@@ -1,0 +1,40 @@
+#include "comm/exchange/ef21.h"
+
+#include "comm/compress/codecs.h"
+#include "comm/exchange/shared_options.h"
+
+namespace godwit {
+namespace {
+
+BlockExchangeOptions blocks_of(const Ef21Options& o) {
+  return {.name = "ef21", .block_size = o.block_size, .reply = o.reply, .worker = Memory::estimate};
+}
+
+}  // namespace
+
+void Ef21Options::describe(OptionList& list) {
+  list.add("compressor", compressor, "compressor of the changes: topk, or one_bit as in one_bit_sgd");
+  add_density(list, density);
+  add_block_size(list, block_size);
+  add_reply(list, reply);
+}
+
+void Ef21Options::check() const { blocks_of(*this).check(); }
+
+const ExchangeMethod& ef21_method() {
+  static const ExchangeMethod method{
+      .name = "ef21",
+      .help = "compressed changes of an estimate of each worker's gradient",
+      .paper = "Richtárik et al. 2021",
+      .bytes = "one message of the compressor to every worker, as in topk, or 1 bit per parameter and two float32 per "
+               "block with one_bit",
+      .defaults = Ef21Options{},
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) {
+        const Ef21Options& o = options.as<Ef21Options>();
+        return block_exchange(o.compressor == Ef21Options::Compressor::one_bit ? one_bit_codec() : topk_codec(o.density),
+                              blocks_of(o), in.buckets, in.comm, in.seed);
+      }};
+  return method;
+}
+
+}  // namespace godwit

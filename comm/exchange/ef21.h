@@ -1,0 +1,22 @@
+// EF21 (Richtárik et al. 2021): compressed changes move an estimate of each worker's gradient.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "comm/exchange/block_exchange.h"
+
+namespace godwit {
+
+struct Ef21Options {
+  enum class Compressor { topk, one_bit };
+  Compressor compressor = Compressor::topk;
+  double density = 0.01;  // topk: ⌈density·n⌉ values of a block of n are sent
+  int64_t block_size = 0;
+  Reply reply = Reply::none;
+
+  void describe(OptionList& list);
+  void check() const;  // throws if the reply is coded
+};
+inline std::vector<std::string> choices_of(Ef21Options::Compressor) { return {"topk", "one_bit"}; }
+
+}  // namespace godwit

@@ -1,0 +1,18 @@
+// hierarchical: reduce-scatter within the node, all-reduce of the shards between nodes, all-gather within the node.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "comm/exchange/method.h"
+
+namespace godwit {
+
+struct HierarchicalOptions {
+  enum class Wire { f32, bf16, f16 };
+  Wire wire = Wire::f32;  // type of data between nodes; within a node it is the type of the gradient
+
+  void describe(OptionList& list);
+};
+inline std::vector<std::string> choices_of(HierarchicalOptions::Wire) { return {"f32", "bf16", "f16"}; }
+
+}  // namespace godwit

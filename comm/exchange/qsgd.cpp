@@ -1,0 +1,55 @@
+#include "comm/exchange/qsgd.h"
+
+#include <algorithm>
+
+#include "comm/compress/codecs.h"
+#include "comm/exchange/shared_options.h"
+
+namespace godwit {
+namespace {
+
+BlockExchangeOptions blocks_of(const QsgdOptions& o) {
+  return block_options("qsgd", o.block_size, o.reply, o.error_feedback);
+}
+
+// Error feedback converges only if the coding error is smaller than the input. The expected squared error is up to
+// n/(4·levels²) times the squared norm of a block of n values.
+void check_contracts(const QsgdOptions& o, const Buckets& buckets) {
+  if (o.error_feedback == ErrorFeedback::none) return;
+  int64_t n = 0;
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots)
+      n = std::max(n, o.block_size > 0 ? std::min(o.block_size, slot.numel) : slot.numel);
+  check(n <= 4 * o.levels * o.levels, "qsgd: ", o.levels, " levels for blocks of ", n,
+        " values lose more than error feedback can repair (block_size must be at most 4·levels²); raise "
+        "exchange.levels, lower exchange.block_size, or set exchange.error_feedback=none");
+}
+
+}  // namespace
+
+void QsgdOptions::describe(OptionList& list) {
+  add_block_size(list, block_size);
+  add_reply(list, reply);
+  list.add("levels", levels, "positive levels of a value; as many negative ones", {1, 127});
+  add_error_feedback(list, error_feedback);
+}
+
+void QsgdOptions::check() const { blocks_of(*this).check(); }
+
+const ExchangeMethod& qsgd_method() {
+  static const ExchangeMethod method{
+      .name = "qsgd",
+      .help = "integer levels of each block's L2 norm, rounded stochastically",
+      .paper = "Alistarh et al. 2017",
+      .bytes = "4 bits per parameter (2 bits with 1 level, 8 bits with more than 7) and one float32 per block to the "
+               "owners; one float32 per parameter back",
+      .defaults = QsgdOptions{},
+      .make = [](const AnyOptions& options, const ExchangeInputs& in) {
+        const QsgdOptions& o = options.as<QsgdOptions>();
+        check_contracts(o, in.buckets);
+        return block_exchange(qsgd_codec(o.levels), blocks_of(o), in.buckets, in.comm, in.seed);
+      }};
+  return method;
+}
+
+}  // namespace godwit

@@ -1,0 +1,17 @@
+// QSGD (Alistarh et al. 2017): integer levels of each block's L2 norm, rounded stochastically.
+#pragma once
+#include "comm/exchange/block_exchange.h"
+
+namespace godwit {
+
+struct QsgdOptions {
+  int64_t block_size = 1024;
+  Reply reply = Reply::f32;
+  ErrorFeedback error_feedback = ErrorFeedback::none;
+  int64_t levels = 7;  // positive levels; as many negative ones
+
+  void describe(OptionList& list);
+  void check() const;  // throws if reply and error_feedback contradict each other
+};
+
+}  // namespace godwit

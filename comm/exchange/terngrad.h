@@ -1,0 +1,15 @@
+// TernGrad (Wen et al. 2017): −1, 0 or 1 times each block's largest magnitude, chosen stochastically.
+#pragma once
+#include "comm/exchange/block_exchange.h"
+
+namespace godwit {
+
+struct TernGradOptions {
+  int64_t block_size = 1024;
+  Reply reply = Reply::f32;
+  double clip_sigma = 2.5;  // in root mean squares of a block; 0: no clipping
+
+  void describe(OptionList& list);
+};
+
+}  // namespace godwit

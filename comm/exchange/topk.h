@@ -1,0 +1,17 @@
+// Top-k (Stich et al. 2018): the values of largest magnitude of each block and their positions, with error feedback.
+#pragma once
+#include "comm/exchange/block_exchange.h"
+
+namespace godwit {
+
+struct TopKOptions {
+  double density = 0.01;  // ⌈density·n⌉ values of a block of n are sent
+  int64_t block_size = 0;
+  Reply reply = Reply::none;
+  ErrorFeedback error_feedback = ErrorFeedback::worker;
+
+  void describe(OptionList& list);
+  void check() const;  // throws if reply and error_feedback contradict each other
+};
+
+}  // namespace godwit

@@ -1,0 +1,158 @@
+// The descriptions of all exchanges: help, ranges, defaults and messages.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "comm/exchange/dense.h"
+#include "comm/exchange/loco.h"
+#include "comm/exchange/topk.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+void expect_one_line(const std::string& text, const std::string& what) {
+  EXPECT_FALSE(text.empty()) << what;
+  EXPECT_EQ(text.find('\n'), std::string::npos) << what;
+}
+
+bool is_number(const Option& option) {
+  return std::holds_alternative<int64_t*>(option.ref) || std::holds_alternative<double*>(option.ref);
+}
+
+TEST(ExchangeMethods, HaveNamesOfTheirOwn) {
+  const std::vector<std::string> names = method_names<ExchangeMethod>();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  for (const std::string& name : names) EXPECT_EQ(ExchangeConfig(name).name(), name);
+}
+
+TEST(ExchangeMethods, AreDescribed) {
+  for (const ExchangeMethod* method : methods<ExchangeMethod>()) {
+    SCOPED_TRACE(method->name);
+    expect_one_line(method->help, "help");
+    expect_one_line(method->bytes, "bytes");
+    if (method->name != "dense" && method->name != "hierarchical") expect_one_line(method->paper, "paper");
+    const ExchangeConfig config = method->name;
+    for (const Option& option : config.list()) expect_one_line(option.help, option.name);
+    EXPECT_TRUE(config.has("sharding"));
+    EXPECT_TRUE(config.has("parameter_wire"));
+  }
+}
+
+TEST(ExchangeMethods, AcceptTheirDefaults) {
+  for (const std::string& name : method_names<ExchangeMethod>()) {
+    ExchangeConfig config = name;
+    config.check_values();
+    for (const Option& option : config.list()) config.set(option.name, value_text(option));
+    config.check_values();
+  }
+}
+
+TEST(ExchangeMethods, RefuseNumbersOutOfRange) {
+  int numbers = 0;
+  for (const std::string& name : method_names<ExchangeMethod>())
+    for (const Option& option : ExchangeConfig(name).list()) {
+      if (!is_number(option)) continue;
+      SCOPED_TRACE(name + ": " + option.name);
+      ++numbers;
+      ASSERT_TRUE(std::isfinite(option.range.min)) << "every number of an exchange has a lower bound";
+      std::vector<double> outside{option.range.min - 1};
+      if (std::isfinite(option.range.max)) outside.push_back(option.range.max + 1);
+      for (const double value : outside) {
+        const std::string text = detail::concat(value);
+        const std::string error = error_of([&] { ExchangeConfig(name).set(option.name, text); });
+        EXPECT_THAT(error, HasSubstr(name + ": " + option.name + " expects "));
+        EXPECT_THAT(error, HasSubstr(range_text(option.range)));
+        EXPECT_THAT(error, HasSubstr("got '" + text + "'"));
+      }
+      EXPECT_NE(error_of([&] { ExchangeConfig(name).set(option.name, NAN); }), "");
+    }
+  EXPECT_GT(numbers, 20);
+}
+
+TEST(ExchangeMethods, UnknownNamesSuggestTheNearest) {
+  EXPECT_THAT(error_of([] { ExchangeConfig("powersdg"); }), HasSubstr("did you mean 'powersgd'?"));
+  for (const std::string& name : method_names<ExchangeMethod>())
+    for (const Option& option : ExchangeConfig(name).list()) {
+      SCOPED_TRACE(name + ": " + option.name);
+      EXPECT_THAT(error_of([&] { ExchangeConfig(name).set(option.name + "x", 1); }),
+                  HasSubstr("no such option '" + option.name + "x'; did you mean '" + option.name + "'?"));
+      EXPECT_THAT(error_of([&] { ExchangeConfig(name, "{\"" + option.name + "x\": 1}"); }),
+                  HasSubstr("did you mean '" + option.name + "'?"));
+      for (const std::string& choice : option.choices)
+        EXPECT_THAT(error_of([&] { ExchangeConfig(name).set(option.name, choice + "_"); }),
+                    HasSubstr("no such " + option.name + " '" + choice + "_'"));
+    }
+  EXPECT_THAT(error_of([] { ExchangeConfig("qsgd").set("reply", "codet"); }), HasSubstr("did you mean 'coded'?"));
+}
+
+TEST(ExchangeMethods, OptionsComeFromStructsTextAndJson) {
+  const ExchangeConfig of_struct = TopKOptions{.density = 0.25, .reply = Reply::f32};
+  ExchangeConfig of_text = "topk";
+  of_text.set("density", "0.25").set("reply", "f32");
+  const ExchangeConfig of_json("topk", R"({"density": 0.25, "reply": "f32", "sharding": "zero1"})");
+  for (const ExchangeConfig* config : {&of_struct, &static_cast<const ExchangeConfig&>(of_text), &of_json}) {
+    EXPECT_EQ(config->name(), "topk");
+    EXPECT_EQ(config->as<TopKOptions>().density, 0.25);
+    EXPECT_EQ(config->text("reply"), "f32");
+    EXPECT_EQ(config->text("error_feedback"), "worker");
+  }
+  EXPECT_EQ(of_json.sharding, Sharding::zero1);
+  EXPECT_EQ(ExchangeConfig("loco", R"({"scale": 524288})").text("scale"), "524288");
+  EXPECT_EQ(ExchangeConfig(LocoOptions{.bits = 8}).name(), "loco");
+  EXPECT_EQ(ExchangeConfig(LocoZeroppOptions{}).name(), "loco_zeropp");
+}
+
+TEST(ExchangeMethods, ShardingIsThatOfTheExchange) {
+  for (const char* name : {"zeropp", "loco_zeropp"}) {
+    const ExchangeConfig config = name;
+    EXPECT_EQ(config.sharding, Sharding::zero2);
+    EXPECT_EQ(config.parameter_wire, ParameterWire::int8);
+    EXPECT_TRUE(config.shards_are_blocks());
+  }
+  for (const std::string& name : method_names<ExchangeMethod>()) {
+    ExchangeConfig config = name;
+    config.sharding = Sharding::zero2;
+    const bool supported = name == "dense" || name == "loco" || name == "loco_zeropp" || name == "zeropp";
+    if (supported) config.check_values();
+    else EXPECT_THAT(error_of([&] { config.check_values(); }),
+                     HasSubstr("use sharding zero1, or the exchange dense (f32, bf16, f16), loco or zeropp"));
+  }
+  ExchangeConfig int8 = DenseOptions{.wire = DenseOptions::Wire::int8};
+  int8.sharding = Sharding::zero2;
+  EXPECT_THAT(error_of([&] { int8.check_values(); }), HasSubstr("dense in int8 gives it to every rank"));
+  ExchangeConfig unsharded = "dense";
+  unsharded.parameter_wire = ParameterWire::bf16;
+  EXPECT_THAT(error_of([&] { unsharded.check_values(); }), HasSubstr("parameter_wire bf16"));
+}
+
+TEST(ExchangeMethods, ContradictionsNameTheRemedy) {
+  EXPECT_THAT(error_of([] { ExchangeConfig(DenseOptions{.error_feedback = ErrorFeedback::both}).check_values(); }),
+              HasSubstr("error_feedback both is that of wire int8, not of f32; set exchange.wire=int8"));
+  ExchangeConfig topk = "topk";
+  topk.set("error_feedback", "both");
+  EXPECT_THAT(error_of([&] { topk.check_values(); }), HasSubstr("set exchange.reply=coded"));
+  ExchangeConfig random = "randomk";
+  random.set("error_feedback", "server");
+  EXPECT_THAT(error_of([&] { random.check_values(); }), HasSubstr("randomk: error_feedback 'server' needs owners"));
+  ExchangeConfig loco = "loco_zeropp";
+  loco.set("bits", 5);
+  EXPECT_THAT(error_of([&] { loco.check_values(); }), HasSubstr("loco_zeropp: codes have 1, 4 or 8 bits, not 5"));
+}
+
+TEST(ExchangeMethods, LocoTellsThatNothingChecksAFixedScaleOfOneBit) {
+  const auto notices = [](const ExchangeConfig& config) { return config.method().notices(config.options()); };
+  EXPECT_THAT(notices("loco"), SizeIs(0));
+  EXPECT_THAT(notices(LocoOptions{.bits = 1}), SizeIs(0));
+  EXPECT_THAT(notices(LocoOptions{.bits = 4, .scale = "2^19"}), SizeIs(0));
+  const std::vector<std::string> lines = notices(LocoOptions{.bits = 1, .scale = "2^19"});
+  ASSERT_THAT(lines, SizeIs(1));
+  EXPECT_THAT(lines[0], HasSubstr("exchange.scale=2^19"));
+}
+
+}  // namespace
+}  // namespace godwit
