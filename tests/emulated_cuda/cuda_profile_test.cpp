@@ -15,7 +15,7 @@ TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
   const auto step = [](Communicator& alone) {
     const Var weight(Tensor::of(random_values<float>(12, 1), {3, 4}), true), bias(Tensor::zeros({3}), true);
     DataParallelOptions options;
-    options.optimizer = optimizer_defaults("sgdm");
+    options.optimizer = "sgdm";
     options.buckets = {16, 16, 32};  // bytes: each parameter has a bucket of its own
     DataParallel replica({{"weight", weight}, {"bias", bias}}, alone, options);
     emulated_nvtx::ended.clear();

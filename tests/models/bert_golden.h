@@ -4,11 +4,12 @@
 #include <functional>
 
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/exchange/method.h"
 #include "comm/host_tensor.h"
 #include "comm/transport/local.h"
 #include "engine/context.h"
 #include "models/bert.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 #include "tests/models/golden.h"
 
 namespace godwit::bert_golden {
@@ -123,14 +124,14 @@ std::vector<double> train(const Model& model, const Golden& golden, Communicator
                           const std::function<void(const Outputs&)>& first) {
   std::vector<double> losses;
   const json& adamw = golden.file["adamw"];
-  OptimizerConfig config = optimizer_defaults("adamw");
-  config.decay_norm_and_bias = false;
-  config.weight_decay = adamw["weight_decay"];
-  config.beta1 = adamw["betas"][0];
-  config.beta2 = adamw["betas"][1];
-  config.eps = adamw["eps"];
+  OptimizerConfig config = "adamw";
+  config.set("decay_norm_and_bias", false);
+  config.set("weight_decay", adamw["weight_decay"].get<double>());
+  config.set("beta1", adamw["betas"][0].get<double>());
+  config.set("beta2", adamw["betas"][1].get<double>());
+  config.set("eps", adamw["eps"].get<double>());
   Buckets buckets(model.parameters(), {});
-  const auto optimizer = make_optimizer(config, buckets, comm, 1, make_exchange({"dense"}, buckets, comm, 1));
+  const auto optimizer = make_optimizer(config, {buckets, comm, 1, make_exchange("dense", buckets, comm, 1)});
   StepInfo info{0, adamw["lr"]};
   for (size_t step = 0; step < 10; ++step) {
     ++info.step;

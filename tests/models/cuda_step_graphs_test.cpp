@@ -34,7 +34,7 @@ constexpr int kSteps = 5;
 // draw(random, micro_batch) writes a batch to where pass(micro_batch) reads it.
 template <class Draw, class Pass>
 Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, const Draw& draw, const Pass& pass) {
-  DataParallelOptions options{.optimizer = optimizer_defaults(plan.optimizer)};
+  DataParallelOptions options{.optimizer = plan.optimizer};
   options.buckets.first_bytes = options.buckets.bytes = 64 << 10;
   DataParallel replica(model.parameters(), comm, options);
   std::unique_ptr<StepGraphs> graphs;

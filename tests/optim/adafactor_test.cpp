@@ -14,6 +14,7 @@ using namespace godwit::test;
 
 // The paper's algorithm 4 (matrices) and 5 (vectors), in float64, on the mean of the ranks' gradients.
 std::vector<std::vector<double>> reference(const ShardPlan& plan) {
+  const auto& o = plan.optimizer.as<Adafactor::Options>();
   std::vector<double> x;
   std::vector<std::pair<int64_t, int64_t>> matrices;  // rows, columns in order of the global offset; rows 1: a vector
   for (size_t p = plan.shapes.size(); p-- > 0;) {
@@ -26,7 +27,7 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
   std::vector<double> row(x.size()), column(x.size());  // of each element its row's and its column's mean; or v
   std::vector<std::vector<double>> steps;
   for (int64_t t = 1; t <= plan.steps; ++t) {
-    const double beta2 = 1 - std::pow(static_cast<double>(t), -plan.optimizer.decay_exponent);
+    const double beta2 = 1 - std::pow(static_cast<double>(t), -o.decay_exponent);
     size_t begin = 0;
     for (const auto& [rows, columns] : matrices) {
       const size_t n = static_cast<size_t>(std::max<int64_t>(rows, 1) * columns), width = static_cast<size_t>(columns);
@@ -35,8 +36,8 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
         const int64_t e = static_cast<int64_t>(begin + i);
         for (int rank = 0; rank < plan.topology.world(); ++rank) g[i] += plan.gradient(rank, t, e, x[begin + i]);
         g[i] /= plan.topology.world();
-        row_sum[i / width] += g[i] * g[i] + plan.optimizer.eps;
-        column_sum[i % width] += g[i] * g[i] + plan.optimizer.eps;
+        row_sum[i / width] += g[i] * g[i] + o.eps;
+        column_sum[i % width] += g[i] * g[i] + o.eps;
       }
       double mean = 0, squares = 0, size = 0;
       for (size_t i = 0; i < n; ++i) {
@@ -51,10 +52,10 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
         squares += u[i] * u[i] / static_cast<double>(n);
         size += x[begin + i] * x[begin + i] / static_cast<double>(n);
       }
-      const double alpha = plan.optimizer.lr * (plan.optimizer.relative ? std::max(1e-3, std::sqrt(size)) : 1);
+      const double alpha = o.lr * (o.relative ? std::max(1e-3, std::sqrt(size)) : 1);
       for (size_t i = 0; i < n; ++i) {
-        x[begin + i] *= 1 - plan.optimizer.lr * plan.optimizer.weight_decay;
-        x[begin + i] -= alpha * u[i] / std::max(1.0, std::sqrt(squares) / plan.optimizer.clip_update);
+        x[begin + i] *= 1 - o.lr * o.weight_decay;
+        x[begin + i] -= alpha * u[i] / std::max(1.0, std::sqrt(squares) / o.clip_update);
       }
       begin += n;
     }
@@ -64,9 +65,9 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
 }
 
 ShardPlan adafactor_plan() {
-  ShardPlan plan{.optimizer = optimizer_defaults("adafactor"), .shapes = {{100}, {1}, {8, 9}, {5, 3, 3, 4}, {41, 7}, {3}}};
-  plan.optimizer.weight_decay = 0.01;
-  plan.optimizer.lr = 0.05;
+  ShardPlan plan{.optimizer = "adafactor", .shapes = {{100}, {1}, {8, 9}, {5, 3, 3, 4}, {41, 7}, {3}}};
+  plan.optimizer.set("weight_decay", 0.01);
+  plan.optimizer.set("lr", 0.05);
   plan.steps = 200;
   return plan;
 }
@@ -75,7 +76,7 @@ TEST(Adafactor, FollowsThePapersFormulas) {
   for (const bool relative : {true, false})
     for (const DType dtype : {DType::f64, DType::f32}) {
       ShardPlan plan = adafactor_plan();
-      plan.optimizer.relative = relative;
+      plan.optimizer.set("relative", relative);
       plan.dtype = dtype;
       const std::vector<std::vector<double>> expected = reference(plan), x = train_sharded(plan).x;
       for (size_t t = 0; t < x.size(); ++t)
@@ -111,7 +112,7 @@ TEST(Adafactor, KeepsRowsAndColumnsOnOneOwner) {
               run_local({2, 1}, [](Communicator& comm) {
                 Buckets buckets({{"w", Var(Tensor::zeros({10, 10}), true)}}, {.alignment = 64});
                 shard(buckets, comm, std::nullopt);
-                make_optimizer(optimizer_defaults("adafactor"), buckets, comm, 1, make_exchange({}, buckets, comm, 1));
+                make_optimizer("adafactor", {buckets, comm, 1, make_exchange("dense", buckets, comm, 1)});
               });
             }).find("the shards cut parameter 'w'"),
             std::string::npos);

@@ -13,9 +13,7 @@ using test::Trained;
 
 Plan birder_plan(int nodes, int workers) {
   Plan plan;
-  plan.config = optimizer_defaults("birder");
-  plan.config.lr = 0.01;
-  plan.config.weight_decay = 0.1;
+  plan.config = Birder::Options{.lr = 0.01, .weight_decay = 0.1};
   plan.topology = {nodes, workers};
   return plan;
 }
@@ -28,20 +26,20 @@ Plan birder_plan(int nodes, int workers) {
 class ParameterServer {
  public:
   ParameterServer(const Plan& plan) : plan_(plan), d_(static_cast<size_t>(plan.d())) {
-    const bool naive = plan.config.collective == "all_gather";
+    const auto& o = plan.config.as<Birder::Options>();
+    const bool naive = o.collective == Birder::Collective::all_gather;
     senders_ = naive ? plan.topology.world() : plan.topology.nodes;
     workers_per_sender_ = naive ? 1 : plan.topology.workers_per_node;
-    const std::string& feedback = plan.config.error_feedback;
-    options_.feedback = feedback == "both" || feedback == "worker";
-    server_feedback_ = (feedback == "both" || feedback == "server") && senders_ > 1;
-    options_.beta = static_cast<float>(plan.config.beta);
-    options_.o = static_cast<float>(1 - plan.config.beta);
-    options_.eps = static_cast<float>(plan.config.eps);
-    options_.t0 = plan.config.t0;
-    options_.bf16_moments = plan.config.moments == "bf16";
-    options_.int8_errors = plan.config.errors == "int8";
-    awake.assign(d_, plan.config.mask == "none");
-    quantizer_ = plan.config.quantizer == "sign" ? birder::Quantizer::sign : birder::Quantizer::random;
+    options_.feedback = at_worker(o.error_feedback);
+    server_feedback_ = at_server(o.error_feedback) && senders_ > 1;
+    options_.beta = static_cast<float>(o.beta);
+    options_.o = static_cast<float>(1 - o.beta);
+    options_.eps = static_cast<float>(o.eps);
+    options_.t0 = o.t0;
+    options_.bf16_moments = o.moments == Birder::Moments::bf16;
+    options_.int8_errors = o.errors == Birder::Errors::int8;
+    awake.assign(d_, o.mask == Birder::Mask::none);
+    quantizer_ = o.quantizer;
     for (size_t j = 0; j < d_; ++j) x.push_back(static_cast<float>(test::start_value(static_cast<int64_t>(j))));
     worker.assign(static_cast<size_t>(senders_), std::vector<reference::WorkerValue<float>>(d_));
     worker64.assign(static_cast<size_t>(senders_), std::vector<reference::WorkerValue<double>>(d_));
@@ -50,8 +48,9 @@ class ParameterServer {
   }
 
   void step(uint32_t t) {
-    const float lr = static_cast<float>(plan_.config.lr);
-    const float keep = static_cast<float>(1 - plan_.config.lr * plan_.config.weight_decay);
+    const auto& o = plan_.config.as<Birder::Options>();
+    const float lr = static_cast<float>(o.lr);
+    const float keep = static_cast<float>(1 - o.lr * o.weight_decay);
     for (size_t j = 0; j < d_; ++j) {
       const int64_t element = static_cast<int64_t>(j);
       int sum = 0;
@@ -120,8 +119,10 @@ class ParameterServer {
 // Trains by Birder and by the server above; every value, every state and every step's parameters agree.
 void compare(const Plan& plan) {
   SCOPED_TRACE(testing::Message() << plan.topology.nodes << " nodes x " << plan.topology.workers_per_node
-                                  << " workers, " << plan.d() << " parameters, feedback " << plan.config.error_feedback
-                                  << ", quantizer " << plan.config.quantizer);
+                                  << " workers, " << plan.d() << " parameters, feedback "
+                                  << plan.config.text("error_feedback") << ", quantizer "
+                                  << plan.config.text("quantizer"));
+  const auto& o = plan.config.as<Birder::Options>();
   const Trained run = test::train(plan);
   ParameterServer server(plan);
   for (int64_t step = 1; step <= plan.steps; ++step) {
@@ -129,8 +130,8 @@ void compare(const Plan& plan) {
     ASSERT_EQ(run.x[static_cast<size_t>(step - 1)], std::vector<double>(server.x.begin(), server.x.end()))
         << "step " << step;
   }
-  const bool masked = plan.config.mask != "none", short_moments = plan.config.moments != "f32";
-  const size_t states = 2 + (plan.config.t0 > 0) + server.worker_feedback();
+  const bool masked = o.mask != Birder::Mask::none, short_moments = o.moments != Birder::Moments::f32;
+  const size_t states = 2 + (o.t0 > 0) + server.worker_feedback();
   ASSERT_EQ(run.state.size(), states * static_cast<size_t>(server.senders()) + server.server_feedback() + masked);
   for (size_t j = 0; masked && j < server.x.size(); ++j) EXPECT_EQ(run.state.at({"awake", 0})[j], server.awake[j]);
   for (int s = 0; s < server.senders(); ++s) {
@@ -139,7 +140,7 @@ void compare(const Plan& plan) {
       const auto& value64 = server.worker64[static_cast<size_t>(s)][j];
       EXPECT_EQ(run.state.at({"m", s})[j], value.m);
       EXPECT_EQ(run.state.at({"b", s})[j], value.b);
-      if (plan.config.t0 > 0) {
+      if (o.t0 > 0) {
         EXPECT_EQ(run.state.at({"b_hat", s})[j], value.b_hat);
       }
       if (server.worker_feedback()) {
@@ -153,7 +154,7 @@ void compare(const Plan& plan) {
     }
   }
   if (!server.server_feedback()) return;
-  const bool short_errors = plan.config.errors == "int8";
+  const bool short_errors = o.errors == Birder::Errors::int8;
   const double bound = short_errors ? 2 : 2 - 2.0 / server.senders();  // rounding up may move a mean of thirds on
   for (size_t j = 0; j < server.x.size(); ++j) {
     EXPECT_EQ(run.state.at({"server_e", 0})[j], server.server_e[j]);
@@ -214,7 +215,7 @@ TEST(Birder, Pitfall28ParametersOfAllSizesAreTreatedAlike) {
 // Pitfall 42: of a single node the update is still its signs, and nobody is a server.
 TEST(Birder, Pitfall42OneNodeSendsItsSignsToNobodyElse) {
   Plan plan = birder_plan(1, 4);
-  plan.config.weight_decay = 0;
+  plan.config.set("weight_decay", 0);
   const Trained run = test::train(plan);
   const float lr = 0.01f;
   for (size_t j = 0; j < run.x[0].size(); ++j)
@@ -231,28 +232,26 @@ TEST(Birder, EveryOptionEqualsTheParameterServer) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 2}, {3, 1}, {2, 2}}) {
     for (const char* feedback : {"worker", "server", "none"}) {
       Plan plan = birder_plan(nodes, workers);
-      plan.config.error_feedback = feedback;
+      plan.config.set("error_feedback", feedback);
       compare(plan);
     }
     Plan sign = birder_plan(nodes, workers);
-    sign.config.quantizer = "sign";
+    sign.config.set("quantizer", "sign");
     compare(sign);
     Plan growing = birder_plan(nodes, workers);
-    growing.config.t0 = 7;
-    growing.config.beta = 0.5;
+    growing.config.set("t0", 7).set("beta", 0.5);
     compare(growing);
     Plan naive = birder_plan(nodes, workers);
-    naive.config.collective = "all_gather";
-    naive.config.name = "binsgdm";
+    naive.config.set("collective", "all_gather");
     compare(naive);
     for (Plan plan : {birder_plan(nodes, workers), sign, growing, naive}) {
-      plan.config.mask = "automatic";
+      plan.config.set("mask", "automatic");
       compare(plan);
-      plan.config.moments = "bf16";
+      plan.config.set("moments", "bf16");
       compare(plan);
-      plan.config.errors = "int8";
+      plan.config.set("errors", "int8");
       compare(plan);
-      plan.config.moments = "f32", plan.config.mask = "none", plan.config.error_feedback = "worker";
+      plan.config.set("moments", "f32").set("mask", "none").set("error_feedback", "worker");
       compare(plan);
     }
   }
@@ -299,7 +298,7 @@ TEST(Birder, BytesEqualThePapersFormulas) {
       }
       EXPECT_EQ(inter, 2 * (n - 1) * P / 32);
 
-      plan.config.collective = "all_gather";
+      plan.config.set("collective", "all_gather");
       int64_t naive_inter = 0, naive_intra = 0;
       for (auto stats : test::train(plan).stats) {
         naive_inter += stats["naive/all_gather"].bytes_inter;
@@ -317,7 +316,7 @@ TEST(Birder, WeightDecayFollowsTheParameters) {
   plan.decay = {true, false, false, true};
   plan.bucket_bytes = 1 << 20;
   const Trained with = test::train(plan);
-  plan.config.decay_norm_and_bias = false;
+  plan.config.set("decay_norm_and_bias", false);
   const Trained without = test::train(plan);
   const float keep = static_cast<float>(1 - 0.01 * 0.1), lr = 0.01f;
   for (size_t j = 0; j < with.x[0].size(); ++j) {
@@ -335,12 +334,11 @@ TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
        {std::tuple{"f32", "f32", 12}, {"bf16", "f32", 8}, {"f32", "int8", 9}, {"bf16", "int8", 5}})
     for (const auto& [nodes, workers] : {std::pair{1, 1}, {4, 1}, {2, 2}}) {
       run_local({nodes, workers}, [&, nodes = nodes, workers = workers](Communicator& comm) {
-        OptimizerConfig config = optimizer_defaults("birder");
-        config.moments = moments, config.errors = errors;
+        const OptimizerConfig config = OptimizerConfig("birder").set("moments", moments).set("errors", errors);
         const int64_t d = 128 * 100;
         Buckets buckets({{"x", Var(Tensor::zeros({d}), true)}}, {.alignment = int64_t{32} * comm.topology.world()});
         int64_t own = 0, server = 0;
-        for (const StatePart& part : make_optimizer(config, buckets, comm, 1, nullptr)->state())
+        for (const StatePart& part : make_optimizer(config, {buckets, comm})->state())
           (part.name == "server_e" ? server : own) += part.values.bytes();
         EXPECT_EQ(own, bytes * d / workers) << moments << " " << errors;
         EXPECT_EQ(server, nodes == 1 ? 0 : (std::string(errors) == "int8" ? 1 : 4) * d / (nodes * workers));
@@ -352,8 +350,8 @@ TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
 TEST(Birder, ShortStateConvergesOnAQuadratic) {
   const auto loss = [](const char* moments, const char* errors, double beta) {
     Plan plan = birder_plan(4, 1);
-    plan.config.moments = moments, plan.config.errors = errors;
-    plan.config.beta = beta, plan.config.weight_decay = 0, plan.config.lr = 1e-3;
+    plan.config.set("moments", moments).set("errors", errors);
+    plan.config.set("beta", beta).set("weight_decay", 0).set("lr", 1e-3);
     plan.sizes = {256};
     plan.steps = 2000;
     plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
@@ -383,7 +381,7 @@ TEST(Birder, Pitfall3AutomaticMaskKeepsSilentParametersInPlace) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 2}})
     for (const char* feedback : {"both", "worker", "server", "none"}) {
       Plan plan = birder_plan(nodes, workers);
-      plan.config.error_feedback = feedback, plan.config.mask = "automatic";
+      plan.config.set("error_feedback", feedback).set("mask", "automatic");
       plan.steps = 60;
       plan.gradient = [world = plan.topology.world()](int rank, int64_t step, int64_t element, double) {
         const bool late = element % 7 == 2 && step == 20 && rank == world - 1;  // once, on one rank
@@ -398,7 +396,7 @@ TEST(Birder, Pitfall3AutomaticMaskKeepsSilentParametersInPlace) {
         }
       }
       int64_t bytes = 0, unmasked = 0;
-      plan.config.mask = "none";
+      plan.config.set("mask", "none");
       const Trained plain = test::train(plan);
       for (size_t rank = 0; rank < run.stats.size(); ++rank) {
         for (const auto& [phase, count] : run.stats[rank]) bytes += count.bytes_inter + count.bytes_intra;
@@ -411,14 +409,14 @@ TEST(Birder, Pitfall3AutomaticMaskKeepsSilentParametersInPlace) {
 TEST(Birder, FrozenParametersStay) {
   for (const char* mask : {"none", "automatic"}) {
     Plan plan = birder_plan(2, 2);
-    plan.config.frozen = "p1, p3", plan.config.mask = mask;
+    plan.config.set("frozen", "p1, p3").set("mask", mask);
     const Trained run = test::train(plan);
     const auto frozen = [](int64_t j) { return j < 152 || (j >= 152 + 64 && j < 152 + 65); };  // p3 first
     for (int64_t j = 0; j < plan.d(); ++j) {
       if (j % 11 == 3) continue;  // has no gradient
       EXPECT_EQ(run.x.back()[static_cast<size_t>(j)] == test::start_value(j), frozen(j)) << j;
     }
-    plan.config.frozen = "p1,p9";
+    plan.config.set("frozen", "p1,p9");
     try {
       test::train(plan);
       ADD_FAILURE() << "accepted a name that is none";
@@ -434,7 +432,7 @@ TEST(Birder, Pitfall26RefusesGradientsThatAreNotFinite) {
   for (const char* collective : {"h1ar", "all_gather"}) {
     for (const double bad : {static_cast<double>(NAN), static_cast<double>(-INFINITY)}) {
       Plan plan = birder_plan(2, 2);
-      plan.config.collective = collective;
+      plan.config.set("collective", collective);
       plan.gradient = [bad](int rank, int64_t step, int64_t element, double x) {
         return rank == 3 && step == 2 && element == 152 + 64 ? bad : test::noisy_gradient(rank, step, element, x);
       };
@@ -454,11 +452,11 @@ TEST(Birder, RefusesWhatItCannotTrain) {
   doubles.dtype = DType::f64;
   EXPECT_THROW(test::train(doubles), Error);
   run_local({1, 1}, [](Communicator& comm) {
-    const OptimizerConfig config = optimizer_defaults("birder");
+    const OptimizerConfig config = "birder";
     Buckets loose({{"x", Var(Tensor::zeros({40}), true)}}, {1, 1, 1});
-    EXPECT_THROW(make_optimizer(config, loose, comm, 0, nullptr), Error) << "not whole words";
+    EXPECT_THROW(make_optimizer(config, {loose, comm}), Error) << "not whole words";
     Buckets buckets({{"x", Var(Tensor::zeros({40}), true)}}, {}), other({{"x", Var(Tensor::zeros({70}), true)}}, {});
-    const auto optimizer = make_optimizer(config, buckets, comm, 0, nullptr);
+    const auto optimizer = make_optimizer(config, {buckets, comm});
     EXPECT_THROW(optimizer->exchange(buckets[0], comm, {0, 0.1}), Error) << "steps count from 1";
     EXPECT_THROW(optimizer->exchange(other[0], comm, {1, 0.1}), Error) << "a bucket it does not know";
   });

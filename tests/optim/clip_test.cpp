@@ -64,16 +64,15 @@ Trained train(const Plan& plan) {
     std::vector<Parameter> parameters;
     for (size_t i = 0; i < plan.sizes.size(); ++i)
       parameters.push_back({detail::concat("p", i), Var(Tensor::full({plan.sizes[i]}, 0.25), true), true});
-    DataParallelOptions options{.optimizer = optimizer_defaults(plan.optimizer), .exchange = plan.exchange};
-    options.optimizer.lr = 0.5;
-    options.optimizer.weight_decay = 0;
+    DataParallelOptions options{.optimizer = plan.optimizer, .exchange = plan.exchange};
+    options.optimizer.set("lr", 0.5).set("weight_decay", 0);
     options.clip_norm = plan.clip;
     options.buckets = {plan.bucket_bytes, plan.bucket_bytes, 1};
     DataParallel replica(parameters, comm, options);
     comm.stats->reset();
     std::vector<double> norms;
     for (int64_t step = 1; step <= plan.steps; ++step) {
-      replica.begin_step(options.optimizer.lr, plan.micro_batches);
+      replica.begin_step(0.5, plan.micro_batches);
       for (int m = 0; m < plan.micro_batches; ++m)
         replica.backward(loss_of(parameters, comm.rank, step * plan.micro_batches + m));
       replica.finish_step();
@@ -189,7 +188,7 @@ TEST(Clip, NamesTheStepAndTheParameterThatIsNotFinite) {
     return error_of([&] {
       run_local({2, 1}, [&](Communicator& comm) {
         const Var w(Tensor::full({5}, 1), true), u(Tensor::full({3}, 1), true);
-        DataParallelOptions options{.optimizer = optimizer_defaults(optimizer)};
+        DataParallelOptions options{.optimizer = optimizer};
         options.clip_norm = 1;
         DataParallel replica({{"layer.w", w}, {"layer.u", u}}, comm, options);
         for (const float value : {1.0f, comm.rank == bad_rank ? std::numeric_limits<float>::infinity() : 1.0f})

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "optim/adam.h"
 #include "optim/clip.h"
-#include "optim/factory.h"
 #include "optim/kernels/birder_kernels.h"
 #include "optim/kernels/one_bit_kernels.h"
 #include "optim/kernels/update_kernels.h"
@@ -66,7 +66,7 @@ void compare_optimizers(Cuda device) {
   for (const bool decoupled : {false, true})
     with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
       AdamArgs<T> a{};
-      a.set(OptimizerConfig{}, s, t, std::sqrt(1 - 0.999 * 0.999));
+      a.set(Adam::Options{}, s, t, std::sqrt(1 - 0.999 * 0.999));
       a.x = x, a.g = g, a.step_size = r(1e-3 / 0.19);
       a.l2 = r(decoupled ? 0 : 0.01), a.keep = r(decoupled ? 0.99999 : 1);
       adam(where, a, begin, end);

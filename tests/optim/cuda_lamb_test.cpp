@@ -34,12 +34,6 @@ Buckets made_buckets(int ranks, DType dtype) {
   return Buckets(parameters, {1200, 8000, 32 * ranks});
 }
 
-std::unique_ptr<Optimizer> made(const OptimizerConfig& config, const Buckets& buckets, const Communicator& comm) {
-  if (config.name == "one_bit_lamb") return std::make_unique<OneBitLamb>(config, buckets, comm);
-  if (config.name == "adafactor") return std::make_unique<Adafactor>(config, buckets, nullptr);
-  return std::make_unique<Lamb>(config, buckets, nullptr);
-}
-
 struct Plan {
   OptimizerConfig config;
   DType dtype = DType::f32;
@@ -53,8 +47,8 @@ Record trained(const Plan& plan, const Placement& placement) {
     Record& run = of_ranks[static_cast<size_t>(comm.rank)];
     Buckets buckets = made_buckets(kRanks, plan.dtype);
     if (plan.sharded) shard(buckets, comm, 0);
-    const auto optimizer = made(plan.config, buckets, comm);
-    const bool exchanges = plan.config.name == "one_bit_lamb";
+    const bool exchanges = plan.config.method().communicates_itself;
+    const auto optimizer = plan.config.method().make(plan.config.options(), {buckets, comm});
     for (int64_t step = 1; step <= 5; ++step) {
       for (Bucket& bucket : buckets) {
         const int rank = exchanges ? comm.rank : 0;
@@ -83,8 +77,8 @@ Record trained(const Plan& plan, const Placement& placement) {
 class CudaLamb : public OnGpu {
  protected:
   static void expect_same(Plan plan) {
-    SCOPED_TRACE(plan.config.name);
-    plan.config.weight_decay = 0.1, plan.config.decay_norm_and_bias = false;
+    SCOPED_TRACE(plan.config.name());
+    plan.config.set("weight_decay", 0.1), plan.config.set("decay_norm_and_bias", false);
     const Record here = trained(plan, {}), there = trained(plan, {"cuda:0", false, false});
     ASSERT_EQ(there.what, here.what);
     for (size_t i = 0; i < here.bytes.size(); ++i) ASSERT_EQ(there.bytes[i], here.bytes[i]) << here.what[i];
@@ -92,19 +86,19 @@ class CudaLamb : public OnGpu {
 };
 
 TEST_F(CudaLamb, IsTheCpusBitForBit) {
-  expect_same({{.name = "lamb", .bias_correction = true}});
-  expect_same({{.name = "lamb", .bias_correction = false}, DType::f64});
-  expect_same({{.name = "lamb"}, DType::f32, true});
+  expect_same({Lamb::Options{.bias_correction = true}});
+  expect_same({Lamb::Options{.bias_correction = false}, DType::f64});
+  expect_same({Lamb::Options{.bias_correction = false}, DType::f32, true});
 }
 
 TEST_F(CudaLamb, OfOneBitIsTheCpusBitForBit) {
-  expect_same({{.name = "one_bit_lamb", .block_size = 100, .warmup_steps = 2}});
+  expect_same({OneBitLamb::Options{.warmup_steps = 2, .block_size = 100}});
 }
 
 TEST_F(CudaLamb, AdafactorIsTheCpusBitForBit) {
-  expect_same({{.name = "adafactor", .relative = true}});
-  expect_same({{.name = "adafactor", .relative = false}, DType::f64});
-  expect_same({{.name = "adafactor"}, DType::f32, true});
+  expect_same({Adafactor::Options{.relative = true}});
+  expect_same({Adafactor::Options{.relative = false}, DType::f64});
+  expect_same({"adafactor", DType::f32, true});
 }
 
 }  // namespace

@@ -3,11 +3,9 @@
 
 #include <limits>
 
-#include "optim/adam.h"
 #include "optim/birder.h"
 #include "optim/ema.h"
 #include "optim/sgd.h"
-#include "optim/softsign.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"
 
@@ -29,28 +27,21 @@ Buckets made_buckets() {
   return Buckets(parameters, {1200, 1200, 32});
 }
 
-template <class Method>
-std::unique_ptr<Optimizer> made(const OptimizerConfig& config, const Buckets& buckets) {
-  const Communicator alone{};
-  if constexpr (std::is_same_v<Method, Birder>) return std::make_unique<Birder>(config, buckets, alone, 42);
-  else return std::make_unique<Method>(config, buckets, nullptr);
-}
-
 // The parameters' and the state's bytes after five steps with the same gradients, on the context's device.
-template <class Method>
 std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
-  constexpr bool kExchanges = std::is_same_v<Method, Birder>;
   Buckets buckets = made_buckets();
-  const auto optimizer = made<Method>(config, buckets);
   Communicator alone{};
+  const OptimizerMethod& method = config.method();
+  const auto optimizer = method.make(config.options(), {buckets, alone, 42});
+  const double lr = config.number("lr");
   for (int64_t step = 1; step <= 5; ++step)
     for (Bucket& bucket : buckets) {
       auto g = random_values<float>(bucket.padded(), static_cast<uint32_t>(10 * step + bucket.index));
       for (int64_t i = 0; i < bucket.padded(); ++i)
         if (i >= bucket.numel || i % 7 == 3) g[static_cast<size_t>(i)] = 0;
       bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
-      if (kExchanges) optimizer->exchange(bucket, alone, {step, config.lr});
-      optimizer->apply(bucket, {step, config.lr});
+      if (method.communicates_itself) optimizer->exchange(bucket, alone, {step, lr});
+      optimizer->apply(bucket, {step, lr});
     }
   std::vector<std::vector<uint8_t>> all;
   for (const Bucket& bucket : buckets) all.push_back(bytes_of(bucket.param));
@@ -60,27 +51,24 @@ std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
 
 class CudaOptimizer : public OnGpu {
  protected:
-  template <class Method>
   void expect_same(OptimizerConfig config) const {
-    SCOPED_TRACE(config.name);
-    config.lr = 0.01, config.weight_decay = 0.1, config.decay_norm_and_bias = false;
-    const auto expected = trained<Method>(config), found = on_gpu([&] { return trained<Method>(config); });
+    SCOPED_TRACE(config.name());
+    config.set("lr", 0.01).set("weight_decay", 0.1).set("decay_norm_and_bias", false);
+    const auto expected = trained(config), found = on_gpu([&] { return trained(config); });
     EXPECT_EQ(found, expected);
   }
 };
 
 TEST_F(CudaOptimizer, TrainsAsTheCpuDoesBitForBit) {
-  expect_same<Sgd>({.name = "sgd"});
-  expect_same<Sgd>({.name = "sgdm", .nesterov = true});
-  for (const char* name : {"adam", "adamw", "bert_adam"}) expect_same<Adam>({.name = name});
-  expect_same<SoftSignSgd>({.name = "softsignsgd"});
+  expect_same(Sgdm::Options{.nesterov = true});
+  for (const char* name : {"sgd", "adam", "adamw", "bert_adam", "softsignsgd"}) expect_same(name);
 }
 
 TEST_F(CudaOptimizer, BirderIsTheCpusBitForBit) {
-  expect_same<Birder>({.name = "birder"});
-  expect_same<Birder>({.name = "birder", .quantizer = "sign", .t0 = 2});
-  expect_same<Birder>({.name = "birder", .moments = "bf16", .errors = "int8"});
-  expect_same<Birder>({.name = "birder", .mask = "automatic", .frozen = "p77"});
+  expect_same("birder");
+  expect_same(Birder::Options{.quantizer = Birder::Quantizer::sign, .t0 = 2});
+  expect_same(Birder::Options{.moments = Birder::Moments::bf16, .errors = Birder::Errors::int8});
+  expect_same(Birder::Options{.mask = Birder::Mask::automatic, .frozen = "p77"});
 }
 
 // The parameters', the averages' and a buffer's bytes, with the averages in the parameters' place.
@@ -115,7 +103,7 @@ TEST_F(CudaOptimizer, BirderRefusesWhatIsNotFiniteBeforeItMovesAnything) {
   on_gpu([] {
     Buckets buckets = made_buckets();
     Communicator alone{};
-    Birder birder({.name = "birder", .lr = 0.01}, buckets, alone, 42);
+    Birder birder({.lr = 0.01}, buckets, alone, 42);
     Bucket& bucket = buckets[0];
     std::vector<float> g(static_cast<size_t>(bucket.padded()), 1);
     g[5] = std::numeric_limits<float>::infinity();

@@ -7,6 +7,7 @@
 
 #include "comm/transport/local.h"
 #include "engine/context.h"
+#include "optim/sgd.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -23,12 +24,7 @@ Var dot(const Var& w, double x) {
   });
 }
 
-OptimizerConfig plain_sgd(double lr) {
-  OptimizerConfig config = optimizer_defaults("sgd");
-  config.lr = lr;
-  config.weight_decay = 0;
-  return config;
-}
+OptimizerConfig plain_sgd(double lr) { return Sgd::Options{.lr = lr, .weight_decay = 0}; }
 
 TEST(DataParallel, StepsAlongTheMeanGradient) {
   run_local({2, 2}, [](Communicator& comm) {
@@ -123,7 +119,7 @@ TEST(DataParallel, TrainsWithBirderByDefault) {
     DataParallel replica({{"w", w}}, comm, options);
     for (int step = 0; step < 20; ++step) replica.step(dot(w, 1));
     replica.check_replicas();
-    EXPECT_LT(w.value().item(7), 1 - 10 * options.optimizer.lr)
+    EXPECT_LT(w.value().item(7), 1 - 10 * options.optimizer.number("lr"))
         << "a gradient that never changes: nearly every sign agrees";
   });
 }

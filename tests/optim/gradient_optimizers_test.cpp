@@ -6,6 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "optim/softsign.h"
 #include "tests/optim/harness.h"
 
 namespace godwit {
@@ -17,18 +20,30 @@ using test::Trained;
 const std::vector<std::string> kMethods{"sgd", "sgdm", "nesterov", "adam", "adamw", "bert_adam", "softsignsgd"};
 
 OptimizerConfig method(const std::string& name) {
-  OptimizerConfig config = optimizer_defaults(name == "nesterov" ? "sgdm" : name);
-  config.nesterov = name == "nesterov";
-  config.lr = name == "sgd" ? 0.1 : 0.01;
-  config.weight_decay = 0.05;
-  return config;
+  OptimizerConfig config = name == "nesterov" ? Sgdm::Options{.nesterov = true} : OptimizerConfig(name);
+  return config.set("lr", name == "sgd" ? 0.1 : 0.01).set("weight_decay", 0.05);
 }
+
+// Options of all methods; 0 if the method does not have the option.
+struct Settings {
+  explicit Settings(const OptimizerConfig& config) : name(config.name()) {
+    const auto read = [&](const char* option, double& value) {
+      if (config.has(option)) value = config.number(option);
+    };
+    read("lr", lr), read("weight_decay", weight_decay), read("momentum", momentum), read("beta", beta);
+    read("beta1", beta1), read("beta2", beta2), read("eps", eps);
+    nesterov = config.has("nesterov") && config.text("nesterov") == "true";
+  }
+  std::string name;
+  double lr = 0, weight_decay = 0, momentum = 0, beta = 0, beta1 = 0, beta2 = 0, eps = 0;
+  bool nesterov = false;
+};
 
 // One value in float64, as the methods' papers write them.
 struct Value {
   double x, m = 0, v = 0;
 
-  void step(const OptimizerConfig& c, double g, double t) {
+  void step(const Settings& c, double g, double t) {
     if (c.name == "sgd") {
       x -= c.lr * (g + c.weight_decay * x);
     } else if (c.name == "sgdm") {
@@ -53,6 +68,7 @@ struct Value {
 std::vector<std::vector<double>> expected(const Plan& plan) {
   std::vector<std::vector<double>> all;
   std::vector<Value> values;
+  const Settings settings(plan.config);
   for (int64_t j = 0; j < plan.d(); ++j) values.push_back({test::start_value(j)});
   for (int64_t t = 1; t <= plan.steps; ++t) {
     all.emplace_back();
@@ -60,7 +76,7 @@ std::vector<std::vector<double>> expected(const Plan& plan) {
       Value& value = values[static_cast<size_t>(j)];
       double g = 0;
       for (int rank = 0; rank < plan.topology.world(); ++rank) g += plan.gradient(rank, t, j, value.x);
-      value.step(plan.config, g / plan.topology.world(), static_cast<double>(t));
+      value.step(settings, g / plan.topology.world(), static_cast<double>(t));
       all.back().push_back(value.x);
     }
   }
@@ -130,8 +146,7 @@ TEST(GradientOptimizers, Pitfall8TheMeanIsOverAllRanks) {
     for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 4}, {4, 1}, {2, 4}, {8, 2}}) {
       Plan plan;
       plan.config = method("sgd");
-      plan.config.lr = 1;
-      plan.config.weight_decay = 0;
+      plan.config.set("lr", 1).set("weight_decay", 0);
       plan.topology = {nodes, workers};
       plan.exchange = exchange;
       plan.steps = 1;
@@ -151,7 +166,7 @@ TEST(GradientOptimizers, BucketsThreadsAndInstructionSetsDoNotChangeABit) {
   for (const std::string& name : kMethods) {
     Plan plan;
     plan.config = method(name);
-    plan.config.decay_norm_and_bias = false;
+    plan.config.set("decay_norm_and_bias", false);
     plan.sizes = {70'001, 5, 33, 999};
     plan.decay = {true, false, true, false};
     plan.steps = 3;
@@ -173,13 +188,13 @@ TEST(GradientOptimizers, WeightDecayFollowsTheParameters) {
   for (const std::string& name : kMethods) {
     Plan plan;
     plan.config = method(name);
-    plan.config.decay_norm_and_bias = false;
+    plan.config.set("decay_norm_and_bias", false);
     plan.sizes = {10, 5};
     plan.decay = {true, false};
     plan.dtype = DType::f64;
     const Trained run = test::train(plan);
     Plan decayed = plan, undecayed = plan;
-    undecayed.config.weight_decay = 0;
+    undecayed.config.set("weight_decay", 0);
     const auto with = expected(decayed).back(), without = expected(undecayed).back();
     for (size_t j = 0; j < 15; ++j) {  // bucket order: the undecayed five first
       EXPECT_NEAR(run.x.back()[j], j < 5 ? without[j] : with[j], 1e-12) << name << " " << j;
@@ -192,27 +207,20 @@ TEST(GradientOptimizers, AgreeWithPyTorch) {
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_EQ(golden.size(), 5u);
   for (const auto& [name, run] : golden.items()) {
-    const auto& settings = run.at("settings");
-    OptimizerConfig config = optimizer_defaults(run.at("optimizer"));
-    config.lr = settings.at("lr");
-    config.weight_decay = settings.at("weight_decay");
-    config.momentum = settings.value("momentum", config.momentum);
-    config.nesterov = settings.value("nesterov", false);
-    config.beta1 = settings.value("beta1", config.beta1);
-    config.beta2 = settings.value("beta2", config.beta2);
-    config.eps = settings.value("eps", config.eps);
+    const OptimizerConfig config(run.at("optimizer"), run.at("settings").dump());
+    const double lr = config.number("lr");
     run_local({1, 1}, [&, &golden_x = run.at("x")](Communicator& comm) {
       Buckets buckets({{"x", Var(Tensor::zeros({37}, DType::f64), true)}}, {});
       const auto x = buckets[0].param.span<double>(), g = buckets[0].grad.span<double>();
       for (size_t j = 0; j < 37; ++j) x[j] = 0.05 * static_cast<double>(j % 5) - 0.1;
-      const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange({"dense"}, buckets, comm, 1));
+      const auto optimizer = make_optimizer(config, {buckets, comm, 0, make_exchange("dense", buckets, comm, 1)});
       for (int64_t t = 1; t <= 100; ++t) {
         for (size_t j = 0; j < 37; ++j) {
           g[j] = 0.1 * static_cast<double>(1 + j % 3) * (x[j] - (0.5 - 0.1 * static_cast<double>(j % 7))) +
                  0.3 * std::sin(0.7 * static_cast<double>(t) + static_cast<double>(j));
         }
-        optimizer->exchange(buckets[0], comm, {t, config.lr});
-        optimizer->apply(buckets[0], {t, config.lr});
+        optimizer->exchange(buckets[0], comm, {t, lr});
+        optimizer->apply(buckets[0], {t, lr});
         if (!golden_x.contains(std::to_string(t))) continue;
         const std::vector<double> theirs = golden_x.at(std::to_string(t));
         // Both compute in float64; a few roundings of numbers near 1 apart.
@@ -226,12 +234,13 @@ TEST(GradientOptimizers, AgreeWithPyTorch) {
 std::vector<double> descend(const OptimizerConfig& config, double x0, int64_t steps,
                             const std::function<double(int64_t, double)>& gradient) {
   std::vector<double> path;
+  const double lr = config.number("lr");
   run_local({1, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::full({1}, x0, DType::f64), true)}}, {});
-    const auto optimizer = make_optimizer(config, buckets, comm, 0, make_exchange({"dense"}, buckets, comm, 1));
+    const auto optimizer = make_optimizer(config, {buckets, comm, 0, make_exchange("dense", buckets, comm, 1)});
     for (int64_t t = 1; t <= steps; ++t) {
       buckets[0].grad.data<double>()[0] = gradient(t, buckets[0].param.item());
-      optimizer->apply(buckets[0], {t, config.lr});
+      optimizer->apply(buckets[0], {t, lr});
       path.push_back(buckets[0].param.item());
     }
   });
@@ -247,10 +256,8 @@ TEST(GradientOptimizers, Figure8SoftSignSettlesWhereAdamOscillates) {
     for (size_t t = from; t < to; ++t) result = std::max(result, std::abs(path[t]));
     return result;
   };
-  OptimizerConfig soft = optimizer_defaults("softsignsgd"), adam = optimizer_defaults("adam");
-  soft.lr = adam.lr = 0.5;
-  soft.weight_decay = adam.weight_decay = 0;
-  adam.beta2 = 0.99;
+  const OptimizerConfig soft = SoftSignSgd::Options{.lr = 0.5, .weight_decay = 0};
+  const OptimizerConfig adam = Adam::Options{.lr = 0.5, .beta2 = 0.99};
   EXPECT_LE(largest(soft, 1000, 5000), 0.02);
   EXPECT_GE(largest(soft, 1000, 5000), 0.005) << "a limit cycle near 0.0123";
   EXPECT_GE(largest(adam, 1000, 5000), 0.03);
@@ -259,9 +266,7 @@ TEST(GradientOptimizers, Figure8SoftSignSettlesWhereAdamOscillates) {
 // ε sets the smallest usable gradient, and how long a parameter coasts after its gradient has stopped (m/b does not
 // decay): ln(b/ε)/ln(1/β) steps.
 TEST(GradientOptimizers, Pitfall4SoftSignEpsilon) {
-  OptimizerConfig config = optimizer_defaults("softsignsgd");
-  config.lr = 1;
-  config.weight_decay = 0;
+  const SoftSignSgd::Options config{.lr = 1, .weight_decay = 0};
   for (const auto& [g, ratio] : {std::pair{1.0, 1.0}, {1e-7, 1 / 1.1}, {1e-8, 0.5}, {0.0, 0.0}}) {
     const auto path = descend(config, 0, 400, [g = g](int64_t, double) { return g; });
     EXPECT_NEAR(path[398] - path[399], ratio, 1e-7) << "b is within β⁴⁰⁰ ≈ 1e−9 of |g|; gradient " << g;

@@ -7,10 +7,11 @@
 #include <mutex>
 #include <vector>
 
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "engine/context.h"
 #include "engine/philox.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit::test {
 
@@ -30,7 +31,7 @@ inline double noisy_gradient(int rank, int64_t step, int64_t element, double x) 
 }
 
 struct Plan {
-  OptimizerConfig config;
+  OptimizerConfig config = "sgd";
   Topology topology{};
   std::vector<int64_t> sizes{100, 1, 64, 152};
   std::vector<bool> decay{};  // of each size; empty: all
@@ -82,12 +83,12 @@ inline Trained train(const Plan& plan) {
     };
     for (Bucket& b : buckets)
       each(b.param, b.begin, b.numel, [](auto& x, int64_t e) { x = static_cast<float>(start_value(e)); });
-    const bool own = communicates_itself(plan.config.name);
-    auto optimizer =
-        make_optimizer(plan.config, buckets, comm, plan.seed, own ? nullptr : make_exchange({plan.exchange}, buckets, comm, 1));
+    const bool own = plan.config.method().communicates_itself;
+    auto optimizer = make_optimizer(
+        plan.config, {buckets, comm, plan.seed, own ? nullptr : make_exchange(plan.exchange, buckets, comm, 1)});
     comm.stats->reset();
     for (int64_t step = 1; step <= plan.steps; ++step) {
-      const StepInfo info{step, plan.config.lr};
+      const StepInfo info{step, plan.config.number("lr")};
       std::vector<double> x(static_cast<size_t>(plan.d()));
       for (Bucket& b : buckets) {
         each(b.param, b.begin, b.numel, [&](auto& value, int64_t e) { x[static_cast<size_t>(e)] = value; });
@@ -110,7 +111,9 @@ inline Trained train(const Plan& plan) {
     run.padded = 0, run.buckets = buckets.size();
     for (const Bucket& b : buckets) run.padded += b.padded();
     for (const StatePart& s : optimizer->state()) {
-      const int sender = !own || s.name == "server_e" || s.name == "awake" ? 0 : plan.config.collective == "h1ar" ? comm.node() : comm.rank;
+      const bool shared = !own || s.name == "server_e" || s.name == "awake";
+      const bool naive = plan.config.has("collective") && plan.config.text("collective") == "all_gather";
+      const int sender = shared ? 0 : naive ? comm.rank : comm.node();
       auto& values = run.state[{s.name, sender}];
       values.resize(static_cast<size_t>(plan.d()), NAN);
       const bool bits = s.values.dtype() == DType::u32;

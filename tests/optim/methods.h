@@ -13,6 +13,7 @@
 #include "engine/hash.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"
+#include "tests/optim/support.h"
 
 namespace godwit::test {
 
@@ -97,11 +98,10 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     }
     for (size_t i = 0; plan.tied && i < vars.size(); ++i) parameters.push_back({"again" + std::to_string(i), vars[i]});
     // Of a run of six steps, so that a warm-up ends after the first.
-    DataParallelOptions options{
-        .optimizer = for_run(optimizer_defaults(plan.optimizer), Schedule({}, plan.lr, 6, 6), 6),
-        .exchange = exchange_defaults(plan.exchange)};
-    options.exchange.sharding = plan.sharding, options.exchange.parameter_wire = plan.parameter_wire;
-    if (plan.weight_decay) options.optimizer.weight_decay = *plan.weight_decay;
+    DataParallelOptions options{.optimizer = for_run(plan.optimizer, Schedule({}, plan.lr, 6, 6), 6),
+                                .exchange = plan.exchange};
+    options.exchange.set("sharding", plan.sharding).set("parameter_wire", plan.parameter_wire);
+    if (plan.weight_decay) options.optimizer.set("weight_decay", *plan.weight_decay);
     options.buckets = {plan.bucket_bytes, plan.bucket_bytes, 1};
     options.skip_not_finite = plan.skip;
     options.clip_norm = plan.clip;
@@ -141,9 +141,9 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
 
 // Every optimizer behind every exchange; those that communicate themselves take none.
 inline void for_each_method(const std::function<void(MethodPlan)>& f) {
-  for (const std::string& optimizer : optimizer_names())
-    for (const std::string& exchange : exchange_names()) {
-      if (communicates_itself(optimizer) && exchange != "dense") continue;
+  for (const std::string& optimizer : method_names<OptimizerMethod>())
+    for (const std::string& exchange : method_names<ExchangeMethod>()) {
+      if (OptimizerConfig(optimizer).method().communicates_itself && exchange != "dense") continue;
       SCOPED_TRACE(optimizer + " behind " + exchange);
       f(MethodPlan{.optimizer = optimizer, .exchange = exchange});
     }
@@ -151,11 +151,11 @@ inline void for_each_method(const std::function<void(MethodPlan)>& f) {
 
 // Every exchange behind SGD, and every optimizer that communicates itself or behind the dense mean.
 inline void for_each_part(const std::function<void(MethodPlan)>& f) {
-  for (const std::string& exchange : exchange_names()) {
+  for (const std::string& exchange : method_names<ExchangeMethod>()) {
     SCOPED_TRACE("sgd behind " + exchange);
     f(MethodPlan{.optimizer = "sgd", .exchange = exchange});
   }
-  for (const std::string& optimizer : optimizer_names()) {
+  for (const std::string& optimizer : method_names<OptimizerMethod>()) {
     SCOPED_TRACE(optimizer);
     f(MethodPlan{.optimizer = optimizer});
   }

@@ -1,6 +1,8 @@
 // Trains by an optimizer that communicates itself, on ranks that are threads, and keeps what every rank has; and the
 // methods' parameter servers in plain lines, in float32 for the bits or in float64.
 #pragma once
+#include <limits>
+
 #include "optim/clip.h"
 #include "optim/sync_schedule.h"
 #include "tests/comm/sign_server.h"
@@ -18,9 +20,10 @@ struct EachRank {
   std::vector<std::vector<bool>> synchronised;          // [rank][step - 1]
 };
 
-inline double rate_of(const Plan& plan, int64_t step) {
-  return static_cast<float>(plan.config.lr * (1 - 0.25 * static_cast<double>(step % 3)));
+inline double rate_of(double lr, int64_t step) {
+  return static_cast<float>(lr * (1 - 0.25 * static_cast<double>(step % 3)));
 }
+inline double rate_of(const Plan& plan, int64_t step) { return rate_of(plan.config.number("lr"), step); }
 
 inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>& synchronise_after = nullptr) {
   EachRank run;
@@ -39,9 +42,10 @@ inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>&
               for (Bucket& b : buckets)
                 for (int64_t i = 0; i < b.numel; ++i)
                   b.param.data<float>()[i] = static_cast<float>(start_value(b.begin + i));
-              const bool own = communicates_itself(plan.config.name);
-              const auto optimizer = make_optimizer(plan.config, buckets, comm, plan.seed,
-                                                    own ? nullptr : make_exchange({plan.exchange}, buckets, comm, 1));
+              const bool own = plan.config.method().communicates_itself;
+              const auto optimizer = make_optimizer(
+                  plan.config,
+                  {buckets, comm, plan.seed, own ? nullptr : make_exchange(plan.exchange, buckets, comm, 1)});
               const auto rank = static_cast<size_t>(comm.rank);
               for (int64_t step = 1; step <= plan.steps; ++step) {
                 const StepInfo info{step, rate_of(plan, step)};
@@ -74,6 +78,29 @@ inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>&
   return run;
 }
 
+// Options of the methods below.
+struct Settings {
+  explicit Settings(const OptimizerConfig& config) {
+    const auto read = [&]<class T>(const char* option, T& value) {
+      if (!config.has(option)) return;
+      if constexpr (std::is_same_v<T, bool>) value = config.text(option) == "true";
+      else value = static_cast<T>(config.number(option));
+    };
+    read("lr", lr), read("weight_decay", weight_decay), read("decay_norm_and_bias", decay_norm_and_bias);
+    read("beta1", beta1), read("beta2", beta2), read("eps", eps);
+    read("bias_correction", bias_correction), read("keep_local_momentum", keep_local_momentum);
+    read("warmup_steps", warmup_steps), read("block_size", block_size);
+    read("min_coeff", min_coeff), read("max_coeff", max_coeff), read("coeff_beta", coeff_beta);
+    read("factor_min", factor_min), read("factor_max", factor_max), read("factor_threshold", factor_threshold);
+    root_mean_square = config.has("sign_scale") && config.text("sign_scale") == "l2_rms";
+  }
+  double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0;
+  bool decay_norm_and_bias = true, bias_correction = false, keep_local_momentum = false, root_mean_square = false;
+  int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // for lamb, which never compresses
+  int64_t block_size = 4096;
+  double min_coeff = 0, max_coeff = 0, coeff_beta = 0, factor_min = 0, factor_max = 0, factor_threshold = 0;
+};
+
 // One worker's view of the plan, and what all methods share.
 template <class T>
 class Server {
@@ -81,12 +108,13 @@ class Server {
   using Values = std::vector<T>;
   explicit Server(const Plan& plan)
       : plan_(plan),
+        settings_(plan.config),
         world_(plan.topology.world()),
         d_(static_cast<size_t>(plan.d())),
-        signs(world_, plan.d(), reference::blocks_of(plan.sizes, plan.config.block_size),
-              reference::blocks_of(plan.sizes, plan.config.block_size), plan.config.sign_scale == "l2_rms") {
+        signs(world_, plan.d(), reference::blocks_of(plan.sizes, settings_.block_size),
+              reference::blocks_of(plan.sizes, settings_.block_size), settings_.root_mean_square) {
     for (size_t j = 0; j < d_; ++j) start_.push_back(static_cast<T>(start_value(static_cast<int64_t>(j))));
-    const auto& config = plan.config;
+    const Settings& config = settings_;
     beta1 = T(config.beta1), o1 = T(1 - config.beta1), beta2 = T(config.beta2), o2 = T(1 - config.beta2);
     eps = T(config.eps);
     int64_t at = plan.d();
@@ -114,12 +142,12 @@ class Server {
     }
     return sum;
   }
-  T keep(int64_t t, size_t j) const {
-    return decayed_[j] ? T(1 - rate_of(plan_, t) * plan_.config.weight_decay) : T(1);
-  }
+  double rate(int64_t t) const { return rate_of(settings_.lr, t); }
+  T keep(int64_t t, size_t j) const { return decayed_[j] ? T(1 - rate(t) * settings_.weight_decay) : T(1); }
   static void average(T& m, T beta, T o, T g) { m = (beta * m) + (o * g); }
 
   Plan plan_;
+  Settings settings_;
   int world_;
   size_t d_;
   Values start_;
@@ -140,9 +168,9 @@ class OneBitAdamServer : public Server<T> {
       : Server<T>(plan), x(this->start_), m(this->d_), v(this->d_), local(static_cast<size_t>(this->world_), m) {}
 
   void step(int64_t t) {
-    const OptimizerConfig& config = this->plan_.config;
+    const Settings& config = this->settings_;
     const int64_t frozen = std::min<int64_t>(t, config.warmup_steps);
-    const double lr = rate_of(this->plan_, t);
+    const double lr = this->rate(t);
     const bool corrected = config.bias_correction;
     const T rate = T(corrected ? lr / (1 - std::pow(config.beta1, static_cast<double>(t))) : lr);
     const T root = T(corrected ? std::sqrt(1 - std::pow(config.beta2, static_cast<double>(frozen))) : 1);
@@ -185,11 +213,11 @@ class ZeroOneAdamServer : public Server<T> {
         u(m),
         common(this->start_),
         v(this->d_),
-        sets_(plan.config) {}
+        sets_(plan.config.as<ZeroOneAdam::Options>()) {}
 
   void step(int64_t t, bool sync_too = false) {
     const StepSets::Step set = sets_.at(t);
-    const double lr = rate_of(this->plan_, t);
+    const double lr = this->rate(t);
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
     if (set.variance) {
@@ -204,7 +232,7 @@ class ZeroOneAdamServer : public Server<T> {
         u[i][j] = u[i][j] + T(lr) * m[i][j];
       }
     rate_sum_ += lr;
-    product_ *= 1 - lr * this->plan_.config.weight_decay;
+    product_ *= 1 - lr * this->settings_.weight_decay;
     mean_x = this->mean(x), local_x = x;
     if (!set.sync && !sync_too) return;
     Values agreed = this->signs.mean(u, this->of, this->slack);
@@ -241,7 +269,7 @@ class OneBitLambServer : public Server<T> {
   }
 
   void step(int64_t t) {
-    const OptimizerConfig& config = this->plan_.config;
+    const Settings& config = this->settings_;
     const bool warm = t <= config.warmup_steps;
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x));
@@ -269,12 +297,12 @@ class OneBitLambServer : public Server<T> {
   }
 
   void step_of(int64_t t, size_t p, const Values& agreed, size_t begin, size_t end, bool warm) {
-    const OptimizerConfig& config = this->plan_.config;
+    const Settings& config = this->settings_;
     const double decay = this->decayed_[begin] ? config.weight_decay : 0;
     Values r, ratio, of_x(x.begin() + static_cast<int64_t>(begin), x.begin() + static_cast<int64_t>(end));
     T largest = 0;
     const double time = static_cast<double>(t);
-    const bool corrected = config.name == "lamb" && config.bias_correction;
+    const bool corrected = config.bias_correction;
     const T by = T(corrected ? 1 - std::pow(config.beta1, time) : 1);
     const T root_by = T(corrected ? std::sqrt(1 - std::pow(config.beta2, time)) : 1);
     for (size_t j = begin; j < end; ++j) {
@@ -294,7 +322,7 @@ class OneBitLambServer : public Server<T> {
       }
       r.push_back(ratio.back() + (T(decay) * x[j]));
     }
-    double rate = rate_of(this->plan_, t);
+    double rate = this->rate(t);
     if (warm) {
       const double length = norm(of_x), step_length = norm(r);
       const bool defined = length > 0 && step_length > 0;

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
-#include "optim/factory.h"
+#include "optim/method.h"
 
 namespace godwit {
 namespace {
@@ -12,8 +13,10 @@ namespace {
 void after_a_step(const std::string& name, const std::function<void(Optimizer&)>& check) {
   run_local({2, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::full({70}, 0.5), true)}}, {.alignment = 64});
-    auto optimizer = make_optimizer(optimizer_defaults(name), buckets, comm, 1,
-                                    communicates_itself(name) ? nullptr : make_exchange({"dense"}, buckets, comm, 1));
+    const OptimizerConfig config = name;
+    const bool own = config.method().communicates_itself;
+    auto optimizer =
+        make_optimizer(config, {buckets, comm, 1, own ? nullptr : make_exchange("dense", buckets, comm, 1)});
     buckets[0].grad.range(0, 70).fill(0.25 + comm.rank);
     optimizer->exchange(buckets[0], comm, {1, 0.1});
     optimizer->apply(buckets[0], {1, 0.1});

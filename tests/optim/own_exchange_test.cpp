@@ -2,6 +2,7 @@
 
 #include "comm/transport/local.h"
 #include "optim/data_parallel.h"
+#include "optim/sgd.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -16,8 +17,7 @@ class Twos : public Exchange {
 TEST(OwnExchange, ReplacesTheConfiguredOne) {
   run_local({2, 1}, [](Communicator& comm) {
     const Var x(Tensor::zeros({3}), true);
-    DataParallelOptions options{.optimizer = optimizer_defaults("sgd")};
-    options.optimizer.weight_decay = 0;
+    DataParallelOptions options{.optimizer = Sgd::Options{.weight_decay = 0}};
     uint64_t seed = 0;
     options.make_exchange = [&](const Buckets& buckets, const Communicator&, uint64_t given) {
       EXPECT_EQ(buckets.numel(), 3);
@@ -30,7 +30,7 @@ TEST(OwnExchange, ReplacesTheConfiguredOne) {
     replica.step(Var::result(Tensor::full({1}, 0), {x}, [](const Tensor&) {}), 0.25);
     EXPECT_EQ(x.value().to_vector<float>(), std::vector<float>(3, -0.5f));
 
-    options.optimizer = optimizer_defaults("birder");
+    options.optimizer = "birder";
     EXPECT_NE(error_of([&] {
                 DataParallel({{"x", Var(Tensor::zeros({3}), true)}}, comm, options);
               }).find("birder: communicates itself and takes no exchange"),

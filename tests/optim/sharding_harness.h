@@ -7,8 +7,8 @@
 namespace godwit::test {
 
 struct ShardPlan {
-  OptimizerConfig optimizer = optimizer_defaults("adamw");
-  ExchangeConfig exchange = {};
+  OptimizerConfig optimizer = "adamw";
+  ExchangeConfig exchange = "dense";
   Topology topology = {2, 2};
   std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {41, 7}, {3}};  // in order of registration
   int64_t steps = 30;
@@ -102,9 +102,8 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
 }
 
 inline ExchangeConfig sharded(const std::string& name, const std::string& sharding, const std::string& wire = "f32") {
-  ExchangeConfig config = exchange_defaults(name);
-  config.sharding = sharding;
-  config.parameter_wire = wire;
+  ExchangeConfig config = name;
+  config.set("sharding", sharding).set("parameter_wire", wire);
   return config;
 }
 

@@ -6,6 +6,7 @@
 
 #include "comm/consistency.h"
 #include "optim/ema.h"
+#include "optim/sgd.h"
 #include "tests/optim/sharding_harness.h"
 #include "tests/support.h"
 
@@ -18,15 +19,15 @@ const std::vector<Topology> kRanks{{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {3, 2
 
 std::vector<std::string> gradient_optimizers() {
   std::vector<std::string> names;
-  for (const std::string& name : optimizer_names())
-    if (!communicates_itself(name)) names.push_back(name);
+  for (const std::string& name : method_names<OptimizerMethod>())
+    if (!OptimizerConfig(name).method().communicates_itself) names.push_back(name);
   return names;
 }
 
 TEST(Sharding, ChangesNoBitOfAnyGradientOptimizer) {
   for (const std::string& name : gradient_optimizers())
     for (const DType dtype : {DType::f32, DType::f64}) {
-      ShardPlan plan{.optimizer = optimizer_defaults(name), .dtype = dtype};
+      ShardPlan plan{.optimizer = name, .dtype = dtype};
       const ShardRun none = train_sharded(plan);
       for (const char* sharding : {"zero1", "zero2"}) {
         plan.exchange = sharded("dense", sharding);
@@ -39,10 +40,10 @@ TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
   for (const Topology& topology : kRanks)
     for (const char* wire : {"f32", "bf16"}) {
       ShardPlan plan{.topology = topology, .steps = 5};
-      plan.exchange.wire = wire;
+      plan.exchange.set("wire", wire);
       const ShardRun none = train_sharded(plan);
       for (const char* sharding : {"zero1", "zero2"}) {
-        plan.exchange.sharding = sharding;
+        plan.exchange.set("sharding", sharding);
         const ShardRun run = train_sharded(plan);
         EXPECT_EQ(run.x, none.x) << topology.world() << " ranks, wire " << wire << ", " << sharding;
         int64_t all = 0;
@@ -81,7 +82,7 @@ TEST(Sharding, Zero2GivesGradientsBack) {
           vars.emplace_back(Tensor::full({kValues}, 1), true);
           parameters.push_back({"p" + std::to_string(i), vars.back(), true});
         }
-        DataParallelOptions options{.optimizer = optimizer_defaults("adamw")};
+        DataParallelOptions options{.optimizer = "adamw"};
         options.exchange = sharded("dense", zero2 ? "zero2" : "zero1");
         options.buckets = {kBytes, kBytes};
         options.clip_norm = clip;
@@ -119,11 +120,11 @@ TEST(Sharding, Pitfall25FewerValuesThanRanks) {
 }
 
 TEST(Sharding, OtherExchangesKeepTheirBitsUnderZero1) {
-  for (const std::string& name : exchange_names()) {
-    ShardPlan plan{.exchange = exchange_defaults(name), .steps = 5};
-    if (plan.exchange.sharding != "none") continue;
+  for (const std::string& name : method_names<ExchangeMethod>()) {
+    ShardPlan plan{.exchange = name, .steps = 5};
+    if (plan.exchange.sharding != Sharding::none) continue;
     const ShardRun none = train_sharded(plan);
-    plan.exchange.sharding = "zero1";
+    plan.exchange.set("sharding", "zero1");
     EXPECT_EQ(train_sharded(plan).x, none.x) << name;
   }
 }
@@ -131,7 +132,7 @@ TEST(Sharding, OtherExchangesKeepTheirBitsUnderZero1) {
 TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
   for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
     ShardPlan plan{.exchange = sharded("dense", "zero2", parameter_wire), .steps = 10};
-    plan.exchange.block_size = 16;
+    plan.shapes.push_back({2500});  // several blocks of 8-bit parameters
     const ShardRun reference = train_sharded(plan);
     plan.bucket_bytes = 1 << 20;
     plan.threads = 3;
@@ -143,10 +144,11 @@ TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
 TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
   for (const char* sharding : {"zero1", "zero2"})
     for (const Topology& topology : kRanks) {
-      ShardPlan plan{.optimizer = optimizer_defaults("sgd"), .exchange = sharded("dense", sharding, "bf16"),
-                     .topology = topology, .shapes = {{70}, {33}}, .steps = 200};
-      plan.optimizer.weight_decay = 0.01;
-      plan.optimizer.lr = 0.003;
+      ShardPlan plan{.optimizer = Sgd::Options{.lr = 0.003, .weight_decay = 0.01},
+                     .exchange = sharded("dense", sharding, "bf16"),
+                     .topology = topology,
+                     .shapes = {{70}, {33}},
+                     .steps = 200};
       const ShardRun run = train_sharded(plan);
       const int world = topology.world();
       std::vector<float> master(103);
@@ -170,8 +172,8 @@ TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
 
 // code = round(x·127/M) of each block, M its largest magnitude; the value is code·(M/127).
 TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
-  ShardPlan plan{.exchange = sharded("dense", "zero2", "int8"), .topology = {3, 1}, .steps = 20};
-  plan.exchange.block_size = 16;
+  ShardPlan plan{.exchange = "zeropp", .topology = {3, 1}, .steps = 20};  // zero2, int8 parameters
+  plan.exchange.set("block_size", 16);
   const ShardRun run = train_sharded(plan);
   int64_t begin = 0;
   for (size_t p = plan.shapes.size(); p-- > 0; begin += plan.shapes[p].numel())
@@ -193,11 +195,11 @@ TEST(Sharding, ClipsByOneGlobalNorm) {
   for (const Topology& topology : kRanks) {
     ShardPlan plan{.topology = topology, .steps = 10, .clip_norm = 0.5};
     const ShardRun none = train_sharded(plan);
-    plan.exchange.sharding = "zero1";
+    plan.exchange.set("sharding", "zero1");
     const ShardRun zero1 = train_sharded(plan);
     EXPECT_EQ(zero1.x, none.x);
     EXPECT_EQ(zero1.norms, none.norms);
-    plan.exchange.sharding = "zero2";
+    plan.exchange.set("sharding", "zero2");
     const ShardRun zero2 = train_sharded(plan);  // which checks that the replicas are equal
     for (size_t t = 0; t < none.norms.size(); ++t) {
       EXPECT_GT(none.norms[t], 0.5) << "the test clips";
@@ -225,7 +227,7 @@ TEST(Sharding, BytesPerRankEqualTheFormulas) {
     ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
     const auto bytes = [&](const char* sharding, const char* wire, const char* parameter_wire) {
       plan.exchange = sharded("dense", sharding, parameter_wire);
-      plan.exchange.wire = wire;
+      plan.exchange.set("wire", wire);
       std::vector<int64_t> all;
       for (const auto& phases : train_sharded(plan).stats) {
         all.push_back(0);
@@ -249,11 +251,11 @@ TEST(Sharding, BytesPerRankEqualTheFormulas) {
 TEST(Sharding, ChangesNoBitOfCompressedMeans) {
   for (const char* exchange : {"loco", "zeropp"})
     for (const char* optimizer : {"sgdm", "adamw", "bert_adam"}) {
-      ShardPlan plan{.optimizer = optimizer_defaults(optimizer), .exchange = sharded(exchange, "none"), .topology = {3, 1}};
-      plan.exchange.block_size = 32;
+      ShardPlan plan{.optimizer = optimizer, .exchange = sharded(exchange, "none"), .topology = {3, 1}};
+      plan.exchange.set("block_size", 32);
       const ShardRun none = train_sharded(plan);
       for (const char* sharding : {"zero1", "zero2"}) {
-        plan.exchange.sharding = sharding;
+        plan.exchange.set("sharding", sharding);
         EXPECT_EQ(train_sharded(plan).x, none.x) << exchange << ", " << optimizer << ", " << sharding;
       }
     }
@@ -268,7 +270,7 @@ TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
     plan.gradient = [](int, int64_t, int64_t e, double) { return e % 2 ? 1e-5 : -1e-5; };
     const auto bytes = [&](const ExchangeConfig& config) {
       plan.exchange = config;
-      plan.exchange.block_size = 64;
+      plan.exchange.set("block_size", 64);
       const ShardRun run = train_sharded(plan);
       int64_t sum = 0;
       for (const auto& [name, count] : run.stats[0]) sum += count.bytes_intra + count.bytes_inter;
@@ -276,27 +278,27 @@ TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
     };
     ExchangeConfig loco = sharded("loco", "zero2", "bf16");
     EXPECT_EQ(bytes(loco), 5 * share / 2 + 2 * blocks * (w - 1)) << "scale auto";
-    loco.scale = "2^19";
+    loco.set("scale", "2^19");
     EXPECT_EQ(bytes(loco), 5 * share / 2) << "2.5 d (W−1)/W";
-    loco.bits = 8;
+    loco.set("bits", 8);
     EXPECT_EQ(bytes(loco), 3 * share);
-    loco.bits = 1;
+    loco.set("bits", 1);
     EXPECT_EQ(bytes(loco), 17 * share / 8);
-    ExchangeConfig both = exchange_defaults("loco_zeropp");
-    both.scale = "2^19";
+    ExchangeConfig both = "loco_zeropp";
+    both.set("scale", "2^19");
     EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 64) << "1.5 d (W−1)/W and scales";
-    EXPECT_EQ(bytes(exchange_defaults("zeropp")), 3 * share / 2 + 2 * (4 * share / 64));
+    EXPECT_EQ(bytes("zeropp"), 3 * share / 2 + 2 * (4 * share / 64));
     ExchangeConfig none = sharded("loco", "none");
-    none.scale = "2^19";
+    none.set("scale", "2^19");
     EXPECT_EQ(bytes(none), share / 2 + share) << "sums of at most 15 ranks' codes are a byte";
   }
 }
 
 TEST(Sharding, ZeroppTrainsAsDenseDoes) {
   for (const char* exchange : {"zeropp", "loco_zeropp"}) {
-    ShardPlan plan{.optimizer = optimizer_defaults("sgdm"), .exchange = exchange_defaults(exchange), .topology = {4, 1}, .steps = 200};
-    plan.optimizer.lr = 0.02;
-    plan.exchange.block_size = 16;
+    ShardPlan plan{.optimizer = "sgdm", .exchange = exchange, .topology = {4, 1}, .steps = 200};
+    plan.optimizer.set("lr", 0.02);
+    plan.exchange.set("block_size", 16);
     plan.gradient = [](int rank, int64_t, int64_t e, double x) {
       return e % 7 == 0 ? 0 : 0.5 * (x - 0.3 * static_cast<double>(e % 5) - 0.1 * (rank - 1.5));
     };
@@ -312,9 +314,8 @@ TEST(Sharding, ZeroppTrainsAsDenseDoes) {
 TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
   run_local({3, 1}, [](Communicator& comm) {
     const Var w(Tensor::full({50}, 1), true);
-    DataParallelOptions options{.optimizer = optimizer_defaults("sgd"), .exchange = sharded("dense", "zero2", "bf16")};
-    options.optimizer.weight_decay = 0;
-    options.optimizer.lr = 1e-4;
+    DataParallelOptions options{.optimizer = Sgd::Options{.lr = 1e-4, .weight_decay = 0},
+                                .exchange = sharded("dense", "zero2", "bf16")};
     std::unique_ptr<Ema> ema;
     options.updated = [&](const Bucket& bucket, const StepInfo& step) { ema->update(bucket, step.step); };
     DataParallel replica({{"w", w}}, comm, options);
@@ -366,18 +367,19 @@ TEST(Sharding, SharedStateHashLeavesShardsOut) {
 }
 
 TEST(Sharding, RefusesWhatDoesNotGoTogether) {
-  const auto error = [](const std::string& optimizer, const ExchangeConfig& exchange) {
-    return error_of([&] { train_sharded({.optimizer = optimizer_defaults(optimizer), .exchange = exchange}); });
+  const auto error = [](const std::string& optimizer, const char* exchange, const char* sharding,
+                        const char* wire = "f32") {
+    return error_of([&] { train_sharded({.optimizer = optimizer, .exchange = sharded(exchange, sharding, wire)}); });
   };
-  EXPECT_NE(error("birder", sharded("dense", "zero1")).find("birder: keeps state of all parameters on every rank"),
+  EXPECT_NE(error("birder", "dense", "zero1").find("birder: keeps state of all parameters on every rank"),
             std::string::npos);
-  EXPECT_NE(error("adamw", sharded("hierarchical", "zero2")).find("take sharding zero1"), std::string::npos);
-  EXPECT_NE(error("adamw", sharded("dense", "none", "bf16")).find("take zero1 or zero2"), std::string::npos);
-  EXPECT_NE(error("adamw", sharded("dense", "zero3")).find("sharding 'zero3' is unknown"), std::string::npos);
-  EXPECT_NE(error("adamw", sharded("dense", "zero2", "f16")).find("parameter_wire 'f16' is unknown"), std::string::npos);
+  EXPECT_NE(error("adamw", "hierarchical", "zero2").find("use sharding zero1"), std::string::npos);
+  EXPECT_NE(error("adamw", "dense", "none", "bf16").find("use zero1 or zero2"), std::string::npos);
+  EXPECT_NE(error("adamw", "dense", "zero3").find("no such sharding 'zero3'"), std::string::npos);
+  EXPECT_NE(error("adamw", "dense", "zero2", "f16").find("no such parameter_wire 'f16'"), std::string::npos);
   ExchangeConfig int8 = sharded("dense", "zero2");
-  int8.wire = "int8";
-  EXPECT_NE(error("adamw", int8).find("dense in int8"), std::string::npos);
+  int8.set("wire", "int8");
+  EXPECT_NE(error_of([&] { train_sharded({.exchange = int8}); }).find("dense in int8"), std::string::npos);
   EXPECT_NE(error_of([] {
               train_sharded({.exchange = sharded("dense", "zero2", "bf16"), .dtype = DType::f64});
             }).find("takes float32 parameters"),

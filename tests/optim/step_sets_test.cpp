@@ -6,17 +6,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "optim/factory.h"
-
 namespace godwit {
 namespace {
 
 // Pitfall 40: intervals double every so many steps, not synchronisations, and their number is a setting (32 678 in the
 // paper, not 2¹⁵).
 TEST(StepSets, Pitfall40FollowThePapersPolicies) {
-  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
-  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
-  StepSets sets(bert);
+  StepSets sets({.warmup_steps = 12'500, .doubling_steps = 32'678});
   std::vector<int64_t> syncs, variances;
   for (int64_t t = 1; t <= 200'000; ++t) {
     const StepSets::Step step = sets.at(t);
@@ -40,9 +36,7 @@ TEST(StepSets, Pitfall40FollowThePapersPolicies) {
 // The paper (abstract) compares with 1-bit Adam, which sends 16 bits a value in its warm-up and one after it: up to 87 %
 // fewer bytes and 54 % fewer rounds.
 TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
-  OptimizerConfig bert = optimizer_defaults("zero_one_adam");
-  bert.warmup_steps = 12'500, bert.doubling_steps = 32'678;
-  StepSets sets(bert);
+  StepSets sets({.warmup_steps = 12'500, .doubling_steps = 32'678});
   const double scales = 32.0 / 4096;  // bits a value
   int64_t rounds = 0, steps = 0, first = 0;
   double bits = 0;
@@ -69,15 +63,10 @@ TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
 }
 
 TEST(StepSets, VarianceChangesAreCountedUntilItIsFrozen) {
-  OptimizerConfig config = optimizer_defaults("zero_one_adam");
-  config.warmup_steps = 12'500, config.doubling_steps = 32'678;
-  EXPECT_EQ(variance_changes(config, 153'000), 183);
-  EXPECT_EQ(variance_changes(config, 16), 16);
-  config.warmup_steps = 11, config.doubling_steps = 0;
-  EXPECT_EQ(variance_changes(config, 100), 19) << "16 in a row, then every second step up to 22";
-  OptimizerConfig one_bit = optimizer_defaults("one_bit_adam");
-  one_bit.warmup_steps = 6;
-  EXPECT_EQ(variance_changes(one_bit, 40), 6);
+  const ZeroOneAdam::Options bert{.warmup_steps = 12'500, .doubling_steps = 32'678};
+  EXPECT_EQ(variance_changes(bert, 153'000), 183);
+  EXPECT_EQ(variance_changes(bert, 16), 16);
+  EXPECT_EQ(variance_changes({.warmup_steps = 11}, 100), 19) << "16 in a row, then every second step up to 22";
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+// Helpers of the optimizers' tests.
+#pragma once
+#include <string>
+
+#include "engine/check.h"
+
+namespace godwit::test {
+
+// Sets an option of a method that has it; other methods stay as they are.
+template <class Config, class T>
+void set_if_known(Config& config, const std::string& option, const T& value) {
+  if (config.has(option)) config.set(option, value);
+}
+
+// The text of the Error that f throws, or "".
+template <class F>
+std::string error_or_none(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace godwit::test
