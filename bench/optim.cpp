@@ -227,9 +227,8 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
   Buckets buckets = make_buckets(values), single = make_buckets(1);
   const auto make = [&](const Buckets& of) {
     return make_optimizer(
-        config, {.buckets = of,
-                 .comm = comm,
-                 .exchange = communicates_itself ? nullptr : make_exchange("dense", of, comm, 1)});
+        config,
+        {.buckets = of, .comm = comm, .exchange = communicates_itself ? nullptr : make_exchange("dense", of, comm, 1)});
   };
   const auto optimizer = make(buckets), one = make(single);
   int64_t t = 0;

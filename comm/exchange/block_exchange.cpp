@@ -168,11 +168,13 @@ class BlockExchange : public Exchange {
 }  // namespace
 
 void BlockExchangeOptions::check() const {
-  godwit::check(!server_error || reply == Reply::coded, name,
-                ": error feedback of the owners needs a coded reply; set exchange.reply=coded, or the feedback to worker");
-  godwit::check(worker != Memory::estimate || reply != Reply::coded, name,
-                ": every rank keeps the mean of all estimates, which a coded reply would miss; set exchange.reply to f32 "
-                "or none");
+  godwit::check(
+      !server_error || reply == Reply::coded, name,
+      ": error feedback of the owners needs a coded reply; set exchange.reply=coded, or the feedback to worker");
+  godwit::check(
+      worker != Memory::estimate || reply != Reply::coded, name,
+      ": every rank keeps the mean of all estimates, which a coded reply would miss; set exchange.reply to f32 "
+      "or none");
 }
 
 BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback) {

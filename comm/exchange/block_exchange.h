@@ -11,9 +11,9 @@ namespace godwit {
 
 // How ranks receive the mean of the messages from the owners of its segments.
 enum class Reply {
-  f32,    // all-gather in float32
-  coded,  // all-gather, compressed by the same codec
-  none,   // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
+  f32,     // all-gather in float32
+  coded,   // all-gather, compressed by the same codec
+  none,    // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
   owners,  // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
 };
 inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user

@@ -26,13 +26,15 @@ const ExchangeMethod& ef21_method() {
       .name = "ef21",
       .help = "compressed changes of an estimate of each worker's gradient",
       .paper = "Richtárik et al. 2021",
-      .bytes = "one message of the compressor to every worker, as in topk, or 1 bit per parameter and two float32 per "
-               "block with one_bit",
+      .bytes =
+          "one message of the compressor to every worker, as in topk, or 1 bit per parameter and two float32 per "
+          "block with one_bit",
       .defaults = Ef21Options{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const Ef21Options& o = options.as<Ef21Options>();
-        return block_exchange(o.compressor == Ef21Options::Compressor::one_bit ? one_bit_codec() : topk_codec(o.density),
-                              blocks_of(o), in.buckets, in.comm, in.seed);
+        return block_exchange(
+            o.compressor == Ef21Options::Compressor::one_bit ? one_bit_codec() : topk_codec(o.density), blocks_of(o),
+            in.buckets, in.comm, in.seed);
       }};
   return method;
 }

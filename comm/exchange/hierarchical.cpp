@@ -37,7 +37,8 @@ class Hierarchical : public Exchange {
 void HierarchicalOptions::describe(OptionList& list) {
   list.add("wire", wire, "type in which gradients and means are sent between nodes").check_text =
       [](const std::string& text, const std::string& subject) {
-        check(text != "int8", subject, " is int8, which hierarchical does not have; use bf16 or f16, or exchange dense");
+        check(text != "int8", subject,
+              " is int8, which hierarchical does not have; use bf16 or f16, or exchange dense");
       };
 }
 
@@ -46,8 +47,9 @@ const ExchangeMethod& hierarchical_method() {
       .name = "hierarchical",
       .help = "sums within each node, mean of the sums between nodes in float32 or 16 bits",
       .paper = "",
-      .bytes = "one float32 per parameter within the node, and the same back; between nodes one float32, or 16 bits, per "
-               "parameter of the worker's shard, and the same back",
+      .bytes =
+          "one float32 per parameter within the node, and the same back; between nodes one float32, or 16 bits, per "
+          "parameter of the worker's shard, and the same back",
       .defaults = HierarchicalOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs&) -> std::unique_ptr<Exchange> {
         const Wire wire = options.as<HierarchicalOptions>().wire;

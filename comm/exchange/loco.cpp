@@ -34,8 +34,8 @@ double parse_scale(const std::string& text, const std::string& subject) {
   const size_t at = text.starts_with("2^") ? 2 : 0;
   const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
   if (at > 0) value = std::pow(base, value);
-  check(error == std::errc() && end == text.data() + text.size() && value >= 0x1p-60 && value <= 0x1p60, subject,
-        " '", excerpt(text), "' is not auto, a number from 2^-60 to 2^60, or a power such as 2^19");
+  check(error == std::errc() && end == text.data() + text.size() && value >= 0x1p-60 && value <= 0x1p60, subject, " '",
+        excerpt(text), "' is not auto, a number from 2^-60 to 2^60, or a power such as 2^19");
   return value;
 }
 
@@ -63,8 +63,8 @@ class Loco : public Exchange {
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
-    check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].e.numel() == bucket.numel,
-          name_, ": bucket ", bucket.index, " is not one it was made for");
+    check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].e.numel() == bucket.numel, name_,
+          ": bucket ", bucket.index, " is not one it was made for");
     check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
     Part& part = parts_[i];
     Group& group = *comm.world;
@@ -96,8 +96,8 @@ class Loco : public Exchange {
     world.all_reduce(sums, Reduce::sum, "summary");
     if (options_.bits == 1 || sums.item(0) == 0) return "";
     const double saturated = sums.item(1) / sums.item(0), zero = sums.item(2) / sums.item(0);
-    std::string text = detail::concat(name_, ": ", percent(saturated), " of the values saturated, ", percent(zero),
-                                      " were sent as 0");
+    std::string text =
+        detail::concat(name_, ": ", percent(saturated), " of the values saturated, ", percent(zero), " were sent as 0");
     if (fixed_scale_ == 0) return text;
     // Most gradients may be 0, such as those of absent words, so the nonzero ones tell whether the scale is too large.
     const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
@@ -203,10 +203,12 @@ class Loco : public Exchange {
   void mean_of_all(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
     const int64_t most = static_cast<int64_t>(group.size()) << (options_.bits - 1);
-    const int64_t width = options_.bits == 1 ? (group.size() <= 127 ? 1 : group.size() <= 32767 ? 2 : 4)
-                          : most <= 128     ? 1
-                          : most <= 32768   ? 2
-                                            : 4;
+    const int64_t width = options_.bits == 1 ? (group.size() <= 127     ? 1
+                                                : group.size() <= 32767 ? 2
+                                                                        : 4)
+                          : most <= 128      ? 1
+                          : most <= 32768    ? 2
+                                             : 4;
     const Tensor sums = Tensor::zeros({part.longest * width}, DType::u8);
     const Tensor all({group.size() * part.longest * width}, DType::u8);
     on_device(bucket.grad, [&](auto device) {
@@ -230,7 +232,8 @@ class Loco : public Exchange {
 
   std::string held() const {
     const float s = static_cast<float>(fixed_scale_), most = loco::highest(static_cast<int>(options_.bits)) / s;
-    return detail::concat(options_.bits, " bits at scale ", fixed_scale_, " hold |g| up to ", most, " in steps of ", 1 / s);
+    return detail::concat(options_.bits, " bits at scale ", fixed_scale_, " hold |g| up to ", most, " in steps of ",
+                          1 / s);
   }
 
   static std::string percent(double part) {
@@ -240,7 +243,8 @@ class Loco : public Exchange {
   }
 
   float clip_element() const {
-    return options_.clip_element > 0 ? static_cast<float>(options_.clip_element) : std::numeric_limits<float>::infinity();
+    return options_.clip_element > 0 ? static_cast<float>(options_.clip_element)
+                                     : std::numeric_limits<float>::infinity();
   }
 
   std::string name_;  // prefix of phases and messages
@@ -288,8 +292,9 @@ const ExchangeMethod& loco_method() {
       .name = "loco",
       .help = "codes of 1, 4 or 8 bits to the owners, with an 8-bit error feedback",
       .paper = "LoCo, Xie et al. 2024",
-      .bytes = "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
-               "sums of 1, 2 or 4 bytes per parameter back",
+      .bytes =
+          "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
+          "sums of 1, 2 or 4 bytes per parameter back",
       .defaults = LocoOptions{},
       .supports_zero2 = [](const AnyOptions&) { return true; },
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
@@ -304,8 +309,9 @@ const ExchangeMethod& loco_zeropp_method() {
       .name = "loco_zeropp",
       .help = "gradients of loco to sharded owners, 8-bit blocks of parameters back",
       .paper = "LoCo, Xie et al. 2024",
-      .bytes = "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "
-               "parameter and one float32 per block back",
+      .bytes =
+          "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "
+          "parameter and one float32 per block back",
       .defaults = LocoZeroppOptions{},
       .sharding = Sharding::zero2,
       .parameter_wire = ParameterWire::int8,

@@ -11,14 +11,14 @@ namespace godwit {
 struct LocoOptions {
   enum class Rounding { random, nearest };
 
-  int64_t bits = 4;                              // per code: 1, 4 or 8
-  std::string scale = "auto";                    // s: a number such as 2^19, or auto: one per block and step
-  int64_t block_size = 1024;                     // values per scale with auto, and of 8-bit parameters
-  double error_scale = 4;                        // s_e in units of s
-  Rounding error_rounding = Rounding::random;    // of the stored 8-bit error
-  double error_gain_new = 1;                     // beta: weight of the new error; the old error has 1 - beta
-  int64_t reset_every = 512;                     // T_c: number of steps after which the error is reset; 0: never
-  double clip_element = 0;                       // limit of |g| per value; 0: no limit
+  int64_t bits = 4;                            // per code: 1, 4 or 8
+  std::string scale = "auto";                  // s: a number such as 2^19, or auto: one per block and step
+  int64_t block_size = 1024;                   // values per scale with auto, and of 8-bit parameters
+  double error_scale = 4;                      // s_e in units of s
+  Rounding error_rounding = Rounding::random;  // of the stored 8-bit error
+  double error_gain_new = 1;                   // beta: weight of the new error; the old error has 1 - beta
+  int64_t reset_every = 512;                   // T_c: number of steps after which the error is reset; 0: never
+  double clip_element = 0;                     // limit of |g| per value; 0: no limit
   // With a fixed scale and more than one bit: limit for the fraction of saturated codes among all nonzero codes this
   // worker has sent since the start. Checked after each step; mean() throws above it.
   double saturation_limit = 0.5;

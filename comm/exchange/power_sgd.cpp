@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cmath>
 
+#include "comm/compress/low_rank.h"
+#include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/gather_scatter.h"
 #include "comm/exchange/shared_options.h"
 #include "comm/parallel/finite.h"
-#include "comm/compress/wire/block_math.h"
-#include "comm/compress/low_rank.h"
-#include "comm/compress/wire/gather_scatter.h"
 #include "engine/data_ptr.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
@@ -214,8 +214,7 @@ class PowerSgd : public Exchange {
       std::vector<float> product(static_cast<size_t>(m.cols));
       for (int64_t i = begin; i < end; ++i) {
         std::fill(product.begin(), product.end(), 0.0f);
-        for (int64_t k = 0; k < rank_; ++k)
-          block::add_times(q + k * m.cols, p[k * m.rows + i], product.data(), m.cols);
+        for (int64_t k = 0; k < rank_; ++k) block::add_times(q + k * m.cols, p[k * m.rows + i], product.data(), m.cols);
         float* row = x + m.begin + i * m.cols;
         if (subtract) block::subtract(row, product.data(), row, m.cols);
         else std::copy(product.begin(), product.end(), row);
@@ -245,8 +244,9 @@ const ExchangeMethod& powersgd_method() {
       .name = "powersgd",
       .help = "two low-rank factors of each gradient matrix, with error feedback",
       .paper = "Vogels et al. 2019",
-      .bytes = "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
-               "and the same back",
+      .bytes =
+          "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
+          "and the same back",
       .defaults = PowerSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<PowerSgd>(options.as<PowerSgdOptions>(), in.buckets, in.seed);

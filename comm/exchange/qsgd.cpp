@@ -41,8 +41,9 @@ const ExchangeMethod& qsgd_method() {
       .name = "qsgd",
       .help = "integer levels of each block's L2 norm, rounded stochastically",
       .paper = "Alistarh et al. 2017",
-      .bytes = "4 bits per parameter (2 bits with 1 level, 8 bits with more than 7) and one float32 per block to the "
-               "owners; one float32 per parameter back",
+      .bytes =
+          "4 bits per parameter (2 bits with 1 level, 8 bits with more than 7) and one float32 per block to the "
+          "owners; one float32 per parameter back",
       .defaults = QsgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const QsgdOptions& o = options.as<QsgdOptions>();

@@ -26,8 +26,9 @@ const ExchangeMethod& topk_method() {
       .name = "topk",
       .help = "values of largest magnitude of each parameter and their positions, with error feedback",
       .paper = "Stich et al. 2018",
-      .bytes = "one float32 and a 16-bit position (32 bits in blocks of more than 65,536 values) per value sent, to "
-               "every worker",
+      .bytes =
+          "one float32 and a 16-bit position (32 bits in blocks of more than 65,536 values) per value sent, to "
+          "every worker",
       .defaults = TopKOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const TopKOptions& o = options.as<TopKOptions>();

@@ -12,20 +12,22 @@ const ExchangeMethod& zeropp_method() {
       .name = "zeropp",
       .help = "4-bit blocks of gradients to sharded owners, 8-bit blocks of parameters back",
       .paper = "ZeRO++, Wang et al. 2023",
-      .bytes = "4 bits per parameter and one float32 per block to the owners; 1 byte per parameter and one float32 per "
-               "block back",
+      .bytes =
+          "4 bits per parameter and one float32 per block to the owners; 1 byte per parameter and one float32 per "
+          "block back",
       .defaults = ZeroppOptions{},
       .sharding = Sharding::zero2,
       .parameter_wire = ParameterWire::int8,
       .supports_zero2 = [](const AnyOptions&) { return true; },
       .zero2_shards_are_blocks = true,
-      .make = [](const AnyOptions& options, const ExchangeInputs& in) {
-        return block_exchange(int4_codec(),
-                              {.name = "zeropp",
-                               .block_size = options.as<ZeroppOptions>().block_size,
-                               .reply = in.sharding == Sharding::zero2 ? Reply::owners : Reply::f32},
-                              in.buckets, in.comm, in.seed);
-      }};
+      .make =
+          [](const AnyOptions& options, const ExchangeInputs& in) {
+            return block_exchange(int4_codec(),
+                                  {.name = "zeropp",
+                                   .block_size = options.as<ZeroppOptions>().block_size,
+                                   .reply = in.sharding == Sharding::zero2 ? Reply::owners : Reply::f32},
+                                  in.buckets, in.comm, in.seed);
+          }};
   return method;
 }
 

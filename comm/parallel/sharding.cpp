@@ -95,9 +95,9 @@ ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64
     : wire_(wire), codec_(int8_codec()) {
   if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
-    check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ", choices_of(wire).at(static_cast<size_t>(wire)),
-          " takes float32 parameters, not ",
-          bucket.param.dtype(), "; take f32");
+    check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ",
+          choices_of(wire).at(static_cast<size_t>(wire)), " takes float32 parameters, not ", bucket.param.dtype(),
+          "; take f32");
     masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
     if (wire_ == ParameterWire::int8) add_blocks(bucket, block_size);
     keep_and_round(bucket);

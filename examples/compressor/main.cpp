@@ -46,7 +46,7 @@ void train(const char* title, const DataParallelOptions& options) {
 }
 
 int main() try {
-  DataParallelOptions options{.optimizer = optimizer_defaults("sgdm")};
+  DataParallelOptions options{.optimizer = "sgdm"};
   train("dense  ", options);
   options.make_exchange = [](const Buckets& buckets, const Communicator& comm, uint64_t seed) {
     return block_exchange(std::make_unique<NaturalCodec>(),

@@ -35,7 +35,7 @@ data::Batch stripes(int rank, int step) {
 int main() try {
   run_local({.nodes = 4}, [](Communicator& comm) {
     Net net;
-    DataParallel replica(net.parameters(), comm, {.optimizer = optimizer_defaults("birder")});
+    DataParallel replica(net.parameters(), comm, {.optimizer = "birder"});
     for (int step = 1; step <= 100; ++step) {
       const data::Batch batch = stripes(comm.rank, step);
       const Var loss = ops::softmax_cross_entropy(net(Var(batch.images)), batch.labels);

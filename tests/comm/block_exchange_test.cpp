@@ -5,13 +5,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/parallel/blocks.h"
 #include "comm/compress/codecs.h"
 #include "comm/compress/levels.h"
 #include "comm/exchange/ef21.h"
 #include "comm/exchange/qsgd.h"
 #include "comm/exchange/terngrad.h"
 #include "comm/exchange/topk.h"
+#include "comm/parallel/blocks.h"
 #include "engine/context.h"
 #include "exchange_harness.h"
 #include "table.h"
@@ -228,8 +228,8 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
   for (const Topology& topology : kRanks)
     for (const auto compressor : {Ef21Options::Compressor::topk, Ef21Options::Compressor::one_bit}) {
       ExchangePlan plan;
-      plan.config = Ef21Options{.compressor = compressor, .density = 0.05,
-                                .reply = topology.nodes == 2 ? Reply::f32 : Reply::none};
+      plan.config = Ef21Options{
+          .compressor = compressor, .density = 0.05, .reply = topology.nodes == 2 ? Reply::f32 : Reply::none};
       plan.topology = topology;
       const testing::Quantize quantize = compressor == Ef21Options::Compressor::topk ? topk(0.05) : one_bit;
       const ExchangeRun run = testing::run_exchange(plan);
@@ -257,7 +257,8 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
           mean_h[i] += change[i] / static_cast<float>(world);
           x[i] -= testing::kLr * mean_h[i];
         }
-        ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean_h) << plan.config.text("compressor") << ", step " << step;
+        ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean_h)
+            << plan.config.text("compressor") << ", step " << step;
       }
       for (size_t rank = 0; rank < run.state.size(); ++rank) {
         EXPECT_EQ(run.state[rank].at("h"), h[rank]);

@@ -10,8 +10,8 @@
 #include "comm/exchange/loco.h"
 #include "comm/exchange/power_sgd.h"
 #include "comm/exchange/terngrad.h"
-#include "comm/transport/local.h"
 #include "comm/parallel/sharding.h"
+#include "comm/transport/local.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"
 

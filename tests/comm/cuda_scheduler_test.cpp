@@ -4,8 +4,8 @@
 #include "autograd/ops/linear.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/exchange/method.h"
-#include "comm/transport/local.h"
 #include "comm/parallel/scheduler.h"
+#include "comm/transport/local.h"
 #include "engine/graph.h"
 #include "tests/comm/waiting_groups.h"
 

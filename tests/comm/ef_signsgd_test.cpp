@@ -73,9 +73,7 @@ TEST(EfSignSgd, Pitfall8BlocksOfOneValueAreTheDenseExchange) {
 }
 
 TEST(EfSignSgd, RefusesUnknownScalesAndBlocks) {
-  EXPECT_NE(error_of([] {
-              ExchangeConfig("ef_signsgd").set("sign_scale", "l2_rm");
-            }).find("did you mean 'l2_rms'"),
+  EXPECT_NE(error_of([] { ExchangeConfig("ef_signsgd").set("sign_scale", "l2_rm"); }).find("did you mean 'l2_rms'"),
             std::string::npos);
   EXPECT_NE(error_of([] {
               exchanged(EfSignSgdOptions{.block_size = -3}, {1, 1}, 9, 1);

@@ -1,5 +1,3 @@
-#include "comm/exchange/method.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <mutex>
 
 #include "comm/consistency.h"
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "table.h"
 #include "tests/support.h"

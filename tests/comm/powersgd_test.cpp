@@ -257,7 +257,8 @@ TEST(PowerSgd, RefusesWhatItCannotServe) {
     ExchangeConfig config = "powersgd";
     EXPECT_NE(error_of([&] { make_exchange(config, wide, comm, 1); }).find("float64"), std::string::npos);
     for (const int64_t rank : {0, -1}) {
-      EXPECT_NE(error_of([&] { make_exchange(PowerSgdOptions{.rank = rank}, buckets, comm, 1); }).find("at least 1"), std::string::npos);
+      EXPECT_NE(error_of([&] { make_exchange(PowerSgdOptions{.rank = rank}, buckets, comm, 1); }).find("at least 1"),
+                std::string::npos);
     }
     config.set("rank", 1);
     config.set("error_feedback", "server");

@@ -43,7 +43,8 @@ void expect_server(const ExchangePlan& plan) {
   for (int64_t step = 1; step <= plan.steps; ++step) {
     Values mean(x.size());
     for (const Segment& b : plan.blocks()) {
-      const int64_t n = b.numel(), k = static_cast<int64_t>(std::ceil(plan.config.number("density") * static_cast<double>(n)));
+      const int64_t n = b.numel(),
+                    k = static_cast<int64_t>(std::ceil(plan.config.number("density") * static_cast<double>(n)));
       const std::set<int64_t> sent = places(b.begin, n, k, step);
       for (int64_t i = 0; i < n; ++i) {
         const size_t at = static_cast<size_t>(b.begin + i);
@@ -150,8 +151,9 @@ TEST(RandomK, RefusesWhatItCannotServe) {
     Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});
     for (const double density : {0.0, 1.01, -1.0, static_cast<double>(NAN)}) {
       const RandomKOptions options{.density = density};
-      EXPECT_NE(error_of([&] { make_exchange(options, buckets, comm, 1); }).find("density expects a finite number in (0, 1]"),
-                std::string::npos);
+      EXPECT_NE(
+          error_of([&] { make_exchange(options, buckets, comm, 1); }).find("density expects a finite number in (0, 1]"),
+          std::string::npos);
     }
     ExchangeConfig config = "randomk";
     EXPECT_NE(error_of([&] { make_exchange(config, wide, comm, 1); }).find("float64"), std::string::npos);
