@@ -123,7 +123,8 @@ class MethodConfig {
 // Adds the option that chooses the method. Assigning it replaces the method's options by their defaults.
 template <class Method, class Config>
 Option& add_name(OptionList& list, Config& config, const std::string& help) {
-  Option option{.name = "name", .help = help};
+  Option option;
+  option.name = "name", option.help = help;
   option.ref = ChoiceRef{&config, [](const void* at) { return static_cast<const Config*>(at)->name(); },
                          [](void* at, const std::string& name) { *static_cast<Config*>(at) = Config(name); }};
   for (const Method* method : methods<Method>()) {

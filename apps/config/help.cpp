@@ -30,7 +30,7 @@ std::string entry(const std::string& word, size_t indent, const std::string& tex
 
 std::string value_name(const Option& option) {
   if (std::holds_alternative<bool*>(option.ref)) return "";  // a switch
-  if (!option.placeholder.empty()) return " " + option.placeholder;
+  if (!option.placeholder.empty()) return std::string(1, ' ').append(option.placeholder);
   if (std::holds_alternative<ChoiceRef>(option.ref) || std::holds_alternative<std::string*>(option.ref)) return " NAME";
   return std::holds_alternative<double*>(option.ref) ? " X" : " N";
 }
@@ -40,12 +40,16 @@ std::string meaning(const Option& option, bool with_range) {
   const std::string value = value_text(option);
   std::string text = option.help;
   if (option.choices.empty() || option.name == "optimizer.name" || option.name == "exchange.name") {
-    if (with_range && !range_text(option.range).empty()) text += ";" + range_text(option.range);
-    return value.empty() ? text : text + " [" + value + "]";
+    std::string range = range_text(option.range);  // " of at least 0"
+    if (range.starts_with(" of")) range.erase(0, 3);
+    if (with_range && !range.empty()) text.append(";").append(range);
+    if (!value.empty()) text.append(" [").append(value).append("]");
+    return text;
   }
   for (size_t i = 0; i < option.choices.size(); ++i) {
     text.append(i > 0 ? ", " : text.empty() ? "" : ": ");
-    text.append(option.choices[i] == value ? "[" + option.choices[i] + "]" : option.choices[i]);
+    const bool is_default = option.choices[i] == value;
+    text.append(is_default ? "[" : "").append(option.choices[i]).append(is_default ? "]" : "");
   }
   return text;
 }
@@ -62,9 +66,11 @@ std::string options_text(const OptionList& list, const std::string& prefix) {
 
 template <class Method>
 std::string method_text(const Method& method, const OptionList& options, const std::string& group) {
-  std::string text = method.name + ", an " + Method::kKind + ": " + method.help + "\n";
+  std::string text = detail::concat(method.name, ", an ", Method::kKind, "\n") + entry("method", 14, method.help);
   for (const std::string& alias : method.aliases) text += entry("other name", 14, alias);
   text += entry("paper", 14, method.paper) + entry("sends", 14, method.bytes);
+  if (method.bytes.find("d(") != std::string::npos)
+    text += entry("", 14, "bytes per step and worker; d parameters, W workers, n nodes of m workers each");
   return text + "\nOptions [default]\n" + options_text(options, group);
 }
 
@@ -74,7 +80,7 @@ std::string method_lines() {
   for (const Method* method : methods<Method>()) {
     std::string help = method->help;
     for (const std::string& alias : method->aliases) help += "; also called " + alias;
-    text += entry(method->name, 16, help);
+    text += entry(method->name, 17, help);
   }
   return text;
 }

@@ -384,7 +384,7 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
   const std::vector<Words> lines = {
       {},
       {"--optimizer", "birder", "--nodes", "8", "--lr", "0.1000000000000000055511151231257827"},
-      {"--optimizer", "adam", "--set", "optimizer.eps=1e-308", "--set", "optimizer.beta2=0.9999999999999999"},
+      {"--optimizer", "adam", "--set", "optimizer.eps=1e-37", "--set", "optimizer.beta2=0.9999999999999999"},
       {"--seed", "18446744073709551615", "--max-steps", "1000000000000000", "--run-dir", "a \"b\" \\ \n ü"},
       {"--optimizer", "softsignsgd", "--exchange", "hierarchical", "--set", "schedule=polynomial", "--set",
        "schedule.power=0.3333333333333333", "--set", "bucket.first_mib=0.1"},
@@ -447,8 +447,8 @@ std::string help_of(const Program& program, const std::string& topic) {
 TEST(CommandLine, HelpExplainsEveryMethod) {
   const auto expect_all = [](const auto& config, const std::string& group, const std::string& text) {
     EXPECT_TRUE(text.starts_with(config.name() + ", an ")) << text;
-    for (const std::string& part : {config.method().help, config.method().paper})
-      EXPECT_NE(text.find(part.substr(0, 40)), std::string::npos) << text;
+    for (const std::string& part : {config.method().help, config.method().paper, config.method().bytes})
+      EXPECT_NE(text.find(part.substr(0, 20)), std::string::npos) << text;
     EXPECT_NE(text.find("\n  sends "), std::string::npos) << text;
     for (const Option& option : config.list())
       EXPECT_NE(text.find("\n  " + group + option.name), std::string::npos) << option.name;
@@ -459,7 +459,7 @@ TEST(CommandLine, HelpExplainsEveryMethod) {
     expect_all(ExchangeConfig(name), "exchange.", help_of(text_program(), name));
   EXPECT_EQ(help_of(image_program(), "binsgdm"), help_of(image_program(), "birder"));
   EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
-  EXPECT_NE(help_of(text_program(), "birder").find("[0.0004]"), std::string::npos) << "the default in this program";
+  EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default in this program";
 }
 
 TEST(CommandLine, HelpExplainsGroupsAndOptions) {
