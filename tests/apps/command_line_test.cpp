@@ -384,7 +384,7 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
   const std::vector<Words> lines = {
       {},
       {"--optimizer", "birder", "--nodes", "8", "--lr", "0.1000000000000000055511151231257827"},
-      {"--optimizer", "adam", "--set", "optimizer.eps=1e-37", "--set", "optimizer.beta2=0.9999999999999999"},
+      {"--optimizer", "adam", "--set", "optimizer.eps=1e-37", "--set", "optimizer.beta2=0.9999998999999999"},
       {"--seed", "18446744073709551615", "--max-steps", "1000000000000000", "--run-dir", "a \"b\" \\ \n ü"},
       {"--optimizer", "softsignsgd", "--exchange", "hierarchical", "--set", "schedule=polynomial", "--set",
        "schedule.power=0.3333333333333333", "--set", "bucket.first_mib=0.1"},

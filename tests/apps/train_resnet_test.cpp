@@ -352,7 +352,7 @@ TEST_F(TrainResnet, NoticesWhatAUserMayNotExpect) {
          "notice: codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=2^10 fits");
   expect("--max-steps 4 --optimizer one_bit_adam --set optimizer.warmup_steps=2",
          "notice: one_bit_adam freezes its second moment after 2 changes, at 0.2 % of g², so its steps are 22.4 times "
-         "Adam");
+         "as long as Adam's");
   expect(
       "--max-steps 1 --optimizer adafactor --set exchange.sharding=zero2 --set bucket.first_mib=0.1 --set "
       "bucket.mib=0.1",

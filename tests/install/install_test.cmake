@@ -1,6 +1,6 @@
 # Tests the use of Godwit from other projects. Expects SOURCE, BINARY (a complete build) and GENERATOR.
-# 1. Installs the tree, moves it, builds examples/embed and examples/compressor against it with find_package and runs
-#    them. Their losses must fall, and docs/embedding.md and docs/compressors.md must contain their sources verbatim.
+# 1. Installs the tree, moves it, builds the programs of examples/ against it with find_package and runs them. Their
+#    losses must fall, and their pages (docs/embedding.md, compressors.md, extending.md) must contain them verbatim.
 # 2. Compiles all installed headers in one file.
 # 3. Configures a project that adds the sources with add_subdirectory, and compiles all headers there too.
 cmake_minimum_required(VERSION 3.22)
@@ -67,6 +67,20 @@ run("run compressor" ${work}/compressor-build/compressor)
 message("${output}")
 check_page(compressors.md compressor main.cpp natural_codec.h CMakeLists.txt)
 check_losses(compressor "natural: step +[0-9]+  loss")
+
+file(COPY ${SOURCE}/examples/extending DESTINATION ${work})
+build_against_installed(${work}/extending)
+foreach(example optimizer exchange compressor op model dataset)
+  run("run ${example}" ${work}/extending-build/${example})
+  message("${output}")
+  check_page(extending.md extending ${example}.cpp)
+  check_losses(${example} "loss")
+  file(STRINGS ${SOURCE}/examples/extending/${example}.cpp lines)
+  list(LENGTH lines count)
+  if(count GREATER 60)
+    message(FATAL_ERROR "examples/extending/${example}.cpp has ${count} lines; expected at most 60")
+  endif()
+endforeach()
 
 file(GLOB_RECURSE headers RELATIVE ${work}/prefix/include ${work}/prefix/include/*.h)
 list(TRANSFORM headers REPLACE "(.+)" "#include <\\1>")
