@@ -68,7 +68,8 @@ template <class Method>
 std::string method_text(const Method& method, const OptionList& options, const std::string& group) {
   std::string text = detail::concat(method.name, ", an ", Method::kKind, "\n") + entry("method", 14, method.help);
   for (const std::string& alias : method.aliases) text += entry("other name", 14, alias);
-  text += entry("paper", 14, method.paper) + entry("sends", 14, method.bytes);
+  if (!method.paper.empty()) text += entry("paper", 14, method.paper);
+  text += entry("sends", 14, method.bytes);
   if (method.bytes.find("d(") != std::string::npos)
     text += entry("", 14, "bytes per step and worker; d parameters, W workers, n nodes of m workers each");
   return text + "\nOptions [default]\n" + options_text(options, group);
