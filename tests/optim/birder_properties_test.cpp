@@ -164,7 +164,7 @@ TEST(BirderProperties, SignQuantizerNeedsAndHasWorkerFeedback) {
     EXPECT_LE(largest(fed.e[0]), 1) << "deterministic signs keep the error within 1";
   }
   EXPECT_LE(largest(fed.x), 4 * alpha);
-  EXPECT_EQ(unfed.x[0], -1000 * alpha) << "why the factory refuses this";
+  EXPECT_EQ(unfed.x[0], -1000 * alpha) << "why Birder::Options::check() refuses this";
 }
 
 // Pitfall 4: 0/0 is 0, and the first gradient a parameter sees gives a full step whatever its size.
