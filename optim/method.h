@@ -59,7 +59,7 @@ template <class T>
 std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, inputs.comm);
 }
-inline constexpr const char* kExchangeBytes = "those of its exchange";  // OptimizerMethod::bytes
+inline constexpr const char* kExchangeBytes = "what its exchange sends";  // OptimizerMethod::bytes
 
 // Throws if a value is out of range or `inputs.exchange` does not fit the method.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs);
