@@ -22,7 +22,7 @@ struct Node {
   std::vector<std::shared_ptr<Node>> inputs;
   std::function<void(const Tensor&)> backward;  // empty for leaves
   std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> lend;                 // likewise: memory for grad
+  std::function<Tensor()> allocate_grad;                 // likewise: memory for grad
   bool leaf() const { return !walked && !backward; }
   bool walked = false;  // an op's node whose backward has run
 };
@@ -45,7 +45,7 @@ using detail::Node;
 
 namespace {
 void borrow(Node& node) {
-  if (node.lend && !node.grad.defined()) node.grad = node.lend();
+  if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
 
 // to += g
@@ -136,8 +136,8 @@ void Var::clear_grad() const {
   if (requires_grad()) impl_->node->has_grad = false;
 }
 
-void Var::mark_grad() const {
-  check(requires_grad() && grad().defined(), "mark_grad: this Var has no memory for a gradient");
+void Var::mark_grad_valid() const {
+  check(requires_grad() && grad().defined(), "mark_grad_valid: this Var has no memory for a gradient");
   impl_->node->has_grad = true;
 }
 
@@ -151,12 +151,12 @@ void Var::rebind(Tensor value, Tensor grad) const {
   impl_->node->has_grad = false;
 }
 
-void Var::lend_grad(std::function<Tensor()> memory) const {
-  check(requires_grad() && impl_->node->leaf(), "lend_grad: only leaves that require a gradient have memory for it");
-  impl_->node->lend = std::move(memory);
+void Var::set_grad_allocator(std::function<Tensor()> memory) const {
+  check(requires_grad() && impl_->node->leaf(), "set_grad_allocator: only leaves that require a gradient have memory for it");
+  impl_->node->allocate_grad = std::move(memory);
 }
 
-void Var::return_grad() const {
+void Var::release_grad() const {
   clear_grad();
   if (requires_grad()) impl_->node->grad = Tensor();
 }

@@ -60,12 +60,12 @@ class Var {
   const Tensor& grad() const;               // undefined until the first contribution
   bool has_grad() const;                    // a contribution has come since clear_grad()
   void clear_grad() const;                  // the next contribution overwrites; memory is kept
-  void mark_grad() const;                   // what the gradient's memory holds is a contribution
+  void mark_grad_valid() const;                   // what the gradient's memory holds is a contribution
   // To other memory of the same shape; copies the value over. An undefined grad is made by the first contribution.
   void rebind(Tensor value, Tensor grad) const;
   // Where memory of the gradient comes from, of the Var's shape, when a contribution finds none.
-  void lend_grad(std::function<Tensor()> memory) const;
-  void return_grad() const;  // its memory: grad() is undefined until the next contribution
+  void set_grad_allocator(std::function<Tensor()> memory) const;
+  void release_grad() const;  // its memory: grad() is undefined until the next contribution
   void on_grad(std::function<void()> hook) const;  // called once per backward(), when the last contribution is in
 
  private:

@@ -33,23 +33,23 @@ void run(const bench::Settings& settings, Communicator& comm) {
   const Tensor words = draw(random, {masked}, config.vocab_size), next = draw(random, {batch}, 2);
   const Tensor counter({1}, DType::u32, kCpu);
   const auto dropout = [&](int step) {
-    if (!settings.graph()) return DropoutRun{1, static_cast<uint32_t>(step), 0};
+    if (!settings.graph()) return DropoutContext{1, static_cast<uint32_t>(step), 0};
     counter.data<uint32_t>()[0] = static_cast<uint32_t>(step);
     on_replay([at = counter] { ++at.data<uint32_t>()[0]; });
-    return DropoutRun{1, 0, 0, counter.to(context().device)};
+    return DropoutContext{1, 0, 0, counter.to(context().device)};
   };
   const std::string what = detail::concat(task, " batch ", batch, ", ", length, " tokens");
   const double lr = 5e-5;
   if (task == "squad") {
     const auto model = make_bert<BertForQuestionAnswering>(config);
     bench::time_steps(settings, comm, *model, lr, what, "texts", [&](int step) {
-      const DropoutRun one = dropout(step);
+      const DropoutContext one = dropout(step);
       return question_answering_loss(model->forward(input, &one), starts, ends);
     });
   } else {
     const auto model = make_bert<BertForPreTraining>(config);
     bench::time_steps(settings, comm, *model, lr, what, "texts", [&](int step) {
-      const DropoutRun one = dropout(step);
+      const DropoutContext one = dropout(step);
       return pretraining_loss(model->forward(input, positions, &one), words, next);
     });
   }

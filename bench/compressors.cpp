@@ -48,14 +48,14 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
               1e-6 * static_cast<double>(values) / each, median(ratio));
 }
 
-void time_codec(const char* name, const BlockCodec& codec, double largest_error, int64_t values, int64_t block = 1024) {
+void time_codec(const char* name, const Compressor& codec, double largest_error, int64_t values, int64_t block = 1024) {
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
-  const int64_t blocks = values / block, words = codec.words(block);
+  const int64_t blocks = values / block, words = codec.payload_words(block);
   const Tensor codes({blocks * words}, DType::u32);
   BlockTable<CodedBlock> table;
   for (int64_t i = 0; i < blocks; ++i) table.all.push_back({i * block, block, i * words, 0});
   const auto encode = [&] {
-    const bool finite = encode_blocks(Cpu{}, codec, x.data<float>(), Memory::none, nullptr, table, {1, 1, 1, 0}, 0,
+    const bool finite = encode_blocks(Cpu{}, codec, x.data<float>(), Feedback::none, nullptr, table, {1, 1, 1, 0}, 0,
                                       codes.data<uint32_t>());
     check(finite, "bench: ", name, ": a value is not finite");
   };

@@ -54,7 +54,7 @@ def metric_of(metrics):
 
 def costs(folder, metrics):
     """The cells of the table for bytes, state and time of a run."""
-    accounts = json.load(open(folder / "accounting.json"))
+    accounts = json.load(open(folder / "summary.json"))
     sent = [sum(phase[level] for phase in accounts["phases"]) / accounts["steps"] for level in ("bytes_intra", "bytes_inter")]
     state = sum(part["bytes_per_parameter"] for part in accounts["state"])
     return [f"{sent[0]:,.0f}", f"{sent[1]:,.0f}", f"{state:.2f}", f"{1000 * statistics.median(m['step_s'] for m in metrics if 'step_s' in m):.1f}"]

@@ -44,9 +44,9 @@ Var noise_of(const std::vector<Parameter>& parameters, int rank, int step) {
   });
 }
 
-double bytes_of(const std::vector<StatePart>& parts) {
+double bytes_of(const std::vector<StateTensor>& parts) {
   double sum = 0;
-  for (const StatePart& part : parts) sum += static_cast<double>(part.values.bytes());
+  for (const StateTensor& part : parts) sum += static_cast<double>(part.values.bytes());
   return sum;
 }
 

@@ -78,10 +78,10 @@ struct BirderArrays {
     g.set(uniform_values(values));
   }
   void step(uint32_t t) {
-    const birder::Draw draw{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
+    const birder::QuantizerRng rng{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     on_device(g.bytes(), [&](auto device) {
       birder::worker_step(device, g.data(), birder::WorkerState<Moment, Error>{m.data(), b.data(), nullptr, e.data()},
-                          words.data(), g.size(), g.size(), {0.95f, 0.05f, 1e-8f, true}, draw, not_finite.data());
+                          words.data(), g.size(), g.size(), {0.95f, 0.05f, 1e-8f, true}, rng, not_finite.data());
     });
   }
   Array<float> g;
@@ -103,10 +103,10 @@ void check_birder() {
     const std::vector<Error> errors = arrays.e.here();
     const std::vector<uint32_t> words = arrays.words.here();
     check(arrays.not_finite.here()[0] == 0, "bench: gradients are finite");
-    const birder::Draw draw{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
+    const birder::QuantizerRng rng{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t element = static_cast<int64_t>(i);
-      const bool plus = reference::worker_value(values[i], g[i], options, draw, element, true).second;
+      const bool plus = reference::worker_value(values[i], g[i], options, rng, element, true).second;
       const float e = sizeof(Error) == 1 ? static_cast<float>(errors[i]) / 64 : static_cast<float>(errors[i]);
       check(reference::bit(words, element) == plus && values[i].e == e && values[i].m == static_cast<float>(m[i]),
             "bench: the kernel differs from scalar code at value ", i, ", step ", t);
@@ -141,9 +141,9 @@ void time_birder(int64_t values) {
   const Array<float> x(values);
   const Array<uint32_t> words(values / 32);
   words.set(std::vector<uint32_t>(static_cast<size_t>(values / 32), 0x55555555u));
-  const auto update = [&](const uint32_t* awake) {
+  const auto update = [&](const uint32_t* active) {
     on_device(x.bytes(),
-              [&](auto device) { birder::update(device, x.data(), words.data(), awake, 0, values, 0.9999f, 1e-3f); });
+              [&](auto device) { birder::update(device, x.data(), words.data(), active, 0, values, 0.9999f, 1e-3f); });
   };
   report("birder update", values, 8.125, [&] { update(nullptr); });
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });

@@ -55,7 +55,7 @@ class StepTimer {
   StepTimer(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
             std::function<Var(int step)> loss_of)
       : buckets_(model.parameters(), {}), comm_(comm), info_{0, lr}, loss_of_(std::move(loss_of)) {
-    if (settings.graph()) graphs_ = std::make_unique<StepGraphs>();
+    if (settings.graph()) graphs_ = std::make_unique<CudaGraphCache>();
     OptimizerConfig config = settings.text("optimizer");
     config.set("weight_decay", 1e-4);
     optimizer_ = make_optimizer(config, {.buckets = buckets_, .comm = comm, .exchange = exchange_for(config)});
@@ -131,7 +131,7 @@ class StepTimer {
   StepInfo info_;
   std::function<Var(int step)> loss_of_;
   Var loss_;
-  std::unique_ptr<StepGraphs> graphs_;
+  std::unique_ptr<CudaGraphCache> graphs_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scheduler> scheduler_;
 };

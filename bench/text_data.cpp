@@ -33,7 +33,7 @@ double peak_mb() {
 }
 
 // One epoch of training batches.
-void load(const data::TextSource& source, const char* name, int threads, int64_t window) {
+void load(const data::TextDataset& source, const char* name, int threads, int64_t window) {
   data::TextLoader loader(source, {.batch = 32, .prefetch = 4, .workers = threads}, window);
   double tokens = 0, padded = 0, wait = 0;
   const double spent = seconds([&] {

@@ -10,7 +10,7 @@ const char* name_of(Collective collective) {
   return names[static_cast<size_t>(collective)];
 }
 
-std::string describe(const Call& call) {
+std::string describe(const CollectiveCall& call) {
   std::string text = std::string(name_of(call.collective)) + " in phase '" + std::string(call.phase) + "'";
   if (call.collective == Collective::barrier) return text;
   text += detail::concat(" of ", call.bytes, " bytes ", call.dtype);
@@ -23,12 +23,12 @@ std::string describe(const Call& call) {
 
 }  // namespace
 
-bool same(const Call& a, const Call& b) {
+bool same(const CollectiveCall& a, const CollectiveCall& b) {
   return a.collective == b.collective && a.phase == b.phase && a.dtype == b.dtype && a.reduce == b.reduce &&
          a.root == b.root && a.bytes == b.bytes && a.device.kind == b.device.kind;
 }
 
-std::string disagreement(int rank_a, const Call& a, int rank_b, const Call& b) {
+std::string describe_mismatch(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b) {
   return detail::concat("ranks disagree: rank ", rank_a, " calls ", describe(a), ", rank ", rank_b, " calls ",
                         describe(b), "; all must make the same calls in the same order");
 }

@@ -1,4 +1,4 @@
-// Call: the arguments of one collective on one rank, compared across ranks. Internal to the transports.
+// CollectiveCall: the arguments of one collective on one rank, compared across ranks. Internal to the transports.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace godwit {
 
 enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };
 
-struct Call {
+struct CollectiveCall {
   Collective collective;
   std::string_view phase;
   DType dtype = DType::f32;
@@ -21,12 +21,12 @@ struct Call {
   const void* in = nullptr;
   void* out = nullptr;
   Device device = kCpu;  // of in and out
-  StreamMark ready = {};  // point in the caller's stream after which that memory may be used
+  Event ready = {};  // point in the caller's stream after which that memory may be used
 };
 
-bool same(const Call& a, const Call& b);  // compares everything except addresses, the device index and `ready`
+bool same(const CollectiveCall& a, const CollectiveCall& b);  // compares everything except addresses, the device index and `ready`
 
 // Error text: "ranks disagree: rank a calls …, rank b calls …; …".
-std::string disagreement(int rank_a, const Call& a, int rank_b, const Call& b);
+std::string describe_mismatch(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b);
 
 }  // namespace godwit

@@ -8,9 +8,9 @@
 
 namespace godwit {
 
-void check_same(Group& group, uint64_t value, const std::string& what) {
+void check_identical(Group& group, uint64_t value, const std::string& what) {
   const Tensor all({group.size()}, DType::i64, kCpu);
-  group.all_gather(on_host<int64_t>({std::bit_cast<int64_t>(value)}), all, "agree");
+  group.all_gather(cpu_tensor<int64_t>({std::bit_cast<int64_t>(value)}), all, "agree");
   const std::vector<int64_t> values = all.to_vector<int64_t>();
   const auto votes = [&](int64_t v) { return std::count(values.begin(), values.end(), v); };
   const int64_t common =

@@ -9,6 +9,6 @@ namespace godwit {
 
 // Collective: gathers the 8 bytes of `value` from all ranks in phase "agree". If they differ, throws on every rank,
 // naming `what` and the ranks that differ from the most common value (on a tie, the value of the lowest rank counts).
-void check_same(Group& group, uint64_t value, const std::string& what);
+void check_identical(Group& group, uint64_t value, const std::string& what);
 
 }  // namespace godwit

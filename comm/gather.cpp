@@ -9,14 +9,14 @@ namespace godwit {
 
 std::vector<std::vector<uint8_t>> gather_bytes(Group& group, std::vector<uint8_t> own, std::string_view phase) {
   const Tensor lengths({group.size()}, DType::i64, kCpu);
-  group.all_gather(on_host<int64_t>({static_cast<int64_t>(own.size())}), lengths, phase);
+  group.all_gather(cpu_tensor<int64_t>({static_cast<int64_t>(own.size())}), lengths, phase);
   const std::vector<int64_t> sizes = lengths.to_vector<int64_t>();
   const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::vector<uint8_t>> parts(sizes.size());
   if (longest == 0) return parts;
   own.resize(static_cast<size_t>(longest));
   const Tensor all({group.size() * longest}, DType::u8, kCpu);
-  group.all_gather(on_host(own), all, phase);
+  group.all_gather(cpu_tensor(own), all, phase);
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     const uint8_t* part = all.data<uint8_t>() + static_cast<int64_t>(rank) * longest;
     parts[rank].assign(part, part + sizes[rank]);

@@ -9,7 +9,7 @@ namespace godwit {
 
 // A new CPU tensor [values.size()] with a copy of the values.
 template <class T>
-Tensor on_host(const std::vector<T>& values) {
+Tensor cpu_tensor(const std::vector<T>& values) {
   const Tensor x({static_cast<int64_t>(values.size())}, dtype_of<T>, kCpu);
   std::copy(values.begin(), values.end(), x.data<T>());
   return x;

@@ -10,7 +10,7 @@ using ProgressFunction = std::function<void(int64_t done, int64_t total)>;
 
 // Calls f(i) for every i in [0, n), in any order, from `threads` threads (at least one). When f throws, the Error of
 // the smallest i is rethrown, and what nobody has begun is left.
-void for_each_item(int64_t n, int threads, const std::function<void(int64_t)>& f,
+void parallel_for_each(int64_t n, int threads, const std::function<void(int64_t)>& f,
                    const ProgressFunction& progress = {});
 
 }  // namespace godwit::data

@@ -58,11 +58,11 @@ ContextGuard::~ContextGuard() {
   mutable_context() = std::move(previous_);
 }
 
-Context context_on(Device device, bool urgent) {
+Context context_on(Device device, bool high_priority) {
   check_usable(device);
   Context next = context();
   next.device = device;
-  next.cuda = device.is_cuda() ? detail::make_cuda_context(device.index, urgent) : nullptr;
+  next.cuda = device.is_cuda() ? detail::make_cuda_context(device.index, high_priority) : nullptr;
   return next;
 }
 

@@ -22,8 +22,8 @@ struct Context {
 const Context& context();
 
 // The calling thread's context moved to a device; on a GPU with a stream, a pool and library handles of its own. Throws
-// where the device cannot be used. `urgent`: the stream's work goes before that of others.
-Context context_on(Device device, bool urgent = false);
+// where the device cannot be used. `high_priority`: the stream's work goes before that of others.
+Context context_on(Device device, bool high_priority = false);
 
 // Until the thread's stream has done what was asked of it so far; at once on the CPU.
 void synchronize();

@@ -5,11 +5,11 @@
 namespace godwit {
 
 template <class T>
-T* elements(Cpu, const Tensor& x) {
+T* data_ptr(Cpu, const Tensor& x) {
   return x.data<T>();
 }
 template <class T>
-T* elements(Cuda, const Tensor& x) {
+T* data_ptr(Cuda, const Tensor& x) {
   return x.cuda_data<T>();
 }
 

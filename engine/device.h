@@ -44,7 +44,7 @@ Cuda cuda_of(Device device);
 
 class Pool;
 namespace detail {
-std::shared_ptr<CudaContext> make_cuda_context(int index, bool urgent);
+std::shared_ptr<CudaContext> make_cuda_context(int index, bool high_priority);
 std::shared_ptr<Pool> cuda_pool(Device device);  // of the calling thread
 void make_current(const CudaContext& context);   // for calls of the CUDA libraries by the calling thread
 void synchronize(const CudaContext& context);

@@ -13,7 +13,7 @@ namespace {
 // A file can hold any number of names of any length; these bound the time and the length of a message.
 constexpr size_t kLongestWord = 100, kMostCompared = 10000, kMostListed = 30;
 
-std::string normalised(std::string word) {
+std::string normalized(std::string word) {
   for (char& c : word) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return word;
 }
@@ -43,7 +43,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   for (size_t i = 0; i < std::min(candidates.size(), kMostCompared); ++i) {
     const std::string& candidate = candidates[i];
     if (candidate.size() > kLongestWord) continue;
-    const int64_t distance = edit_distance(normalised(word), normalised(candidate));
+    const int64_t distance = edit_distance(normalized(word), normalized(candidate));
     const int64_t limit = std::max<int64_t>(1, static_cast<int64_t>(std::max(word.size(), candidate.size()) / 3));
     if (distance <= limit && distance < best_distance) {
       best = candidate;
@@ -53,7 +53,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   return best;
 }
 
-std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string best = nearest(word, candidates);
   return best.empty() ? "; there are: " + excerpts(candidates, kMostListed)
                       : "; did you mean '" + printable(best) + "'?";

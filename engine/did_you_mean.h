@@ -11,6 +11,6 @@ namespace godwit {
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 // "; did you mean 'x'?" or, when nothing is near, the list of the first 30: the end of such a message.
-std::string suggestion(const std::string& word, const std::vector<std::string>& candidates);
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace godwit

@@ -2,7 +2,7 @@
 
 namespace godwit {
 
-StreamMark StreamMark::now() { return {}; }
-void StreamMark::hold() const {}
+Event Event::record() { return {}; }
+void Event::wait() const {}
 
 }  // namespace godwit

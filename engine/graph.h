@@ -10,23 +10,23 @@ namespace godwit {
 
 // Functions that ask the same of the GPU each time, as a pass over batches of one shape does. Under each key a function
 // is called the first time, for libraries to make their choices; the second time what it asks is recorded, a graph for
-// each part between calls of between(), and done; from then on the graphs are launched and the function is not called.
-//   StepGraphs graphs;
+// each part between calls of graph_break(), and done; from then on the graphs are launched and the function is not called.
+//   CudaGraphCache graphs;
 //   replica.begin_step(lr);
 //   graphs.run({batch, length}, [&] { replica.backward(loss = loss_of(net, input)); });
 //   replica.finish_step();
 // Numbers that the host gives to kernels stay those of the recording, as do the places of tensors. What changes from
 // one step to the next lies in tensors that keep their place: the GPU's, or the CPU's, which are copied anew each time.
 // A function that reads a value of the GPU, or waits for it, is refused when it is recorded.
-class StepGraphs {
+class CudaGraphCache {
  public:
-  enum class How : uint8_t { called, recorded, replayed };
+  enum class How : uint8_t { eager, captured, replayed };
 
   // For the calling thread, whose context must be on a GPU. Functions under further keys than `most` are always called.
-  explicit StepGraphs(size_t most = 64);
-  ~StepGraphs();
-  StepGraphs(const StepGraphs&) = delete;
-  StepGraphs& operator=(const StepGraphs&) = delete;
+  explicit CudaGraphCache(size_t most = 64);
+  ~CudaGraphCache();
+  CudaGraphCache(const CudaGraphCache&) = delete;
+  CudaGraphCache& operator=(const CudaGraphCache&) = delete;
 
   // Tensors that f makes lie in memory that all functions here share: what they hold is lost in the next run().
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
@@ -45,6 +45,6 @@ bool recording();  // what is asked of the GPU is recorded
 // asked for here. Else nothing.
 void on_replay(std::function<void()> f);
 // Calls f between what was asked of the GPU before it and after it, then and in each replay.
-void between(std::function<void()> f);
+void graph_break(std::function<void()> f);
 
 }  // namespace godwit

@@ -32,7 +32,7 @@ const Method& find_method(const std::string& name) {
   for (const Method* method : methods<Method>())
     if (method->name == name || std::find(method->aliases.begin(), method->aliases.end(), name) != method->aliases.end())
       return *method;
-  fail(Method::kKind, " '", name, "' is unknown", suggestion(name, method_names<Method>()));
+  fail(Method::kKind, " '", name, "' is unknown", did_you_mean(name, method_names<Method>()));
 }
 
 // A method and its options; copyable.
@@ -113,7 +113,7 @@ class MethodConfig {
  private:
   const Option& find(const OptionList& list, const std::string& option) const {
     const Option* found = list.find(option);
-    godwit::check(found != nullptr, name(), ": no such option '", option, "'", suggestion(option, list.names()));
+    godwit::check(found != nullptr, name(), ": no such option '", option, "'", did_you_mean(option, list.names()));
     return *found;
   }
   const Method* method_ = nullptr;

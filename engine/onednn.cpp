@@ -126,7 +126,7 @@ Blocks blocks_of(const Desc& plain, const Desc& wanted) {
 
 void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to) {
   const Dims extents = dims_of(wanted);
-  arrange_in_blocks(Cpu{}, w, blocks == Blocks::of_columns, extents[0], extents[1],
+  pack_weights(Cpu{}, w, blocks == Blocks::of_columns, extents[0], extents[1],
                     wanted.get_size() == static_cast<size_t>(w.bytes()) ? DType::f32 : DType::bf16, to.raw());
 }
 

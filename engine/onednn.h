@@ -111,7 +111,7 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
-// Whether `wanted` is arrange_in_blocks() of a float32 matrix that lies in memory as `plain` says.
+// Whether `wanted` is pack_weights() of a float32 matrix that lies in memory as `plain` says.
 enum class Blocks { none, of_rows, of_columns };
 Blocks blocks_of(const Desc& plain, const Desc& wanted);
 
@@ -133,13 +133,13 @@ struct Weighted {
   }
 
   // Weights in the form wanted: `w` rearranged, or memory for the primitive to write to, which goes to `w` by
-  // restore().
-  Tensor arranged(const Tensor& w) const;
-  Tensor fresh(const Tensor& w) const {
+  // unpack().
+  Tensor packed(const Tensor& w) const;
+  Tensor scratch(const Tensor& w) const {
     if (!reorder && blocks == Blocks::none) return w;
     return Tensor({static_cast<int64_t>(wanted.get_size())}, DType::u8);
   }
-  void restore(const Tensor& from, const Tensor& w) const;
+  void unpack(const Tensor& from, const Tensor& w) const;
 };
 
 // The cached primitive with weights that make() plans; empty where make()'s is, and where the library has none for
@@ -171,15 +171,15 @@ void run(const Plan<P>& plan, std::unordered_map<int, dnnl::memory> arguments) {
 void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to);
 
 template <class P>
-Tensor Weighted<P>::arranged(const Tensor& w) const {
-  const Tensor result = fresh(w);
+Tensor Weighted<P>::packed(const Tensor& w) const {
+  const Tensor result = scratch(w);
   if (blocks != Blocks::none) arrange(w, blocks, wanted, result);
   if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(plain, w)}, {DNNL_ARG_TO, memory(wanted, result)}});
   return result;
 }
 
 template <class P>
-void Weighted<P>::restore(const Tensor& from, const Tensor& w) const {
+void Weighted<P>::unpack(const Tensor& from, const Tensor& w) const {
   if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(wanted, from)}, {DNNL_ARG_TO, memory(plain, w)}});
 }
 

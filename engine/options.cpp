@@ -92,7 +92,7 @@ struct Assigner {
     const std::string& word = text();
     if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end())
       fail(subject, ": no such ", option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name,
-           " '", excerpt(word), "'", suggestion(word, option.choices));
+           " '", excerpt(word), "'", did_you_mean(word, option.choices));
     return word;
   }
 
@@ -178,7 +178,7 @@ void assign_json(const OptionList& options, const std::string& text, const std::
   check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(object).shown);
   for (const auto& [key, node] : object.items()) {
     const Option* option = options.find(key);
-    check(option != nullptr, subject, ": no such option '", excerpt(key), "'", suggestion(key, options.names()));
+    check(option != nullptr, subject, ": no such option '", excerpt(key), "'", did_you_mean(key, options.names()));
     assign(*option, json_value(node), subject + ": " + key);
   }
 }

@@ -16,17 +16,17 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// to [rows, 64] = the transpose of from [64, distance], whose first `rows` columns are read.
-HWY_INLINE void transpose(const float* from, int64_t distance, int64_t rows, float* to) {
+// to [rows, 64] = the transpose of from [64, stride], whose first `rows` columns are read.
+HWY_INLINE void transpose(const float* from, int64_t stride, int64_t rows, float* to) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t c = 0; c < kBlockColumns; ++c)
-    for (int64_t r = 0; r < rows; ++r) to[r * kBlockColumns + c] = from[c * distance + r];
+    for (int64_t r = 0; r < rows; ++r) to[r * kBlockColumns + c] = from[c * stride + r];
 #else
   const hn::FixedTag<float, 4> d;
-  for (int64_t c = 0; c < kBlockColumns; c += 4, from += 4 * distance)
+  for (int64_t c = 0; c < kBlockColumns; c += 4, from += 4 * stride)
     for (int64_t r = 0; r < rows; r += 4) {
-      const auto r0 = hn::LoadU(d, from + r), r1 = hn::LoadU(d, from + distance + r);
-      const auto r2 = hn::LoadU(d, from + 2 * distance + r), r3 = hn::LoadU(d, from + 3 * distance + r);
+      const auto r0 = hn::LoadU(d, from + r), r1 = hn::LoadU(d, from + stride + r);
+      const auto r2 = hn::LoadU(d, from + 2 * stride + r), r3 = hn::LoadU(d, from + 3 * stride + r);
       const auto even_low = hn::InterleaveLower(d, r0, r2), odd_low = hn::InterleaveLower(d, r1, r3);
       const auto even_high = hn::InterleaveUpper(d, r0, r2), odd_high = hn::InterleaveUpper(d, r1, r3);
       float* at = to + r * kBlockColumns + c;
@@ -48,30 +48,30 @@ HWY_INLINE V rounded(D bits, V x) {
   return hn::IfVecThenElse(nan, hn::Or(x, hn::Set(bits, 0x400000u)), up);
 }
 
-// to [16][64][2] = 32 rows of 64 values, `distance` apart, rounded.
-HWY_INLINE void round_pairs(const float* from, int64_t distance, uint32_t* to) {
+// to [16][64][2] = 32 rows of 64 values, `stride` apart, rounded.
+HWY_INLINE void round_pairs(const float* from, int64_t stride, uint32_t* to) {
   const hn::CappedTag<uint32_t, 16> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto* in = reinterpret_cast<const uint32_t*>(from);
-  for (int64_t pair = 0; pair < 16; ++pair, in += 2 * distance, to += kBlockColumns)
+  for (int64_t pair = 0; pair < 16; ++pair, in += 2 * stride, to += kBlockColumns)
     for (int64_t c = 0; c < kBlockColumns; c += lanes) {
-      const auto low = rounded(d, hn::LoadU(d, in + c)), high = rounded(d, hn::LoadU(d, in + distance + c));
+      const auto low = rounded(d, hn::LoadU(d, in + c)), high = rounded(d, hn::LoadU(d, in + stride + c));
       hn::StoreU(hn::Or(hn::ShiftRight<16>(low), hn::And(high, hn::Set(d, 0xFFFF0000u))), d, to + c);
     }
 }
 
 // The block at row r and column c of w.
-void arrange_block(const float* w, bool transposed, int64_t distance, int64_t r, int64_t c, bool halves, void* to) {
+void pack_block(const float* w, bool transposed, int64_t stride, int64_t r, int64_t c, bool halves, void* to) {
   const int64_t rows = halves ? 32 : 16;
   HWY_ALIGN float turned[32 * kBlockColumns];
-  const float* block = w + (transposed ? c * distance + r : r * distance + c);
+  const float* block = w + (transposed ? c * stride + r : r * stride + c);
   if (transposed) {
-    transpose(block, distance, rows, halves ? turned : static_cast<float*>(to));
-    block = turned, distance = kBlockColumns;
+    transpose(block, stride, rows, halves ? turned : static_cast<float*>(to));
+    block = turned, stride = kBlockColumns;
   }
-  if (halves) return round_pairs(block, distance, static_cast<uint32_t*>(to));
+  if (halves) return round_pairs(block, stride, static_cast<uint32_t*>(to));
   for (int64_t i = 0; i < rows && !transposed; ++i)
-    std::copy_n(block + i * distance, kBlockColumns, static_cast<float*>(to) + i * kBlockColumns);
+    std::copy_n(block + i * stride, kBlockColumns, static_cast<float*>(to) + i * kBlockColumns);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -81,25 +81,25 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace godwit {
 
-HWY_EXPORT(arrange_block);
+HWY_EXPORT(pack_block);
 
-void arrange_in_blocks(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to) {
+void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to) {
   const bool halves = type == DType::bf16;
   const int64_t height = block_rows(type), down = rows / height, across = columns / kBlockColumns;
   check(w.dtype() == DType::f32 && w.numel() == rows * columns && (halves || type == DType::f32),
-        "arrange_in_blocks: takes float32 [", rows, ", ", columns, "] to float32 or bfloat16, not ", w.dtype(), " ",
+        "pack_weights: takes float32 [", rows, ", ", columns, "] to float32 or bfloat16, not ", w.dtype(), " ",
         w.shape(), " to ", type);
-  check(rows % height == 0 && columns % kBlockColumns == 0, "arrange_in_blocks: [", rows, ", ", columns,
+  check(rows % height == 0 && columns % kBlockColumns == 0, "pack_weights: [", rows, ", ", columns,
         "] is not made of blocks of [", height, ", ", kBlockColumns, "]");
   const float* from = w.data<float>();
-  const int64_t distance = transposed ? rows : columns, bytes = 16 * kBlockColumns * 4;
+  const int64_t stride = transposed ? rows : columns, bytes = 16 * kBlockColumns * 4;
   const auto block = [&](int64_t i, int64_t j) {
-    HWY_DYNAMIC_DISPATCH(arrange_block)
-    (from, transposed, distance, i * height, j * kBlockColumns, halves,
+    HWY_DYNAMIC_DISPATCH(pack_block)
+    (from, transposed, stride, i * height, j * kBlockColumns, halves,
      static_cast<std::byte*>(to) + (j * down + i) * bytes);
   };
   // Along the rows as they lie in memory.
-  parallel_for(transposed ? across : down, std::max<int64_t>(1, (1 << 15) / (distance * 16)),
+  parallel_for(transposed ? across : down, std::max<int64_t>(1, (1 << 15) / (stride * 16)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i)
                    for (int64_t j = 0; j < (transposed ? down : across); ++j) transposed ? block(j, i) : block(i, j);

@@ -10,7 +10,7 @@ namespace godwit {
 enum class Purpose : uint32_t {
   worker_sign = 1,
   server_sign = 2,
-  initialise = 3,
+  initialize = 3,
   shuffle = 4,
   augment = 5,
   dropout = 6,

@@ -17,10 +17,10 @@ namespace godwit {
 
 // The counters' three other words and the rounds' keys: in memory, from where vectors are filled with one of them.
 struct Philox {
-  explicit Philox(const Draws& draws) : step(draws.step), purpose(draws.purpose), sender(draws.sender) {
+  explicit Philox(const RngKey& rng) : step(rng.step), purpose(rng.purpose), sender(rng.sender) {
     for (uint32_t round = 0; round < 10; ++round) {
-      keys0[round] = static_cast<uint32_t>(draws.seed) + 0x9E3779B9u * round;
-      keys1[round] = static_cast<uint32_t>(draws.seed >> 32) + 0xBB67AE85u * round;
+      keys0[round] = static_cast<uint32_t>(rng.seed) + 0x9E3779B9u * round;
+      keys1[round] = static_cast<uint32_t>(rng.seed >> 32) + 0xBB67AE85u * round;
     }
   }
   uint64_t step, purpose, sender;
@@ -36,10 +36,10 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
-const uint32_t* random_words_range(const Draws& draws, const Philox&, int64_t element, int64_t count, uint32_t* buffer,
+const uint32_t* random_words_range(const RngKey& rng, const Philox&, int64_t element, int64_t count, uint32_t* buffer,
                                    const char*) {
   for (int64_t k = 0; k < count; ++k)
-    buffer[k] = random_word(draws.seed, element + k, draws.step, static_cast<Purpose>(draws.purpose), draws.sender);
+    buffer[k] = random_word(rng.seed, element + k, rng.step, static_cast<Purpose>(rng.purpose), rng.sender);
   return buffer;
 }
 #else
@@ -87,7 +87,7 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
 }
 
 // Written from a multiple of 4 on.
-const uint32_t* random_words_range(const Draws&, const Philox& philox, int64_t element, int64_t count, uint32_t* buffer,
+const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t element, int64_t count, uint32_t* buffer,
                                    const char* ahead) {
   const Counters d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
@@ -122,8 +122,8 @@ namespace godwit {
 
 HWY_EXPORT(random_words_range);
 
-const uint32_t* random_words(const Draws& draws, int64_t element, int64_t count, uint32_t* buffer, const void* ahead) {
-  return HWY_DYNAMIC_DISPATCH(random_words_range)(draws, Philox(draws), element, count, buffer,
+const uint32_t* random_words(const RngKey& rng, int64_t element, int64_t count, uint32_t* buffer, const void* ahead) {
+  return HWY_DYNAMIC_DISPATCH(random_words_range)(rng, Philox(rng), element, count, buffer,
                                                   static_cast<const char*>(ahead));
 }
 

@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-Stream::Stream(bool urgent)
-    : thread_(start_thread([this, inherited = context().cuda ? context_on(context().device, urgent)
+Stream::Stream(bool high_priority)
+    : thread_(start_thread([this, inherited = context().cuda ? context_on(context().device, high_priority)
                                                              : context()]() mutable { run(std::move(inherited)); },
                            detail::concat("the communication thread of rank ", context().rank),
                            " or start fewer ranks on this machine")) {}
@@ -23,7 +23,7 @@ Stream::~Stream() {
 }
 
 void Stream::submit(std::function<void()> work) {
-  StreamMark after = StreamMark::now();
+  Event after = Event::record();
   {
     std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
@@ -35,11 +35,11 @@ void Stream::submit(std::function<void()> work) {
 void Stream::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
-  done_.hold();
+  done_.wait();
   if (error_) std::rethrow_exception(error_);
 }
 
-void Stream::wait_for_all_but(size_t works) {
+void Stream::wait_until_pending(size_t works) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.size() + (busy_ ? 1 : 0) <= works; });
 }
@@ -55,15 +55,15 @@ void Stream::run(Context inherited) {
     busy_ = true;
     lock.unlock();
     std::exception_ptr error;
-    StreamMark done;
+    Event done;
     try {
-      work.after.hold();
+      work.after.wait();
       work.run();
-      done = StreamMark::now();
+      done = Event::record();
     } catch (...) {
       error = std::current_exception();
       try {  // what it had asked for before may still run
-        done = StreamMark::now();
+        done = Event::record();
       } catch (const Error&) {  // a lost GPU runs nothing
       }
     }

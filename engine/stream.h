@@ -18,27 +18,27 @@ namespace godwit {
 // rethrows it. On a GPU, blocks of an urgent one's kernels are begun before those of other streams' that wait.
 class Stream {
  public:
-  explicit Stream(bool urgent = false);
+  explicit Stream(bool high_priority = false);
   ~Stream();  // finishes what is queued
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void submit(std::function<void()> work);
   void wait();  // until all submitted work is done
-  void wait_for_all_but(size_t works);  // until no more than these are to be done, or an error has ended the queue
+  void wait_until_pending(size_t works);  // until no more than these are to be done, or an error has ended the queue
 
  private:
   void run(Context inherited);
 
   struct Work {
-    StreamMark after;
+    Event after;
     std::function<void()> run;
   };
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
-  StreamMark done_;  // the end of the last work
+  Event done_;  // the end of the last work
   bool busy_ = false, closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

@@ -53,8 +53,8 @@ void convert(Cuda device, const Tensor& x, const Tensor& y) {
 
 void copy(Cuda device, const Tensor& x, const Tensor& y) {
   const auto bytes = static_cast<size_t>(x.bytes());
-  Recorder* const recorder = device.context->recorder;
-  if (!x.device().is_cuda() && recorder) return recorder->copy(x, y);
+  GraphCapture* const graph_capture = device.context->graph_capture;
+  if (!x.device().is_cuda() && graph_capture) return graph_capture->copy(x, y);
   if (!x.device().is_cuda()) return device.context->staging.copy(x.address(), y.address(), x.bytes(), device.stream);
   if (y.device().is_cuda()) {
     check(x.device() == y.device(), "copy: from ", x.device(), " to ", y.device(), "; GPUs exchange through a Group");
@@ -62,7 +62,7 @@ void copy(Cuda device, const Tensor& x, const Tensor& y) {
                "cudaMemcpyAsync");
     return;
   }
-  check(!recorder, "the host reads a value of ", x.device(), ", ", x.dtype(), " ", x.shape(),
+  check(!graph_capture, "the host reads a value of ", x.device(), ", ", x.dtype(), " ", x.shape(),
         ", within a step that is recorded as CUDA graphs; read it after the step, or do without graphs");
   cuda_check(cudaMemcpyAsync(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, device.stream),
              "cudaMemcpyAsync");

@@ -24,7 +24,7 @@ namespace {
 // Dropout in one forward pass. Sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer, then one for the head.
 class Dropouts {
  public:
-  explicit Dropouts(const DropoutRun* run) : run_(run) {}
+  explicit Dropouts(const DropoutContext* run) : run_(run) {}
   Var operator()(const Var& x, double p, int64_t site) const { return run_ ? ops::dropout(x, p, key(site)) : x; }
   AttentionOptions attention(double p, int64_t site) const {
     return run_ ? AttentionOptions{.dropout = p, .key = key(site)} : AttentionOptions{};
@@ -35,7 +35,7 @@ class Dropouts {
     return {run_->seed, run_->step, static_cast<uint32_t>(site), run_->rank, run_->counter};
   }
 
-  const DropoutRun* run_;
+  const DropoutContext* run_;
 };
 
 int64_t head_site(const BertConfig& config) { return 1 + 3 * config.num_hidden_layers; }
@@ -52,14 +52,14 @@ BertConfig two_labels(BertConfig config) {
 }
 
 void check_input(const TextInput& input, const BertConfig& config) {
-  const Tensor &ids = input.ids, &types = input.types, &mask = input.mask;
+  const Tensor &ids = input.ids, &token_type_ids = input.token_type_ids, &mask = input.mask;
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
         "bert: ids must be int32 [batch, length] and not empty",
         ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
   check(ids.dim(1) <= config.max_position_embeddings, "bert: texts of ", ids.dim(1),
         " tokens, max_position_embeddings is ", config.max_position_embeddings);
-  check(!types.defined() || (types.dtype() == DType::i32 && types.shape() == ids.shape()),
-        "bert: types must be int32 ", ids.shape(), " as ids");
+  check(!token_type_ids.defined() || (token_type_ids.dtype() == DType::i32 && token_type_ids.shape() == ids.shape()),
+        "bert: token_type_ids must be int32 ", ids.shape(), " as ids");
   check(!mask.defined() || (mask.dtype() == DType::u8 && mask.shape() == ids.shape()), "bert: mask must be uint8 ",
         ids.shape(), " as ids");
   const auto in_range = [length = ids.dim(1)](const Tensor& numbers, int64_t limit, const char* name,
@@ -74,7 +74,7 @@ void check_input(const TextInput& input, const BertConfig& config) {
     on_replay(all_are);
   };
   in_range(ids, config.vocab_size, "id", "vocab_size");
-  if (types.defined()) in_range(types, config.type_vocab_size, "type", "type_vocab_size");
+  if (token_type_ids.defined()) in_range(token_type_ids, config.type_vocab_size, "type", "type_vocab_size");
 }
 
 Tensor flat(const Tensor& x) { return x.view({x.numel()}); }
@@ -120,8 +120,8 @@ class Bert::Embeddings : public nn::Module {
     add("LayerNorm", norm_);
   }
   Var operator()(const TextInput& input) const {
-    const Tensor types = input.types.defined() ? flat(input.types) : zeros(input.ids.numel());
-    const Var typed = ops::add(words_(flat(input.ids)), types_(types));
+    const Tensor token_type_ids = input.token_type_ids.defined() ? flat(input.token_type_ids) : zeros(input.ids.numel());
+    const Var typed = ops::add(words_(flat(input.ids)), types_(token_type_ids));
     return norm_.add(typed, positions_(positions_of(input.ids.dim(0), input.ids.dim(1))));
   }
   const Var& words() const { return words_.weight(); }
@@ -194,7 +194,7 @@ Bert::~Bert() = default;
 
 const Var& Bert::word_embeddings() const { return embeddings_->words(); }
 
-Var Bert::forward(const TextInput& input, const DropoutRun* run) const {
+Var Bert::forward(const TextInput& input, const DropoutContext* run) const {
   check_input(input, config());
   const Dropouts dropouts(run);
   Var x = dropouts((*embeddings_)(input), config().hidden_dropout_prob, 0);
@@ -219,7 +219,7 @@ BertHead::BertHead(const BertConfig& config, std::string architecture, bool pool
   add("bert", bert_);
 }
 
-MaskedWords::MaskedWords(const BertConfig& config, const Bert& bert)
+BertLMHead::BertLMHead(const BertConfig& config, const Bert& bert)
     : dense_(config.hidden_size, config.hidden_size, config.dtype),
       norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       activation_(config.hidden_act),
@@ -232,7 +232,7 @@ MaskedWords::MaskedWords(const BertConfig& config, const Bert& bert)
   add("transform.LayerNorm", norm_);
 }
 
-Var MaskedWords::operator()(const Var& hidden, const Tensor& positions) const {
+Var BertLMHead::operator()(const Var& hidden, const Tensor& positions) const {
   check(positions.defined() && positions.numel() > 0, "bert: no masked position, there must be one in a batch");
   const Var x = norm_(activate(activation_, dense_(ops::embedding(positions, hidden))));
   return ops::cast(ops::linear(x, words_, bias_), compute_dtype(x.dtype()));
@@ -247,7 +247,7 @@ BertForPreTraining::BertForPreTraining(const BertConfig& config)
 }
 
 BertForPreTraining::Output BertForPreTraining::forward(const TextInput& input, const Tensor& masked_positions,
-                                                       const DropoutRun* run) const {
+                                                       const DropoutContext* run) const {
   const Var hidden = bert_.forward(input, run);
   return {words_(hidden, masked_positions), next_sentence_(bert_.pool(hidden, input))};
 }
@@ -257,7 +257,7 @@ BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
   add("cls.predictions", words_);
 }
 
-Var BertForMaskedLM::forward(const TextInput& input, const Tensor& masked_positions, const DropoutRun* run) const {
+Var BertForMaskedLM::forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run) const {
   return words_(bert_.forward(input, run), masked_positions);
 }
 
@@ -267,7 +267,7 @@ BertForQuestionAnswering::BertForQuestionAnswering(const BertConfig& config)
   add("qa_outputs", outputs_);
 }
 
-Var BertForQuestionAnswering::forward(const TextInput& input, const DropoutRun* run) const {
+Var BertForQuestionAnswering::forward(const TextInput& input, const DropoutContext* run) const {
   return outputs_(ops::cast(bert_.forward(input, run), compute_dtype(config().dtype)));
 }
 
@@ -277,14 +277,14 @@ BertForSequenceClassification::BertForSequenceClassification(const BertConfig& c
   add("classifier", classifier_);
 }
 
-Var BertForSequenceClassification::forward(const TextInput& input, const DropoutRun* run) const {
+Var BertForSequenceClassification::forward(const TextInput& input, const DropoutContext* run) const {
   const double p = config().classifier_dropout.value_or(config().hidden_dropout_prob);
   return classifier_(Dropouts(run)(bert_.pool(bert_.forward(input, run), input), p, head_site(config())));
 }
 
-void initialise(BertModule& model) {
+void initialize(BertModule& model) {
   const BertConfig& config = model.config();
-  nn::initialise_normal(model, config.seed, config.initializer_range);
+  nn::initialize_normal(model, config.seed, config.initializer_range);
   if (!config.pad_token_id) return;
   for (const Parameter& p : model.parameters())
     if (p.name.ends_with("word_embeddings.weight")) p.var.value().rows(*config.pad_token_id, 1).zero();

@@ -11,12 +11,12 @@ namespace godwit {
 
 struct TextInput {
   Tensor ids;    // int32 [batch, length], in [0, vocab_size)
-  Tensor types;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
+  Tensor token_type_ids;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
   Tensor mask;   // uint8 [batch, length], 1 = token, 0 = padding; undefined: no padding
 };
 
 // Keys the dropout masks of one forward pass in training. Without it, nothing is dropped.
-struct DropoutRun {
+struct DropoutContext {
   uint64_t seed;
   uint32_t step;  // global number of the micro-batch: different in every pass, the same after a resume
   uint32_t rank;
@@ -43,9 +43,9 @@ class Bert : public BertModule {
   explicit Bert(const BertConfig& config, bool pooler = true);
   ~Bert() override;
 
-  // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, types or mask are malformed or out of
+  // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, token_type_ids or mask are malformed or out of
   // range, or if length exceeds max_position_embeddings.
-  Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;
+  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;
   // tanh of a linear layer on the first token's hidden state: [batch, hidden_size] of the parameters' type.
   Var pool(const Var& hidden, const TextInput& input) const;
   const Var& word_embeddings() const;  // [vocab_size, hidden_size]
@@ -71,9 +71,9 @@ class BertHead : public BertModule {
 };
 
 // Vocabulary logits at selected positions. The decoder's weight is word_embeddings: one shared parameter.
-class MaskedWords : public nn::Module {
+class BertLMHead : public nn::Module {
  public:
-  MaskedWords(const BertConfig& config, const Bert& bert);
+  BertLMHead(const BertConfig& config, const Bert& bert);
   // positions: int32 [masked], row indices of hidden [batch·length, hidden_size] -> [masked, vocab_size], not bfloat16.
   Var operator()(const Var& hidden, const Tensor& positions) const;
 
@@ -92,26 +92,26 @@ class BertForPreTraining : public BertHead {
     Var next_sentence_logits;  // [batch, 2]; class 0: is next
   };
   explicit BertForPreTraining(const BertConfig& config);
-  Output forward(const TextInput& input, const Tensor& masked_positions, const DropoutRun* run = nullptr) const;
+  Output forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
 
  private:
-  MaskedWords words_;
+  BertLMHead words_;
   nn::Linear next_sentence_;
 };
 
 class BertForMaskedLM : public BertHead {
  public:
   explicit BertForMaskedLM(const BertConfig& config);
-  Var forward(const TextInput& input, const Tensor& masked_positions, const DropoutRun* run = nullptr) const;
+  Var forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
 
  private:
-  MaskedWords words_;
+  BertLMHead words_;
 };
 
 class BertForQuestionAnswering : public BertHead {
  public:
   explicit BertForQuestionAnswering(const BertConfig& config);
-  Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;  // [batch·length, 2]: start, end
+  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch·length, 2]: start, end
 
  private:
   nn::Linear outputs_;
@@ -120,7 +120,7 @@ class BertForQuestionAnswering : public BertHead {
 class BertForSequenceClassification : public BertHead {
  public:
   explicit BertForSequenceClassification(const BertConfig& config);            // config.labels
-  Var forward(const TextInput& input, const DropoutRun* run = nullptr) const;  // [batch, labels]
+  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch, labels]
 
  private:
   nn::Linear classifier_;
@@ -128,13 +128,13 @@ class BertForSequenceClassification : public BertHead {
 
 // Initializes from config.seed: matrices and embeddings normal with deviation initializer_range (padding's row 0),
 // biases 0.
-void initialise(BertModule& model);
+void initialize(BertModule& model);
 
 // make_bert<BertForQuestionAnswering>(config): the network with initialized weights.
 template <class Model>
 std::unique_ptr<Model> make_bert(const BertConfig& config) {
   auto model = std::make_unique<Model>(config);
-  initialise(*model);
+  initialize(*model);
   return model;
 }
 

@@ -167,7 +167,7 @@ std::vector<std::string> bert_names() {
 BertConfig bert_config(const std::string& name) {
   for (const auto& [known, config] : table())
     if (known == name) return config;
-  fail("bert: there is no model '", excerpt(name), "'", suggestion(name, bert_names()));
+  fail("bert: there is no model '", excerpt(name), "'", did_you_mean(name, bert_names()));
 }
 
 void check_bert_config(const BertConfig& config) {
@@ -180,7 +180,7 @@ void check_bert_config(const BertConfig& config) {
   for (const std::string& name : kActivations) known = known || name == config.hidden_act;
   if (!known)
     fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not computed here",
-         suggestion(config.hidden_act, kActivations));
+         did_you_mean(config.hidden_act, kActivations));
   check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
   check_probability("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
   if (config.classifier_dropout) check_probability("classifier_dropout", *config.classifier_dropout);

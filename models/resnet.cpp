@@ -213,12 +213,12 @@ std::vector<std::string> resnet_names() {
 ResNetConfig resnet_config(const std::string& name) {
   for (const auto& [known, config] : table())
     if (known == name) return config;
-  fail("resnet: there is no model '", name, "'", suggestion(name, resnet_names()));
+  fail("resnet: there is no model '", name, "'", did_you_mean(name, resnet_names()));
 }
 
 std::unique_ptr<ResNet> make_resnet(const ResNetConfig& config) {
   auto model = std::make_unique<ResNet>(config);
-  nn::initialise(*model, config.seed);
+  nn::initialize(*model, config.seed);
   return model;
 }
 

@@ -31,7 +31,7 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
     T* to = value.data<T>();
     parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        RandomStream stream(seed, Purpose::initialise, name, static_cast<uint32_t>(r));
+        RandomStream stream(seed, Purpose::initialize, name, static_cast<uint32_t>(r));
         Draw next = draw;
         for (int64_t i = 0; i < row; ++i) to[r * row + i] = static_cast<T>(next(stream));
       }
@@ -56,7 +56,7 @@ struct PairOfNormals {
 
 }  // namespace
 
-void initialise(const Module& module, uint64_t seed) {
+void initialize(const Module& module, uint64_t seed) {
   std::unordered_map<std::string, double> bias_bound;  // of the linear layers
   const std::vector<Parameter> parameters = module.parameters();
   const std::string weight = "weight";
@@ -79,7 +79,7 @@ void initialise(const Module& module, uint64_t seed) {
       fill_rows(p, seed, uniform(found->second));
 }
 
-void initialise_normal(const Module& module, uint64_t seed, double deviation) {
+void initialize_normal(const Module& module, uint64_t seed, double deviation) {
   for (const Parameter& p : module.parameters())
     if (p.var.shape().rank() > 1) fill_rows(p, seed, PairOfNormals{deviation});
 }

@@ -35,7 +35,7 @@ class BatchNorm2d : public Module {
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
   // From now on a batch is that of all ranks between which `gather` gathers (BatchNormOptions); see nn/replicas.h.
-  void synchronise(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
+  void synchronize(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
 
  private:
   BatchNormOptions options(bool relu) const;

@@ -8,7 +8,7 @@ void average_buffers(const Module& module, Group& group) {
   for (const NamedTensor& buffer : module.buffers()) group.all_reduce(buffer.tensor, Reduce::mean, "buffers");
 }
 
-void synchronise_batch_norm(Module& module, std::shared_ptr<Group> group) {
+void synchronize_batch_norm(Module& module, std::shared_ptr<Group> group) {
   check(group != nullptr, "synchronise_batch_norm: no group was given");
   const auto gather = [group](const Tensor& x) {
     const Tensor all({group->size(), x.numel()}, x.dtype());
@@ -16,7 +16,7 @@ void synchronise_batch_norm(Module& module, std::shared_ptr<Group> group) {
     return all;
   };
   module.visit([&](Module& part) {
-    if (auto* norm = dynamic_cast<BatchNorm2d*>(&part)) norm->synchronise(gather);
+    if (auto* norm = dynamic_cast<BatchNorm2d*>(&part)) norm->synchronize(gather);
   });
 }
 

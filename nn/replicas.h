@@ -15,6 +15,6 @@ void average_buffers(const Module& module, Group& group);
 // sums its backward needs, over all ranks of the group, as phase "batch_norm": [1 + 2c] and [2c] float64 per layer and
 // rank. Losses are means on each rank, gradients are averaged by the exchange: as PyTorch's SyncBatchNorm. `group` is
 // one of the computing thread's own, comm.compute, since gradients are exchanged meanwhile.
-void synchronise_batch_norm(Module& module, std::shared_ptr<Group> group);
+void synchronize_batch_norm(Module& module, std::shared_ptr<Group> group);
 
 }  // namespace godwit::nn

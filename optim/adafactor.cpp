@@ -115,7 +115,7 @@ void Adafactor::apply(Bucket& bucket, const StepInfo& step) {
         " is not one it was made for");
   on_device(bucket.param, [&](auto device) {
     dispatch_real(bucket.param.dtype(), "adafactor", [&]<class T>() {
-      T *x = elements<T>(device, bucket.param), *g = elements<T>(device, bucket.grad);
+      T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
       for (size_t s = 0; s < bucket.slots.size(); ++s) {
         const Slot& slot = bucket.slots[s];
         if (slot.numel == 0 || !within(slot, bucket.owned)) continue;
@@ -134,8 +134,8 @@ void Adafactor::update(Cuda device, const Slot& slot, const Moments& moments, T*
   a.beta2 = beta2(step), a.eps = options_.eps;
   a.lr = step.lr, a.clip_update = options_.clip_update, a.relative = options_.relative, a.least_size = kLeastSize;
   a.keep = static_cast<T>(1 - step.lr * decay(slot));
-  if (moments.rows == 0) adafactor::update(device, a, elements<T>(device, moments.v));
-  else adafactor::update(device, a, elements<T>(device, moments.row), elements<T>(device, moments.column));
+  if (moments.rows == 0) adafactor::update(device, a, data_ptr<T>(device, moments.v));
+  else adafactor::update(device, a, data_ptr<T>(device, moments.row), data_ptr<T>(device, moments.column));
 }
 
 double Adafactor::beta2(const StepInfo& step) const {
@@ -196,7 +196,7 @@ void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, cons
   });
 }
 
-std::vector<StatePart> Adafactor::state() const { return state_; }
+std::vector<StateTensor> Adafactor::state() const { return state_; }
 
 const OptimizerMethod& adafactor_method() {
   static const OptimizerMethod method{

@@ -24,7 +24,7 @@ class Adafactor : public Optimizer {
   Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
   // "v_row" and "v_column" for matrices, "v" for vectors; each begins at its parameter's offset.
-  std::vector<StatePart> state() const override;
+  std::vector<StateTensor> state() const override;
 
  private:
   struct Moments {
@@ -40,7 +40,7 @@ class Adafactor : public Optimizer {
 
   Options options_;
   std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors if another rank owns it
-  std::vector<StatePart> state_;
+  std::vector<StateTensor> state_;
 };
 
 }  // namespace godwit

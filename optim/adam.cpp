@@ -87,8 +87,8 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
     const auto r = [](double value) { return static_cast<T>(value); };
     on_device(bucket.param, [&](auto device) {
       AdamArgs<T> a{};
-      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
-      a.set(options_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket), root_correction);
+      a.x = data_ptr<T>(device, bucket.param), a.g = data_ptr<T>(device, bucket.grad);
+      a.set(options_, state_ptr<T>(device, m_, bucket), state_ptr<T>(device, v_, bucket), root_correction);
       a.step_size = r(step_size);
       for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
@@ -101,7 +101,7 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<StatePart> Adam::state() const { return joined(m_, v_); }
+std::vector<StateTensor> Adam::state() const { return concat(m_, v_); }
 
 const OptimizerMethod& adam_method() {
   static const OptimizerMethod method{

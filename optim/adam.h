@@ -27,7 +27,7 @@ class Adam : public Optimizer {
   };
   Adam(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "m", "v"
+  std::vector<StateTensor> state() const override;  // "m", "v"
 
  protected:
   Adam(const Options& options, bool decoupled, bool corrected, const Buckets& buckets,
@@ -36,7 +36,7 @@ class Adam : public Optimizer {
  private:
   Options options_;
   bool decoupled_, corrected_;  // weight decay; bias correction
-  std::vector<StatePart> m_, v_;
+  std::vector<StateTensor> m_, v_;
 };
 
 class AdamW : public Adam {

@@ -22,7 +22,7 @@ std::vector<std::string> frozen_names(const std::string& list, const Buckets& bu
     const std::string name =
         first < end ? list.substr(first, list.find_last_not_of(' ', end - 1) + 1 - first) : std::string();
     check(std::find(known.begin(), known.end(), name) != known.end(), "birder: frozen: the model has no parameter '",
-          name, "'", suggestion(name, known));
+          name, "'", did_you_mean(name, known));
     names.push_back(name);
     begin = end + 1;
   }
@@ -79,47 +79,47 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
           "; softsignsgd is the same method without quantisation and trains either");
-    check(bucket.padded() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ", bucket.padded(),
+    check(bucket.padded_numel() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ", bucket.padded_numel(),
           " values, which is no multiple of 32·", workers, "·", nodes, "; set BucketOptions::alignment to that");
-    Part part;
-    const Range whole{0, bucket.padded(), bucket.numel};
-    part.bucket_begin = bucket.begin;
-    part.numel = bucket.numel;
-    part.worked = all_gather_ ? whole : share(whole, workers, comm.local_rank());
-    part.served = all_gather_ ? whole : share(part.worked, nodes, comm.node());
-    const Shape worked{part.worked.length};
-    part.m = Tensor::zeros(worked, moments);
-    part.b = Tensor::zeros(worked, moments);
-    if (options.t0 > 0) part.b_hat = Tensor::zeros(worked, moments);
-    if (at_worker(options.error_feedback)) part.e = Tensor::zeros(worked, errors);
-    if (at_server(options.error_feedback) && senders > 1) part.server_e = Tensor::zeros({part.served.length}, errors);
-    part.words = Tensor::zeros({bucket.padded() / 32}, DType::u32);
-    part.not_finite = Tensor::zeros({1}, DType::u32);
-    if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, part);
-    parts_.push_back(std::move(part));
+    BucketState state;
+    const Range whole{0, bucket.padded_numel(), bucket.numel};
+    state.bucket_begin = bucket.begin;
+    state.numel = bucket.numel;
+    state.worker_range = all_gather_ ? whole : share(whole, workers, comm.local_rank());
+    state.server_range = all_gather_ ? whole : share(state.worker_range, nodes, comm.node());
+    const Shape worker_shape{state.worker_range.length};
+    state.m = Tensor::zeros(worker_shape, moments);
+    state.b = Tensor::zeros(worker_shape, moments);
+    if (options.t0 > 0) state.b_hat = Tensor::zeros(worker_shape, moments);
+    if (at_worker(options.error_feedback)) state.e = Tensor::zeros(worker_shape, errors);
+    if (at_server(options.error_feedback) && senders > 1) state.server_e = Tensor::zeros({state.server_range.length}, errors);
+    state.words = Tensor::zeros({bucket.padded_numel() / 32}, DType::u32);
+    state.not_finite = Tensor::zeros({1}, DType::u32);
+    if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, state);
+    states_.push_back(std::move(state));
   }
 }
 
-void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, Part& part) const {
-  std::vector<uint32_t> frozen_bits(static_cast<size_t>(bucket.padded() / 32)), awake_bits(frozen_bits);
+void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, BucketState& state) const {
+  std::vector<uint32_t> frozen_bits(static_cast<size_t>(bucket.padded_numel() / 32)), active_bits(frozen_bits);
   for (const Slot& slot : bucket.slots) {
     const bool stays = std::find(frozen.begin(), frozen.end(), slot.name) != frozen.end();
     if (!stays && options_.mask == Mask::automatic) continue;
-    std::vector<uint32_t>& bits = stays ? frozen_bits : awake_bits;
+    std::vector<uint32_t>& bits = stays ? frozen_bits : active_bits;
     for (int64_t i = slot.offset; i < slot.offset + slot.numel; ++i)
       bits[static_cast<size_t>(i / 32)] |= uint32_t{1} << (i % 32);
   }
-  part.frozen = Tensor::of(frozen_bits, part.words.shape());
-  part.awake = Tensor::of(awake_bits, part.words.shape());
+  state.frozen = Tensor::of(frozen_bits, state.words.shape());
+  state.active = Tensor::of(active_bits, state.words.shape());
 }
 
-Birder::Part& Birder::part_of(const Bucket& bucket) {
+Birder::BucketState& Birder::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
-  check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].words.numel() * 32 == bucket.padded(),
+  check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].words.numel() * 32 == bucket.padded_numel(),
         "birder: bucket ", bucket.index, " is not one it was made for");
-  check(parts_[i].words.device() == bucket.param.device(), "birder: its state is on ", parts_[i].words.device(),
+  check(states_[i].words.device() == bucket.param.device(), "birder: its state is on ", states_[i].words.device(),
         ", bucket ", bucket.index, " on ", bucket.param.device(), "; make it where the parameters are");
-  return parts_[i];
+  return states_[i];
 }
 
 void Birder::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
@@ -129,124 +129,124 @@ void Birder::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) 
 
 // Hierarchical-1-bit-All-Reduce: section 4 of the paper, steps (i) to (iv).
 void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  Part& part = part_of(bucket);
+  BucketState& state = bucket_state(bucket);
   const int nodes = comm.topology.nodes, workers = comm.topology.workers_per_node;
-  const Shape shard_words{part.worked.length / 32};
+  const Shape shard_words{state.worker_range.length / 32};
 
   Tensor gradient = bucket.grad;
   if (workers > 1) {
-    gradient = Tensor({part.worked.length});
+    gradient = Tensor({state.worker_range.length});
     comm.intra->reduce_scatter(bucket.grad, gradient, Reduce::mean, "h1ar/intra_reduce_scatter");
   }
 
-  Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : part.words;
-  worker_step(bucket, part, gradient, signs, static_cast<uint32_t>(comm.node()), step);
+  Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : state.words;
+  worker_step(bucket, state, gradient, signs, static_cast<uint32_t>(comm.node()), step);
 
   // With one sender, its signs are what the server would return.
   if (nodes > 1) {
-    Tensor received(shard_words, DType::u32), agreed({part.served.length / 32}, DType::u32);
+    Tensor received(shard_words, DType::u32), agreed({state.server_range.length / 32}, DType::u32);
     comm.inter->all_to_all(signs, received, "h1ar/inter_all_to_all");
-    server_step(part, received, nodes, agreed, step);
-    if (workers == 1) signs = part.words;
+    server_step(state, received, nodes, agreed, step);
+    if (workers == 1) signs = state.words;
     comm.inter->all_gather(agreed, signs, "h1ar/inter_all_gather");
   }
 
-  if (workers > 1) comm.intra->all_gather(signs, part.words, "h1ar/intra_all_gather");
+  if (workers > 1) comm.intra->all_gather(signs, state.words, "h1ar/intra_all_gather");
 }
 
 // The plain 1-bit All-Gather, for comparison: every rank is a worker, and each is the server of all values.
 void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  Part& part = part_of(bucket);
+  BucketState& state = bucket_state(bucket);
   const int world = comm.topology.world();
-  Tensor signs = world > 1 ? Tensor(part.words.shape(), DType::u32) : part.words;
-  worker_step(bucket, part, bucket.grad, signs, static_cast<uint32_t>(comm.rank), step);
+  Tensor signs = world > 1 ? Tensor(state.words.shape(), DType::u32) : state.words;
+  worker_step(bucket, state, bucket.grad, signs, static_cast<uint32_t>(comm.rank), step);
   if (world == 1) return;
-  Tensor received({world * part.words.numel()}, DType::u32);
+  Tensor received({world * state.words.numel()}, DType::u32);
   comm.world->all_gather(signs, received, "naive/all_gather");
-  server_step(part, received, world, part.words, step);
+  server_step(state, received, world, state.words, step);
 }
 
-void Birder::worker_step(const Bucket& bucket, Part& part, const Tensor& gradient, const Tensor& words, uint32_t sender,
+void Birder::worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words, uint32_t sender,
                          const StepInfo& step) {
-  const Range& range = part.worked;
-  const birder::Draw draws = draw(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
+  const Range& range = state.worker_range;
+  const birder::QuantizerRng rng = rng_for(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
   const bool short_moments = options_.moments == Moments::bf16, short_errors = options_.errors == Errors::int8;
-  short_moments  ? short_errors ? worker_step<bf16, int8_t>(part, gradient, words, step, draws)
-                                : worker_step<bf16, float>(part, gradient, words, step, draws)
-  : short_errors ? worker_step<float, int8_t>(part, gradient, words, step, draws)
-                 : worker_step<float, float>(part, gradient, words, step, draws);
-  part.unchecked = gradient;
-  if (!gradient.device().is_cuda()) check_finite(bucket, part, step);
+  short_moments  ? short_errors ? worker_step<bf16, int8_t>(state, gradient, words, step, rng)
+                                : worker_step<bf16, float>(state, gradient, words, step, rng)
+  : short_errors ? worker_step<float, int8_t>(state, gradient, words, step, rng)
+                 : worker_step<float, float>(state, gradient, words, step, rng);
+  state.unchecked = gradient;
+  if (!gradient.device().is_cuda()) check_finite(bucket, state, step);
 }
 
-void Birder::check_finite(const Bucket& bucket, Part& part, const StepInfo& step) {
-  const Tensor gradient = std::exchange(part.unchecked, Tensor());
-  if (!gradient.defined() || part.not_finite.item() == 0) return;
-  part.not_finite.zero();
-  fail_not_finite("birder", step.step, bucket, gradient.to(kCpu).data<float>(), part.worked.begin, part.worked.count);
+void Birder::check_finite(const Bucket& bucket, BucketState& state, const StepInfo& step) {
+  const Tensor gradient = std::exchange(state.unchecked, Tensor());
+  if (!gradient.defined() || state.not_finite.item() == 0) return;
+  state.not_finite.zero();
+  fail_not_finite("birder", step.step, bucket, gradient.to(kCpu).data<float>(), state.worker_range.begin, state.worker_range.count);
 }
 
 template <class Moment, class Error>
-void Birder::worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
-                         const birder::Draw& draw) const {
+void Birder::worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+                         const birder::QuantizerRng& rng) const {
   const birder::WorkerSettings settings{static_cast<float>(options_.beta), static_cast<float>(1 - options_.beta),
                                         static_cast<float>(options_.eps), step.step > options_.t0};
-  const birder::WorkerState<Moment, Error> state{values_of<Moment>(part.m), values_of<Moment>(part.b),
-                                                 values_of<Moment>(part.b_hat), values_of<Error>(part.e),
-                                                 bits_at(part.awake, part.worked.begin)};
+  const birder::WorkerState<Moment, Error> kernel_state{values_of<Moment>(state.m), values_of<Moment>(state.b),
+                                                 values_of<Moment>(state.b_hat), values_of<Error>(state.e),
+                                                 bits_at(state.active, state.worker_range.begin)};
   on_device(gradient, [&](auto device) {
-    birder::worker_step(device, elements<float>(device, gradient), state, elements<uint32_t>(device, words),
-                        part.worked.count, part.worked.length, settings, draw,
-                        elements<uint32_t>(device, part.not_finite));
+    birder::worker_step(device, data_ptr<float>(device, gradient), kernel_state, data_ptr<uint32_t>(device, words),
+                        state.worker_range.count, state.worker_range.length, settings, rng,
+                        data_ptr<uint32_t>(device, state.not_finite));
   });
 }
 
-void Birder::server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
-  const Range& range = part.served;
-  const birder::Draw draws = draw(step, Purpose::server_sign, 0, part.bucket_begin + range.begin);
+void Birder::server_step(BucketState& state, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
+  const Range& range = state.server_range;
+  const birder::QuantizerRng rng = rng_for(step, Purpose::server_sign, 0, state.bucket_begin + range.begin);
   const auto run = [&](auto* e) {
     on_device(words, [&](auto device) {
-      birder::server_step(device, elements<uint32_t>(device, words), senders, e, bits_at(part.awake, range.begin),
-                          elements<uint32_t>(device, agreed), range.count, range.length, draws);
+      birder::server_step(device, data_ptr<uint32_t>(device, words), senders, e, bits_at(state.active, range.begin),
+                          data_ptr<uint32_t>(device, agreed), range.count, range.length, rng);
     });
   };
-  options_.errors == Errors::int8 ? run(values_of<int8_t>(part.server_e)) : run(values_of<float>(part.server_e));
+  options_.errors == Errors::int8 ? run(values_of<int8_t>(state.server_e)) : run(values_of<float>(state.server_e));
 }
 
-birder::Draw Birder::draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const {
+birder::QuantizerRng Birder::rng_for(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const {
   return {options_.quantizer, seed_, static_cast<uint32_t>(step.step), purpose, sender, begin};
 }
 
 void Birder::apply(Bucket& bucket, const StepInfo& step) {
-  Part& part = part_of(bucket);
-  check_finite(bucket, part, step);
-  const uint32_t *words = bits_at(part.words, 0), *awake = bits_at(part.awake, 0);
+  BucketState& state = bucket_state(bucket);
+  check_finite(bucket, state, step);
+  const uint32_t *words = bits_at(state.words, 0), *active = bits_at(state.active, 0);
   on_device(bucket.param, [&](auto device) {
-    float* x = elements<float>(device, bucket.param);
+    float* x = data_ptr<float>(device, bucket.param);
     for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
-                       birder::update(device, x, words, awake, begin, end, static_cast<float>(1 - step.lr * decay),
+                       birder::update(device, x, words, active, begin, end, static_cast<float>(1 - step.lr * decay),
                                       static_cast<float>(step.lr));
                      });
-    if (awake)
-      birder::wake(device, elements<uint32_t>(device, part.awake), words, bits_at(part.frozen, 0), part.words.numel());
+    if (active)
+      birder::activate(device, data_ptr<uint32_t>(device, state.active), words, bits_at(state.frozen, 0), state.words.numel());
   });
 }
 
-std::vector<StatePart> Birder::state() const {
-  std::vector<StatePart> all;
-  const auto add = [&](const char* name, const Part& part, const Range& range, const Tensor& values, bool replicated) {
+std::vector<StateTensor> Birder::state() const {
+  std::vector<StateTensor> all;
+  const auto add = [&](const char* name, const BucketState& state, const Range& range, const Tensor& values, bool replicated) {
     if (!values.defined() || range.count == 0) return;
-    all.push_back({name, part.bucket_begin + range.begin, values.range(0, range.count), replicated});
+    all.push_back({name, state.bucket_begin + range.begin, values.range(0, range.count), replicated});
   };
-  for (const Part& part : parts_) {
-    add("m", part, part.worked, part.m, false);
-    add("b", part, part.worked, part.b, false);
-    add("b_hat", part, part.worked, part.b_hat, false);
-    add("e", part, part.worked, part.e, false);
-    add("server_e", part, part.served, part.server_e, all_gather_);
-    if (part.awake.defined() && part.numel > 0)
-      all.push_back({"awake", part.bucket_begin, part.awake.range(0, (part.numel + 31) / 32), true});
+  for (const BucketState& state : states_) {
+    add("m", state, state.worker_range, state.m, false);
+    add("b", state, state.worker_range, state.b, false);
+    add("b_hat", state, state.worker_range, state.b_hat, false);
+    add("e", state, state.worker_range, state.e, false);
+    add("server_e", state, state.server_range, state.server_e, all_gather_);
+    if (state.active.defined() && state.numel > 0)
+      all.push_back({"active", state.bucket_begin, state.active.range(0, (state.numel + 31) / 32), true});
   }
   return all;
 }

@@ -52,45 +52,45 @@ class Birder : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
 
   // "m", "b", "b_hat" (with t0), "e" of the values this rank handles as a worker; "server_e" of those it handles as a
-  // server. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64. "awake" (with a
+  // server. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64. "active" (with a
   // mask): one bit per value.
-  std::vector<StatePart> state() const override;
+  std::vector<StateTensor> state() const override;
 
  private:
   // Values [begin, begin + length) of a bucket, padding included; `count` excludes it.
   struct Range {
     int64_t begin, length, count;
   };
-  struct Part {
+  struct BucketState {
     int64_t bucket_begin;   // global offset of the bucket
     int64_t numel;          // of the bucket, without padding
-    Range worked, served;   // as a worker: the shard; as a server: the segment
-    Tensor m, b, b_hat, e;  // [worked.length]; undefined if unused
-    Tensor server_e;        // [served.length]
+    Range worker_range, server_range;   // as a worker: the shard; as a server: the segment
+    Tensor m, b, b_hat, e;  // [worker_range.length]; undefined if unused
+    Tensor server_e;        // [server_range.length]
     Tensor words;           // [padded / 32], the sign bits that apply() reads
-    Tensor awake, frozen;   // [padded / 32], bit masks; undefined without a mask
+    Tensor active, frozen;   // [padded / 32], bit masks; undefined without a mask
     Tensor not_finite;      // [1], nonzero if a value of `unchecked` is not finite
     Tensor unchecked;       // the last gradient, until not_finite has been read
   };
   static Range share(const Range& whole, int parts, int index);
 
-  Part& part_of(const Bucket& bucket);
-  void make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, Part& part) const;
+  BucketState& bucket_state(const Bucket& bucket);
+  void make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, BucketState& state) const;
   void exchange_hierarchical(Bucket& bucket, Communicator& comm, const StepInfo& step);
   void exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step);
-  void worker_step(const Bucket& bucket, Part& part, const Tensor& gradient, const Tensor& words, uint32_t sender,
+  void worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words, uint32_t sender,
                    const StepInfo& step);
-  void check_finite(const Bucket& bucket, Part& part, const StepInfo& step);
+  void check_finite(const Bucket& bucket, BucketState& state, const StepInfo& step);
   template <class Moment, class Error>
-  void worker_step(const Part& part, const Tensor& gradient, const Tensor& words, const StepInfo& step,
-                   const birder::Draw& draw) const;
-  void server_step(Part& part, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step);
-  birder::Draw draw(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const;
+  void worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+                   const birder::QuantizerRng& rng) const;
+  void server_step(BucketState& state, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step);
+  birder::QuantizerRng rng_for(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const;
 
   Options options_;
   uint64_t seed_;
   bool all_gather_;
-  std::vector<Part> parts_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace godwit

@@ -84,12 +84,12 @@ double NormClip::factor(int64_t step) {
 }
 
 double NormClip::factor(int64_t step, Group& world, Reduce op) {
-  const Tensor squares = on_host<double>({sum()});
+  const Tensor squares = cpu_tensor<double>({sum()});
   world.all_reduce(squares, op, "clip/all_reduce");
   norm_ = std::sqrt(squares.item());
   if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
   const Tensor first({world.size()}, DType::i64, kCpu);
-  world.all_gather(on_host<int64_t>({first_not_finite()}), first, "clip/all_gather");
+  world.all_gather(cpu_tensor<int64_t>({first_not_finite()}), first, "clip/all_gather");
   const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
   const bool differ = op == Reduce::mean;  // otherwise other ranks have no value of that slot

@@ -15,7 +15,7 @@ namespace {
 BucketOptions bucket_options(const DataParallelOptions& options, const Communicator& comm) {
   BucketOptions result = options.buckets;
   result.alignment = int64_t{32} * comm.topology.world();
-  result.lent_gradients = options.exchange.sharding == Sharding::zero2;
+  result.on_demand_gradients = options.exchange.sharding == Sharding::zero2;
   return result;
 }
 
@@ -93,8 +93,8 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
       owned_gradients_(static_cast<size_t>(buckets_.size())),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
-  check_same(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
-  check_same(*comm.world, buckets_.value_hash(), "the initial weights");
+  check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
+  check_identical(*comm.world, buckets_.value_hash(), "the initial weights");
   if (!communicates_itself_ && options.exchange.sharding != Sharding::none)
     shards_ =
         std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire, options.exchange.block_size());
@@ -120,10 +120,10 @@ void DataParallel::proceed(Bucket& bucket) {
   if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
   timed(times_.update, [&] {
-    if (!buckets_.lent_gradients()) return clip_->measure(bucket);
+    if (!buckets_.on_demand_gradients()) return clip_->measure(bucket);
     clip_->measure(bucket, bucket.owned);
     owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
-    buckets_.return_gradient(bucket);
+    buckets_.release_gradient(bucket);
   });
 }
 
@@ -137,10 +137,10 @@ void DataParallel::update(Bucket& bucket) {
   timed(times_.update, [&] {
     if (shards_) shards_->before_update(bucket);
     optimizer_->apply(bucket, info_);
-    if (options_.updated && optimizer_->synchronised()) options_.updated(bucket, info_);
+    if (options_.updated && optimizer_->synchronized()) options_.updated(bucket, info_);
     if (shards_) shards_->after_update(bucket, *comm_.world);
   });
-  buckets_.return_gradient(bucket);
+  buckets_.release_gradient(bucket);
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
@@ -168,7 +168,7 @@ bool DataParallel::finish_step() {
   } else if (clip_) {
     clip_and_update();
   }
-  for (Bucket& bucket : buckets_) buckets_.return_gradient(bucket);  // where the step was skipped
+  for (Bucket& bucket : buckets_) buckets_.release_gradient(bucket);  // where the step was skipped
   buckets_.free_gradients();
   times_.waiting = seconds_since(start);
   times_.idle = std::max(times_.waiting - busy_, 0.0);
@@ -177,7 +177,7 @@ bool DataParallel::finish_step() {
 
 bool DataParallel::finite_on_all_ranks() {
   const Tensor all({comm_.world->size()}, DType::i64, kCpu);
-  comm_.world->all_gather(on_host<int64_t>({first_bad_}), all, "non_finite/all_gather");
+  comm_.world->all_gather(cpu_tensor<int64_t>({first_bad_}), all, "non_finite/all_gather");
   const std::vector<int64_t> of_ranks = all.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
   if (*bad == buckets_.numel()) return true;
@@ -194,8 +194,8 @@ void DataParallel::clip_and_update() {
                                   : clip_->factor(info_.step);
   });
   for (Bucket& bucket : buckets_) {
-    if (buckets_.lent_gradients()) {
-      buckets_.take_gradient(bucket);
+    if (buckets_.on_demand_gradients()) {
+      buckets_.acquire_gradient(bucket);
       owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
     }
     if (factor < 1) scale_gradient(bucket, factor);
@@ -210,31 +210,31 @@ bool DataParallel::step(const Var& loss, double lr) {
   return finish_step();
 }
 
-void DataParallel::synchronise() {
-  if (synchronised()) return;
-  optimizer_->synchronise(buckets_, comm_);
+void DataParallel::synchronize() {
+  if (synchronized()) return;
+  optimizer_->synchronize(buckets_, comm_);
   for (const Bucket& bucket : buckets_)
     if (options_.updated) options_.updated(bucket, info_);
 }
 
 void DataParallel::check_replicas() {
-  check(synchronised(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
-        "them; check then, or call synchronise() first");
+  check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
+        "them; check then, or call synchronize() first");
   const std::string when = " after step " + std::to_string(info_.step);
-  check_same(*comm_.world, buckets_.value_hash(), "the parameters" + when);
-  check_same(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
+  check_identical(*comm_.world, buckets_.value_hash(), "the parameters" + when);
+  check_identical(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }
 
-void DataParallel::with_masters(const std::function<void()>& f) {
-  shards_ ? shards_->with_masters(buckets_, *comm_.world, f) : f();
+void DataParallel::with_master_weights(const std::function<void()>& f) {
+  shards_ ? shards_->with_master_weights(buckets_, *comm_.world, f) : f();
 }
 
 void DataParallel::gather(const Bucket& bucket, const Tensor& x) {
   if (shards_) all_gather_shards(bucket, x, *comm_.world, "parameters/gather");
 }
 
-std::vector<StatePart> DataParallel::master_state() const {
-  return shards_ ? shards_->state() : std::vector<StatePart>();
+std::vector<StateTensor> DataParallel::master_state() const {
+  return shards_ ? shards_->state() : std::vector<StateTensor>();
 }
 
 }  // namespace godwit

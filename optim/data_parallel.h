@@ -75,16 +75,16 @@ class DataParallel {
   const Buckets& buckets() const { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Scheduler& scheduler() const { return scheduler_; }
-  // False between the synchronisations of an optimizer that takes local steps. synchronise(), collective, then makes the
+  // False between the synchronisations of an optimizer that takes local steps. synchronize(), collective, then makes the
   // replicas agree, as if they did so at the last step: call it before evaluating or saving.
-  bool synchronised() const { return optimizer_->synchronised(); }
-  void synchronise();
+  bool synchronized() const { return optimizer_->synchronized(); }
+  void synchronize();
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
   // Collective: calls f while the parameters are the float32 values that their owners update, to save or replace them.
-  void with_masters(const std::function<void()>& f);
+  void with_master_weights(const std::function<void()>& f);
   // Collective: completes x, laid out like the bucket's parameters, of which every rank has what it owns.
   void gather(const Bucket& bucket, const Tensor& x);
-  std::vector<StatePart> master_state() const;  // float32 masters this rank owns, where others compute with rounded ones
+  std::vector<StateTensor> master_state() const;  // float32 masters this rank owns, where others compute with rounded ones
 
  private:
   template <class F>

@@ -64,11 +64,11 @@ constexpr int64_t kGrain = 1 << 15;
 void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f32)(a, begin, end); }
 void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f64)(a, begin, end); }
 
-void descend(Cpu, float* x, const float* r, float rate, int64_t n) {
+void sgd_update(Cpu, float* x, const float* r, float rate, int64_t n) {
   parallel_for(
       n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f32)(x, r, rate, begin, end); }, 32);
 }
-void descend(Cpu, double* x, const double* r, double rate, int64_t n) {
+void sgd_update(Cpu, double* x, const double* r, double rate, int64_t n) {
   parallel_for(
       n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f64)(x, r, rate, begin, end); }, 32);
 }
@@ -110,9 +110,9 @@ template <class T, class Where>
 void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   const double t = static_cast<double>(step.step);
   LambArgs<T> a{};
-  a.set(options_, by_offset<T>(device, m_, bucket), by_offset<T>(device, v_, bucket),
+  a.set(options_, state_ptr<T>(device, m_, bucket), state_ptr<T>(device, v_, bucket),
         options_.bias_correction ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
-  T *x = elements<T>(device, bucket.param), *g = elements<T>(device, bucket.grad);
+  T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
   a.g = g, a.x = x;
   a.correction = static_cast<T>(options_.bias_correction ? 1 - std::pow(options_.beta1, t) : 1);
   for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
@@ -137,11 +137,11 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
     const bool defined = length > 0 && step_length > 0;
     double& coefficient = coefficients[slots[i]];
     coefficient = defined ? std::clamp(length / step_length, options_.min_coeff, options_.max_coeff) : 1;
-    descend(device, x + ranges[i].begin, g + ranges[i].begin, static_cast<T>(step.lr * coefficient), ranges[i].numel());
+    sgd_update(device, x + ranges[i].begin, g + ranges[i].begin, static_cast<T>(step.lr * coefficient), ranges[i].numel());
   }
 }
 
-std::vector<StatePart> Lamb::state() const { return joined(m_, v_); }
+std::vector<StateTensor> Lamb::state() const { return concat(m_, v_); }
 
 const OptimizerMethod& lamb_method() {
   static const OptimizerMethod method{

@@ -23,7 +23,7 @@ class Lamb : public Optimizer {
   };
   Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "m", "v"
+  std::vector<StateTensor> state() const override;  // "m", "v"
 
   // c of the bucket's parameters in the last step, by slot; 1 for parameters that this rank does not own.
   const std::vector<double>& coefficients(const Bucket& bucket) const;
@@ -33,7 +33,7 @@ class Lamb : public Optimizer {
   void apply_on(Where device, Bucket& bucket, const StepInfo& step);
 
   Options options_;
-  std::vector<StatePart> m_, v_;
+  std::vector<StateTensor> m_, v_;
   std::vector<std::vector<double>> coefficients_;
 };
 

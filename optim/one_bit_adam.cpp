@@ -40,7 +40,7 @@ OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Com
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
-  const std::vector<StatePart> state = adam_->state();
+  const std::vector<StateTensor> state = adam_->state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
 }
@@ -49,13 +49,13 @@ OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Com
 void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   compressing_ = step.step > options_.warmup_steps;
   if (!compressing_) return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_adam/warmup_all_reduce");
-  const Tensor& m = of_bucket(m_, bucket);
+  const Tensor& m = state_of(m_, bucket);
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
   const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
   on_device(m, [&](auto device) {
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::momentum(device, elements<float>(device, m), elements<float>(device, bucket.grad),
-                        elements<float>(device, z), beta, o, begin, end);
+      one_bit::momentum(device, data_ptr<float>(device, m), data_ptr<float>(device, bucket.grad),
+                        data_ptr<float>(device, z), beta, o, begin, end);
     });
   });
   all_reduce_.mean(bucket, z, bucket.grad, comm, step.step);
@@ -70,9 +70,9 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   a.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(options_.beta2, frozen_at)) : 1);
   a.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
-    a.x = elements<float>(device, bucket.param), a.agreed = elements<float>(device, bucket.grad);
-    a.m = options_.keep_local_momentum ? nullptr : by_offset<float>(device, m_, bucket);
-    a.v = by_offset<float>(device, v_, bucket);
+    a.x = data_ptr<float>(device, bucket.param), a.agreed = data_ptr<float>(device, bucket.grad);
+    a.m = options_.keep_local_momentum ? nullptr : state_ptr<float>(device, m_, bucket);
+    a.v = state_ptr<float>(device, v_, bucket);
     for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::Frozen range = a;
@@ -82,10 +82,10 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<StatePart> OneBitAdam::state() const {
-  std::vector<StatePart> m = m_;
-  for (StatePart& part : m) part.replicated = !(options_.keep_local_momentum && compressing_);
-  return joined(joined(std::move(m), v_), all_reduce_.state());
+std::vector<StateTensor> OneBitAdam::state() const {
+  std::vector<StateTensor> m = m_;
+  for (StateTensor& part : m) part.replicated = !(options_.keep_local_momentum && compressing_);
+  return concat(concat(std::move(m), v_), all_reduce_.state());
 }
 
 const OptimizerMethod& one_bit_adam_method() {

@@ -30,12 +30,12 @@ class OneBitAdam : public Optimizer {
   OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "m", "v", "e", "server_e"
+  std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:
   Options options_;
   std::unique_ptr<Optimizer> adam_;  // for the warm-up
-  std::vector<StatePart> m_, v_;     // of adam_
+  std::vector<StateTensor> m_, v_;     // of adam_
   ErrorFeedbackAllReduce all_reduce_;
   bool compressing_ = false;
 };

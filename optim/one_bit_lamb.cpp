@@ -27,8 +27,8 @@ Lamb::Options warmup_options(const OneBitLamb::Options& o) {
           .max_coeff = o.max_coeff};
 }
 
-std::vector<std::vector<StatePart>> one_per_slot(const Buckets& buckets, const std::string& name, double value) {
-  std::vector<std::vector<StatePart>> parts;
+std::vector<std::vector<StateTensor>> one_per_slot(const Buckets& buckets, const std::string& name, double value) {
+  std::vector<std::vector<StateTensor>> parts;
   for (const Bucket& bucket : buckets) {
     parts.emplace_back();
     for (const Slot& slot : bucket.slots) {
@@ -69,7 +69,7 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
       factors_(one_per_slot(buckets, "factor", 1)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
-  const std::vector<StatePart> state = lamb_.state();
+  const std::vector<StateTensor> state = lamb_.state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
 }
@@ -78,16 +78,16 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   if (step.step <= options_.warmup_steps)
     return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_lamb/warmup_all_reduce");
   on_device(bucket.grad, [&](auto device) {
-    float* g = elements<float>(device, bucket.grad);
+    float* g = data_ptr<float>(device, bucket.grad);
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::momentum(device, by_offset<float>(device, m_, bucket), g, g, static_cast<float>(options_.beta1),
+      one_bit::momentum(device, state_ptr<float>(device, m_, bucket), g, g, static_cast<float>(options_.beta1),
                         static_cast<float>(1 - options_.beta1), begin, end);
     });
   });
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
 }
 
-float* OneBitLamb::of_slot(const std::vector<std::vector<StatePart>>& parts, const Bucket& bucket, size_t s) const {
+float* OneBitLamb::of_slot(const std::vector<std::vector<StateTensor>>& parts, const Bucket& bucket, size_t s) const {
   return parts.at(static_cast<size_t>(bucket.index)).at(s).values.data<float>();
 }
 
@@ -102,7 +102,7 @@ void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
     average = beta * average + (1 - beta) * static_cast<float>(lamb_.coefficients(bucket)[s]);
     if (last) average /= static_cast<float>(1 - std::pow(options_.coeff_beta, static_cast<double>(step.step)));
   }
-  if (last) of_bucket(v_fresh_, bucket).copy_from(of_bucket(v_, bucket));
+  if (last) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
 }
 
 template <class Where>
@@ -119,17 +119,17 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     ranges.push_back({slot.offset, slot.offset + slot.numel});
     if (is_decayed(slot)) decayed.push_back(ranges.back());
   }
-  float *x = elements<float>(device, bucket.param), *change = elements<float>(device, bucket.grad);
+  float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
   one_bit::FrozenLamb a{};
-  a.m = by_offset<float>(device, m_, bucket), a.agreed = change;
-  a.v_fresh = by_offset<float>(device, v_fresh_, bucket), a.v = by_offset<float>(device, v_, bucket);
+  a.m = state_ptr<float>(device, m_, bucket), a.agreed = change;
+  a.v_fresh = state_ptr<float>(device, v_fresh_, bucket), a.v = state_ptr<float>(device, v_, bucket);
   a.beta1 = r(options_.beta1), a.o1 = r(1 - options_.beta1), a.beta2 = r(options_.beta2), a.o2 = r(1 - options_.beta2);
   a.eps = r(options_.eps);
   const std::vector<float> largest = one_bit::frozen_lamb(device, a, ranges);
 
   const std::vector<double> before = detail::sums_of_squares(device, bucket.grad, decayed);
   for (const Segment& range : decayed)
-    descend(device, change + range.begin, x + range.begin, -r(options_.weight_decay), range.numel());
+    sgd_update(device, change + range.begin, x + range.begin, -r(options_.weight_decay), range.numel());
   const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
   for (size_t i = 0, d = 0; i < slots.size(); ++i) {
     double factor = largest[i];
@@ -142,15 +142,15 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     const double low = last * (1 - options_.factor_threshold), high = last * (1 + options_.factor_threshold);
     last = r(std::clamp(std::clamp(factor, options_.factor_min, options_.factor_max), low, high));
     const double coefficient = *of_slot(coefficients_, bucket, slots[i]);
-    descend(device, x + ranges[i].begin, change + ranges[i].begin, r(step.lr * last * coefficient), ranges[i].numel());
+    sgd_update(device, x + ranges[i].begin, change + ranges[i].begin, r(step.lr * last * coefficient), ranges[i].numel());
   }
 }
 
-std::vector<StatePart> OneBitLamb::state() const {
-  std::vector<StatePart> all = joined(joined(m_, v_), v_fresh_);
+std::vector<StateTensor> OneBitLamb::state() const {
+  std::vector<StateTensor> all = concat(concat(m_, v_), v_fresh_);
   for (const auto& of_all : {coefficients_, factors_})
-    for (const std::vector<StatePart>& parts : of_all) all = joined(std::move(all), parts);
-  return joined(std::move(all), all_reduce_.state());
+    for (const std::vector<StateTensor>& parts : of_all) all = concat(std::move(all), parts);
+  return concat(std::move(all), all_reduce_.state());
 }
 
 const OptimizerMethod& one_bit_lamb_method() {

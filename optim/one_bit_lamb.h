@@ -36,17 +36,17 @@ class OneBitLamb : public Optimizer {
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
-  std::vector<StatePart> state() const override;
+  std::vector<StateTensor> state() const override;
 
  private:
   template <class Where>
   void apply_frozen(Where device, Bucket& bucket, const StepInfo& step);
-  float* of_slot(const std::vector<std::vector<StatePart>>& parts, const Bucket& bucket, size_t s) const;
+  float* of_slot(const std::vector<std::vector<StateTensor>>& parts, const Bucket& bucket, size_t s) const;
 
   Options options_;
   Lamb lamb_;                                                   // for the warm-up
-  std::vector<StatePart> m_, v_, v_fresh_;                      // m, v: of lamb_
-  std::vector<std::vector<StatePart>> coefficients_, factors_;  // by bucket and slot
+  std::vector<StateTensor> m_, v_, v_fresh_;                      // m, v: of lamb_
+  std::vector<std::vector<StateTensor>> coefficients_, factors_;  // by bucket and slot
   ErrorFeedbackAllReduce all_reduce_;
 };
 

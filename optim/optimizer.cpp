@@ -9,8 +9,8 @@ void Optimizer::exchange(Bucket& bucket, Communicator& comm, const StepInfo& ste
   exchange_->mean(bucket, comm, step.step);
 }
 
-std::vector<StatePart> Optimizer::exchange_state() const {
-  return exchange_ ? exchange_->state() : std::vector<StatePart>();
+std::vector<StateTensor> Optimizer::exchange_state() const {
+  return exchange_ ? exchange_->state() : std::vector<StateTensor>();
 }
 
 std::string Optimizer::exchange_summary(Group& world) const {
@@ -19,8 +19,8 @@ std::string Optimizer::exchange_summary(Group& world) const {
 
 uint64_t Optimizer::shared_state_hash() const {
   Hash hash;
-  for (const std::vector<StatePart>& parts : {state(), exchange_state()})
-    for (const StatePart& part : parts)
+  for (const std::vector<StateTensor>& parts : {state(), exchange_state()})
+    for (const StateTensor& part : parts)
       if (part.replicated) hash.add(part.values, part.values.numel());
   return hash.value();
 }

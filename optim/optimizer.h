@@ -31,12 +31,12 @@ class Optimizer {
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
   // False after a step that leaves the replicas different (0/1 Adam's local steps).
-  virtual bool synchronised() const { return true; }
+  virtual bool synchronized() const { return true; }
   // Collective over all buckets: makes the replicas identical again after local steps.
-  virtual void synchronise(Buckets&, Communicator&) {}
+  virtual void synchronize(Buckets&, Communicator&) {}
 
-  virtual std::vector<StatePart> state() const { return {}; }  // excluding its exchange's state
-  std::vector<StatePart> exchange_state() const;               // such as error feedback
+  virtual std::vector<StateTensor> state() const { return {}; }  // excluding its exchange's state
+  std::vector<StateTensor> exchange_state() const;               // such as error feedback
   std::string exchange_summary(Group& world) const;            // collective: Exchange::summary()
   uint64_t shared_state_hash() const;  // of the bits of all replicated state; equal on replicas
 

@@ -71,8 +71,8 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "sgd", [&]<class T>() {
     on_device(bucket.param, [&](auto device) {
       SgdArgs<T> a{};
-      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
-      if (!momentum_.empty()) a.v = by_offset<T>(device, momentum_, bucket);
+      a.x = data_ptr<T>(device, bucket.param), a.g = data_ptr<T>(device, bucket.grad);
+      if (!momentum_.empty()) a.v = state_ptr<T>(device, momentum_, bucket);
       a.lr = static_cast<T>(step.lr), a.momentum = static_cast<T>(decay_rate_), a.nesterov = nesterov_;
       for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
@@ -84,7 +84,7 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<StatePart> Sgd::state() const { return momentum_; }
+std::vector<StateTensor> Sgd::state() const { return momentum_; }
 
 const OptimizerMethod& sgd_method() {
   static const OptimizerMethod method{

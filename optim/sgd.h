@@ -15,11 +15,11 @@ class Sgd : public Optimizer {
   };
   Sgd(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "momentum" for Sgdm
+  std::vector<StateTensor> state() const override;  // "momentum" for Sgdm
 
  protected:
   Options options_;
-  std::vector<StatePart> momentum_;  // one per bucket; empty without momentum
+  std::vector<StateTensor> momentum_;  // one per bucket; empty without momentum
   double decay_rate_ = 0;            // of the momentum
   bool nesterov_ = false;
 };

@@ -63,8 +63,8 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
     const auto r = [](double value) { return static_cast<T>(value); };
     on_device(bucket.param, [&](auto device) {
       SoftSignArgs<T> a{};
-      a.x = elements<T>(device, bucket.param), a.g = elements<T>(device, bucket.grad);
-      a.m = by_offset<T>(device, m_, bucket), a.b = by_offset<T>(device, b_, bucket);
+      a.x = data_ptr<T>(device, bucket.param), a.g = data_ptr<T>(device, bucket.grad);
+      a.m = state_ptr<T>(device, m_, bucket), a.b = state_ptr<T>(device, b_, bucket);
       a.lr = r(step.lr), a.beta = r(options_.beta), a.o = r(1 - options_.beta), a.eps = r(options_.eps);
       for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
@@ -76,7 +76,7 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
   });
 }
 
-std::vector<StatePart> SoftSignSgd::state() const { return joined(m_, b_); }
+std::vector<StateTensor> SoftSignSgd::state() const { return concat(m_, b_); }
 
 const OptimizerMethod& softsignsgd_method() {
   static const OptimizerMethod method{

@@ -17,11 +17,11 @@ class SoftSignSgd : public Optimizer {
   };
   SoftSignSgd(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
   void apply(Bucket& bucket, const StepInfo& step) override;
-  std::vector<StatePart> state() const override;  // "m", "b"
+  std::vector<StateTensor> state() const override;  // "m", "b"
 
  private:
   Options options_;
-  std::vector<StatePart> m_, b_;
+  std::vector<StateTensor> m_, b_;
 };
 
 }  // namespace godwit

@@ -6,18 +6,18 @@
 namespace godwit {
 
 // Zeros for each bucket's owned elements; replicated if each rank owns all of them.
-std::vector<StatePart> state_like(const Buckets& buckets, const std::string& name);
+std::vector<StateTensor> state_like(const Buckets& buckets, const std::string& name);
 // The bucket's state: elements [owned.begin, owned.end).
-const Tensor& of_bucket(const std::vector<StatePart>& state, const Bucket& bucket);
+const Tensor& state_of(const std::vector<StateTensor>& state, const Bucket& bucket);
 // Pointer to the bucket's state, valid for bucket offsets in [owned.begin, owned.end).
 template <class T, class Where>
-T* by_offset(Where device, const std::vector<StatePart>& state, const Bucket& bucket) {
-  return elements<T>(device, of_bucket(state, bucket)) - bucket.owned.begin;
+T* state_ptr(Where device, const std::vector<StateTensor>& state, const Bucket& bucket) {
+  return data_ptr<T>(device, state_of(state, bucket)) - bucket.owned.begin;
 }
 template <class T>
-T* by_offset(const std::vector<StatePart>& state, const Bucket& bucket) {
-  return by_offset<T>(Cpu{}, state, bucket);
+T* state_ptr(const std::vector<StateTensor>& state, const Bucket& bucket) {
+  return state_ptr<T>(Cpu{}, state, bucket);
 }
-std::vector<StatePart> joined(std::vector<StatePart> a, const std::vector<StatePart>& b);  // concatenation
+std::vector<StateTensor> concat(std::vector<StateTensor> a, const std::vector<StateTensor>& b);  // concatenation
 
 }  // namespace godwit

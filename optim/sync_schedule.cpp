@@ -7,7 +7,7 @@ namespace godwit {
 
 using Intervals = ZeroOneAdam::Intervals;
 
-StepSets::StepSets(const ZeroOneAdam::Options& options) : options_(options) {
+SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(options) {
   if (options_.doubling_steps == 0) options_.doubling_steps = options_.warmup_steps;
   check(options_.intervals == Intervals::fixed || options_.max_interval == 1 || options_.doubling_steps > 0,
         "zero_one_adam: without a warm-up doubling_steps must say after how many steps the intervals double");
@@ -15,7 +15,7 @@ StepSets::StepSets(const ZeroOneAdam::Options& options) : options_(options) {
   last_variance_ = options_.freeze_step;
   if (options_.freeze_step > 0) {
     // One pass over T_v, until freeze_step or the first contradiction.
-    StepSets trial = *this;
+    SyncSchedule trial = *this;
     for (int64_t t = 1; t <= options_.freeze_step; t = trial.next_variance_) {
       trial.advance(t);
       check(t == trial.last_sync_ + 1,
@@ -36,7 +36,7 @@ StepSets::StepSets(const ZeroOneAdam::Options& options) : options_(options) {
   }
 }
 
-int64_t StepSets::gap(int64_t step) const {
+int64_t SyncSchedule::gap(int64_t step) const {
   const int64_t after = step - options_.warmup_steps;
   if (after <= 0 && options_.warmup_steps > 0) return 1;
   if (options_.intervals == Intervals::fixed) return options_.max_interval;
@@ -44,7 +44,7 @@ int64_t StepSets::gap(int64_t step) const {
   return doublings >= 40 ? options_.max_interval : std::min<int64_t>(options_.max_interval, int64_t{1} << doublings);
 }
 
-void StepSets::advance(int64_t step) {
+void SyncSchedule::advance(int64_t step) {
   for (; next_sync_ < step; next_sync_ += gap(last_sync_)) last_sync_ = next_sync_;
   for (; next_variance_ < step; ++variance_index_)
     next_variance_ += options_.variance_interval > 0
@@ -52,16 +52,16 @@ void StepSets::advance(int64_t step) {
                           : int64_t{1} << std::min<int64_t>(variance_index_ / options_.kappa, 40);
 }
 
-StepSets::Step StepSets::at(int64_t step) {
+SyncSchedule::Step SyncSchedule::at(int64_t step) {
   check(step > last_sync_, "zero_one_adam: step ", step, " after step ", last_sync_, "; steps must ascend");
   advance(step);
   return {step == next_sync_, step == next_variance_ && step <= last_variance_};
 }
 
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {
-  StepSets sets(options);
+  SyncSchedule schedule(options);
   int64_t changes = 0;
-  for (int64_t step = 1; step <= std::min(steps, sets.last_variance()); ++step) changes += sets.at(step).variance;
+  for (int64_t step = 1; step <= std::min(steps, schedule.last_variance()); ++step) changes += schedule.at(step).variance;
   return changes;
 }
 

@@ -12,9 +12,9 @@ namespace godwit {
 // T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if that
 // is not 0. T_v ends after freeze_step, or, if that is 0, with the first gap above 1. The variance may change only in
 // the first step of a sync interval, so that one v serves the whole interval.
-class StepSets {
+class SyncSchedule {
  public:
-  explicit StepSets(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
+  explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
   struct Step {
     bool sync, variance;  // in T_u, in T_v

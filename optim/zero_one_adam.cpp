@@ -51,7 +51,7 @@ ZeroOneAdam::ZeroOneAdam(const Options& options, const Buckets& buckets, const C
       u_(state_like(buckets, "u")),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_in_steps(kName, options.warmup_fraction, options.warmup_steps);
-  sets_ = std::make_unique<StepSets>(options);
+  schedule_ = std::make_unique<SyncSchedule>(options);
   if (options.max_interval > 1) x_sync_ = state_like(buckets, "x_sync");
 }
 
@@ -63,7 +63,7 @@ void ZeroOneAdam::begin(const StepInfo& step) {
   first_ = sync_;
   if (first_) rate_sum_ = 0, keep_ = 1;
   step_ = step.step;
-  const StepSets::Step now = sets_->at(step.step);
+  const SyncSchedule::Step now = schedule_->at(step.step);
   sync_ = now.sync, variance_ = now.variance;
   rate_sum_ += step.lr;
   keep_ *= 1 - step.lr * options_.weight_decay;
@@ -78,12 +78,12 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
     comm.world->all_reduce(mean, Reduce::mean, "zero_one_adam/variance_all_reduce");
   }
   on_device(bucket.grad, [&](auto device) {
-    float *m = by_offset<float>(device, m_, bucket), *u = by_offset<float>(device, u_, bucket);
+    float *m = state_ptr<float>(device, m_, bucket), *u = state_ptr<float>(device, u_, bucket);
     for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
       if (mean.defined())
-        one_bit::variance(device, by_offset<float>(device, v_, bucket), elements<float>(device, mean),
+        one_bit::variance(device, state_ptr<float>(device, v_, bucket), data_ptr<float>(device, mean),
                           r(options_.beta2), r(1 - options_.beta2), begin, end);
-      one_bit::local_momentum(device, m, u, elements<float>(device, bucket.grad), r(options_.beta1),
+      one_bit::local_momentum(device, m, u, data_ptr<float>(device, bucket.grad), r(options_.beta1),
                               r(1 - options_.beta1), r(step.lr), begin, end);
     });
   });
@@ -91,16 +91,16 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
 }
 
 void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
-  const Tensor& u = of_bucket(u_, bucket);
+  const Tensor& u = state_of(u_, bucket);
   all_reduce_.mean(bucket, u, u, comm, step_);
 }
 
 void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
-  if (first_ && !sync_) of_bucket(x_sync_, bucket).copy_from(bucket.param.range(0, bucket.numel));
+  if (first_ && !sync_) state_of(x_sync_, bucket).copy_from(bucket.param.range(0, bucket.numel));
   if (sync_) return apply_agreed(bucket);
   on_device(bucket.param, [&](auto device) {
-    float* x = elements<float>(device, bucket.param);
-    const float *m = by_offset<float>(device, m_, bucket), *v = by_offset<float>(device, v_, bucket);
+    float* x = data_ptr<float>(device, bucket.param);
+    const float *m = state_ptr<float>(device, m_, bucket), *v = state_ptr<float>(device, v_, bucket);
     for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::local_update(device, x, m, v, static_cast<float>(1 - step.lr * decay),
@@ -113,9 +113,9 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
   one_bit::Sync a{};
   a.rate_sum = static_cast<float>(rate_sum_), a.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
-    a.x = elements<float>(device, bucket.param), a.base = first_ ? a.x : by_offset<float>(device, x_sync_, bucket);
-    a.u = by_offset<float>(device, u_, bucket), a.m = by_offset<float>(device, m_, bucket);
-    a.v = by_offset<float>(device, v_, bucket);
+    a.x = data_ptr<float>(device, bucket.param), a.base = first_ ? a.x : state_ptr<float>(device, x_sync_, bucket);
+    a.u = state_ptr<float>(device, u_, bucket), a.m = state_ptr<float>(device, m_, bucket);
+    a.v = state_ptr<float>(device, v_, bucket);
     for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        one_bit::Sync range = a;
@@ -125,7 +125,7 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
   });
 }
 
-void ZeroOneAdam::synchronise(Buckets& buckets, Communicator& comm) {
+void ZeroOneAdam::synchronize(Buckets& buckets, Communicator& comm) {
   if (sync_) return;
   first_ = false;  // the parameters already include the last step
   for (Bucket& bucket : buckets) {
@@ -135,11 +135,11 @@ void ZeroOneAdam::synchronise(Buckets& buckets, Communicator& comm) {
   sync_ = true;
 }
 
-std::vector<StatePart> ZeroOneAdam::state() const {
-  std::vector<StatePart> m = m_, u = u_;
-  for (StatePart& part : m) part.replicated = sync_;
-  for (StatePart& part : u) part.replicated = sync_;
-  return joined(joined(joined(std::move(m), v_), joined(std::move(u), x_sync_)), all_reduce_.state());
+std::vector<StateTensor> ZeroOneAdam::state() const {
+  std::vector<StateTensor> m = m_, u = u_;
+  for (StateTensor& part : m) part.replicated = sync_;
+  for (StateTensor& part : u) part.replicated = sync_;
+  return concat(concat(concat(std::move(m), v_), concat(std::move(u), x_sync_)), all_reduce_.state());
 }
 
 const OptimizerMethod& zero_one_adam_method() {

@@ -5,7 +5,7 @@
 
 namespace godwit {
 
-class StepSets;
+class SyncSchedule;
 
 // Step t on rank i:
 //   t in T_v:  v ← β2·v + (1−β2)·(mean of gᵢ, uncompressed)²
@@ -43,9 +43,9 @@ class ZeroOneAdam : public Optimizer {
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  bool synchronised() const override { return sync_; }
-  void synchronise(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
-  std::vector<StatePart> state() const override;  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1
+  bool synchronized() const override { return sync_; }
+  void synchronize(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
+  std::vector<StateTensor> state() const override;  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1
 
  private:
   void begin(const StepInfo& step);
@@ -53,8 +53,8 @@ class ZeroOneAdam : public Optimizer {
   void apply_agreed(Bucket& bucket);
 
   Options options_;
-  std::unique_ptr<StepSets> sets_;
-  std::vector<StatePart> m_, v_, u_, x_sync_;
+  std::unique_ptr<SyncSchedule> schedule_;
+  std::vector<StateTensor> m_, v_, u_, x_sync_;
   ErrorFeedbackAllReduce all_reduce_;
 
   bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v

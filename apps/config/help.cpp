@@ -125,7 +125,7 @@ std::string topic_text(const Program& program, const std::string& topic) {
     one.push_back(option);
     if (named) text += options_text(one, "");
   }
-  check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", suggestion(topic, topics));
+  check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", did_you_mean(topic, topics));
   return text;
 }
 

@@ -5,14 +5,14 @@
 namespace godwit::apps {
 namespace {
 
-Shape whole_batch(const data::ImageSource& source, int64_t batch) {
+Shape whole_batch(const data::ImageDataset& source, int64_t batch) {
   const Shape image = source.image_shape();
   return {batch, image[0], image[1], image[2]};
 }
 
 }  // namespace
 
-ImageBatches::ImageBatches(const data::ImageSource& source, const data::LoaderOptions& options)
+ImageBatches::ImageBatches(const data::ImageDataset& source, const data::LoaderOptions& options)
     : loader_(source, options),
       room_(whole_batch(source, options.batch)),
       stream_(context().device.is_cuda() ? std::make_unique<Stream>() : nullptr) {}

@@ -12,7 +12,7 @@ namespace godwit::apps {
 // stay on the CPU, where they are checked.
 class ImageBatches {
  public:
-  ImageBatches(const data::ImageSource& source, const data::LoaderOptions& options);
+  ImageBatches(const data::ImageDataset& source, const data::LoaderOptions& options);
 
   int64_t batches() const { return loader_.batches(); }  // of this rank in an epoch
   void start_epoch(int64_t epoch);

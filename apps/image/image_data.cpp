@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "data/image/cifar.h"
-#include "data/image/folder_source.h"
+#include "data/image/image_folder_dataset.h"
 #include "data/image/image_folder.h"
 #include "data/image/layout.h"
 #include "engine/check.h"
@@ -25,7 +25,7 @@ ImageData load_into_memory(const ImageConfig& config, const std::string& folder,
         ": data.crop, data.resize and data.color_jitter are for folders of JPEGs, these images are kept in "
         "memory as they are (data.pad crops them)");
   const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
-  data::ImageDataset train = load(folder, data::Split::train), test = load(folder, data::Split::test);
+  data::RawImages train = load(folder, data::Split::train), test = load(folder, data::Split::test);
   check(train.image_shape == test.image_shape, "data folder ", folder, ": training images are ", train.image_shape,
         " (height, width, channels), test images ", test.image_shape);
   const data::ChannelStats stats = data::channel_stats(train);
@@ -39,8 +39,8 @@ ImageData load_into_memory(const ImageConfig& config, const std::string& folder,
                                    .pad = options.pad,
                                    .flip = options.flip,
                                    .seed = config.seed};
-  return {std::make_shared<data::MemorySource>(std::move(train), transform),
-          std::make_shared<data::MemorySource>(std::move(test), transform)};
+  return {std::make_shared<data::InMemoryDataset>(std::move(train), transform),
+          std::make_shared<data::InMemoryDataset>(std::move(test), transform)};
 }
 
 std::string split_text(const data::ImageFolder& folder) {
@@ -106,8 +106,8 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   const char* all = folder.skipped.size() > kShown ? " (skipped.txt in the run directory names all)" : "";
   if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder) + all});
   images.skipped = skipped_lines(folder);
-  images.train = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.train), photo);
-  images.test = std::make_shared<data::FolderSource>(root, folder.classes, std::move(folder.test), photo);
+  images.train = std::make_shared<data::ImageFolderDataset>(root, folder.classes, std::move(folder.train), photo);
+  images.test = std::make_shared<data::ImageFolderDataset>(root, folder.classes, std::move(folder.test), photo);
   return images;
 }
 

@@ -6,13 +6,13 @@
 
 #include "apps/report/progress.h"
 #include "apps/image/image_config.h"
-#include "data/image/image_source.h"
+#include "data/image/image_dataset.h"
 
 namespace godwit::apps {
 
 // What the ranks of a process share, read-only.
 struct ImageData {
-  std::shared_ptr<const data::ImageSource> train, test;
+  std::shared_ptr<const data::ImageDataset> train, test;
   Rows notes = {};  // rows for the start of a run: label, text
   std::vector<std::string> skipped = {};                        // files that cannot be used: "path: reason"
 };

@@ -4,7 +4,7 @@
 
 #include "apps/image/image_config.h"
 #include "apps/image/image_task.h"
-#include "data/image/folder_source.h"
+#include "data/image/image_folder_dataset.h"
 #include "engine/check.h"
 #include "models/resnet.h"
 

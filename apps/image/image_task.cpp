@@ -21,7 +21,7 @@ int64_t eval_batch(const ImageConfig& config, const Shape& image) {
   return image[0] * image[1] > 64 * 64 ? config.batch : 250;
 }
 
-std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::ImageSource& train) {
+std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::ImageDataset& train) {
   ResNetConfig model = resnet_config(config.model.name);
   model.num_classes = train.classes();
   model.in_channels = train.image_shape()[2];
@@ -53,10 +53,10 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
         smaller_hint(config, *model_, std::min(image[0], image[1])));
-  check_same(*comm.world, data.train->hash(), "the training data");
-  check_same(*comm.world, data.test->hash(), "the test data");
+  check_identical(*comm.world, data.train->hash(), "the training data");
+  check_identical(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
-  if (config.model.sync_bn) nn::synchronise_batch_norm(*model_, comm.compute);
+  if (config.model.sync_bn) nn::synchronize_batch_norm(*model_, comm.compute);
 }
 
 data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
@@ -68,7 +68,7 @@ data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
   return std::move(*batch);
 }
 
-Forward ImageTask::learn(const data::Batch& batch) {
+Forward ImageTask::loss(const data::Batch& batch) {
   const Var logits = model_->forward(Var(batch.images));
   const double images = static_cast<double>(batch.labels.numel());
   return {.loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing),
@@ -79,13 +79,13 @@ Forward ImageTask::learn(const data::Batch& batch) {
 
 Forward ImageTask::forward(int64_t micro_batch) {
   double waited = 0;
-  Forward result = learn(next(micro_batch, waited));
+  Forward result = loss(next(micro_batch, waited));
   result.data_wait_s = waited;
   return result;
 }
 
 // Batches of a training epoch are whole, so all have one shape.
-Fetched ImageTask::fetch(int64_t micro_batch) {
+LoadedBatch ImageTask::load_batch(int64_t micro_batch) {
   double waited = 0;
   const data::Batch batch = next(micro_batch, waited);
   if (!fixed_.images.defined())
@@ -104,7 +104,7 @@ Evaluation ImageTask::evaluate() {
   NoGrad no_grad;
   model_->train(false);
   test_.start_epoch(0);
-  Totals losses, first, among_five;
+  DeviceSum losses, first, among_five;
   double images = 0;
   while (auto batch = test_.next()) {
     const Var logits = model_->forward(Var(batch->images));
@@ -115,7 +115,7 @@ Evaluation ImageTask::evaluate() {
     images += samples;
   }
   model_->train();
-  const Tensor sums = on_host<double>({losses.sum(), first.sum(), among_five.sum(), images});
+  const Tensor sums = cpu_tensor<double>({losses.sum(), first.sum(), among_five.sum(), images});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double* sum = sums.data<double>();
   const double top1 = sum[1] / sum[3], top5 = sum[2] / sum[3];
@@ -124,9 +124,9 @@ Evaluation ImageTask::evaluate() {
           .text = "top-1 " + percent(top1) + ", top-5 " + percent(top5)};
 }
 
-std::vector<std::string> ImageTask::damaged() {
-  std::vector<std::string> all = data_.train->remarks();
-  const std::vector<std::string> test = data_.test->remarks();
+std::vector<std::string> ImageTask::corrupt_files() {
+  std::vector<std::string> all = data_.train->warnings();
+  const std::vector<std::string> test = data_.test->warnings();
   all.insert(all.end(), test.begin(), test.end());
   return all;
 }

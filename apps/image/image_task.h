@@ -23,19 +23,19 @@ class ImageTask : public Task {
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return data_.notes; }
 
-  void opened(const std::string& run_dir) override { write_skipped(data_, run_dir); }
+  void on_run_start(const std::string& run_dir) override { write_skipped(data_, run_dir); }
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
-  Fetched fetch(int64_t micro_batch) override;
-  Forward pass() override { return learn(fixed_); }
+  LoadedBatch load_batch(int64_t micro_batch) override;
+  Forward forward_loaded() override { return loss(fixed_); }
   void average_buffers() override;  // batch-norm statistics
   Evaluation evaluate() override;   // test_loss, test_top1, test_top5
-  std::vector<std::string> damaged() override;
+  std::vector<std::string> corrupt_files() override;
   void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
 
  private:
   data::Batch next(int64_t micro_batch, double& waited);
-  Forward learn(const data::Batch& batch);
+  Forward loss(const data::Batch& batch);
 
   const ImageConfig& config_;
   const ImageData& data_;

@@ -17,13 +17,13 @@ using nlohmann::ordered_json;
 
 json own_account(const Communicator& comm, const DataParallel& replica) {
   json own = {{"state", json::array()}, {"phases", json::array()}};
-  const auto add = [&](const char* owner, const std::vector<StatePart>& parts) {
+  const auto add = [&](const char* owner, const std::vector<StateTensor>& parts) {
     std::vector<std::string> names;
-    for (const StatePart& part : parts)
+    for (const StateTensor& part : parts)
       if (std::find(names.begin(), names.end(), part.name) == names.end()) names.push_back(part.name);
     for (const std::string& name : names) {
       int64_t bytes = 0;
-      for (const StatePart& part : parts)
+      for (const StateTensor& part : parts)
         if (part.name == name) bytes += part.values.bytes();
       own["state"].push_back({{"owner", owner}, {"name", name}, {"bytes", bytes}});
     }
@@ -46,18 +46,18 @@ T& find_or_add(std::vector<T>& list, const Match& match, T fresh) {
   return found != list.end() ? *found : list.emplace_back(std::move(fresh));
 }
 
-void add_rank(Accounts& all, size_t rank, size_t world, const json& own) {
+void add_rank(RunSummary& all, size_t rank, size_t world, const json& own) {
   for (const json& s : own["state"]) {
     const std::string owner = s["owner"], name = s["name"];
-    Accounts::State& state = find_or_add(
+    RunSummary::State& state = find_or_add(
         all.state, [&](const auto& x) { return x.owner == owner && x.name == name; },
-        Accounts::State{owner, name, std::vector<int64_t>(world)});
+        RunSummary::State{owner, name, std::vector<int64_t>(world)});
     state.bytes[rank] = s["bytes"];
   }
   for (const json& p : own["phases"]) {
     const std::string name = p["name"];
-    Accounts::Phase& phase = find_or_add(
-        all.phases, [&](const auto& x) { return x.name == name; }, Accounts::Phase{.name = name});
+    RunSummary::Phase& phase = find_or_add(
+        all.phases, [&](const auto& x) { return x.name == name; }, RunSummary::Phase{.name = name});
     phase.calls = std::max<int64_t>(phase.calls, p["calls"]);
     phase.bytes_intra += p["intra"].get<int64_t>();
     phase.bytes_inter += p["inter"].get<int64_t>();
@@ -81,9 +81,9 @@ double sum(const std::vector<int64_t>& bytes) {
 
 }  // namespace
 
-Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times) {
+RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times) {
   const json own = own_account(comm, replica);
-  Accounts all;
+  RunSummary all;
   all.topology = comm.topology;
   all.parameters = replica.buckets().numel();
   all.steps = steps;
@@ -91,7 +91,7 @@ Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_
   const auto ranks = gather_texts(*comm.world, {own.dump()}, "accounting");
   for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), json::parse(ranks[rank].at(0)));
   std::sort(all.phases.begin(), all.phases.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  const Tensor sums = on_host<double>(
+  const Tensor sums = cpu_tensor<double>(
       {times.computation, times.waiting, times.idle, times.compression, times.communication, times.update});
   comm.world->all_reduce(sums, Reduce::mean, "accounting");
   const double n = static_cast<double>(std::max<int64_t>(steps, 1));
@@ -100,11 +100,11 @@ Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_
   return all;
 }
 
-double Accounts::bytes_per_parameter(const State& part) const {
+double RunSummary::bytes_per_parameter(const State& part) const {
   return sum(part.bytes) / static_cast<double>(part.bytes.size()) / static_cast<double>(parameters);
 }
 
-std::string Accounts::table() const {
+std::string RunSummary::table() const {
   std::string text = row("%-36s %14s %18s\n", "state of a worker, mean", "bytes", "bytes a parameter");
   double total = 0, per_parameter = 0;
   for (const State& part : state) {
@@ -131,7 +131,7 @@ std::string Accounts::table() const {
   return text;
 }
 
-std::string Accounts::json() const {
+std::string RunSummary::json() const {
   ordered_json root = {{"nodes", topology.nodes},
                        {"workers_per_node", topology.workers_per_node},
                        {"parameters", parameters},

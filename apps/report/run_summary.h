@@ -8,7 +8,7 @@
 
 namespace godwit::apps {
 
-struct Accounts {
+struct RunSummary {
   struct State {
     std::string owner, name;     // "optimizer", "exchange" or, of masters, "owner"; "m"
     std::vector<int64_t> bytes;  // of each rank
@@ -31,6 +31,6 @@ struct Accounts {
 };
 
 // Collective; whole on rank 0. `times`: sums over this rank's `steps`. Phases up to this call.
-Accounts gather_accounts(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times);
+RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times);
 
 }  // namespace godwit::apps

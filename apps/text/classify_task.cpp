@@ -17,10 +17,10 @@ class ClassifyTask : public TextTask {
   Evaluation evaluate() override;  // test_loss, test_accuracy
 
  private:
-  Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
+  Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
 };
 
-Forward ClassifyTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
+Forward ClassifyTask::loss(const data::TextBatch& batch, const DropoutContext* run) const {
   const Var logits = net<BertForSequenceClassification>().forward(input_of(batch), run);
   return {.loss = ops::softmax_cross_entropy(logits, batch.labels),
           .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
@@ -28,15 +28,15 @@ Forward ClassifyTask::learn(const data::TextBatch& batch, const DropoutRun* run)
 }
 
 Evaluation ClassifyTask::evaluate() {
-  Totals losses, correct;
+  DeviceSum losses, correct;
   double sentences = 0;
   for_test_batches([&](const data::TextBatch& batch) {
-    const Forward result = learn(batch, nullptr);
+    const Forward result = loss(batch, nullptr);
     losses.add(result.loss.value(), result.answers);
     correct.add(result.correct);
     sentences += result.answers;
   });
-  const Tensor sums = on_host<double>({losses.sum(), correct.sum(), sentences});
+  const Tensor sums = cpu_tensor<double>({losses.sum(), correct.sum(), sentences});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double* sum = sums.data<double>();
   const double accuracy = sum[1] / sum[2];

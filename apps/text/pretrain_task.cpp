@@ -16,14 +16,14 @@ class PretrainTask : public TextTask {
   Evaluation evaluate() override;  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
 
  private:
-  Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
-  BertForPreTraining::Output output(const data::TextBatch& batch, const DropoutRun* run) const {
+  Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
+  BertForPreTraining::Output output(const data::TextBatch& batch, const DropoutContext* run) const {
     return net<BertForPreTraining>().forward(input_of(batch), batch.masked_positions, run);
   }
 };
 
 // The accuracy is that of the masked words.
-Forward PretrainTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
+Forward PretrainTask::loss(const data::TextBatch& batch, const DropoutContext* run) const {
   const BertForPreTraining::Output out = output(batch, run);
   return {.loss = pretraining_loss(out, batch.masked_labels, batch.labels),
           .correct = {ops::top_k_correct(out.prediction_logits.value(), batch.masked_labels, 1)},
@@ -32,7 +32,7 @@ Forward PretrainTask::learn(const data::TextBatch& batch, const DropoutRun* run)
 
 Evaluation PretrainTask::evaluate() {
   struct Sums {
-    Totals losses, correct;
+    DeviceSum losses, correct;
     double answers = 0;
     void add(const Var& logits, const Tensor& labels) {
       const double rows = static_cast<double>(labels.numel());
@@ -46,7 +46,7 @@ Evaluation PretrainTask::evaluate() {
     words.add(out.prediction_logits, batch.masked_labels);
     sentences.add(out.next_sentence_logits, batch.labels);
   });
-  const Tensor sums = on_host<double>({words.losses.sum(), words.correct.sum(), words.answers, sentences.losses.sum(),
+  const Tensor sums = cpu_tensor<double>({words.losses.sum(), words.correct.sum(), words.answers, sentences.losses.sum(),
                                        sentences.correct.sum(), sentences.answers});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double mlm_loss = sums.item(0) / sums.item(2), mlm = sums.item(1) / sums.item(2);

@@ -26,7 +26,7 @@ class SquadTask : public TextTask {
   }
 
  private:
-  Forward learn(const data::TextBatch& batch, const DropoutRun* run) const override;
+  Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
   std::vector<data::Candidate> candidates();  // collective: of all ranks' windows
 
   std::vector<data::QuestionAnswers> answers_;  // of the last evaluation, on rank 0
@@ -41,7 +41,7 @@ std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int
 }
 
 // The accuracy is that of the most likely begins and ends, each by itself.
-Forward SquadTask::learn(const data::TextBatch& batch, const DropoutRun* run) const {
+Forward SquadTask::loss(const data::TextBatch& batch, const DropoutContext* run) const {
   const Var logits = net<BertForQuestionAnswering>().forward(input_of(batch), run);
   const int64_t rows = batch.ids.dim(0), length = batch.ids.dim(1);
   const auto correct = [&](int64_t which, const Tensor& labels) {

@@ -178,7 +178,7 @@ data::KnownClasses classes_of_head(const TextConfig& config) {
 }
 
 // "2 of train.tsv: negative, positive", and which of them the file lacks.
-std::string classes_note(const data::LabelledText& text, const std::string& origin) {
+std::string classes_note(const data::TsvDataset& text, const std::string& origin) {
   const auto listed = [](const std::vector<std::string>& names) {
     constexpr size_t kShown = 10;
     std::string all;
@@ -198,9 +198,9 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
   const data::KnownClasses head = classes_of_head(config);
   const bool has_head = !head.names.empty();
-  const data::LabelledText train =
-      has_head ? data::read_labelled_text(train_file, head) : data::read_labelled_text(train_file);
-  data::LabelledText test = data::read_labelled_text(test_file, {.names = train.classes,
+  const data::TsvDataset train =
+      has_head ? data::read_tsv_dataset(train_file, head) : data::read_tsv_dataset(train_file);
+  data::TsvDataset test = data::read_tsv_dataset(test_file, {.names = train.classes,
                                                                  .numbered = train.numbered,
                                                                  .origin = has_head ? head.origin : train_file,
                                                                  .remedy = head.remedy});
@@ -208,7 +208,7 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   if (limit > 0 && limit < test.sentences.size()) test.sentences.resize(limit), test.labels.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train.sentences));
   data.notes.push_back({"classes", classes_note(train, has_head ? head.origin : file_name(train_file))});
-  const auto source = [&](const data::LabelledText& text, const std::string& file, const char* label) {
+  const auto source = [&](const data::TsvDataset& text, const std::string& file, const char* label) {
     data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};
     classification.progress = reporter(progress, file);
     auto made = std::make_unique<data::ClassificationSource>(text, data.tokenizer.pieces, classification);

@@ -18,7 +18,7 @@ struct TextData {
   BertConfig model = {};
   std::string model_name = {};                                 // "bert_mini"; "bert" for one of a config.json
   std::unique_ptr<const data::Squad> train_squad = {}, test_squad = {};  // squad: what the sources below stand on
-  std::unique_ptr<const data::TextSource> train = {}, test = {};
+  std::unique_ptr<const data::TextDataset> train = {}, test = {};
   Rows notes = {};  // for the start of a run
 };
 

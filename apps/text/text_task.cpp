@@ -29,15 +29,15 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
       test_(*data.test, loader_options(config, config.data, comm, false, eval_batch(config)), config.data.window),
       model_(std::move(model)),
       notes_(data.notes) {
-  check_same(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
-  check_same(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
-  check_same(*comm.world, data.train->hash(), "the training data");
-  check_same(*comm.world, data.test->hash(), "the test data");
+  check_identical(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
+  check_identical(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
+  check_identical(*comm.world, data.train->hash(), "the training data");
+  check_identical(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty())
     notes_.push_back({"weights", load_pretrained(config.init_weights, *model_).str()});
 }
 
-void TextTask::opened(const std::string& run_dir) {
+void TextTask::on_run_start(const std::string& run_dir) {
   if (data_.tokenizer.vocabulary.empty())
     data::write_vocabulary(run_dir + "/vocab.txt", data_.tokenizer.pieces.vocabulary());
 }
@@ -52,8 +52,8 @@ data::TextBatch TextTask::next(int64_t micro_batch, double& waited) {
   return std::move(*batch);
 }
 
-Forward TextTask::learn_by(const DropoutRun& run, const data::TextBatch& batch) const {
-  Forward result = learn(batch, &run);
+Forward TextTask::loss_with(const DropoutContext& run, const data::TextBatch& batch) const {
+  Forward result = loss(batch, &run);
   result.samples = static_cast<double>(batch.samples.size());
   return result;
 }
@@ -62,32 +62,32 @@ Forward TextTask::forward(int64_t micro_batch) {
   double waited = 0;
   const data::TextBatch batch = next(micro_batch, waited);
   Forward result =
-      learn_by({config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)}, batch);
+      loss_with({config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)}, batch);
   result.data_wait_s = waited;
   return result;
 }
 
-Fetched TextTask::fetch(int64_t micro_batch) {
-  Fetched fetched;
-  data::TextBatch batch = next(micro_batch, fetched.data_wait_s);
+LoadedBatch TextTask::load_batch(int64_t micro_batch) {
+  LoadedBatch loaded;
+  data::TextBatch batch = next(micro_batch, loaded.data_wait_s);
   const auto tensors = [](data::TextBatch& of) {
     return std::array{&of.ids,          &of.types, &of.mask, &of.labels, &of.starts, &of.ends, &of.masked_positions,
                       &of.masked_labels};
   };
   for (const Tensor* x : tensors(batch))
-    if (x->defined()) fetched.key.insert(fetched.key.end(), x->shape().begin(), x->shape().end());
-  const auto [at, is_new] = fixed_.try_emplace(fetched.key, batch);
+    if (x->defined()) loaded.key.insert(loaded.key.end(), x->shape().begin(), x->shape().end());
+  const auto [at, is_new] = fixed_.try_emplace(loaded.key, batch);
   if (!is_new)
     for (size_t i = 0; i < tensors(batch).size(); ++i)
       if (const Tensor& x = *tensors(batch)[i]; x.defined()) tensors(at->second)[i]->copy_from(x);
   fetched_ = &at->second;
   if (!micro_batch_.defined()) micro_batch_ = Tensor({1}, DType::u32, kCpu);
   micro_batch_.data<uint32_t>()[0] = static_cast<uint32_t>(micro_batch);
-  return fetched;
+  return loaded;
 }
 
-Forward TextTask::pass() {
-  return learn_by({config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)}, *fetched_);
+Forward TextTask::forward_loaded() {
+  return loss_with({config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)}, *fetched_);
 }
 
 void TextTask::for_test_batches(const std::function<void(const data::TextBatch&)>& f) {

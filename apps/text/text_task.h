@@ -19,11 +19,11 @@ class TextTask : public Task {
   std::string name() const override { return data_.model_name + "-" + config_.task; }
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return notes_; }
-  void opened(const std::string& run_dir) override;  // keeps a vocabulary that was trained
+  void on_run_start(const std::string& run_dir) override;  // keeps a vocabulary that was trained
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
-  Fetched fetch(int64_t micro_batch) override;
-  Forward pass() override;
+  LoadedBatch load_batch(int64_t micro_batch) override;
+  Forward forward_loaded() override;
   void save(const std::string& run_dir, const std::string& which) override;  // a folder HuggingFace reads
 
  protected:
@@ -32,7 +32,7 @@ class TextTask : public Task {
   TextTask(const TextConfig& config, const TextData& data, Communicator& comm, std::unique_ptr<BertModule> model);
 
   // Loss and right answers of a batch; `run` names its dropout.
-  virtual Forward learn(const data::TextBatch& batch, const DropoutRun* run) const = 0;
+  virtual Forward loss(const data::TextBatch& batch, const DropoutContext* run) const = 0;
   template <class Net>
   const Net& net() const {
     return static_cast<const Net&>(*model_);
@@ -45,7 +45,7 @@ class TextTask : public Task {
 
  private:
   data::TextBatch next(int64_t micro_batch, double& waited);
-  Forward learn_by(const DropoutRun& run, const data::TextBatch& batch) const;
+  Forward loss_with(const DropoutContext& run, const data::TextBatch& batch) const;
 
   data::TextLoader train_, test_;
   std::unique_ptr<BertModule> model_;

@@ -1,4 +1,4 @@
-// Totals: sums over batches of what kernels compute, which the host reads once at the end.
+// DeviceSum: sums over batches of what kernels compute, which the host reads once at the end.
 #pragma once
 #include <utility>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace godwit::apps {
 
-class Totals {
+class DeviceSum {
  public:
   void add(const Tensor& value, double weight = 1) { terms_.emplace_back(value, weight); }  // of one element
   void add(const std::vector<Tensor>& values) {

@@ -22,8 +22,8 @@ struct Forward {
   double data_wait_s = 0;  // until the batch was there
 };
 
-// A batch that fetch() has put in its place.
-struct Fetched {
+// A batch that load_batch() has put in its place.
+struct LoadedBatch {
   std::vector<int64_t> key;  // equal for batches of equal shapes, which lie in one place
   double data_wait_s = 0;
 };
@@ -44,16 +44,16 @@ class Task {
   virtual int64_t batches() const = 0;    // of this rank in an epoch
   virtual Rows notes() const { return {}; }  // for the start of a run
 
-  virtual void opened(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
+  virtual void on_run_start(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
   virtual void start_epoch(int64_t epoch) = 0;            // from 0; its first batches are prepared meanwhile
   virtual Forward forward(int64_t micro_batch) = 0;       // the epoch's next; its number in the whole run, from 0
   // forward() in two parts, of which a step that is recorded (engine/graph.h) repeats the second.
-  virtual Fetched fetch(int64_t micro_batch) = 0;
-  virtual Forward pass() = 0;  // of the batch that was fetched
+  virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
+  virtual Forward forward_loaded() = 0;  // of the batch that was fetched
   virtual void average_buffers() {}                       // collective: what differs between ranks but the parameters
   virtual Evaluation evaluate() = 0;                      // collective: of the model as it is now
   virtual void write_evaluation(const std::string& /*run_dir*/) {}  // on rank 0: files of the last evaluate()
-  virtual std::vector<std::string> damaged() { return {}; }  // files that turned out so, "path: reason"
+  virtual std::vector<std::string> corrupt_files() { return {}; }  // files that turned out so, "path: reason"
   // On rank 0, the model as it is now, into a folder: "weights", or "ema" for averaged ones.
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
 };

@@ -78,7 +78,7 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
   if (options.skip_not_finite)
     for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
-  if (config.cuda_graph) graphs_ = std::make_unique<StepGraphs>();
+  if (config.cuda_graph) graphs_ = std::make_unique<CudaGraphCache>();
   if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
 }
 
@@ -95,18 +95,18 @@ void Trainer::open_run(Progress& progress) {
   const auto busy = comm_.world->busy();
   run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name());
   log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false));
-  task_.opened(run_dir_);
+  task_.on_run_start(run_dir_);
   // A launcher passes Ctrl-C on as SIGTERM. When a rank has died it sends the same, and SIGKILL soon after.
   const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
                                              : "a second signal ends the run at once";
   catch_interrupts("stopping after the current step to save the weights; " + more,
                    "ended unsaved; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));
-  for (const std::string& notice : notices()) progress.line("notice: " + notice);
+  for (const std::string& notice : warnings()) progress.line("notice: " + notice);
 }
 
 // What a user may not expect of the settings, or of this machine.
-std::vector<std::string> Trainer::notices() const {
+std::vector<std::string> Trainer::warnings() const {
   std::vector<std::string> all = config_.notices;
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
@@ -116,7 +116,7 @@ std::vector<std::string> Trainer::notices() const {
         "this build has no NCCL: GPUs read each other's memory within a process, and go through the host's between "
         "processes; install it (libnccl-dev) and configure again");
   int64_t kept = 0;
-  for (const StatePart& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
+  for (const StateTensor& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
   if (exchange.sharding != Sharding::none && kept > 0)
     all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ", exchange.name(),
                                  ": every worker keeps ", human_bytes(static_cast<double>(kept)),
@@ -141,7 +141,7 @@ std::vector<std::string> Trainer::notices() const {
 }
 
 // What may help a run whose loss is not finite.
-std::string Trainer::advice() const {
+std::string Trainer::nan_hint() const {
   const std::string& hint = config_.optimizer.method().divergence_hint;
   return "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)" + (hint.empty() ? "" : "; " + hint);
 }
@@ -149,7 +149,7 @@ std::string Trainer::advice() const {
 Rows Trainer::rows() const {
   int64_t state_bytes = 0;
   for (const auto& parts : {replica_->optimizer().state(), replica_->master_state()})
-    for (const StatePart& state : parts) state_bytes += state.values.bytes();
+    for (const StateTensor& state : parts) state_bytes += state.values.bytes();
   std::ostringstream model, run;
   const Buckets& buckets = replica_->buckets();
   model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
@@ -171,13 +171,13 @@ Evaluation Trainer::run(Progress& progress) {
   task_.start_epoch(0);
   for (int64_t e = 0; step_ < total_steps_; ++e) {
     task_.model().train();
-    tally_ = Tally();
+    accumulator_ = StepAccumulator();
     for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && (step_ == 0 || may_continue()); ++s) {
       ++step_;
       train_step(progress);
       notice_convolutions(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
-      if (check_due && replica_->synchronised()) check_replicas(), check_due = false;
+      if (check_due && replica_->synchronized()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     if (stopped_ || !may_continue()) break;
@@ -187,11 +187,11 @@ Evaluation Trainer::run(Progress& progress) {
     evaluating_s_ += seconds_since(before);
     notice_convolutions(progress);
     check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
-          advice());
+          nan_hint());
     if (leader()) report(last, progress);
   }
-  if (tally_.steps > 0 && stopped_) report(progress);
-  if (stopped_) settle();
+  if (accumulator_.steps > 0 && stopped_) report(progress);
+  if (stopped_) synchronize_for_eval();
   if (config_.check_replicas > 0) check_replicas();
   save(last, progress);
   return last;
@@ -219,80 +219,80 @@ void Trainer::train_step(Progress& progress) {
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   const double waited = forward_and_backward();
   const bool taken = replica_->finish_step();
-  tally_.data_wait_s += waited;
-  tally_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
-  tally_.times += replica_->times();
+  accumulator_.data_wait_s += waited;
+  accumulator_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
+  accumulator_.times += replica_->times();
   if (!taken) skipped(progress);
   else skipped_in_a_row_ = 0;
   if (ema_ && taken) ema_->update_buffers(replica_->steps());
   const CommCount after = comm_.stats->total();
-  tally_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
-  tally_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
-  ++tally_.steps;
+  accumulator_.bytes_intra += static_cast<double>(after.bytes_intra - before.bytes_intra);
+  accumulator_.bytes_inter += static_cast<double>(after.bytes_inter - before.bytes_inter);
+  ++accumulator_.steps;
 }
 
 // On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
 double Trainer::forward_and_backward() {
   std::vector<Tensor> losses;
-  Totals correct;
+  DeviceSum correct;
   double waited = 0;
   try {
     for (int i = 0; i < config_.accumulation; ++i) {
-      const Forward forward = graphs_ ? repeated_pass(i, losses) : pass(i, losses);
+      const Forward forward = graphs_ ? captured_forward_backward(i, losses) : forward_backward(i, losses);
       correct.add(forward.correct);
-      tally_.answers += forward.answers;
-      tally_.samples += forward.samples;
+      accumulator_.answers += forward.answers;
+      accumulator_.samples += forward.samples;
       waited += forward.data_wait_s;
     }
   } catch (const Error&) {
-    read(losses);  // a loss that is not finite says more than the gradients that it made
+    read_losses(losses);  // a loss that is not finite says more than the gradients that it made
     throw;
   }
-  read(losses);
-  tally_.correct += correct.sum();
+  read_losses(losses);
+  accumulator_.correct += correct.sum();
   return waited;
 }
 
-Forward Trainer::pass(int micro_batch, std::vector<Tensor>& losses) {
+Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses) {
   const auto next_forward = [&] {
     const ProfileRange range("forward");
     return task_.forward((step_ - 1) * config_.accumulation + micro_batch);
   };
   Forward forward = next_forward();
   losses.push_back(forward.loss.value());
-  if (context().device == kCpu) read(losses);
+  if (context().device == kCpu) read_losses(losses);
   replica_->backward(forward.loss);
   return forward;
 }
 
 // What a pass gives lies where the next one writes, so it is copied; of a pass that fails while it is recorded nothing
 // was computed.
-Forward Trainer::repeated_pass(int micro_batch, std::vector<Tensor>& losses) {
-  Fetched fetched = task_.fetch((step_ - 1) * config_.accumulation + micro_batch);
-  fetched.key.insert(fetched.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
-  Forward& given = passes_[fetched.key];
-  if (graphs_->recorded(fetched.key)) losses.push_back(given.loss.value());
-  const auto how = graphs_->run(fetched.key, [&] {
-    Forward forward = task_.pass();
+Forward Trainer::captured_forward_backward(int micro_batch, std::vector<Tensor>& losses) {
+  LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
+  loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
+  Forward& given = passes_[loaded.key];
+  if (graphs_->recorded(loaded.key)) losses.push_back(given.loss.value());
+  const auto how = graphs_->run(loaded.key, [&] {
+    Forward forward = task_.forward_loaded();
     if (!recording()) losses.push_back(forward.loss.value());
     replica_->backward(forward.loss);
     given = std::move(forward);
     given.loss = Var(given.loss.value());
   });
-  replayed_ += how == StepGraphs::How::replayed;
+  replayed_ += how == CudaGraphCache::How::replayed;
   Forward result = given;
   losses.resize(static_cast<size_t>(micro_batch));
   losses.push_back(given.loss.value().clone());
   for (Tensor& correct : result.correct) correct = correct.clone();
-  result.data_wait_s = fetched.data_wait_s;
+  result.data_wait_s = loaded.data_wait_s;
   return result;
 }
 
-void Trainer::read(const std::vector<Tensor>& losses) {
+void Trainer::read_losses(const std::vector<Tensor>& losses) {
   last_loss_ = 0;
   for (const Tensor& loss : losses) {
     const double value = loss.item();
-    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, advice());
+    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, nan_hint());
     last_loss_ += value / config_.accumulation;
   }
 }
@@ -302,7 +302,7 @@ void Trainer::skipped(Progress& progress) {
   constexpr int64_t kShown = 5, kMostInARow = 100;
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
   check(++skipped_in_a_row_ < kMostInARow, "step ", step_, ": ", kMostInARow, " steps in a row were skipped; ",
-        replica_->skip_reason(), advice());
+        replica_->skip_reason(), nan_hint());
   if (!leader() || replica_->skipped() > kShown) return;
   progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
                                replica_->skipped() == kShown ? "; further ones are counted only" : ""));
@@ -310,13 +310,13 @@ void Trainer::skipped(Progress& progress) {
 
 // The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
 void Trainer::report(Progress& progress) {
-  const StepTimes& times = tally_.times;
-  const Tensor sums = on_host<double>({last_loss_, tally_.correct, tally_.answers, tally_.samples, tally_.bytes_intra,
-                                       tally_.bytes_inter, tally_.data_wait_s, tally_.computation_s, times.waiting,
+  const StepTimes& times = accumulator_.times;
+  const Tensor sums = cpu_tensor<double>({last_loss_, accumulator_.correct, accumulator_.answers, accumulator_.samples, accumulator_.bytes_intra,
+                                       accumulator_.bytes_inter, accumulator_.data_wait_s, accumulator_.computation_s, times.waiting,
                                        times.compression, times.communication, times.update, times.idle});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
-    const double steps = static_cast<double>(tally_.steps), elapsed = seconds_since(tally_.since);
+    const double steps = static_cast<double>(accumulator_.steps), elapsed = seconds_since(accumulator_.since);
     const int world = comm_.world->size();
     const auto mean_s = [&](int64_t i) { return sums.item(i) / steps / world; };
     StepMetrics metrics{.step = step_,
@@ -352,12 +352,12 @@ void Trainer::report(Progress& progress) {
     state.unit = task_.unit();
     write([&] { progress.update(state); });
   }
-  all_times_ += {tally_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
-  tally_ = Tally();
+  all_times_ += {accumulator_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
+  accumulator_ = StepAccumulator();
 }
 
-void Trainer::settle() {
-  replica_->synchronise();
+void Trainer::synchronize_for_eval() {
+  replica_->synchronize();
   task_.average_buffers();
   if (!ema_) return;
   ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
@@ -367,7 +367,7 @@ void Trainer::settle() {
 }
 
 Evaluation Trainer::evaluate() {
-  settle();
+  synchronize_for_eval();
   if (!ema_) return task_.evaluate();
   ema_->swap();
   const Evaluation result = task_.evaluate();
@@ -411,12 +411,12 @@ void Trainer::save_model(const std::string& which, Progress& progress) {
 }
 
 void Trainer::save(const Evaluation& last, Progress& progress) {
-  const Accounts accounts = gather_accounts(comm_, *replica_, step_, all_times_);
+  const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_, all_times_);
   // Ranks that share their files repeat each other, those in other processes read others.
   std::set<std::string> damaged;
-  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.damaged(), "damaged"))
+  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
-  replica_->with_masters([&] {
+  replica_->with_master_weights([&] {
     if (leader()) save_model("weights", progress);
   });
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
@@ -427,11 +427,11 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     ema_->swap();
   }
   if (stopped_) write([&] { log_->interrupted(step_, epoch()); });
-  write([&] { log_->file("accounting.json", accounts.json() + "\n"); });
+  write([&] { log_->file("summary.json", run_summary.json() + "\n"); });
   progress.finish();
   check(write_error_.empty(), write_error_, "; the weights after step ", step_, " of ", total_steps_, " are in ",
         weights_dir_);
-  progress.line(accounts.table());
+  progress.line(run_summary.table());
   if (replica_checks_ > 0)
     progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",
                                  comm_.topology.world(), comm_.topology.world() == 1 ? " worker" : " workers",

@@ -34,7 +34,7 @@ class Trainer {
 
  private:
   // Sums since the last report, over this rank's samples.
-  struct Tally {
+  struct StepAccumulator {
     double correct = 0, answers = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
     double data_wait_s = 0;  // that this rank waited for its batches
@@ -45,21 +45,21 @@ class Trainer {
   };
 
   void open_run(Progress& progress);
-  std::vector<std::string> notices() const;
-  std::string advice() const;
+  std::vector<std::string> warnings() const;
+  std::string nan_hint() const;
   Rows rows() const;  // for the start of the run
   bool may_continue();  // with the next step or evaluation; sets stopped_
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
   double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
   // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
-  Forward pass(int micro_batch, std::vector<Tensor>& losses);
-  Forward repeated_pass(int micro_batch, std::vector<Tensor>& losses);
-  void read(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
+  Forward forward_backward(int micro_batch, std::vector<Tensor>& losses);
+  Forward captured_forward_backward(int micro_batch, std::vector<Tensor>& losses);
+  void read_losses(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
   void skipped(Progress& progress);  // after a step that all ranks left out
   void report(Progress& progress);
   void check_replicas();  // collective: throws when replicas differ
-  void settle();          // makes replicas and averages those that are evaluated and saved
+  void synchronize_for_eval();          // makes replicas and averages those that are evaluated and saved
   Evaluation evaluate();  // of the averaged weights, where there are any
   void report(const Evaluation& result, Progress& progress);
   void write(const std::function<void()>& f);  // on rank 0: f() writes a file or the output; its first Error is kept
@@ -76,7 +76,7 @@ class Trainer {
   Schedule schedule_;
   std::unique_ptr<Ema> ema_;  // null: not wanted
   std::unique_ptr<DataParallel> replica_;
-  std::unique_ptr<StepGraphs> graphs_;              // null: not wanted
+  std::unique_ptr<CudaGraphCache> graphs_;              // null: not wanted
   std::map<std::vector<int64_t>, Forward> passes_;  // what those under each key gave
   int64_t replayed_ = 0;                            // micro-batches
 
@@ -87,7 +87,7 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   int64_t replica_checks_ = 0;  // that passed
   TimeSplit all_times_;  // of this rank's steps
-  Tally tally_;
+  StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;

@@ -22,7 +22,7 @@ GODWIT_INLINE inline double unless_negative(int32_t i, double value) {
 void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, const Tensor& y) {
   constexpr int64_t kChunk = 1024, kGrain = 1 << 14;
   check_like(y, x, "dropout", "y");
-  const Draws draws = key.draws();
+  const RngKey rng = key.rng();
   const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
   dispatch_float(x.dtype(), "dropout", [&]<class T>() {
     using C = compute_t<T>;
@@ -33,7 +33,7 @@ void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, cons
       alignas(64) uint32_t buffer[kChunk + kRandomSlack];
       for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
         const int64_t count = std::min(kChunk, end - chunk);
-        const uint32_t* word = random_words(draws, chunk, count, buffer);
+        const uint32_t* word = random_words(rng, chunk, count, buffer);
         const T* in = from + chunk;
         T* out = to + chunk;
         GODWIT_IN_PLACE

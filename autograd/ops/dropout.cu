@@ -9,14 +9,14 @@ namespace {
 
 // A thread draws the four words of a Philox counter; with `packed` it reads and writes their four elements at once.
 template <class T>
-__global__ void dropout_kernel(Draws draws, const uint32_t* counter, int32_t dropped, compute_t<T> scale, int64_t n,
+__global__ void dropout_kernel(RngKey rng, const uint32_t* counter, int32_t dropped, compute_t<T> scale, int64_t n,
                                bool packed, const T* from, T* to) {
-  if (counter) draws.step = *counter;
+  if (counter) rng.step = *counter;
   using C = compute_t<T>;
   using Four = detail::Pack<T, 4>;
   for (int64_t four = grid_thread(); four * 4 < n; four += grid_threads()) {
-    const auto words = philox4x32({static_cast<uint32_t>(four), draws.step, draws.purpose, draws.sender},
-                                  {static_cast<uint32_t>(draws.seed), static_cast<uint32_t>(draws.seed >> 32)});
+    const auto words = philox4x32({static_cast<uint32_t>(four), rng.step, rng.purpose, rng.sender},
+                                  {static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32)});
     const auto result = [&](int k, T x) {
       return static_cast<T>(static_cast<int32_t>(words[k] >> 8) < dropped ? C(0) : C(x) * scale);
     };
@@ -38,7 +38,7 @@ void dropout_forward(Cuda device, const Tensor& x, double p, const DropoutKey& k
   const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
   dispatch_float(x.dtype(), "dropout", [&]<class T>() {
     const bool packed = aligned_to<alignof(detail::Pack<T, 4>)>(x.address(), y.address());
-    launch(device, "dropout", dropout_kernel<T>, blocks_for(device, (x.numel() + 3) / 4), kBlock, key.draws(), counter,
+    launch(device, "dropout", dropout_kernel<T>, blocks_for(device, (x.numel() + 3) / 4), kBlock, key.rng(), counter,
            dropped, static_cast<compute_t<T>>(1 / (1 - p)), x.numel(), packed, x.cuda_data<T>(), y.cuda_data<T>());
   });
 }

@@ -15,7 +15,7 @@ struct DropoutKey {
   uint32_t sender = 0;  // rank
   Tensor counter = {};  // uint32 [1], where x is: takes the place of `step`, for passes recorded as CUDA graphs
   uint32_t purpose() const { return static_cast<uint32_t>(Purpose::dropout) | site << 8; }
-  Draws draws() const {
+  RngKey rng() const {
     const bool here = counter.defined() && !counter.device().is_cuda();
     return {seed, here ? *counter.data<uint32_t>() : step, purpose(), sender};
   }

@@ -28,7 +28,7 @@ const Product& product(int64_t n, int64_t in, int64_t out, bool transposed, bool
 bool multiply(const Product& product, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   if (!product) return false;
   const auto& desc = product->plan.desc;
-  const Tensor weights = product->arranged(w);
+  const Tensor weights = product->packed(w);
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                                                   {DNNL_ARG_WEIGHTS, onednn::memory(product->wanted, weights)},
                                                   {DNNL_ARG_DST, onednn::memory(desc.dst_desc(), y)}};
@@ -63,11 +63,11 @@ bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Te
   });
   if (!gradient) return false;
   const auto& desc = gradient->plan.desc;
-  const Tensor weights = gradient->fresh(dw);
+  const Tensor weights = gradient->scratch(dw);
   run(gradient->plan, {{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                        {DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
                        {DNNL_ARG_DIFF_WEIGHTS, onednn::memory(gradient->wanted, weights)}});
-  gradient->restore(weights, dw);
+  gradient->unpack(weights, dw);
   return true;
 }
 

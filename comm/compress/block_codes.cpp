@@ -29,42 +29,42 @@ void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
 
 }  // namespace
 
-bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words) {
+bool encode_blocks(Cpu, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   std::atomic<bool> finite{true};
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
     const float* z = x + block.begin;
-    float* own = memory == Memory::none ? nullptr : kept + block.kept;
-    if (memory == Memory::error) block::add(z, own, own, n), z = own;
-    if (memory == Memory::estimate) block::subtract(z, own, a, n), z = a;
-    if (!codec.encode_finite(z, n, {draws, element + block.begin}, words + block.at)) return finite.store(false);
-    if (own) codec.add(words + block.at, n, memory == Memory::error ? -1.0f : 1.0f, own, b);
+    float* own = feedback == Feedback::none ? nullptr : kept + block.kept;
+    if (feedback == Feedback::residual) block::add(z, own, own, n), z = own;
+    if (feedback == Feedback::ef21) block::subtract(z, own, a, n), z = a;
+    if (!codec.encode_finite(z, n, {rng, element + block.begin}, words + block.at)) return finite.store(false);
+    if (own) codec.add(words + block.at, n, feedback == Feedback::residual ? -1.0f : 1.0f, own, b);
   });
   return finite;
 }
 
-void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cpu, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean) {
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
     float *to = mean + block.begin, *sum = moves ? a : to;
-    const uint32_t* code = words + block.at;
-    codec.decode(code, n, sum);
-    for (int sender = 1; sender < senders; ++sender) codec.add(code + sender * stride, n, 1, sum, b);
+    const uint32_t* payload = words + block.at;
+    codec.decode(payload, n, sum);
+    for (int sender = 1; sender < senders; ++sender) codec.add(payload + sender * stride, n, 1, sum, b);
     if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
     if (moves) block::add(to, sum, to, n);
   });
 }
 
-bool BlockCodec::encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const {
+bool Compressor::encode_finite(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const {
   if (!block::all_finite(x, n)) return false;
-  encode(x, n, draw, code);
+  encode(x, n, rng, payload);
   return true;
 }
 
-void BlockCodec::add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const {
-  decode(code, n, scratch);
+void Compressor::add(const uint32_t* payload, int64_t n, float factor, float* x, float* scratch) const {
+  decode(payload, n, scratch);
   block::add_times(scratch, factor, x, n);
 }
 

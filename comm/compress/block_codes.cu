@@ -93,7 +93,7 @@ __global__ void encode_levels_kernel(Job job, LevelFormat format, const float* s
   for_quads(piece.n, [&](int64_t i) {
     uint32_t fields = 0;
     if (i < piece.n) {
-      const FourWords random = format.random ? four_words(job.draws, element + i) : FourWords{};
+      const FourWords random = format.random ? four_words(job.rng, element + i) : FourWords{};
       for (int k = 0; k < kQuad && i + k < piece.n; ++k) {
         float v = z[i + k] * factor;
         if (format.random) v = static_cast<float>(random.words[k] >> 8) * 0x1p-24f + v;
@@ -276,12 +276,12 @@ void mean(Cuda, const Means&, int64_t, const std::monostate&) { refuse(); }
 
 }  // namespace
 
-bool encode_blocks(Cuda device, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words) {
+bool encode_blocks(Cuda device, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   const BlockPieces& pieces = pieces_of(blocks);
   const Tensor fault = Tensor::zeros({1}, DType::u32);
-  const Job job{x,     memory,  kept,  table_on(device, blocks),    table_on(device, pieces.all),
-                        draws, element, words, fault.cuda_data<uint32_t>()};
+  const Job job{x,     feedback,  kept,  table_on(device, blocks),    table_on(device, pieces.all),
+                        rng, element, words, fault.cuda_data<uint32_t>()};
   const CodeFormat format = codec.format();
   std::visit([&](const auto& f) { encode(device, job, pieces, f); }, format);
   const uint32_t found = fault.to_vector<uint32_t>()[0];
@@ -290,7 +290,7 @@ bool encode_blocks(Cuda device, const BlockCodec& codec, const float* x, Memory 
   return true;
 }
 
-void mean_of_blocks(Cuda device, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cuda device, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean_at) {
   const BlockPieces& pieces = pieces_of(blocks);
   const Means means{

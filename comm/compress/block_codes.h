@@ -7,32 +7,32 @@
 
 namespace godwit {
 
-// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their Memory at kept[`kept`].
+// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their Feedback state at kept[`kept`].
 struct CodedBlock {
   int64_t begin, n, at, kept;
   int64_t numel() const { return n; }
 };
 
 // Per-value state, in the unit of the gradient, that compensates for the loss of coding. C(z) is the code of z.
-enum class Memory {
+enum class Feedback {
   none,
-  error,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
-  estimate,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
+  residual,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
+  ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
 };
 
-// Encodes all blocks of x; `kept` is unused with Memory::none. `element` is the global offset of the bucket's first
-// value and, with `draws`, keys the random numbers. Returns false if a value to encode is not finite; codes and `kept`
+// Encodes all blocks of x; `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
+// value and, with `rng`, keys the random numbers. Returns false if a value to encode is not finite; codes and `kept`
 // are then unusable. On a GPU the host waits for this result.
-bool encode_blocks(Cpu, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
-bool encode_blocks(Cuda, const BlockCodec& codec, const float* x, Memory memory, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const Draws& draws, int64_t element, uint32_t* words);
+bool encode_blocks(Cpu, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
+bool encode_blocks(Cuda, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
 
 // Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
 // sender. With `moves` it is added to `mean`, otherwise it replaces it.
-void mean_of_blocks(Cpu, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cpu, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
-void mean_of_blocks(Cuda, const BlockCodec& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cuda, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 
 }  // namespace godwit

@@ -175,7 +175,7 @@ __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongB
       code[at] = std::bit_cast<uint32_t>(z);
       put_place(places, narrow, at, piece.begin + i);
       source.keep(i, z, z);
-    } else if (source.memory == Memory::error) {
+    } else if (source.feedback == Feedback::residual) {
       source.kept[i] = z;
     }
   }

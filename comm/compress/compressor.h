@@ -1,4 +1,4 @@
-// BlockCodec: a compressor that maps blocks of float32 values to 32-bit words and back. To add one, derive from it in
+// Compressor: a compressor that maps blocks of float32 values to 32-bit words and back. To add one, derive from it in
 // your own file and pass it to block_exchange() (comm/exchange/block_exchange.h), which adds sending, averaging, error
 // feedback and state. docs/compressors.md has a complete example.
 #pragma once
@@ -11,15 +11,15 @@ namespace godwit {
 
 // Random numbers for a block's values, keyed by the values' global offset, the step and the sender, and therefore
 // independent of bucket sizes and thread counts.
-struct BlockDraw {
-  Draws draws;
+struct BlockRng {
+  RngKey key;
   int64_t element;  // global offset of the block's first value
 
   // Random words of the values [i, i + count). `buffer` needs room for count + kRandomSlack words; to_unit() of
   // engine/philox.h maps a word to [0, 1). Request one or two thousand at a time, so that they stay in the cache.
   // `ahead`: address of `count` float32 values to prefetch meanwhile, usually those after the piece; null: none.
   const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer, const float* ahead = nullptr) const {
-    return random_words(draws, element + i, count, buffer, ahead);
+    return random_words(key, element + i, count, buffer, ahead);
   }
 };
 
@@ -39,18 +39,18 @@ struct LargestFormat {                 // comm/compress/topk.cpp
 using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;
 
 // Must be stateless: blocks are encoded concurrently, in any order.
-class BlockCodec {
+class Compressor {
  public:
-  virtual ~BlockCodec() = default;
-  virtual int64_t words(int64_t n) const = 0;  // code length for n >= 1 values
-  // Encodes finite x[n]; writes every word of code[words(n)].
-  virtual void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const = 0;
-  // Like encode(), but checks its input: returns false, with `code` unspecified, if a value is not finite. Override it
+  virtual ~Compressor() = default;
+  virtual int64_t payload_words(int64_t n) const = 0;  // payload length for n >= 1 values
+  // Encodes finite x[n]; writes every word of payload[payload_words(n)].
+  virtual void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const = 0;
+  // Like encode(), but checks its input: returns false, with `payload` unspecified, if a value is not finite. Override it
   // if the codec scans all values anyway.
-  virtual bool encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const;
-  virtual void decode(const uint32_t* code, int64_t n, float* x) const = 0;  // decodes to x[n]
+  virtual bool encode_finite(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const;
+  virtual void decode(const uint32_t* payload, int64_t n, float* x) const = 0;  // decodes to x[n]
   // x += factor · decoded, factor 1 or −1; `scratch` has room for n values. Override it for sparse codes.
-  virtual void add(const uint32_t* code, int64_t n, float factor, float* x, float* scratch) const;
+  virtual void add(const uint32_t* payload, int64_t n, float factor, float* x, float* scratch) const;
   // The GPU kernels that produce the same codes. By default none: GPU tensors are then rejected.
   virtual CodeFormat format() const { return {}; }
 };

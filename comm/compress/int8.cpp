@@ -16,7 +16,7 @@ class Nearest : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> int8_codec() { return std::make_unique<Nearest>(127); }
-std::unique_ptr<BlockCodec> int4_codec() { return std::make_unique<Nearest>(7); }
+std::unique_ptr<Compressor> int8_codec() { return std::make_unique<Nearest>(127); }
+std::unique_ptr<Compressor> int4_codec() { return std::make_unique<Nearest>(7); }
 
 }  // namespace godwit

@@ -109,11 +109,11 @@ GODWIT_INLINE inline void unpack(const uint32_t* from, int64_t words, int bits, 
 
 }  // namespace
 
-void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockDraw* draw, uint32_t* words) {
+void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockRng* rng, uint32_t* words) {
   HWY_ALIGN uint32_t buffer[kLevelChunk + kRandomSlack];
   for (int64_t at = 0; at < n; at += kLevelChunk) {
     const int64_t count = std::min(kLevelChunk, n - at);
-    const uint32_t* random = draw ? draw->words(at, count, buffer, x + at + count) : nullptr;
+    const uint32_t* random = rng ? rng->words(at, count, buffer, x + at + count) : nullptr;
     HWY_DYNAMIC_DISPATCH(encode_chunk)(x + at, count, factor, levels, random, words + at * level_bits(levels) / 32);
   }
 }
@@ -125,7 +125,7 @@ void decode_levels(const uint32_t* words, int64_t n, float step, int levels, flo
   const auto* whole = reinterpret_cast<const uint8_t*>(bytes);
   for (int64_t at = 0; at < n; at += kDecodeChunk) {
     const int64_t count = std::min(kDecodeChunk, n - at);
-    for (int64_t i = 0; i < count; i += kLineValues) fetch(x + at + i + kPageValues);
+    for (int64_t i = 0; i < count; i += kLineValues) prefetch(x + at + i + kPageValues);
     const auto chunk = [&](int64_t, int64_t) GODWIT_INLINE {
       unpack(words + at * bits / 32, level_words(count, bits), bits, bytes);
       for (int64_t i = 0; i < count; ++i) x[at + i] = static_cast<float>((whole[i] ^ sign) - sign) * step;
@@ -134,15 +134,15 @@ void decode_levels(const uint32_t* words, int64_t n, float step, int levels, flo
   }
 }
 
-void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockDraw* draw, uint32_t* code) {
+void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockRng* rng, uint32_t* payload) {
   float factor = static_cast<float>(levels) / scale;
   if (!std::isfinite(factor)) factor = scale = 0;
-  code[0] = std::bit_cast<uint32_t>(scale);
-  encode_levels(x, n, factor, levels, draw, code + 1);
+  payload[0] = std::bit_cast<uint32_t>(scale);
+  encode_levels(x, n, factor, levels, rng, payload + 1);
 }
 
-void decode_scaled(const uint32_t* code, int64_t n, int levels, float* x) {
-  decode_levels(code + 1, n, std::bit_cast<float>(code[0]) / static_cast<float>(levels), levels, x);
+void decode_scaled(const uint32_t* payload, int64_t n, int levels, float* x) {
+  decode_levels(payload + 1, n, std::bit_cast<float>(payload[0]) / static_cast<float>(levels), levels, x);
 }
 
 }  // namespace godwit

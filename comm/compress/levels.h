@@ -11,16 +11,16 @@ constexpr int64_t level_words(int64_t n, int bits) { return (n * bits + 31) / 32
 // Bits for an integer in −levels … levels, 1 <= levels <= 127.
 constexpr int level_bits(int levels) { return levels <= 1 ? 2 : levels <= 7 ? 4 : 8; }
 
-// Encodes x·factor, clamped to −levels … levels. With `draw`, rounds stochastically: adds a random number in [0, 1) and
+// Encodes x·factor, clamped to −levels … levels. With `rng`, rounds stochastically: adds a random number in [0, 1) and
 // rounds down; without, rounds to nearest even. Single-threaded.
-void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockDraw* draw, uint32_t* words);
+void encode_levels(const float* x, int64_t n, float factor, int levels, const BlockRng* rng, uint32_t* words);
 // x = integer · step.
 void decode_levels(const uint32_t* words, int64_t n, float step, int levels, float* x);
 
-// A block's code: its float32 scale, then its levels; level l means scale·l/levels. If the scale is so small that
+// A block's payload: its float32 scale, then its levels; level l means scale·l/levels. If the scale is so small that
 // levels/scale overflows (below 4e−37), the scale and all levels are sent as 0.
-void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockDraw* draw, uint32_t* code);
-void decode_scaled(const uint32_t* code, int64_t n, int levels, float* x);
+void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockRng* rng, uint32_t* payload);
+void decode_scaled(const uint32_t* payload, int64_t n, int levels, float* x);
 constexpr int64_t scaled_words(int64_t n, int levels) { return 1 + level_words(n, level_bits(levels)); }
 
 }  // namespace godwit

@@ -52,11 +52,11 @@ void agree(Cpu, const bf16* sizes, int64_t ranks, int64_t blocks, int bits, floa
 }
 
 Counts encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
-              const Settings& settings, const Draws& draws, int64_t element, uint32_t* words) {
+              const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words) {
   std::atomic<int64_t> saturated{0}, zero{0};
   std::atomic<bool> finite{true};
   for_pieces(pieces, [&](const Piece& piece) {
-    const Counts counts = encode(g + piece.begin, e + piece.begin, piece.n, scales.of(piece.block), settings, draws,
+    const Counts counts = encode(g + piece.begin, e + piece.begin, piece.n, scales.of(piece.block), settings, rng,
                                  element + piece.begin, words + piece.code);
     saturated += counts.saturated;
     zero += counts.zero;

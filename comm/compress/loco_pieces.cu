@@ -105,7 +105,7 @@ __device__ uint32_t encode_value(float x, int8_t& e, const Scales& scales, const
 // One block of threads per piece. totals: clamped codes; codes that are 0; non-finite values.
 template <int kBits>
 __global__ void encode_kernel(const float* g, int8_t* errors, const Piece* pieces, BlockScales by_block,
-                              Settings settings, Draws draws, int64_t element, uint32_t* words, Count* totals) {
+                              Settings settings, RngKey rng, int64_t element, uint32_t* words, Count* totals) {
   const Piece piece = pieces[blockIdx.x];
   const Scales scales = by_block.of(piece.block);
   const float* x = g + piece.begin;
@@ -116,7 +116,7 @@ __global__ void encode_kernel(const float* g, int8_t* errors, const Piece* piece
   for_quads(piece.n, [&](int64_t i) {
     uint32_t bits = 0;
     if (i < piece.n) {
-      const FourWords words_of = random ? four_words(draws, element + piece.begin + i) : FourWords{};
+      const FourWords words_of = random ? four_words(rng, element + piece.begin + i) : FourWords{};
       if (aligned && i + kQuad <= piece.n) {
         const auto values = godwit::detail::load_pack<kQuad>(x + i, 0);
         auto kept = godwit::detail::load_pack<kQuad>(e + i, 0);
@@ -210,11 +210,11 @@ void agree(Cuda device, const bf16* sizes, int64_t ranks, int64_t blocks, int bi
 }
 
 Counts encode(Cuda device, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
-              const Settings& settings, const Draws& draws, int64_t element, uint32_t* words) {
+              const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words) {
   static_assert(kPiece < 1 << kField && sizeof(Count) == sizeof(int64_t));
   const Tensor totals = Tensor::zeros({3}, DType::i64);
   const auto run = [&](auto kernel) {
-    launch(device, "loco", kernel, count_of(pieces), kBlock, g, e, table_on(device, pieces), scales, settings, draws,
+    launch(device, "loco", kernel, count_of(pieces), kBlock, g, e, table_on(device, pieces), scales, settings, rng,
            element, words, reinterpret_cast<Count*>(totals.cuda_data<int64_t>()));
   };
   if (settings.bits == 1) run(encode_kernel<1>);

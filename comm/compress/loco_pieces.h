@@ -38,9 +38,9 @@ struct BlockScales {
 // Encodes all pieces as encode() in wire/loco_codes.h does; `element` is the global offset of the bucket's first value.
 // On a GPU the host waits for the counts.
 Counts encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
-              const Settings& settings, const Draws& draws, int64_t element, uint32_t* words);
+              const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words);
 Counts encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
-              const Settings& settings, const Draws& draws, int64_t element, uint32_t* words);
+              const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words);
 
 // The messages of all senders, `stride` words apart.
 struct Messages {

@@ -21,16 +21,16 @@ int64_t ones(const uint32_t* words, int64_t n) {
 }
 
 // Code: the decoded values of a 1 and of a 0 (float32), then the sign bits.
-class OneBit : public BlockCodec {
+class OneBit : public Compressor {
  public:
-  int64_t words(int64_t n) const override { return 2 + sign_words(n); }
+  int64_t payload_words(int64_t n) const override { return 2 + sign_words(n); }
 
-  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+  void encode(const float* x, int64_t n, const BlockRng&, uint32_t* payload) const override {
     int64_t plus = 0;
     SumsBySign sums;
     for (int64_t at = 0; at < n; at += kPiece) {
       const int64_t count = std::min(kPiece, n - at);
-      uint32_t* signs = code + 2 + at / 32;
+      uint32_t* signs = payload + 2 + at / 32;
       sums.add(x + at, count);
       pack_signs(Cpu{}, x + at, signs, count);
       plus += ones(signs, sign_words(count));
@@ -38,12 +38,12 @@ class OneBit : public BlockCodec {
     const auto mean = [](double sum, int64_t count) {
       return std::bit_cast<uint32_t>(count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f);
     };
-    code[0] = mean(sums.positive(), plus);
-    code[1] = mean(sums.negative(), n - plus);
+    payload[0] = mean(sums.positive(), plus);
+    payload[1] = mean(sums.negative(), n - plus);
   }
 
-  void decode(const uint32_t* code, int64_t n, float* x) const override {
-    block::choose(code + 2, std::bit_cast<float>(code[0]), std::bit_cast<float>(code[1]), n, x);
+  void decode(const uint32_t* payload, int64_t n, float* x) const override {
+    block::choose(payload + 2, std::bit_cast<float>(payload[0]), std::bit_cast<float>(payload[1]), n, x);
   }
 
   CodeFormat format() const override { return OneBitFormat{}; }
@@ -51,6 +51,6 @@ class OneBit : public BlockCodec {
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> one_bit_codec() { return std::make_unique<OneBit>(); }
+std::unique_ptr<Compressor> one_bit_codec() { return std::make_unique<OneBit>(); }
 
 }  // namespace godwit

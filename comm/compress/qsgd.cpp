@@ -25,7 +25,7 @@ class Qsgd : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> qsgd_codec(int64_t levels) {
+std::unique_ptr<Compressor> qsgd_codec(int64_t levels) {
   check(levels >= 1 && levels <= 127, "qsgd: levels is ", levels,
         "; 1 (2 bits a value), up to 7 (4 bits) or up to 127 (8 bits) fit");
   return std::make_unique<Qsgd>(static_cast<int>(levels));

@@ -7,21 +7,21 @@
 
 namespace godwit {
 
-class ScaledCodec : public BlockCodec {
+class ScaledCodec : public Compressor {
  public:
   ScaledCodec(int levels, bool random) : levels_(levels), random_(random) {}
 
-  int64_t words(int64_t n) const override { return scaled_words(n, levels_); }
-  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
-    encode_finite(x, n, draw, code);
+  int64_t payload_words(int64_t n) const override { return scaled_words(n, levels_); }
+  void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const override {
+    encode_finite(x, n, rng, payload);
   }
-  bool encode_finite(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
+  bool encode_finite(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const override {
     const float own = scale(x, n);
     if (!std::isfinite(own)) return false;
-    encode_scaled(x, n, own, levels_, random_ ? &draw : nullptr, code);
+    encode_scaled(x, n, own, levels_, random_ ? &rng : nullptr, payload);
     return true;
   }
-  void decode(const uint32_t* code, int64_t n, float* x) const override { decode_scaled(code, n, levels_, x); }
+  void decode(const uint32_t* payload, int64_t n, float* x) const override { decode_scaled(payload, n, levels_, x); }
 
  protected:
   int levels() const { return levels_; }  // maximum magnitude of a level

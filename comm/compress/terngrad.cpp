@@ -30,7 +30,7 @@ class TernGrad : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> terngrad_codec(double clip_sigma) {
+std::unique_ptr<Compressor> terngrad_codec(double clip_sigma) {
   check(std::isfinite(clip_sigma) && clip_sigma >= 0, "terngrad: clip_sigma is ", clip_sigma,
         "; it must be finite and positive, or 0 for no clipping");
   return std::make_unique<TernGrad>(clip_sigma);

@@ -87,18 +87,18 @@ Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
 
 // Code: the k values in order of their places, then the places: 16 bits each in blocks of up to 65536 values, otherwise
 // 32.
-class TopK : public BlockCodec {
+class TopK : public Compressor {
  public:
   explicit TopK(double density) : density_(density) {}
 
-  int64_t words(int64_t n) const override { return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n)); }
+  int64_t payload_words(int64_t n) const override { return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n)); }
 
-  void encode(const float* x, int64_t n, const BlockDraw& draw, uint32_t* code) const override {
-    encode_finite(x, n, draw, code);
+  void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const override {
+    encode_finite(x, n, rng, payload);
   }
 
   // Sends the k largest magnitudes; among equal ones, the first.
-  bool encode_finite(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+  bool encode_finite(const float* x, int64_t n, const BlockRng&, uint32_t* payload) const override {
     const int64_t k = chosen(n);
     Candidates among;
     find(x, n, probable_bound(x, n, k), among);
@@ -109,11 +109,11 @@ class TopK : public BlockCodec {
     const uint32_t least = kth_largest(among.sizes, k);
     int64_t equal = k;  // number of values of magnitude `least` to send
     for (const uint32_t size : among.sizes) equal -= size > least;
-    uint32_t* places = code + k;
+    uint32_t* places = payload + k;
     if (narrow(n)) places[(k - 1) / 2] = 0;
     for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // branch-free; overwrites rejected ones
       const uint32_t size = among.sizes[j], i = among.places[j];
-      code[at] = among.values[j];
+      payload[at] = among.values[j];
       if (narrow(n)) places[at / 2] = (places[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);
       else places[at] = i;
       at += (size > least) | ((size == least) & (equal > 0));
@@ -122,13 +122,13 @@ class TopK : public BlockCodec {
     return true;
   }
 
-  void decode(const uint32_t* code, int64_t n, float* x) const override {
+  void decode(const uint32_t* payload, int64_t n, float* x) const override {
     std::fill_n(x, n, 0.0f);
-    each(code, n, [=](int64_t i, float value) { x[i] = value; });
+    each(payload, n, [=](int64_t i, float value) { x[i] = value; });
   }
 
-  void add(const uint32_t* code, int64_t n, float factor, float* x, float*) const override {
-    each(code, n, [=](int64_t i, float value) { x[i] += factor * value; });
+  void add(const uint32_t* payload, int64_t n, float factor, float* x, float*) const override {
+    each(payload, n, [=](int64_t i, float value) { x[i] += factor * value; });
   }
 
   CodeFormat format() const override { return LargestFormat{density_}; }
@@ -138,12 +138,12 @@ class TopK : public BlockCodec {
   static bool narrow(int64_t n) { return n <= kNarrowPlaces; }
 
   template <class F>
-  void each(const uint32_t* code, int64_t n, const F& f) const {
+  void each(const uint32_t* payload, int64_t n, const F& f) const {
     const int64_t k = chosen(n);
-    const uint32_t* places = code + k;
+    const uint32_t* places = payload + k;
     for (int64_t at = 0; at < k; ++at) {
       const uint32_t i = narrow(n) ? (places[at / 2] >> (16 * (at % 2)) & 0xFFFF) : places[at];
-      f(static_cast<int64_t>(i), std::bit_cast<float>(code[at]));
+      f(static_cast<int64_t>(i), std::bit_cast<float>(payload[at]));
     }
   }
 
@@ -152,7 +152,7 @@ class TopK : public BlockCodec {
 
 }  // namespace
 
-std::unique_ptr<BlockCodec> topk_codec(double density) {
+std::unique_ptr<Compressor> topk_codec(double density) {
   check(density > 0 && density <= 1, "topk: density is ", density,
         "; it is the part of the values that is sent, above 0 and at most 1");
   return std::make_unique<TopK>(density);

@@ -1,4 +1,4 @@
-// The exchange around a BlockCodec: gradients are sent as compressed blocks and averaged in float32 by their owners.
+// The exchange around a Compressor: gradients are sent as compressed blocks and averaged in float32 by their owners.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,8 +13,8 @@ namespace godwit {
 enum class Reply {
   f32,     // all-gather in float32
   coded,   // all-gather, compressed by the same codec
-  none,    // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
-  owners,  // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
+  all_gather,    // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
+  sharded,  // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
 };
 inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user
 
@@ -22,7 +22,7 @@ struct BlockExchangeOptions {
   std::string name;           // prefix of phases ("<name>/all_to_all") and messages
   int64_t block_size = 1024;  // values; every parameter is cut into blocks of this size. 0: one block per parameter
   Reply reply = Reply::f32;
-  Memory worker = Memory::none;
+  Feedback worker = Feedback::none;
   bool server_error = false;  // error feedback of the owners on the mean; needs Reply::coded
 
   void check() const;  // throws if the fields contradict each other
@@ -32,9 +32,9 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
 // Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds
 // the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks, and therefore
 // results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is its decoded message.
-// Each of the two collectives sends (ranks − 1) messages of the longest segment; Reply::none sends as many of the whole
+// Each of the two collectives sends (ranks − 1) messages of the longest segment; Reply::all_gather sends as many of the whole
 // bucket. Throws, naming step and parameter, if a gradient is not finite.
-std::unique_ptr<Exchange> block_exchange(std::unique_ptr<BlockCodec> codec, const BlockExchangeOptions& options,
+std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> codec, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
 }  // namespace godwit

@@ -7,7 +7,7 @@ namespace godwit {
 namespace {
 
 BlockExchangeOptions blocks_of(const Ef21Options& o) {
-  return {.name = "ef21", .block_size = o.block_size, .reply = o.reply, .worker = Memory::estimate};
+  return {.name = "ef21", .block_size = o.block_size, .reply = o.reply, .worker = Feedback::ef21};
 }
 
 }  // namespace

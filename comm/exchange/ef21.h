@@ -12,7 +12,7 @@ struct Ef21Options {
   Compressor compressor = Compressor::topk;
   double density = 0.01;  // topk: ⌈density·n⌉ values of a block of n are sent
   int64_t block_size = 0;
-  Reply reply = Reply::none;
+  Reply reply = Reply::all_gather;
 
   void describe(OptionList& list);
   void check() const;  // throws if the reply is coded

@@ -13,7 +13,7 @@ class EfSignSgd : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step);
   }
-  std::vector<StatePart> state() const override { return all_reduce_.state(); }  // "e", "server_e"
+  std::vector<StateTensor> state() const override { return all_reduce_.state(); }  // "e", "server_e"
 
  private:
   ErrorFeedbackAllReduce all_reduce_;

@@ -43,67 +43,67 @@ ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const Er
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, name, ": works on float32 parameters, not ", bucket.param.dtype());
     const BlockLayout layout = layout_of(bucket, options.scale_block, ranks);
-    Part part{bucket.begin, bucket.numel, layout.segment(comm.rank), 0, {}, {}, Tensor::zeros({bucket.numel}), {}};
+    BucketState state{bucket.begin, bucket.numel, layout.segment(comm.rank), 0, {}, {}, Tensor::zeros({bucket.numel}), {}};
     const int64_t scales = layout.most_parts();
-    part.words = scales + (layout.longest() + 31) / 32;
+    state.words = scales + (layout.longest() + 31) / 32;
     int64_t block = 0;
     for (int k = 0; k < ranks; ++k) {
       int64_t slot = 0;
       for (const Segment& piece : layout.parts(k)) {
         while (layout.block(block).end <= piece.begin) ++block;
         const int64_t bit = 32 * scales + piece.begin - layout.segment(k).begin;
-        part.sent.add(piece.begin, piece.numel(), 32 * k * part.words + bit, k * part.words + slot, block);
-        if (k == comm.rank) part.served.add(piece.begin - part.owned.begin, piece.numel(), bit, slot, slot);
+        state.sent.add(piece.begin, piece.numel(), 32 * k * state.words + bit, k * state.words + slot, block);
+        if (k == comm.rank) state.served.add(piece.begin - state.owned.begin, piece.numel(), bit, slot, slot);
         ++slot;
       }
     }
-    if (ranks > 1) part.server_e = Tensor::zeros({part.owned.numel()});
-    parts_.push_back(std::move(part));
+    if (ranks > 1) state.server_e = Tensor::zeros({state.owned.numel()});
+    states_.push_back(std::move(state));
   }
 }
 
-ErrorFeedbackAllReduce::Part& ErrorFeedbackAllReduce::part_of(const Bucket& bucket) {
+ErrorFeedbackAllReduce::BucketState& ErrorFeedbackAllReduce::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
-  check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].numel == bucket.numel, name_,
+  check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel, name_,
         ": bucket ", bucket.index, " is not one it was made for");
-  return parts_[i];
+  return states_[i];
 }
 
 void ErrorFeedbackAllReduce::mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm,
                                   int64_t step) {
-  Part& part = part_of(bucket);
+  BucketState& state = bucket_state(bucket);
   const int ranks = comm.world->size();
-  const Tensor sent = Tensor::zeros({ranks * part.words}, DType::u32);
+  const Tensor sent = Tensor::zeros({ranks * state.words}, DType::u32);
   const int64_t bad = on_device(z, [&](auto device) {
-    return compress_signs(device, elements<float>(device, z), elements<float>(device, part.e), part.sent, scale_,
-                          elements<uint32_t>(device, sent));
+    return compress_signs(device, data_ptr<float>(device, z), data_ptr<float>(device, state.e), state.sent, scale_,
+                          data_ptr<uint32_t>(device, sent));
   });
   if (bad >= 0) fail_not_finite(name_, bucket, z, bad, step);
   if (ranks > 1) {
-    const Tensor received(sent.shape(), DType::u32), own = Tensor::zeros({part.words}, DType::u32);
+    const Tensor received(sent.shape(), DType::u32), own = Tensor::zeros({state.words}, DType::u32);
     comm.world->all_to_all(sent, received, name_ + "/all_to_all");
     const int64_t wrong = on_device(z, [&](auto device) {
-      return compress_mean_of_signs(device, elements<uint32_t>(device, received), ranks, part.words,
-                                    elements<float>(device, part.server_e), part.served, scale_,
-                                    elements<uint32_t>(device, own));
+      return compress_mean_of_signs(device, data_ptr<uint32_t>(device, received), ranks, state.words,
+                                    data_ptr<float>(device, state.server_e), state.served, scale_,
+                                    data_ptr<uint32_t>(device, own));
     });
     check(wrong < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index,
           " is not finite; lower the learning rate");
     comm.world->all_gather(own, sent, name_ + "/all_gather");
   }
   on_device(z, [&](auto device) {
-    expand_signs(device, elements<uint32_t>(device, sent), part.sent, elements<float>(device, mean));
+    expand_signs(device, data_ptr<uint32_t>(device, sent), state.sent, data_ptr<float>(device, mean));
   });
 }
 
-std::vector<StatePart> ErrorFeedbackAllReduce::state() const {
-  std::vector<StatePart> state;
-  for (const Part& part : parts_) {
-    state.push_back({"e", part.bucket_begin, part.e, false});
-    if (part.server_e.defined() && part.owned.numel() > 0)
-      state.push_back({"server_e", part.bucket_begin + part.owned.begin, part.server_e, false});
+std::vector<StateTensor> ErrorFeedbackAllReduce::state() const {
+  std::vector<StateTensor> all;
+  for (const BucketState& state : states_) {
+    all.push_back({"e", state.bucket_begin, state.e, false});
+    if (state.server_e.defined() && state.owned.numel() > 0)
+      all.push_back({"server_e", state.bucket_begin + state.owned.begin, state.server_e, false});
   }
-  return state;
+  return all;
 }
 
 }  // namespace godwit

@@ -35,21 +35,21 @@ class ErrorFeedbackAllReduce {
   // padding is unchanged. Throws, naming step and parameter, if a value of z or a scale is not finite.
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
-  std::vector<StatePart> state() const;  // "e" of all values; "server_e" of the owned segment
+  std::vector<StateTensor> state() const;  // "e" of all values; "server_e" of the owned segment
 
  private:
-  struct Part {
+  struct BucketState {
     int64_t bucket_begin, numel;  // global offset
     Segment owned;
     int64_t words;           // per message
     SignTiles sent, served;  // tiles of all values, in the messages to all owners; of the owned segment, in one message
     Tensor e, server_e;      // server_e: undefined with one rank
   };
-  Part& part_of(const Bucket& bucket);
+  BucketState& bucket_state(const Bucket& bucket);
 
   std::string name_;
   SignScale scale_;
-  std::vector<Part> parts_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace godwit

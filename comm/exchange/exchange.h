@@ -17,7 +17,7 @@ class Exchange {
   // Collective. Replaces bucket.grad by its mean, bit-identical on all ranks. Under zero2 only the rank's shard holds
   // the mean; the rest is unspecified. `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
-  virtual std::vector<StatePart> state() const { return {}; }  // for checkpoints
+  virtual std::vector<StateTensor> state() const { return {}; }  // for checkpoints
   // Collective: a line for the end of the run that summarizes all ranks, or "" if there is nothing to report.
   virtual std::string summary(Group& /*world*/) const { return {}; }
 };

@@ -5,7 +5,7 @@
 namespace godwit {
 
 void check_divides(const Bucket& bucket, int ranks, const char* exchange) {
-  check(bucket.padded() % ranks == 0, exchange, ": bucket ", bucket.index, " has ", bucket.padded(),
+  check(bucket.padded_numel() % ranks == 0, exchange, ": bucket ", bucket.index, " has ", bucket.padded_numel(),
         " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
 }
 

@@ -16,7 +16,7 @@ class Hierarchical : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t) override {
     const int world = comm.topology.world();
     check_divides(bucket, world, "hierarchical");
-    const Tensor shard({bucket.padded() / comm.topology.workers_per_node}, bucket.grad.dtype());
+    const Tensor shard({bucket.padded_numel() / comm.topology.workers_per_node}, bucket.grad.dtype());
     comm.intra->reduce_scatter(bucket.grad, shard, Reduce::sum, "hierarchical/intra_reduce_scatter");
     if (wire_ == DType::f32 || comm.inter->size() == 1) {
       comm.inter->all_reduce(shard, Reduce::sum, "hierarchical/inter_all_reduce");

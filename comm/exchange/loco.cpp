@@ -17,7 +17,7 @@
 namespace godwit {
 namespace {
 
-struct Part {
+struct BucketState {
   int64_t bucket_begin = 0, first_block = 0;
   BlockTable<Segment> blocks = {};     // blocks that share a scale
   Table<loco::Piece> sent = {};        // for all shards, in the messages to their owners
@@ -56,35 +56,35 @@ class Loco : public Exchange {
     int64_t blocks = 0;
     for (const Bucket& bucket : in.buckets) {
       add_part(bucket, in.comm);
-      parts_.back().first_block = blocks;
-      blocks += std::ssize(parts_.back().blocks.all);
+      states_.back().first_block = blocks;
+      blocks += std::ssize(states_.back().blocks.all);
     }
   }
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
-    check(i < parts_.size() && parts_[i].bucket_begin == bucket.begin && parts_[i].e.numel() == bucket.numel, name_,
+    check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].e.numel() == bucket.numel, name_,
           ": bucket ", bucket.index, " is not one it was made for");
     check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
-    Part& part = parts_[i];
+    BucketState& state = states_[i];
     Group& group = *comm.world;
-    const Tensor codes = Tensor::zeros({group.size() * part.words}, DType::u32), own(codes.shape(), DType::u32);
-    const Tensor before = part.scales.clone();
-    if (fixed_scale_ == 0) agree_on_scales(part, bucket, group);
-    encode(part, bucket, step, before, codes);
+    const Tensor codes = Tensor::zeros({group.size() * state.words}, DType::u32), own(codes.shape(), DType::u32);
+    const Tensor before = state.scales.clone();
+    if (fixed_scale_ == 0) agree_on_scales(state, bucket, group);
+    encode(state, bucket, step, before, codes);
     group.all_to_all(codes, own, phase("all_to_all"));
-    const loco::Messages messages{nullptr, part.words, group.size(), static_cast<int>(options_.bits)};
-    if (to_owners_) mean_of_own(part, bucket, own, messages);
-    else mean_of_all(part, bucket, own, messages, group);
-    if (i + 1 == parts_.size()) check_saturation(step);
+    const loco::Messages messages{nullptr, state.words, group.size(), static_cast<int>(options_.bits)};
+    if (to_owners_) mean_of_own(state, bucket, own, messages);
+    else mean_of_all(state, bucket, own, messages, group);
+    if (i + 1 == states_.size()) check_saturation(step);
   }
 
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
-  std::vector<StatePart> state() const override {
-    std::vector<StatePart> all;
-    for (const Part& part : parts_) {
-      all.push_back({"e", part.bucket_begin, part.e, false});
-      if (fixed_scale_ == 0) all.push_back({"scale", part.first_block, part.scales, true});
+  std::vector<StateTensor> state() const override {
+    std::vector<StateTensor> all;
+    for (const BucketState& state : states_) {
+      all.push_back({"e", state.bucket_begin, state.e, false});
+      if (fixed_scale_ == 0) all.push_back({"scale", state.first_block, state.scales, true});
     }
     return all;
   }
@@ -110,43 +110,43 @@ class Loco : public Exchange {
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, name_, ": codes float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
-    Part part{.bucket_begin = bucket.begin};
+    BucketState state{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {
       const BlockLayout layout(bucket, options_.block_size, 1);
-      for (int64_t b = 0; b < layout.blocks(); ++b) part.blocks.all.push_back(layout.block(b));
+      for (int64_t b = 0; b < layout.blocks(); ++b) state.blocks.all.push_back(layout.block(b));
     } else {
-      part.blocks.all.push_back({0, bucket.numel});
+      state.blocks.all.push_back({0, bucket.numel});
     }
-    cut(part, shards);
-    part.e = Tensor::zeros({bucket.numel}, DType::u8);
-    part.scales = Tensor::full({std::ssize(part.blocks.all)}, fixed_scale_ > 0 ? fixed_scale_ : 1);
-    parts_.push_back(std::move(part));
+    cut(state, shards);
+    state.e = Tensor::zeros({bucket.numel}, DType::u8);
+    state.scales = Tensor::full({std::ssize(state.blocks.all)}, fixed_scale_ > 0 ? fixed_scale_ : 1);
+    states_.push_back(std::move(state));
   }
 
   // Cuts the shards into pieces. A piece's codes begin at a word boundary.
-  void cut(Part& part, const std::vector<Segment>& shards) const {
+  void cut(BucketState& state, const std::vector<Segment>& shards) const {
     std::vector<std::vector<loco::Piece>> of_shards;
     size_t block = 0;
     for (const Segment& shard : shards) {
       of_shards.emplace_back();
       int64_t words = 0;
       for (int64_t at = shard.begin; at < shard.end;) {
-        while (part.blocks.all[block].end <= at) ++block;
-        const int64_t n = std::min({part.blocks.all[block].end, shard.end, at + loco::kPiece}) - at;
+        while (state.blocks.all[block].end <= at) ++block;
+        const int64_t n = std::min({state.blocks.all[block].end, shard.end, at + loco::kPiece}) - at;
         of_shards.back().push_back({at, n, static_cast<int64_t>(block), words, at - shard.begin});
         words += (n * options_.bits + 31) / 32;
         at += n;
       }
-      part.words = std::max(part.words, words);
-      part.longest = std::max(part.longest, shard.numel());
+      state.words = std::max(state.words, words);
+      state.longest = std::max(state.longest, shard.numel());
     }
-    part.served.all = of_shards[static_cast<size_t>(rank_)];
+    state.served.all = of_shards[static_cast<size_t>(rank_)];
     for (int64_t owner = 0; owner < std::ssize(of_shards); ++owner)
       for (loco::Piece piece : of_shards[static_cast<size_t>(owner)]) {
-        piece.code += owner * part.words;
-        piece.sum += owner * part.longest;
-        part.sent.all.push_back(piece);
+        piece.code += owner * state.words;
+        piece.sum += owner * state.longest;
+        state.sent.all.push_back(piece);
       }
   }
 
@@ -154,24 +154,24 @@ class Loco : public Exchange {
 
   // s = 7/M (4 bits), 127/M (8) or 1/(2M) (1), where M is the largest |g| of the block over all ranks, rounded up to
   // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale.
-  void agree_on_scales(Part& part, const Bucket& bucket, Group& group) const {
-    const int64_t blocks = std::ssize(part.blocks.all);
+  void agree_on_scales(BucketState& state, const Bucket& bucket, Group& group) const {
+    const int64_t blocks = std::ssize(state.blocks.all);
     const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);
     on_device(bucket.grad, [&](auto device) {
-      loco::sizes(device, elements<float>(device, bucket.grad), part.blocks, options_.bits == 1, clip_element(),
-                  elements<bf16>(device, own));
+      loco::sizes(device, data_ptr<float>(device, bucket.grad), state.blocks, options_.bits == 1, clip_element(),
+                  data_ptr<bf16>(device, own));
     });
     group.all_gather(own, all, phase("scales"));
     on_device(bucket.grad, [&](auto device) {
-      loco::agree(device, elements<bf16>(device, all), group.size(), blocks, static_cast<int>(options_.bits),
-                  elements<float>(device, part.scales));
+      loco::agree(device, data_ptr<bf16>(device, all), group.size(), blocks, static_cast<int>(options_.bits),
+                  data_ptr<float>(device, state.scales));
     });
   }
 
   // before: the previous step's scales, in which the stored errors are expressed.
-  void encode(Part& part, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
+  void encode(BucketState& state, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
     const float ratio = static_cast<float>(options_.error_scale), gain = static_cast<float>(options_.error_gain_new);
-    const Draws draws{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
+    const RngKey rng{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
                       static_cast<uint32_t>(rank_)};
     const loco::Settings settings{.bits = static_cast<int>(options_.bits),
                                   .gain_new = gain,
@@ -180,10 +180,10 @@ class Loco : public Exchange {
                                   .random = options_.error_rounding == LocoOptions::Rounding::random,
                                   .reset = options_.reset_every > 0 && step % options_.reset_every == 0};
     const loco::Counts counts = on_device(bucket.grad, [&](auto device) {
-      const loco::BlockScales scales{elements<float>(device, part.scales), elements<float>(device, before), ratio};
-      return loco::encode(device, elements<float>(device, bucket.grad),
-                          reinterpret_cast<int8_t*>(elements<uint8_t>(device, part.e)), part.sent, scales, settings,
-                          draws, bucket.begin, elements<uint32_t>(device, codes));
+      const loco::BlockScales scales{data_ptr<float>(device, state.scales), data_ptr<float>(device, before), ratio};
+      return loco::encode(device, data_ptr<float>(device, bucket.grad),
+                          reinterpret_cast<int8_t*>(data_ptr<uint8_t>(device, state.e)), state.sent, scales, settings,
+                          rng, bucket.begin, data_ptr<uint32_t>(device, codes));
     });
     if (!counts.finite) fail_not_finite(name_, step, bucket);
     values_ += bucket.numel;
@@ -191,16 +191,16 @@ class Loco : public Exchange {
     zero_ += counts.zero;
   }
 
-  static void mean_of_own(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages) {
+  static void mean_of_own(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages) {
     on_device(bucket.grad, [&](auto device) {
-      messages.words = elements<uint32_t>(device, own);
-      loco::mean_of_codes(device, messages, part.served, elements<float>(device, part.scales),
-                          elements<float>(device, bucket.grad));
+      messages.words = data_ptr<uint32_t>(device, own);
+      loco::mean_of_codes(device, messages, state.served, data_ptr<float>(device, state.scales),
+                          data_ptr<float>(device, bucket.grad));
     });
   }
 
   // Owners all-gather integer sums, in as few bytes as can hold them.
-  void mean_of_all(const Part& part, const Bucket& bucket, const Tensor& own, loco::Messages messages,
+  void mean_of_all(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
     const int64_t most = static_cast<int64_t>(group.size()) << (options_.bits - 1);
     const int64_t width = options_.bits == 1 ? (group.size() <= 127     ? 1
@@ -209,23 +209,23 @@ class Loco : public Exchange {
                           : most <= 128      ? 1
                           : most <= 32768    ? 2
                                              : 4;
-    const Tensor sums = Tensor::zeros({part.longest * width}, DType::u8);
-    const Tensor all({group.size() * part.longest * width}, DType::u8);
+    const Tensor sums = Tensor::zeros({state.longest * width}, DType::u8);
+    const Tensor all({group.size() * state.longest * width}, DType::u8);
     on_device(bucket.grad, [&](auto device) {
-      messages.words = elements<uint32_t>(device, own);
-      loco::sum_codes(device, messages, part.served, width, elements<uint8_t>(device, sums));
+      messages.words = data_ptr<uint32_t>(device, own);
+      loco::sum_codes(device, messages, state.served, width, data_ptr<uint8_t>(device, sums));
     });
     group.all_gather(sums, all, phase("all_gather"));
     on_device(bucket.grad, [&](auto device) {
-      loco::mean_of_sums(device, messages, elements<uint8_t>(device, all), width, part.sent,
-                         elements<float>(device, part.scales), elements<float>(device, bucket.grad));
+      loco::mean_of_sums(device, messages, data_ptr<uint8_t>(device, all), width, state.sent,
+                         data_ptr<float>(device, state.scales), data_ptr<float>(device, bucket.grad));
     });
   }
 
   void check_saturation(int64_t step) const {
     if (fixed_scale_ == 0 || options_.bits == 1 || values_ == zero_) return;
-    const double part = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
-    check(part <= options_.saturation_limit, name_, ": after step ", step, ", ", percent(part),
+    const double share = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
+    check(share <= options_.saturation_limit, name_, ": after step ", step, ", ", percent(share),
           " of this worker's values that are not sent as 0 have saturated: ", held(),
           "; lower exchange.scale, set it to auto, or raise exchange.saturation_limit");
   }
@@ -236,9 +236,9 @@ class Loco : public Exchange {
                           1 / s);
   }
 
-  static std::string percent(double part) {
+  static std::string percent(double share) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.3g %%", 100 * part);
+    std::snprintf(text, sizeof text, "%.3g %%", 100 * share);
     return text;
   }
 
@@ -253,7 +253,7 @@ class Loco : public Exchange {
   uint64_t seed_;
   double fixed_scale_;  // 0: auto
   int rank_;
-  std::vector<Part> parts_;
+  std::vector<BucketState> states_;
   int64_t values_ = 0, saturated_ = 0, zero_ = 0;
 };
 

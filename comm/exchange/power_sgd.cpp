@@ -27,7 +27,7 @@ struct Plain {
   int64_t begin, n, at;
 };
 
-struct Part {
+struct BucketState {
   int64_t bucket_begin = 0;
   std::vector<Matrix> matrices = {};
   std::vector<Plain> plain = {};
@@ -47,20 +47,20 @@ class PowerSgd : public Exchange {
     on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
   }
 
-  std::vector<StatePart> state() const override {
-    std::vector<StatePart> all;
-    for (const Part& part : parts_)
-      for (const Matrix& m : part.matrices) {
-        const int64_t begin = part.bucket_begin + m.begin;
-        if (part.e.defined()) all.push_back({"e", begin, part.e.range(m.begin, m.rows * m.cols), false});
-        all.push_back({"q", begin, part.q.range(m.q, rank_ * m.cols), true});
+  std::vector<StateTensor> state() const override {
+    std::vector<StateTensor> all;
+    for (const BucketState& state : states_)
+      for (const Matrix& m : state.matrices) {
+        const int64_t begin = state.bucket_begin + m.begin;
+        if (state.e.defined()) all.push_back({"e", begin, state.e.range(m.begin, m.rows * m.cols), false});
+        all.push_back({"q", begin, state.q.range(m.q, rank_ * m.cols), true});
       }
     return all;
   }
 
   std::string summary(Group&) const override {
-    for (const Part& part : parts_)
-      if (!part.matrices.empty()) return {};
+    for (const BucketState& state : states_)
+      if (!state.matrices.empty()) return {};
     return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", rank_,
                           ", so all gradients were sent in float32; lower exchange.rank, or take exchange dense");
   }
@@ -68,64 +68,64 @@ class PowerSgd : public Exchange {
  private:
   template <class Where>
   void mean_on(Where device, Bucket& bucket, Communicator& comm, int64_t step) {
-    Part& part = parts_.at(static_cast<size_t>(bucket.index));
-    const Tensor first({part.first}), second({part.second});
-    float *g = elements<float>(device, bucket.grad), *p = elements<float>(device, first);
-    float *q = elements<float>(device, second), *kept_q = elements<float>(device, part.q);
-    float *e = feedback_ ? elements<float>(device, part.e) : nullptr, *z = e ? e : g;
+    BucketState& state = states_.at(static_cast<size_t>(bucket.index));
+    const Tensor first({state.first}), second({state.second});
+    float *g = data_ptr<float>(device, bucket.grad), *p = data_ptr<float>(device, first);
+    float *q = data_ptr<float>(device, second), *kept_q = data_ptr<float>(device, state.q);
+    float *e = feedback_ ? data_ptr<float>(device, state.e) : nullptr, *z = e ? e : g;
 
     bool finite = true;
-    for (const Matrix& m : part.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
-    for (const Plain& x : part.plain) first.range(x.at, x.n).copy_from(bucket.grad.range(x.begin, x.n));
-    if (!finite || !checked(device, part, bucket)) fail_not_finite("powersgd", step, bucket);
+    for (const Matrix& m : state.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
+    for (const Plain& x : state.plain) first.range(x.at, x.n).copy_from(bucket.grad.range(x.begin, x.n));
+    if (!finite || !checked(device, state, bucket)) fail_not_finite("powersgd", step, bucket);
     comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
-    for (const Plain& x : part.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
-    for (const Matrix& m : part.matrices) {
+    for (const Plain& x : state.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
+    for (const Matrix& m : state.matrices) {
       orthogonalise(device, m, bucket.begin, step, p + m.p);
       project_back(device, m, z + m.begin, p + m.p, q + m.q);
       if (e) multiply(device, m, p + m.p, q + m.q, true, z);
     }
-    if (part.second == 0) return;
+    if (state.second == 0) return;
     comm.world->all_reduce(second, Reduce::mean, "powersgd/all_reduce_q");
-    part.q.copy_from(second);
-    for (const Matrix& m : part.matrices) multiply(device, m, p + m.p, q + m.q, false, g);
+    state.q.copy_from(second);
+    for (const Matrix& m : state.matrices) multiply(device, m, p + m.p, q + m.q, false, g);
   }
 
   // Whether the values that project() has not checked are finite.
-  static bool checked(Cpu, const Part& part, const Bucket& bucket) {
+  static bool checked(Cpu, const BucketState& state, const Bucket& bucket) {
     bool finite = true;
-    for (const Plain& x : part.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
+    for (const Plain& x : state.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
     return finite;
   }
-  static bool checked(Cuda, const Part& part, const Bucket& bucket) {
+  static bool checked(Cuda, const BucketState& state, const Bucket& bucket) {
     return first_not_finite(bucket.grad, bucket.numel) == bucket.numel &&
-           (!part.e.defined() || first_not_finite(part.e, bucket.numel) == bucket.numel);
+           (!state.e.defined() || first_not_finite(state.e, bucket.numel) == bucket.numel);
   }
 
   void add_part(const Bucket& bucket) {
     check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
           "; exchange dense takes either");
     const int64_t rank = rank_;
-    Part part{.bucket_begin = bucket.begin};
+    BucketState state{.bucket_begin = bucket.begin};
     for (const Slot& slot : bucket.slots) {
       const Shape shape = slot.var.shape();
       const int64_t rows = shape.rank() >= 2 ? shape[0] : 1, cols = rows > 0 ? slot.numel / rows : 0;
       if (rank * (rows + cols) >= slot.numel) {
-        part.plain.push_back({slot.offset, slot.numel, part.first});
-        part.first += slot.numel;
+        state.plain.push_back({slot.offset, slot.numel, state.first});
+        state.first += slot.numel;
       } else {
-        part.matrices.push_back({slot.offset, rows, cols, part.first, part.second});
-        part.first += rank * rows;
-        part.second += rank * cols;
+        state.matrices.push_back({slot.offset, rows, cols, state.first, state.second});
+        state.first += rank * rows;
+        state.second += rank * cols;
       }
     }
-    std::vector<float> q(static_cast<size_t>(part.second));
-    for (const Matrix& m : part.matrices)
+    std::vector<float> q(static_cast<size_t>(state.second));
+    for (const Matrix& m : state.matrices)
       for (int64_t k = 0; k < rank; ++k)
         random_vector(bucket.begin + m.begin, 0, static_cast<uint32_t>(k), q.data() + m.q + k * m.cols, m.cols);
-    part.q = Tensor::of(q, {part.second});
-    if (feedback_) part.e = Tensor::zeros({bucket.numel});
-    parts_.push_back(std::move(part));
+    state.q = Tensor::of(q, {state.second});
+    if (feedback_) state.e = Tensor::zeros({bucket.numel});
+    states_.push_back(std::move(state));
   }
 
   // Uniform in [−1, 1), keyed by the parameter's global offset, the step and the column.
@@ -227,7 +227,7 @@ class PowerSgd : public Exchange {
   int64_t rank_;
   bool feedback_;
   uint64_t seed_;
-  std::vector<Part> parts_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace

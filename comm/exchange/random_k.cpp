@@ -48,17 +48,17 @@ class RandomK : public Exchange {
       check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
             "; exchange dense takes either");
       const BlockLayout layout(bucket, options.block_size, 1);
-      Part part{bucket.begin, {}, 0, {}};
+      BucketState state{bucket.begin, {}, 0, {}};
       for (const Segment& block : layout.parts(0)) {
         const int64_t n = block.numel();
         check(n <= UINT32_MAX, "randomk: blocks have at most 2³²−1 values, not ", n);
         const int64_t k =
             std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options.density * static_cast<double>(n))), 1, n);
-        part.blocks.push_back({block.begin, n, k, part.sent});
-        part.sent += k;
+        state.blocks.push_back({block.begin, n, k, state.sent});
+        state.sent += k;
       }
-      if (feedback_) part.e = Tensor::zeros({bucket.numel});
-      parts_.push_back(std::move(part));
+      if (feedback_) state.e = Tensor::zeros({bucket.numel});
+      states_.push_back(std::move(state));
     }
   }
 
@@ -67,15 +67,15 @@ class RandomK : public Exchange {
     on_device(bucket.grad, [&](auto device) { mean_on(device, bucket, comm, step); });
   }
 
-  std::vector<StatePart> state() const override {
-    std::vector<StatePart> all;
-    for (const Part& part : parts_)
-      if (part.e.defined()) all.push_back({"e", part.bucket_begin, part.e, false});
+  std::vector<StateTensor> state() const override {
+    std::vector<StateTensor> all;
+    for (const BucketState& state : states_)
+      if (state.e.defined()) all.push_back({"e", state.bucket_begin, state.e, false});
     return all;
   }
 
  private:
-  struct Part {
+  struct BucketState {
     int64_t bucket_begin;
     std::vector<Block> blocks;
     int64_t sent;  // number of values in the message
@@ -83,12 +83,12 @@ class RandomK : public Exchange {
   };
 
   void mean_on(Cpu, Bucket& bucket, Communicator& comm, int64_t step) {
-    Part& part = parts_.at(static_cast<size_t>(bucket.index));
-    const Tensor values({part.sent});
+    BucketState& state = states_.at(static_cast<size_t>(bucket.index));
+    const Tensor values({state.sent});
     float *g = bucket.grad.data<float>(), *sent = values.data<float>();
-    float* e = feedback_ ? part.e.data<float>() : nullptr;
+    float* e = feedback_ ? state.e.data<float>() : nullptr;
     std::atomic<bool> finite{true};
-    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+    for_blocks(state, [&](const Block& block, std::vector<uint64_t>& bits) {
       float* z = g + block.begin;
       if (e) block::add(z, e + block.begin, e + block.begin, block.n), z = e + block.begin;
       if (!block::all_finite(z, block.n)) finite = false;
@@ -99,7 +99,7 @@ class RandomK : public Exchange {
     });
     if (!finite) fail_not_finite("randomk", step, bucket);
     comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
-    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+    for_blocks(state, [&](const Block& block, std::vector<uint64_t>& bits) {
       const float scale = scale_of(block);
       std::fill_n(g + block.begin, block.n, 0.0f);
       each_place(bucket, block, step, bits,
@@ -109,24 +109,24 @@ class RandomK : public Exchange {
 
   // The host draws the indices, since the drawing is sequential.
   void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
-    Part& part = parts_.at(static_cast<size_t>(bucket.index));
-    std::vector<int64_t> places(static_cast<size_t>(part.sent));
+    BucketState& state = states_.at(static_cast<size_t>(bucket.index));
+    std::vector<int64_t> places(static_cast<size_t>(state.sent));
     std::vector<float> scales(feedback_ ? 0 : places.size());
-    for_blocks(part, [&](const Block& block, std::vector<uint64_t>& bits) {
+    for_blocks(state, [&](const Block& block, std::vector<uint64_t>& bits) {
       each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
         places[static_cast<size_t>(at)] = block.begin + place;
         if (!feedback_) scales[static_cast<size_t>(at)] = scale_of(block);
       });
     });
-    const Tensor z = feedback_ ? part.e : bucket.grad;
+    const Tensor z = feedback_ ? state.e : bucket.grad;
     if (feedback_)
-      add_values(device, elements<float>(device, bucket.grad), elements<float>(device, part.e), bucket.numel);
+      add_values(device, data_ptr<float>(device, bucket.grad), data_ptr<float>(device, state.e), bucket.numel);
     if (first_not_finite(z, bucket.numel) < bucket.numel) fail_not_finite("randomk", step, bucket);
-    const Tensor there = Tensor::of(places, {part.sent}), values({part.sent});
-    take_places(device, there, z, feedback_, values);
+    const Tensor there = Tensor::of(places, {state.sent}), values({state.sent});
+    gather(device, there, z, feedback_, values);
     comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
     bucket.grad.range(0, bucket.numel).zero();
-    put_places(device, there, values, feedback_ ? Tensor() : Tensor::of(scales, {part.sent}), bucket.grad);
+    scatter(device, there, values, feedback_ ? Tensor() : Tensor::of(scales, {state.sent}), bucket.grad);
   }
 
   // Factor that makes the mean unbiased without feedback.
@@ -135,12 +135,12 @@ class RandomK : public Exchange {
   }
 
   template <class F>
-  static void for_blocks(const Part& part, const F& f) {
-    const int64_t count = static_cast<int64_t>(part.blocks.size());
-    const int64_t values = count > 0 ? part.blocks.back().begin + part.blocks.back().n : 1;
+  static void for_blocks(const BucketState& state, const F& f) {
+    const int64_t count = static_cast<int64_t>(state.blocks.size());
+    const int64_t values = count > 0 ? state.blocks.back().begin + state.blocks.back().n : 1;
     parallel_for(count, std::max<int64_t>(1, (1 << 15) * count / values), [&](int64_t begin, int64_t end) {
       std::vector<uint64_t> bits;
-      for (int64_t i = begin; i < end; ++i) f(part.blocks[static_cast<size_t>(i)], bits);
+      for (int64_t i = begin; i < end; ++i) f(state.blocks[static_cast<size_t>(i)], bits);
     });
   }
 
@@ -162,7 +162,7 @@ class RandomK : public Exchange {
 
   bool feedback_;
   uint64_t seed_;
-  std::vector<Part> parts_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace

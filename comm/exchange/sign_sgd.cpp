@@ -22,13 +22,13 @@ class SignSgd : public Exchange {
     for (const Bucket& bucket : buckets) {
       check(bucket.param.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.param.dtype(),
             "; exchange dense takes either");
-      check(bucket.padded() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded(),
+      check(bucket.padded_numel() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded_numel(),
             " values, which is no multiple of 32·", world, "; set BucketOptions::alignment to that");
     }
   }
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
-    const int64_t length = bucket.padded() / 32;
+    const int64_t length = bucket.padded_numel() / 32;
     const Tensor signs({length}, DType::u32);
     if (!on_device(bucket.grad, [&](auto device) { return pack(device, bucket, signs); }))
       fail_not_finite("signsgd", step, bucket);
@@ -37,21 +37,21 @@ class SignSgd : public Exchange {
       const Tensor received({length}, DType::u32), votes({length / world}, DType::u32);
       comm.world->all_to_all(signs, received, "signsgd/all_to_all");
       on_device(received, [&](auto device) {
-        majority_signs(device, elements<uint32_t>(device, received), world, elements<uint32_t>(device, votes),
+        majority_signs(device, data_ptr<uint32_t>(device, received), world, data_ptr<uint32_t>(device, votes),
                        32 * votes.numel());
       });
       comm.world->all_gather(votes, signs, "signsgd/all_gather");
     }
     on_device(signs, [&](auto device) {
-      unpack_signs(device, elements<uint32_t>(device, signs), elements<float>(device, bucket.grad), bucket.numel);
+      unpack_signs(device, data_ptr<uint32_t>(device, signs), data_ptr<float>(device, bucket.grad), bucket.numel);
     });
-    bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
+    bucket.grad.range(bucket.numel, bucket.padded_numel() - bucket.numel).zero();
   }
 
  private:
   // Returns whether all values are finite; on a GPU the host waits for the result.
   static bool pack(Cuda device, const Bucket& bucket, const Tensor& signs) {
-    pack_signs(device, elements<float>(device, bucket.grad), elements<uint32_t>(device, signs), bucket.padded());
+    pack_signs(device, data_ptr<float>(device, bucket.grad), data_ptr<uint32_t>(device, signs), bucket.padded_numel());
     return first_not_finite(bucket.grad, bucket.numel) == bucket.numel;
   }
 
@@ -60,7 +60,7 @@ class SignSgd : public Exchange {
     uint32_t* words = signs.data<uint32_t>();
     std::atomic<bool> finite{true};
     parallel_for(
-        bucket.padded(), 1 << 16,
+        bucket.padded_numel(), 1 << 16,
         [&](int64_t begin, int64_t end) {
           for (int64_t at = begin; at < end; at += kChunk) {
             const int64_t n = std::min(kChunk, end - at);

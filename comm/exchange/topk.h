@@ -7,7 +7,7 @@ namespace godwit {
 struct TopKOptions {
   double density = 0.01;  // ⌈density·n⌉ values of a block of n are sent
   int64_t block_size = 0;
-  Reply reply = Reply::none;
+  Reply reply = Reply::all_gather;
   ErrorFeedback error_feedback = ErrorFeedback::worker;
 
   void describe(OptionList& list);

@@ -25,7 +25,7 @@ const ExchangeMethod& zeropp_method() {
             return block_exchange(int4_codec(),
                                   {.name = "zeropp",
                                    .block_size = options.as<ZeroppOptions>().block_size,
-                                   .reply = in.sharding == Sharding::zero2 ? Reply::owners : Reply::f32},
+                                   .reply = in.sharding == Sharding::zero2 ? Reply::sharded : Reply::f32},
                                   in.buckets, in.comm, in.seed);
           }};
   return method;

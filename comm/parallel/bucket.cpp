@@ -12,10 +12,10 @@ namespace godwit {
 
 // Released gradients on a GPU. Memory goes back to the pool of the backward stream, which first waits for the stream
 // that used it last. All but the newest are freed early, since the newest may still be in flight.
-struct Buckets::Returned {
+struct Buckets::ReleasedMemory {
   struct Memory {
     Tensor gradient;
-    StreamMark after;
+    Event after;
   };
   static constexpr size_t kNewest = 3;
 
@@ -29,7 +29,7 @@ struct Buckets::Returned {
       std::lock_guard lock(mutex);
       for (; all.size() > but; all.pop_front()) freed.push_back(std::move(all.front()));
     }
-    for (const Memory& memory : freed) memory.after.hold();
+    for (const Memory& memory : freed) memory.after.wait();
   }
 };
 
@@ -63,7 +63,7 @@ std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
 void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
   const int64_t padded = (bucket.numel + options.alignment - 1) / options.alignment * options.alignment;
   bucket.param = Tensor::zeros({padded}, dtype);
-  if (!options.lent_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
+  if (!options.on_demand_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
   bucket.owned = {0, bucket.numel};
   for (Slot& slot : bucket.slots) {
     const auto view = [&](const Tensor& x) {
@@ -93,44 +93,44 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
     numel_ += numel;
   }
   for (Bucket& bucket : buckets_) bind(bucket, dtype, options);
-  if (!options.lent_gradients) return;
-  returned_ = std::make_shared<Returned>();
+  if (!options.on_demand_gradients) return;
+  released_ = std::make_shared<ReleasedMemory>();
   for (Bucket& bucket : buckets_)  // the elements keep their addresses when Buckets is moved
     for (const Slot& slot : bucket.slots)
-      slot.var.lend_grad([returned = returned_, &bucket, &slot] {
-        lend(*returned, bucket);
+      slot.var.set_grad_allocator([released = released_, &bucket, &slot] {
+        allocate(*released, bucket);
         return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
       });
 }
 
 Buckets::~Buckets() {
-  if (!returned_) return;
+  if (!released_) return;
   for (const Bucket& bucket : buckets_)
-    for (const Slot& slot : bucket.slots) slot.var.lend_grad(nullptr);
+    for (const Slot& slot : bucket.slots) slot.var.set_grad_allocator(nullptr);
 }
 
-void Buckets::lend(Returned& returned, Bucket& bucket) {
+void Buckets::allocate(ReleasedMemory& released, Bucket& bucket) {
   if (bucket.grad.defined()) return;
-  returned.free(Returned::kNewest);
-  bucket.grad = Tensor({bucket.padded()}, bucket.param.dtype(), bucket.param.device());
-  bucket.grad.range(bucket.numel, bucket.padded() - bucket.numel).zero();
+  released.free(ReleasedMemory::kNewest);
+  bucket.grad = Tensor({bucket.padded_numel()}, bucket.param.dtype(), bucket.param.device());
+  bucket.grad.range(bucket.numel, bucket.padded_numel() - bucket.numel).zero();
 }
 
-void Buckets::take_gradient(Bucket& bucket) {
-  if (returned_) lend(*returned_, bucket);
+void Buckets::acquire_gradient(Bucket& bucket) {
+  if (released_) allocate(*released_, bucket);
 }
 
-void Buckets::return_gradient(Bucket& bucket) {
-  if (!returned_ || !bucket.grad.defined()) return;
-  for (const Slot& slot : bucket.slots) slot.var.return_grad();
+void Buckets::release_gradient(Bucket& bucket) {
+  if (!released_ || !bucket.grad.defined()) return;
+  for (const Slot& slot : bucket.slots) slot.var.release_grad();
   Tensor gradient = std::exchange(bucket.grad, Tensor());
   if (!gradient.device().is_cuda()) return;
-  std::lock_guard lock(returned_->mutex);
-  returned_->all.push_back({std::move(gradient), StreamMark::now()});
+  std::lock_guard lock(released_->mutex);
+  released_->all.push_back({std::move(gradient), Event::record()});
 }
 
 void Buckets::free_gradients() {
-  if (returned_) returned_->free(0);
+  if (released_) released_->free(0);
 }
 
 uint64_t Buckets::layout_hash() const {

@@ -30,19 +30,19 @@ struct Bucket {
   int index;
   int64_t begin;       // global offset of element 0, in the whole parameter vector without padding
   int64_t numel;       // without padding; [numel, param.numel()) is padding and stays zero
-  Tensor param, grad;  // [padded], float32 or float64; with lent_gradients, grad is undefined while released
+  Tensor param, grad;  // [padded], float32 or float64; with on_demand_gradients, grad is undefined while released
   std::vector<Slot> slots;
   Segment owned;  // elements this rank's optimizer updates and keeps state for: all of them unless state is sharded
   std::vector<Segment> shards = {};  // [world], the elements owned by each rank; empty if state is not sharded
 
-  int64_t padded() const { return param.numel(); }
+  int64_t padded_numel() const { return param.numel(); }
 };
 
 struct BucketOptions {
   int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
-  bool lent_gradients = false;    // gradient memory exists only between take_gradient() and return_gradient()
+  bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
 };
 
 // Lays the parameters out in reverse order of registration, which is the order in which backward completes them, and
@@ -62,12 +62,12 @@ class Buckets {
   auto begin() const { return buckets_.begin(); }
   auto end() const { return buckets_.end(); }
 
-  bool lent_gradients() const { return returned_ != nullptr; }
+  bool on_demand_gradients() const { return released_ != nullptr; }
   // Allocates the bucket's gradient if it has none; the first gradient contribution does so implicitly. The values are
   // unspecified, the padding is zero. Call on the thread that runs backward.
-  void take_gradient(Bucket& bucket);
-  // Releases the gradient after its last use; no effect without lent_gradients. Thread-safe for different buckets.
-  void return_gradient(Bucket& bucket);
+  void acquire_gradient(Bucket& bucket);
+  // Releases the gradient after its last use; no effect without on_demand_gradients. Thread-safe for different buckets.
+  void release_gradient(Bucket& bucket);
   // Returns released gradient memory to the pool. Call on the backward thread after all in-flight buckets have
   // finished.
   void free_gradients();
@@ -77,12 +77,12 @@ class Buckets {
   uint64_t value_hash() const;              // of all parameter values, bit by bit; equal on replicas
 
  private:
-  struct Returned;
-  static void lend(Returned& returned, Bucket& bucket);
+  struct ReleasedMemory;
+  static void allocate(ReleasedMemory& released, Bucket& bucket);
 
   std::vector<Bucket> buckets_;
   int64_t numel_ = 0;
-  std::shared_ptr<Returned> returned_;  // null without lent_gradients
+  std::shared_ptr<ReleasedMemory> released_;  // null without on_demand_gradients
 };
 
 // Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent equal ranges are merged;

@@ -16,7 +16,7 @@ Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Commun
     const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
     have_.emplace_back(slots.size(), false);
     missing_.push_back(static_cast<int64_t>(slots.size()));
-    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { arrived(b, s); });
+    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { on_gradient_ready(b, s); });
   }
 }
 
@@ -57,13 +57,13 @@ void Scheduler::begin_backward() {
   ++begun_;
 }
 
-void Scheduler::arrived(size_t bucket, size_t slot) {
+void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
   const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
   if (!in_step_) return;
   if (recording() && place.var.has_grad()) {
-    check(!buckets_.lent_gradients(), "scheduler: lent gradients, as sharding zero2 has, change their place, ",
+    check(!buckets_.on_demand_gradients(), "scheduler: lent gradients, as sharding zero2 has, change their place, ",
           "which a pass recorded as CUDA graphs does not follow; take zero1, or do without graphs");
-    on_replay([var = place.var] { var.mark_grad(); });
+    on_replay([var = place.var] { var.mark_grad_valid(); });
   }
   if (!last_micro_batch()) return;
   if (!arriving_) deferred_ = must_defer();
@@ -73,7 +73,7 @@ void Scheduler::arrived(size_t bucket, size_t slot) {
         "' got a gradient from a second backward() in one step");
   have_[bucket][slot] = true;
   --missing_[bucket];
-  launch_full();
+  launch_ready_buckets();
 }
 
 // The forward pass of a new shape, which comes first, makes choices; its backward pass then makes more.
@@ -81,21 +81,21 @@ bool Scheduler::must_defer() const {
   return kernels_wait() && (recording() || choices_ != library_choices() || comm_->compute->calls() > 0);
 }
 
-void Scheduler::launch_full() {
-  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0) between([this] { complete(); });
+void Scheduler::launch_ready_buckets() {
+  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0) graph_break([this] { complete(); });
 }
 
 void Scheduler::complete() {
   ++complete_;
-  if (!deferred_) return hand_over();
-  if (!buckets_.lent_gradients()) return;
-  hand_over();
+  if (!deferred_) return launch_bucket();
+  if (!buckets_.on_demand_gradients()) return;
+  launch_bucket();
   stream_.wait();
 }
 
-void Scheduler::hand_over() {
+void Scheduler::launch_bucket() {
   constexpr size_t kAhead = 2;
-  if (buckets_.lent_gradients()) stream_.wait_for_all_but(kAhead);
+  if (buckets_.on_demand_gradients()) stream_.wait_until_pending(kAhead);
   stream_.submit([this, &bucket = buckets_[next_]] {
     try {
       work_(bucket);
@@ -117,7 +117,7 @@ void Scheduler::finish_step() {
     synchronize();
     comm_->world->barrier("first_step");
   }
-  while (next_ < buckets_.size()) hand_over();
+  while (next_ < buckets_.size()) launch_bucket();
   stream_.wait();
   choices_ = library_choices();
 }
@@ -125,7 +125,7 @@ void Scheduler::finish_step() {
 void Scheduler::fill_unused() {
   for (int64_t b = complete_; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
-    buckets_.take_gradient(bucket);
+    buckets_.acquire_gradient(bucket);
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
       const Slot& slot = bucket.slots[s];
       if (slot.var.has_grad()) continue;  // complete, or a sum to which the last micro-batch added nothing

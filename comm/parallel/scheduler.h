@@ -13,11 +13,11 @@ namespace godwit {
 // stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
 // parameter once its gradient is complete). Outside of a step the hooks rest.
 // Where the buckets lend gradients, `work` returns them, and backward waits while more than two buckets are on their way.
-// Where StepGraphs record a backward pass, its replays hand the buckets over as it did.
+// Where CudaGraphCache record a backward pass, its replays hand the buckets over as it did.
 // A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
 //
 // Where kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: buckets are
-// handed over after backward. Those are the first step, steps with new shapes and steps that StepGraphs record, because
+// handed over after backward. Those are the first step, steps with new shapes and steps that CudaGraphCache record, because
 // loading a kernel waits for the kernels that run; and all steps of a model that communicates on the computing thread
 // (comm.compute), because NCCL does not allow two threads to communicate on one GPU at a time. Lent gradients are
 // exchanged one bucket at a time in such a step, while backward waits.
@@ -41,10 +41,10 @@ class Scheduler {
   int64_t overlapped() const { return overlapped_; }
 
  private:
-  void arrived(size_t bucket, size_t slot);
-  void launch_full();  // hands over the buckets that are next in order and complete
+  void on_gradient_ready(size_t bucket, size_t slot);
+  void launch_ready_buckets();  // hands over the buckets that are next in order and complete
   void complete();     // the next one in order is
-  void hand_over();    // the next one
+  void launch_bucket();    // the next one
   bool must_defer() const;
   bool first_step() const { return choices_ < 0; }
   bool kernels_wait() const { return comm_ && comm_->world->kernels_wait(); }
@@ -66,7 +66,7 @@ class Scheduler {
   bool arriving_ = false;  // gradients of the last micro-batch
   bool deferred_ = false;  // this step's buckets wait for the end of backward
   std::vector<std::string> unused_;
-  Stream stream_{/*urgent=*/true};
+  Stream stream_{/*high_priority=*/true};
 };
 
 }  // namespace godwit

@@ -18,8 +18,8 @@ int64_t longest(const Bucket& bucket) {
 
 // Whether all shards begin at multiples of one length, so that collectives can use the bucket's own memory.
 bool regular(const Bucket& bucket) {
-  const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded() / ranks;
-  if (length * ranks != bucket.padded()) return false;
+  const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded_numel() / ranks;
+  if (length * ranks != bucket.padded_numel()) return false;
   for (int64_t r = 0; r < ranks; ++r) {
     const Segment& shard = bucket.shards[static_cast<size_t>(r)];
     if (shard.begin != std::min(r * length, bucket.numel) || shard.numel() > length) return false;
@@ -35,7 +35,7 @@ void copy_values(const Tensor& from, int64_t from_begin, const Tensor& to, int64
 
 std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
   std::vector<Segment> shards;
-  const int64_t length = bucket.padded() / ranks;
+  const int64_t length = bucket.padded_numel() / ranks;
   for (int r = 0; r < ranks; ++r)
     shards.push_back({std::min(r * length, bucket.numel), std::min((r + 1) * length, bucket.numel)});
   return shards;
@@ -44,7 +44,7 @@ std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size) {
   const int ranks = comm.topology.world();
   for (Bucket& bucket : buckets) {
-    check(bucket.padded() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded(),
+    check(bucket.padded_numel() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded_numel(),
           " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
     bucket.shards.clear();
     if (!block_size) {
@@ -60,7 +60,7 @@ void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> bl
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase) {
   const int ranks = world.size();
   if (regular(bucket)) {
-    const int64_t length = bucket.padded() / ranks;
+    const int64_t length = bucket.padded_numel() / ranks;
     return world.all_gather(x.range(world.rank() * length, length).clone(), x, phase);
   }
   const int64_t length = longest(bucket);
@@ -116,7 +116,7 @@ void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
           if (block.begin >= bucket.owned.begin && block.end <= bucket.owned.end)
             blocks.own.all.push_back({block.begin, block.numel(), at, 0});
         }
-        at += codec_->words(block.numel());
+        at += codec_->payload_words(block.numel());
       }
       if (pass == 0) blocks.words = std::max(blocks.words, at);
     }
@@ -130,8 +130,8 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
 Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const bool finite = on_device(message, [&](auto device) {
-    return encode_blocks(device, *codec_, elements<float>(device, bucket.param), Memory::none, nullptr, blocks, {}, 0,
-                         elements<uint32_t>(device, message));
+    return encode_blocks(device, *codec_, data_ptr<float>(device, bucket.param), Feedback::none, nullptr, blocks, {}, 0,
+                         data_ptr<uint32_t>(device, message));
   });
   check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
   return message;
@@ -139,8 +139,8 @@ Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlo
 
 void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) const {
   on_device(messages, [&](auto device) {
-    mean_of_blocks(device, *codec_, elements<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
-                   elements<float>(device, bucket.param));
+    mean_of_blocks(device, *codec_, data_ptr<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
+                   data_ptr<float>(device, bucket.param));
   });
 }
 
@@ -181,7 +181,7 @@ void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
   decode(bucket, all);
 }
 
-void ShardedParameters::with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const {
+void ShardedParameters::with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const {
   if (wire_ == ParameterWire::f32) return f();
   for (Bucket& bucket : buckets) {
     before_update(bucket);

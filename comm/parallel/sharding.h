@@ -47,8 +47,8 @@ class ShardedParameters {
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
   // Collective: calls f while the buckets hold the master weights everywhere. f may modify them, identically on all
   // ranks.
-  void with_masters(Buckets& buckets, Group& world, const std::function<void()>& f) const;
-  std::vector<StatePart> state() const { return masters_; }  // "master"; empty for float32
+  void with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const;
+  std::vector<StateTensor> state() const { return masters_; }  // "master"; empty for float32
 
  private:
   // int8 blocks of one bucket: of all shards, placed in the gathered messages; of this rank's shard, in its own
@@ -66,9 +66,9 @@ class ShardedParameters {
   const Tensor& master(const Bucket& bucket) const;
 
   ParameterWire wire_;
-  std::unique_ptr<BlockCodec> codec_;
+  std::unique_ptr<Compressor> codec_;
   std::vector<Blocks> blocks_;
-  std::vector<StatePart> masters_;  // one per bucket
+  std::vector<StateTensor> masters_;  // one per bucket
 };
 
 

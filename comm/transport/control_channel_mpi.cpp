@@ -7,17 +7,17 @@
 
 namespace godwit {
 
-Notices::Notices(MPI_Comm world) {
+ControlChannel::ControlChannel(MPI_Comm world) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   int size = 0;
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size);
-  left_.resize(static_cast<size_t>(size));
+  finished_.resize(static_cast<size_t>(size));
   steps_.resize(static_cast<size_t>(size));
   post();
 }
 
-void Notices::close() {
+void ControlChannel::close() {
   std::lock_guard lock(mutex_);
   check_mpi(MPI_Waitall(static_cast<int>(sending_.size()), sending_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   check_mpi(MPI_Cancel(&receiving_), "MPI_Cancel");
@@ -25,11 +25,11 @@ void Notices::close() {
   check_mpi(MPI_Comm_free(&comm_), "MPI_Comm_free");
 }
 
-void Notices::post() {
+void ControlChannel::post() {
   check_mpi(MPI_Irecv(&incoming_, sizeof(Notice), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &receiving_), "MPI_Irecv");
 }
 
-void Notices::poll() {
+void ControlChannel::poll() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   for (int arrived = 1; arrived;) {
@@ -45,14 +45,14 @@ void Notices::poll() {
   }
 }
 
-void Notices::receive(const MPI_Status& status, bool too_long) {
+void ControlChannel::receive(const MPI_Status& status, bool too_long) {
   const std::string reason = too_long ? "it is too long" : defect(incoming_, status);
   if (reason.empty()) return take(incoming_);
   failures_.emplace(status.MPI_SOURCE, "it sent a malformed notice: " + reason);
   if (!failed_peer_) failed_peer_ = status.MPI_SOURCE;
 }
 
-std::string Notices::defect(const Notice& notice, const MPI_Status& status) const {
+std::string ControlChannel::defect(const Notice& notice, const MPI_Status& status) const {
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != sizeof(Notice)) return detail::concat(bytes, " bytes, expected ", sizeof(Notice));
@@ -63,13 +63,13 @@ std::string Notices::defect(const Notice& notice, const MPI_Status& status) cons
   return {};
 }
 
-void Notices::take(const Notice& notice) {
+void ControlChannel::take(const Notice& notice) {
   const auto rank = static_cast<size_t>(notice.rank);
   if (notice.kind == Kind::failed) {
     failures_.emplace(notice.rank, notice.text);
     if (notice.rank != rank_ && !failed_peer_) failed_peer_ = notice.rank;
-  } else if (notice.kind == Kind::left) {
-    left_[rank] = Clock::now();
+  } else if (notice.kind == Kind::finished) {
+    finished_[rank] = Clock::now();
     if (!steps_[rank]) steps_[rank] = INT64_MAX;  // it took them all
   } else if (notice.kind == Kind::busy) {
     if (notice.rank != rank_) last_busy_ = Clock::now();
@@ -79,7 +79,7 @@ void Notices::take(const Notice& notice) {
   }
 }
 
-void Notices::send(Kind kind, const std::string& text) {
+void ControlChannel::send(Kind kind, const std::string& text) {
   int sent = 0;
   check_mpi(MPI_Testall(static_cast<int>(sending_.size()), sending_.data(), &sent, MPI_STATUSES_IGNORE), "MPI_Testall");
   if (sent) sending_.clear(), outgoing_.clear();
@@ -88,34 +88,34 @@ void Notices::send(Kind kind, const std::string& text) {
   notice.rank = rank_;
   notice.steps = begun_;
   std::strncpy(notice.text, text.c_str(), sizeof(notice.text) - 1);
-  for (int peer = 0; peer < static_cast<int>(left_.size()); ++peer)
+  for (int peer = 0; peer < static_cast<int>(finished_.size()); ++peer)
     if (peer != rank_)
       check_mpi(MPI_Isend(&notice, sizeof(Notice), MPI_BYTE, peer, 0, comm_, &sending_.emplace_back()), "MPI_Isend");
   take(notice);
 }
 
-void Notices::fail(const std::string& reason) {
+void ControlChannel::fail(const std::string& reason) {
   std::lock_guard lock(mutex_);
   if (!failures_.contains(rank_)) send(Kind::failed, reason);
 }
 
-void Notices::leave() {
+void ControlChannel::finish() {
   std::lock_guard lock(mutex_);
-  if (!left_[static_cast<size_t>(rank_)]) send(Kind::left);
+  if (!finished_[static_cast<size_t>(rank_)]) send(Kind::finished);
 }
 
-void Notices::busy() {
+void ControlChannel::busy() {
   std::lock_guard lock(mutex_);
   send(Kind::busy);
 }
 
 // A rank that has left was taken to have begun every step.
-void Notices::send_steps() {
+void ControlChannel::send_steps() {
   const auto own = static_cast<size_t>(rank_);
-  if (!steps_[own] && !left_[own]) send(Kind::steps);
+  if (!steps_[own] && !finished_[own]) send(Kind::steps);
 }
 
-std::optional<bool> Notices::may_continue(bool stop) {
+std::optional<bool> ControlChannel::may_continue(bool stop) {
   std::lock_guard lock(mutex_);
   if (stop) send_steps();
   if (steps_[static_cast<size_t>(rank_)]) {
@@ -131,27 +131,27 @@ std::optional<bool> Notices::may_continue(bool stop) {
   return true;
 }
 
-std::map<int, std::string> Notices::failures() const {
+std::map<int, std::string> ControlChannel::failures() const {
   std::lock_guard lock(mutex_);
   return failures_;
 }
 
-std::optional<int> Notices::failed_peer() const {
+std::optional<int> ControlChannel::failed_peer() const {
   std::lock_guard lock(mutex_);
   return failed_peer_;
 }
 
-std::optional<Notices::Clock::time_point> Notices::left_at(int rank) const {
+std::optional<ControlChannel::Clock::time_point> ControlChannel::finished_at(int rank) const {
   std::lock_guard lock(mutex_);
-  return left_[static_cast<size_t>(rank)];
+  return finished_[static_cast<size_t>(rank)];
 }
 
-Notices::Clock::time_point Notices::last_busy() const {
+ControlChannel::Clock::time_point ControlChannel::last_busy() const {
   std::lock_guard lock(mutex_);
   return last_busy_;
 }
 
-std::vector<int> Notices::undecided() const {
+std::vector<int> ControlChannel::undecided() const {
   std::lock_guard lock(mutex_);
   std::vector<int> ranks;
   for (size_t rank = 0; rank < steps_.size(); ++rank)
@@ -159,15 +159,15 @@ std::vector<int> Notices::undecided() const {
   return ranks;
 }
 
-int Notices::lowest_left() const {
+int ControlChannel::lowest_finished() const {
   std::lock_guard lock(mutex_);
-  const auto found = std::find_if(left_.begin(), left_.end(), [](const auto& at) { return at.has_value(); });
-  return static_cast<int>(found - left_.begin());
+  const auto found = std::find_if(finished_.begin(), finished_.end(), [](const auto& at) { return at.has_value(); });
+  return static_cast<int>(found - finished_.begin());
 }
 
-bool Notices::all_left() const {
+bool ControlChannel::all_finished() const {
   std::lock_guard lock(mutex_);
-  return std::all_of(left_.begin(), left_.end(), [](const auto& at) { return at.has_value(); });
+  return std::all_of(finished_.begin(), finished_.end(), [](const auto& at) { return at.has_value(); });
 }
 
 }  // namespace godwit

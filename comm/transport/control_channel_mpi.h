@@ -1,4 +1,4 @@
-// Notices: how the ranks of one run_mpi() tell each other that they failed or ended, are busy, or want to stop.
+// ControlChannel: how the ranks of one run_mpi() tell each other that they failed or ended, are busy, or want to stop.
 #pragma once
 #include <mpi.h>
 
@@ -15,16 +15,16 @@ namespace godwit {
 
 // Thread-safe. A notice is a small message to every other rank; poll() takes in those that have come. A notice that is
 // malformed counts as a failure of the rank that sent it.
-class Notices {
+class ControlChannel {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Notices(MPI_Comm world);  // collective
+  explicit ControlChannel(MPI_Comm world);  // collective
   void close();                      // collective, when all have left and none has failed
 
   void poll();
   void fail(const std::string& reason);  // of this rank; what follows the first is ignored
-  void leave();                          // this rank's body has ended, one way or the other
+  void finish();                          // this rank's body has ended, one way or the other
   void busy();                           // this rank works alone; to be repeated meanwhile
   // Group::may_continue(); nothing while it is not decided. A rank that wants to stop sends the number of steps it has
   // begun, which every other rank answers with its own, at once, wherever it polls. All stop after the largest number.
@@ -32,14 +32,14 @@ class Notices {
 
   std::map<int, std::string> failures() const;  // by rank, of what is known
   std::optional<int> failed_peer() const;       // the first that was heard of
-  std::optional<Clock::time_point> left_at(int rank) const;
+  std::optional<Clock::time_point> finished_at(int rank) const;
   Clock::time_point last_busy() const;  // when the latest such notice of another rank came
   std::vector<int> undecided() const;   // the ranks whose number of steps is not known
-  int lowest_left() const;
-  bool all_left() const;
+  int lowest_finished() const;
+  bool all_finished() const;
 
  private:
-  enum class Kind : int32_t { failed, left, busy, steps };
+  enum class Kind : int32_t { failed, finished, busy, steps };
   struct Notice {
     Kind kind;
     int32_t rank;
@@ -62,7 +62,7 @@ class Notices {
   std::vector<MPI_Request> sending_;
   std::map<int, std::string> failures_;
   std::optional<int> failed_peer_;
-  std::vector<std::optional<Clock::time_point>> left_;
+  std::vector<std::optional<Clock::time_point>> finished_;
   Clock::time_point last_busy_{};
   int64_t begun_ = 0;                          // steps of this rank
   std::vector<std::optional<int64_t>> steps_;  // of each rank, as it answered

@@ -44,8 +44,8 @@ class Heartbeat {
     std::unique_lock lock(mutex_);
     try {
       while (!changed_.wait_for(lock, pause, [&] { return ended_; })) {
-        world_->notices.busy();
-        world_->notices.poll();  // keeps MPI going meanwhile
+        world_->control.busy();
+        world_->control.poll();  // keeps MPI going meanwhile
       }
     } catch (const std::exception&) {
       // An error of MPI, which this rank's next collective meets too.
@@ -64,14 +64,14 @@ class Heartbeat {
 MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats)
     : Group(members.rank, std::move(links), std::move(stats)), members_(std::move(members)) {}
 
-void MpiGroup::abort(const std::string& reason) { members_.world->notices.fail(reason); }
+void MpiGroup::abort(const std::string& reason) { members_.world->control.fail(reason); }
 
 void MpiGroup::check_failure(std::string_view phase) {
-  Notices& notices = members_.world->notices;
-  notices.poll();
-  if (const std::optional<int> failed = notices.failed_peer())
+  ControlChannel& control = members_.world->control;
+  control.poll();
+  if (const std::optional<int> failed = control.failed_peer())
     fail("rank ", members_.world_ranks[static_cast<size_t>(rank())], ": phase '", phase, "': rank ", *failed,
-         " failed: ", notices.failures().at(*failed));
+         " failed: ", control.failures().at(*failed));
 }
 
 std::shared_ptr<void> MpiGroup::busy() {
@@ -79,15 +79,15 @@ std::shared_ptr<void> MpiGroup::busy() {
                                      std::min<Clock::duration>(members_.world->timeout / 4, kLongestBeat));
 }
 
-Clock::time_point MpiGroup::last_busy() { return members_.world->notices.last_busy(); }
+Clock::time_point MpiGroup::last_busy() { return members_.world->control.last_busy(); }
 
 bool MpiGroup::may_continue(bool stop) {
   MpiWorld& world = *members_.world;
   for (const auto start = Clock::now();; std::this_thread::sleep_for(kLook)) {
     check_failure("stop");
-    if (const std::optional<bool> decided = world.notices.may_continue(stop)) return *decided;
+    if (const std::optional<bool> decided = world.control.may_continue(stop)) return *decided;
     check(Clock::now() - std::max(start, last_busy()) <= world.timeout, "rank ",
-          members_.world_ranks[static_cast<size_t>(rank())], ": timeout: ", rank_list(world.notices.undecided()),
+          members_.world_ranks[static_cast<size_t>(rank())], ": timeout: ", rank_list(world.control.undecided()),
           " did not say at which step to stop within ", static_cast<double>(world.timeout.count()) / 1000, " s");
   }
 }
@@ -100,7 +100,7 @@ void MpiGroup::for_each_peer(F&& f) const {
 // Each rank gets the others' values of its part, sums them, and sends the sum to all.
 void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
-  const Tensor x = on_host(values);
+  const Tensor x = pinned_copy(values);
   const int64_t item = size_of(x.dtype());
   const auto begin = [&](int peer) { return part_begin(x.numel(), size(), peer) * item; };
   const int64_t own = begin(rank()), part = begin(rank() + 1) - own;
@@ -126,7 +126,7 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
 }
 
 void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op, std::string_view phase) {
-  const Tensor in = on_host(from), out = host_like(to);
+  const Tensor in = pinned_copy(from), out = host_like(to);
   const int64_t part = out.bytes();
   const Tensor others({(size() - 1) * out.numel()}, in.dtype(), kCpu);
   Transfer transfer(members_, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes()}, {in, others});
@@ -146,7 +146,7 @@ void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op
 }
 
 void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_view phase) {
-  const Tensor in = on_host(from), out = host_like(to);
+  const Tensor in = pinned_copy(from), out = host_like(to);
   const int64_t part = in.bytes();
   Transfer transfer(members_, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, part}, {in, out});
   for_each_peer([&](int peer) {
@@ -159,7 +159,7 @@ void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_v
 }
 
 void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_view phase) {
-  const Tensor in = on_host(from), out = host_like(to);
+  const Tensor in = pinned_copy(from), out = host_like(to);
   const int64_t part = in.bytes() / size();
   Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
   for_each_peer([&](int peer) {
@@ -172,7 +172,7 @@ void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_v
 }
 
 void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view phase) {
-  const Tensor x = rank() == root ? on_host(values) : host_like(values);
+  const Tensor x = rank() == root ? pinned_copy(values) : host_like(values);
   Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
   if (rank() == root) for_each_peer([&](int peer) { transfer.send(peer, x.raw(), x.bytes(), kGather); });
   else transfer.receive(root, x.raw(), x.bytes(), kGather);

@@ -176,7 +176,7 @@ class NcclGroup : public Group {
 
 bool nccl_built() { return true; }
 
-Communicator over_nccl(const Communicator& host, std::chrono::milliseconds timeout) {
+Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout) {
   Communicator comm = host;
   comm.stats = std::make_shared<CommStats>();  // traffic through the host groups is counted here only
   for (std::shared_ptr<Group>* group : {&comm.world, &comm.intra, &comm.inter, &comm.compute})

@@ -12,6 +12,6 @@ bool nccl_built();  // whether this build has NCCL
 // stream and return when the result is ready. NCCL errors, a failed rank and the timeout throw an Error. Sums are in
 // NCCL's order: bit-identical on all ranks, but not to the other transports. CPU tensors and barriers go through
 // `host`, which also connects the NCCL ranks on a group's first use.
-Communicator over_nccl(const Communicator& host, std::chrono::milliseconds timeout);
+Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout);
 
 }  // namespace godwit

@@ -4,6 +4,6 @@
 namespace godwit {
 
 bool nccl_built() { return false; }
-Communicator over_nccl(const Communicator&, std::chrono::milliseconds) { fail("this build has no NCCL"); }
+Communicator with_nccl(const Communicator&, std::chrono::milliseconds) { fail("this build has no NCCL"); }
 
 }  // namespace godwit

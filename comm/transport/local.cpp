@@ -162,30 +162,30 @@ class LocalGroup : public Group {
   // All members are in the same call while work(device) runs, and touch the memory they published. On a GPU they are
   // there with their streams: the hosts only order them.
   template <class F>
-  void meet(const Tensor& x, Call call, F&& work) {
+  void meet(const Tensor& x, CollectiveCall call, F&& work) {
     const bool on_gpu = x.device().is_cuda();
     call.device = x.device();
-    if (on_gpu) call.ready = StreamMark::now();
+    if (on_gpu) call.ready = Event::record();
     place_.enter(rank(), call);
     std::exception_ptr error;
-    StreamMark done;
+    Event done;
     try {
       on_device(x, [&](auto device) {
         for (int peer = 0; peer < size(); ++peer) {
           if (peer == rank()) continue;
           reach(device, place_.call(peer).device);
-          place_.call(peer).ready.hold();
+          place_.call(peer).ready.wait();
         }
         work(device);
       });
-      if (on_gpu) done = StreamMark::now();
+      if (on_gpu) done = Event::record();
     } catch (...) {
       error = std::current_exception();
     }
     place_.leave(rank(), std::move(done));
     if (error) std::rethrow_exception(error);
     for (int peer = 0; on_gpu && peer < size(); ++peer)
-      if (peer != rank()) place_.done(peer).hold();
+      if (peer != rank()) place_.done(peer).wait();
   }
 
   // Of what the peer published to what is this rank's alone.
@@ -223,7 +223,7 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const 
     const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     const ContextGuard placed(context_on(device_of(options.placement, rank, size)));
     Communicator comm = make_communicator(world, rank);
-    if (size > 1 && exchanges_by_nccl(options.placement, size)) comm = over_nccl(comm, options.timeout);
+    if (size > 1 && exchanges_by_nccl(options.placement, size)) comm = with_nccl(comm, options.timeout);
     body(comm);
     world->retire(rank);
   } catch (...) {

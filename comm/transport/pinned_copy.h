@@ -13,7 +13,7 @@ inline Tensor host_like(const Tensor& x) {
 }
 
 // A CPU tensor with x's values (x itself if it is on the CPU). A copy from a GPU has finished on return.
-inline Tensor on_host(const Tensor& x) {
+inline Tensor pinned_copy(const Tensor& x) {
   const Tensor host = host_like(x);
   host.copy_from(x);
   return host;

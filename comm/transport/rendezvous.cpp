@@ -15,7 +15,7 @@ Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds t
       done_(ranks_.size()),
       here_(ranks_.size(), false) {}
 
-void Rendezvous::enter(int member, const Call& call) {
+void Rendezvous::enter(int member, const CollectiveCall& call) {
   std::unique_lock lock(mutex_);
   if (!failure_.empty() || retired_) give_up(member, call.phase, false);
   calls_[static_cast<size_t>(member)] = call;
@@ -46,7 +46,7 @@ void Rendezvous::finish_meeting() {
   ++meeting_;
 }
 
-void Rendezvous::leave(int member, StreamMark done) {
+void Rendezvous::leave(int member, Event done) {
   std::unique_lock lock(mutex_);
   done_[static_cast<size_t>(member)] = std::move(done);
   if (++left_ == static_cast<int>(ranks_.size())) {
@@ -85,7 +85,7 @@ void Rendezvous::retire(int world_rank) {
 std::string Rendezvous::difference() const {
   for (size_t i = 1; i < calls_.size(); ++i)
     if (!same(calls_[0], calls_[i]))
-      return disagreement(ranks_[0], calls_[0], ranks_[i], calls_[i]);
+      return describe_mismatch(ranks_[0], calls_[0], ranks_[i], calls_[i]);
   return {};
 }
 

@@ -39,15 +39,15 @@ class Rendezvous {
   // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
   // something else or stays away for the timeout while no rank is busy; after that the group is unusable and
   // everybody throws.
-  void enter(int member, const Call& call);
+  void enter(int member, const CollectiveCall& call);
   // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
   // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.
   // On a GPU a member is done after `done`.
-  void leave(int member, StreamMark done);
+  void leave(int member, Event done);
   // Between enter() and leave().
-  const Call& call(int member) const { return calls_[static_cast<size_t>(member)]; }
+  const CollectiveCall& call(int member) const { return calls_[static_cast<size_t>(member)]; }
   // Between leave() and the next enter().
-  const StreamMark& done(int member) const { return done_[static_cast<size_t>(member)]; }
+  const Event& done(int member) const { return done_[static_cast<size_t>(member)]; }
 
   void check_failure(int member, std::string_view phase);  // throws after a fail()
   void fail(int world_rank, const std::string& reason);  // everybody who waits or comes throws
@@ -64,8 +64,8 @@ class Rendezvous {
   const BusyRanks& busy_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Call> calls_;
-  std::vector<StreamMark> done_;
+  std::vector<CollectiveCall> calls_;
+  std::vector<Event> done_;
   std::vector<bool> here_;
   int entered_ = 0, left_ = 0;
   uint64_t meeting_ = 0, parting_ = 0;  // completed so far

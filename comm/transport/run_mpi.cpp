@@ -107,31 +107,31 @@ void describe_launch(const MpiSession& session, const Topology& topology,
 
 // Takes in notices until `done`; false when `limit` has passed first, in which no other rank was busy.
 template <class F>
-bool wait_for_notices(Notices& notices, Clock::duration limit, F&& done) {
+bool wait_for_notices(ControlChannel& control, Clock::duration limit, F&& done) {
   for (const auto start = Clock::now(); !done();) {
-    if (Clock::now() - std::max(start, notices.last_busy()) > limit) return false;
+    if (Clock::now() - std::max(start, control.last_busy()) > limit) return false;
     std::this_thread::sleep_for(kLook);
-    notices.poll();
+    control.poll();
   }
   return true;
 }
 
-std::vector<int> still_there(const Notices& notices) {
+std::vector<int> still_there(const ControlChannel& control) {
   std::vector<int> ranks;
   for (int rank = 0; rank < MpiSession::instance().world(); ++rank)
-    if (!notices.left_at(rank)) ranks.push_back(rank);
+    if (!control.finished_at(rank)) ranks.push_back(rank);
   return ranks;
 }
 
 void end_well(MpiWorld& world) {
-  wait_for_notices(world.notices, world.timeout,
-                   [&] { return world.notices.all_left() || world.notices.failed_peer().has_value(); });
-  if (world.notices.failed_peer()) return;
-  const std::vector<int> missing = still_there(world.notices);
+  wait_for_notices(world.control, world.timeout,
+                   [&] { return world.control.all_finished() || world.control.failed_peer().has_value(); });
+  if (world.control.failed_peer()) return;
+  const std::vector<int> missing = still_there(world.control);
   if (!missing.empty())
     fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
          " s after this one");
-  world.notices.close();
+  world.control.close();
   for (MPI_Comm& comm : world.comms) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
 }
 
@@ -148,15 +148,15 @@ std::string combined(const std::map<int, std::string>& failures) {
 
 // One rank says what happened to all of them.
 [[noreturn]] void end_badly(MpiWorld& world, const std::exception_ptr& error, int rank) {
-  Notices& notices = world.notices;
-  wait_for_notices(notices, kSettle, [&] { return notices.all_left(); });
-  if (notices.lowest_left() != rank) {
-    wait_for_notices(notices, kReporter, [] { return false; });
+  ControlChannel& control = world.control;
+  wait_for_notices(control, kSettle, [&] { return control.all_finished(); });
+  if (control.lowest_finished() != rank) {
+    wait_for_notices(control, kReporter, [] { return false; });
     throw PeerFailed("another rank failed", __FILE__, __LINE__);
   }
-  const std::map<int, std::string> failures = notices.failures();
+  const std::map<int, std::string> failures = control.failures();
   const std::string text = combined(failures);
-  const std::vector<int> silent = still_there(notices);
+  const std::vector<int> silent = still_there(control);
   // Who waits in vain for data may wait for a rank that waits itself; after another failure the others may be busy.
   if (!silent.empty() && text.find("timeout: ") != std::string::npos)
     fail(text, "; ", rank_list(silent), silent.size() == 1 ? " does" : " do", " not answer");
@@ -173,7 +173,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   check(options.threads_per_rank >= 0, "run_mpi: ", options.threads_per_rank, " threads per rank");
   check(options.timeout.count() > 0, "run_mpi: the timeout is ", options.timeout.count(), " ms; it must be positive");
   const std::optional<Launcher> launched = launcher();
-  std::optional<StartWatch> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
+  std::optional<StartupWatchdog> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
   MpiSession& session = MpiSession::instance();
   check(!session.failed(), "run_mpi: an earlier run failed; the process is to end");
   const int rank = session.rank();
@@ -190,18 +190,18 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     const ContextGuard placed(context_on(device));
     const bool nccl = device.is_cuda() && topology.world() > 1 &&
                       agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks));
-    Communicator groups = nccl ? over_nccl(comm, options.timeout) : comm;  // ends before its stream
+    Communicator groups = nccl ? with_nccl(comm, options.timeout) : comm;  // ends before its stream
     describe_launch(session, topology, options.note);
     body(groups);
-    world->notices.leave();
-    if (world->notices.failures().empty()) end_well(*world);
-    if (world->notices.failures().empty()) return;
+    world->control.finish();
+    if (world->control.failures().empty()) end_well(*world);
+    if (world->control.failures().empty()) return;
   } catch (...) {
     error = std::current_exception();
     watch.reset();
-    world->notices.poll();
-    if (!world->notices.failed_peer()) world->notices.fail(text_of(error));
-    world->notices.leave();
+    world->control.poll();
+    if (!world->control.failed_peer()) world->control.fail(text_of(error));
+    world->control.finish();
   }
   session.fail(world);
   end_badly(*world, error, rank);

@@ -14,12 +14,12 @@ constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks, which 
 
 }  // namespace
 
-StartWatch::StartWatch(int rank, std::chrono::milliseconds timeout)
+StartupWatchdog::StartupWatchdog(int rank, std::chrono::milliseconds timeout)
     : thread_(start_thread([this, rank, timeout] { watch(rank, timeout); },
                            detail::concat("the thread of rank ", rank, " that watches the start"),
                            " or start fewer ranks on this machine")) {}
 
-StartWatch::~StartWatch() {
+StartupWatchdog::~StartupWatchdog() {
   {
     std::lock_guard lock(mutex_);
     started_ = true;
@@ -28,7 +28,7 @@ StartWatch::~StartWatch() {
   thread_.join();
 }
 
-void StartWatch::watch(int rank, std::chrono::milliseconds timeout) {
+void StartupWatchdog::watch(int rank, std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   const auto limit = rank == 0 ? timeout : timeout + kOthers;
   if (changed_.wait_for(lock, limit, [&] { return started_; })) return;

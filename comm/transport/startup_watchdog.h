@@ -1,4 +1,4 @@
-// StartWatch: terminates the process if other ranks fail to start in time; MPI_Init would block forever.
+// StartupWatchdog: terminates the process if other ranks fail to start in time; MPI_Init would block forever.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -9,12 +9,12 @@ namespace godwit {
 
 // Unless destroyed within `timeout`, prints "rank r: not all ranks started within …" to stderr and exits the process
 // with code 1, from its own thread. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
-class StartWatch {
+class StartupWatchdog {
  public:
-  StartWatch(int rank, std::chrono::milliseconds timeout);
-  ~StartWatch();
-  StartWatch(const StartWatch&) = delete;
-  StartWatch& operator=(const StartWatch&) = delete;
+  StartupWatchdog(int rank, std::chrono::milliseconds timeout);
+  ~StartupWatchdog();
+  StartupWatchdog(const StartupWatchdog&) = delete;
+  StartupWatchdog& operator=(const StartupWatchdog&) = delete;
 
  private:
   void watch(int rank, std::chrono::milliseconds timeout);

@@ -25,14 +25,14 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
   kept_.push_back(std::move(memory));
 }
 
-// A Call as sent over the network.
+// A CollectiveCall as sent over the network.
 struct Transfer::Header {
   int32_t collective, dtype, reduce, root;
   int64_t bytes;
   int64_t phase_length;
   char phase[96];  // first characters of the phase
 
-  static Header of(const Call& call) {
+  static Header of(const CollectiveCall& call) {
     Header header;
     std::memset(&header, 0, sizeof(header));
     header.collective = static_cast<int32_t>(call.collective);
@@ -44,7 +44,7 @@ struct Transfer::Header {
     std::memcpy(header.phase, call.phase.data(), std::min(call.phase.size(), sizeof(header.phase)));
     return header;
   }
-  Call call() const {
+  CollectiveCall call() const {
     const auto length = std::min(static_cast<size_t>(phase_length), sizeof(phase));
     return {static_cast<Collective>(collective),
             std::string_view(phase, length),
@@ -72,11 +72,11 @@ struct Transfer::State {
   std::vector<MPI_Status> statuses;
 };
 
-Transfer::Transfer(const MpiMembers& members, const Call& call)
+Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call)
     : members_(members), call_(call), state_(std::make_unique<State>()) {}
 
 // Delegates, so that the destructor runs and keeps pending buffers if a message cannot be posted.
-Transfer::Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory) : Transfer(members, call) {
+Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory) : Transfer(members, call) {
   const int size = static_cast<int>(members.world_ranks.size());
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
@@ -171,19 +171,19 @@ bool Transfer::advance() {
 
 // Checks for failures, departed members and the timeout while nothing arrives.
 void Transfer::look_around(Clock::time_point last) {
-  Notices& notices = members_.world->notices;
-  notices.poll();
-  if (const std::optional<int> failed = notices.failed_peer())
-    give_up(detail::concat("rank ", *failed, " failed: ", notices.failures().at(*failed)));
+  ControlChannel& control = members_.world->control;
+  control.poll();
+  if (const std::optional<int> failed = control.failed_peer())
+    give_up(detail::concat("rank ", *failed, " failed: ", control.failures().at(*failed)));
   const auto now = Clock::now();
   for (size_t i = 0; i < state_->requests.size(); ++i) {
     if (state_->requests[i] == MPI_REQUEST_NULL) continue;
     const int rank = members_.world_ranks[static_cast<size_t>(state_->peers[i])];
-    const auto left = notices.left_at(rank);
+    const auto left = control.finished_at(rank);
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not come"));
   }
-  if (now - std::max(last, notices.last_busy()) <= members_.world->timeout) return;
+  if (now - std::max(last, control.last_busy()) <= members_.world->timeout) return;
   const std::vector<int> absent = absentees(true), cut_off = absentees(false);
   const std::string within =
       detail::concat(" within ", static_cast<double>(members_.world->timeout.count()) / 1000, " s");
@@ -203,7 +203,7 @@ void Transfer::explain() {
   for (size_t i = 0; i < s.theirs.size(); ++i)
     if (s.met[i] && !(s.theirs[i] == s.theirs[base]))
       give_up(
-          disagreement(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[i], s.theirs[i].call()));
+          describe_mismatch(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[i], s.theirs[i].call()));
   give_up(s.trouble);
 }
 

@@ -14,9 +14,9 @@ namespace godwit {
 
 // Shared by the groups of one run_mpi().
 struct MpiWorld {
-  MpiWorld(MPI_Comm comm, std::chrono::milliseconds patience) : notices(comm), timeout(patience) {}
+  MpiWorld(MPI_Comm comm, std::chrono::milliseconds patience) : control(comm), timeout(patience) {}
 
-  Notices notices;
+  ControlChannel control;
   const std::chrono::milliseconds timeout;
   std::vector<MPI_Comm> comms;  // of the groups
 
@@ -40,7 +40,7 @@ struct MpiMembers {
 class Transfer {
  public:
   // Sends `call` to every member. `memory` holds the buffers of send() and receive().
-  Transfer(const MpiMembers& members, const Call& call, std::vector<Tensor> memory);
+  Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -58,7 +58,7 @@ class Transfer {
   struct State;
   using Clock = std::chrono::steady_clock;
 
-  Transfer(const MpiMembers& members, const Call& call);
+  Transfer(const MpiMembers& members, const CollectiveCall& call);
   template <class F>
   void post(int peer, int64_t bytes, F&& message);
   bool advance();  // polls once; true if a message completed
@@ -68,7 +68,7 @@ class Transfer {
   [[noreturn]] void give_up(const std::string& reason) const;
 
   const MpiMembers& members_;
-  Call call_;
+  CollectiveCall call_;
   std::unique_ptr<State> state_;
 };
 

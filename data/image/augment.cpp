@@ -10,14 +10,14 @@ namespace {
 
 constexpr double kLeastArea = 0.08, kRatio = 4.0 / 3.0;
 
-float grey(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
+float gray(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
 
 // x ← clamp(factor·x + (1 - factor)·towards)
 void blend(float& x, float factor, float towards) { x = std::clamp(factor * x + (1 - factor) * towards, 0.f, 255.f); }
 
-float mean_grey(const float* rgb, int64_t pixels) {
+float mean_gray(const float* rgb, int64_t pixels) {
   double sum = 0;
-  for (int64_t i = 0; i < pixels; ++i) sum += static_cast<double>(grey(rgb + 3 * i));
+  for (int64_t i = 0; i < pixels; ++i) sum += static_cast<double>(gray(rgb + 3 * i));
   return static_cast<float>(sum / static_cast<double>(pixels));
 }
 
@@ -41,7 +41,7 @@ Rect random_resized_crop(int64_t width, int64_t height, RandomStream& random) {
   return {(width - w) / 2, (height - h) / 2, w, h};
 }
 
-Box centre_box(int64_t width, int64_t height, int64_t resize, int64_t crop) {
+Box center_box(int64_t width, int64_t height, int64_t resize, int64_t crop) {
   const int64_t short_side = std::min(width, height), long_side = std::max(width, height);
   const int64_t resized = resize * long_side / short_side;  // the long side, rounded down
   const int64_t across = width <= height ? resize : resized, down = width <= height ? resized : resize;
@@ -51,21 +51,21 @@ Box centre_box(int64_t width, int64_t height, int64_t resize, int64_t crop) {
   return {corner(across) * sx, corner(down) * sy, static_cast<double>(crop) * sx, static_cast<double>(crop) * sy};
 }
 
-void change_colour(float* rgb, int64_t pixels, Colour what, float factor) {
-  const float whole = what == Colour::contrast ? mean_grey(rgb, pixels) : 0;
+void change_color(float* rgb, int64_t pixels, Color what, float factor) {
+  const float whole = what == Color::contrast ? mean_gray(rgb, pixels) : 0;
   for (int64_t i = 0; i < pixels; ++i) {
     float* p = rgb + 3 * i;
-    const float towards = what == Colour::saturation ? grey(p) : whole;
+    const float towards = what == Color::saturation ? gray(p) : whole;
     for (int c = 0; c < 3; ++c) blend(p[c], factor, towards);
   }
 }
 
 void color_jitter(float* rgb, int64_t pixels, double strength, RandomStream& random) {
   const double least = std::max(0.0, 1 - strength), span = 1 + strength - least;
-  std::array order = {Colour::brightness, Colour::contrast, Colour::saturation};
+  std::array order = {Color::brightness, Color::contrast, Color::saturation};
   for (uint32_t left = 3; left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
-  for (const Colour what : order)
-    change_colour(rgb, pixels, what, static_cast<float>(least + span * static_cast<double>(random.uniform())));
+  for (const Color what : order)
+    change_color(rgb, pixels, what, static_cast<float>(least + span * static_cast<double>(random.uniform())));
 }
 
 }  // namespace godwit::data

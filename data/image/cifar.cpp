@@ -29,7 +29,7 @@ const Version& version_of(const std::string& folder) {
   return fs::exists(fs::path(folder) / cifar100.train[0]) ? cifar100 : cifar10;
 }
 
-void append(const Version& version, const std::string& path, ImageDataset& dataset) {
+void append(const Version& version, const std::string& path, RawImages& dataset) {
   const std::vector<uint8_t> bytes = read_file(path, "a file of CIFAR records", kMostBytes);
   const size_t record = version.label_bytes + kChannels * kPlane, count = bytes.size() / record;
   check(!bytes.empty(), path, ": is empty");
@@ -51,9 +51,9 @@ void append(const Version& version, const std::string& path, ImageDataset& datas
 
 }  // namespace
 
-ImageDataset load_cifar_folder(const std::string& folder, Split split) {
+RawImages load_cifar_folder(const std::string& folder, Split split) {
   const Version& version = version_of(folder);
-  ImageDataset dataset;
+  RawImages dataset;
   dataset.image_shape = Shape{32, 32, 3};
   dataset.classes = version.classes;
   for (const std::string& name : split == Split::train ? version.train : version.test)

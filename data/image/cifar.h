@@ -2,13 +2,13 @@
 #pragma once
 #include <string>
 
-#include "data/image/image_dataset.h"
+#include "data/image/raw_images.h"
 
 namespace godwit::data {
 
 // Reads data_batch_1.bin … data_batch_5.bin or test_batch.bin (CIFAR-10), or train.bin or test.bin (CIFAR-100, fine
 // labels), whichever the folder holds. Images are [32, 32, 3]. Throws one Error naming the file that is missing, is
 // not made of whole records, or holds a label that cannot be.
-ImageDataset load_cifar_folder(const std::string& folder, Split split);
+RawImages load_cifar_folder(const std::string& folder, Split split);
 
 }  // namespace godwit::data

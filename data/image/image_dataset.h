@@ -1,38 +1,47 @@
-// Labelled images held in memory as bytes, and the folder of IDX files they are read from.
+// What a loader draws from: labelled images that can be written, one by one, as normalised floats.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "engine/shape.h"
+#include "data/image/raw_images.h"
+#include "data/image/transform.h"
 
 namespace godwit::data {
 
-struct ImageDataset {
-  Shape image_shape;  // [h, w, c]
-  int64_t classes = 0;
-  std::vector<uint8_t> pixels;  // [n, h, w, c]
-  std::vector<int32_t> labels;  // [n], each in [0, classes)
+// Every function may be called from several threads at once.
+class ImageDataset {
+ public:
+  virtual ~ImageDataset() = default;
+  virtual int64_t size() const = 0;
+  virtual int64_t classes() const = 0;
+  virtual Shape image_shape() const = 0;  // [h, w, c] of what is written
+  virtual uint64_t hash() const = 0;      // of the content or, for files, of their list: equal on ranks that agree
 
-  int64_t size() const { return static_cast<int64_t>(labels.size()); }
-  const uint8_t* image(int64_t i) const { return pixels.data() + i * image_shape.numel(); }
+  // Both return the label. read_augmented: changed as drawn for (seed, epoch, sample), whichever rank or thread asks.
+  virtual int32_t read(int64_t sample, float* to) const = 0;
+  virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;
+
+  // Lines about samples that could not be read as they should, in the order of the samples.
+  virtual std::vector<std::string> warnings() const { return {}; }
 };
 
-enum class Split { train, test };
+// Images held in memory, normalised, padded and cropped, flipped.
+class InMemoryDataset : public ImageDataset {
+ public:
+  InMemoryDataset(RawImages dataset, TransformOptions options);
 
-std::string default_data_folder();  // where the distribution's package puts Fashion-MNIST
+  int64_t size() const override { return dataset_.size(); }
+  int64_t classes() const override { return dataset_.classes; }
+  Shape image_shape() const override { return dataset_.image_shape; }
+  uint64_t hash() const override { return hash_; }
+  int32_t read(int64_t sample, float* to) const override;
+  int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const override;
 
-// Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte, each also as .gz or with a dot before idx. Images are
-// [n, h, w] (one channel) or [n, h, w, c]. The classes are those of the training labels; test labels must be among
-// them. Throws one Error naming the folder or file, what is wrong and, for missing data, where to get it.
-ImageDataset load_idx_folder(const std::string& folder, Split split);
-
-// Mean and standard deviation of each channel over all pixels, of values in [0, 1].
-struct ChannelStats {
-  std::vector<float> mean, std;
+ private:
+  RawImages dataset_;
+  Transform transform_;
+  uint64_t hash_;
 };
-ChannelStats channel_stats(const ImageDataset& dataset);
-
-uint64_t content_hash(const ImageDataset& dataset);  // of all pixels, labels and extents
 
 }  // namespace godwit::data

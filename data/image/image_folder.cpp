@@ -176,7 +176,7 @@ ImageFolder index_image_folder(const std::string& root, const IndexOptions& opti
     ImageFile& file = files[static_cast<size_t>(i)];
     if (file.problem.empty()) inspect_noting_problems(root, file);
   };
-  for_each_item(std::ssize(files), options.threads, inspect_file, options.progress);
+  parallel_for_each(std::ssize(files), options.threads, inspect_file, options.progress);
 
   const auto middle = files.begin() + static_cast<std::ptrdiff_t>(of_train);
   const auto moved = [](auto from, auto to) {

@@ -10,13 +10,13 @@ namespace {
 
 // One batch of images; its parts are the samples.
 struct Job : PrefetchJob {
-  const ImageSource& source;
+  const ImageDataset& source;
   bool train;
   int64_t epoch;
   std::vector<uint32_t> samples;
   Batch batch;
 
-  Job(const ImageSource& from, bool augmented, int64_t of_epoch, std::span<const uint32_t> of)
+  Job(const ImageDataset& from, bool augmented, int64_t of_epoch, std::span<const uint32_t> of)
       : source(from), train(augmented), epoch(of_epoch), samples(of.begin(), of.end()) {
     const auto count = static_cast<int64_t>(samples.size());
     const Shape shape = source.image_shape();
@@ -34,7 +34,7 @@ struct Job : PrefetchJob {
 
 }  // namespace
 
-Loader::Loader(const ImageSource& source, LoaderOptions options)
+Loader::Loader(const ImageDataset& source, LoaderOptions options)
     : source_(source),
       train_(options.train),
       sampler_(source.size(), options.sampling()),

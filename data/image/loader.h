@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/image/image_source.h"
+#include "data/image/image_dataset.h"
 #include "data/loader_options.h"
 #include "data/prefetcher.h"
 #include "engine/tensor.h"
@@ -19,7 +19,7 @@ struct Batch {
 // out of next(). In training every image is augmented, as drawn for the epoch.
 class Loader {
  public:
-  Loader(const ImageSource& source, LoaderOptions options);  // keeps a reference to the source
+  Loader(const ImageDataset& source, LoaderOptions options);  // keeps a reference to the source
 
   int64_t batches() const { return sampler_.batches(); }     // of this rank in an epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // at any time; first_batch: where a resumed epoch goes on
@@ -28,7 +28,7 @@ class Loader {
  private:
   std::shared_ptr<PrefetchJob> make_job();
 
-  const ImageSource& source_;
+  const ImageDataset& source_;
   bool train_;
   Sampler sampler_;
   int64_t epoch_ = 0, submitted_ = 0;

@@ -24,14 +24,14 @@ Taps make_taps(double start, double length, int64_t to, int64_t begin, int64_t e
   taps.count.resize(static_cast<size_t>(to));
   taps.weight.resize(static_cast<size_t>(to * taps.most));
   for (int64_t i = 0; i < to; ++i) {
-    const double centre = start + (static_cast<double>(i) + 0.5) * step;
+    const double center = start + (static_cast<double>(i) + 0.5) * step;
     const auto bound = [&](double x) { return std::clamp(static_cast<int64_t>(std::floor(x + 0.5)), begin, end); };
-    const int64_t first = std::min(bound(centre - support), end - 1);
-    const int64_t last = std::min(std::max(bound(centre + support), first + 1), first + taps.most);
+    const int64_t first = std::min(bound(center - support), end - 1);
+    const int64_t last = std::min(std::max(bound(center + support), first + 1), first + taps.most);
     float* weight = taps.weight.data() + i * taps.most;
     double sum = 0;
     for (int64_t k = first; k < last; ++k) {
-      const double w = std::max(0.0, 1 - std::abs((static_cast<double>(k) + 0.5 - centre) / support));
+      const double w = std::max(0.0, 1 - std::abs((static_cast<double>(k) + 0.5 - center) / support));
       weight[k - first] = static_cast<float>(w);
       sum += w;
     }

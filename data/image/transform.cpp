@@ -38,7 +38,7 @@ void Transform::convert(const uint8_t* from, int64_t pixels, float* to) const {
     for (const auto& value : value_) *to++ = value[*from++];
 }
 
-void Transform::normalise(const uint8_t* image, float* to) const { convert(image, shape_[0] * shape_[1], to); }
+void Transform::normalize(const uint8_t* image, float* to) const { convert(image, shape_[0] * shape_[1], to); }
 
 void Transform::augment(const uint8_t* image, int64_t epoch, int64_t sample, float* to) const {
   RandomStream random(options_.seed, Purpose::augment, static_cast<uint32_t>(epoch), static_cast<uint32_t>(sample));

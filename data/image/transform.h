@@ -22,7 +22,7 @@ class Transform {
   Transform(Shape image_shape, TransformOptions options);
 
   // to = (image / 255 - mean) / std, both [h, w, c].
-  void normalise(const uint8_t* image, float* to) const;
+  void normalize(const uint8_t* image, float* to) const;
 
   // The same after the crop and flip drawn for (seed, epoch, sample), whichever rank or thread asks.
   void augment(const uint8_t* image, int64_t epoch, int64_t sample, float* to) const;

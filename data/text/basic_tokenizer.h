@@ -1,4 +1,4 @@
-// WordSplitter: text into the words of BERT: cleaned, accents stripped, lower case; cut at whitespace, each mark of
+// BasicTokenizer: text into the words of BERT: cleaned, accents stripped, lower case; cut at whitespace, each mark of
 // punctuation and each Chinese character alone. Every byte of a word knows the bytes of the text it comes from.
 #pragma once
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace godwit::data {
 
-struct WordSplitterOptions {
+struct BasicTokenizerOptions {
   bool lower_case = true;
   std::optional<bool> strip_accents = std::nullopt;  // none: as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
@@ -34,9 +34,9 @@ struct Word {
   }
 };
 
-class WordSplitter {
+class BasicTokenizer {
  public:
-  explicit WordSplitter(const WordSplitterOptions& options);
+  explicit BasicTokenizer(const BasicTokenizerOptions& options);
 
   // Calls f(word) for all words of the bytes [begin, end) of the text, in order. Invalid UTF-8 is read as U+FFFD, which
   // normalisation removes. The text is below 4 GiB.
@@ -72,11 +72,11 @@ class WordSplitter {
   void normalize_reordered(std::string_view text, size_t begin, size_t end, Chunk& chunk) const;
 
   uint8_t ascii_[256];
-  std::shared_ptr<const CharTable> table_;
+  std::shared_ptr<const UnicodeTable> table_;
 };
 
 template <class F>
-void WordSplitter::each_word(std::string_view text, size_t begin, size_t end, F&& f) const {
+void BasicTokenizer::each_word(std::string_view text, size_t begin, size_t end, F&& f) const {
   Chunk chunk;
   char word[kShort];
   const auto kind = [&](size_t at) { return ascii_[static_cast<uint8_t>(text[at])]; };

@@ -107,8 +107,8 @@ std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
 // "Ge1" of "Ge1:1 In the beginning"; "" when it begins otherwise.
 std::string_view chapter_of(std::string_view line) {
   const size_t colon = line.find(':'), space = line.find(' ');
-  const bool labelled = colon != std::string_view::npos && space != std::string_view::npos && colon < space;
-  return labelled ? line.substr(0, colon) : std::string_view();
+  const bool labeled = colon != std::string_view::npos && space != std::string_view::npos && colon < space;
+  return labeled ? line.substr(0, colon) : std::string_view();
 }
 
 }  // namespace

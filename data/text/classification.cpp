@@ -10,7 +10,7 @@ namespace godwit::data {
 
 constexpr int64_t kSpecial = 2;
 
-ClassificationSource::ClassificationSource(const LabelledText& text, const WordPiece& tokenizer,
+ClassificationSource::ClassificationSource(const TsvDataset& text, const WordPiece& tokenizer,
                                            const ClassificationOptions& options)
     : length_(options.length),
       classes_(std::ssize(text.classes)),
@@ -28,7 +28,7 @@ ClassificationSource::ClassificationSource(const LabelledText& text, const WordP
     ids.reserve(tokens.size());
     for (const Token& token : tokens) ids.push_back(token.id);
   };
-  for_each_item(size(), options.threads, work, options.progress);
+  parallel_for_each(size(), options.threads, work, options.progress);
   cut_ = cut;
   Hash hash;
   hash.add(static_cast<uint64_t>(classes_));
@@ -40,7 +40,7 @@ ClassificationSource::ClassificationSource(const LabelledText& text, const WordP
   hash_ = hash.value();
 }
 
-TextSource::Extent ClassificationSource::measure(int64_t sample, int64_t) const {
+TextDataset::Extent ClassificationSource::measure(int64_t sample, int64_t) const {
   return {std::ssize(sentences_[static_cast<size_t>(sample)]) + kSpecial, 0};
 }
 

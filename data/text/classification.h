@@ -16,9 +16,9 @@ struct ClassificationOptions {
   ProgressFunction progress = {};
 };
 
-class ClassificationSource : public TextSource {
+class ClassificationSource : public TextDataset {
  public:
-  ClassificationSource(const LabelledText& text, const WordPiece& tokenizer, const ClassificationOptions& options);
+  ClassificationSource(const TsvDataset& text, const WordPiece& tokenizer, const ClassificationOptions& options);
 
   int64_t size() const override { return std::ssize(sentences_); }
   int64_t max_length() const override { return length_; }

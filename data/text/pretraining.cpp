@@ -37,7 +37,7 @@ PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& toke
       mask_(tokenizer.vocabulary().mask()),
       vocabulary_(static_cast<int32_t>(tokenizer.vocabulary().size())) {
   check_options(options_);
-  tokenise(corpus, tokenizer);
+  tokenize(corpus, tokenizer);
   check(!tokens_.empty(), "pre-training: the corpus has no tokens");
   check(sentences_.size() <= std::numeric_limits<uint32_t>::max(), "pre-training: ", sentences_.size() - 1,
         " sentences are too many");
@@ -53,7 +53,7 @@ PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& toke
   hash_ = hash.value();
 }
 
-void PretrainingSource::tokenise(const Corpus& corpus, const WordPiece& tokenizer) {
+void PretrainingSource::tokenize(const Corpus& corpus, const WordPiece& tokenizer) {
   struct Block {
     std::vector<int32_t> ids;
     std::vector<int64_t> lengths;  // of its sentences
@@ -69,7 +69,7 @@ void PretrainingSource::tokenise(const Corpus& corpus, const WordPiece& tokenize
       block.lengths.push_back(std::ssize(tokens));
     }
   };
-  for_each_item(std::ssize(blocks), options_.threads, work, options_.progress);
+  parallel_for_each(std::ssize(blocks), options_.threads, work, options_.progress);
 
   int64_t document = 0, sentence = 0;
   const auto end_documents = [&] {  // those without a token leave nothing
@@ -149,7 +149,7 @@ int64_t PretrainingSource::predictions(int64_t tokens) const {
   return std::min({share(tokens), most, tokens - kSpecial});
 }
 
-TextSource::Extent PretrainingSource::measure(int64_t sample, int64_t epoch) const {
+TextDataset::Extent PretrainingSource::measure(int64_t sample, int64_t epoch) const {
   const Plan made = plan(sample, epoch);
   const int64_t tokens = made.a.size() + made.b.size() + kSpecial;
   return {tokens, predictions(tokens)};

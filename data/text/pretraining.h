@@ -27,7 +27,7 @@ struct PretrainingOptions {
 // samples, text from a random sentence on of another document (label 1; of any place, when there is one document only;
 // always, when the sample takes but one sentence of it); which ends lose tokens when A and B are too long; the masked
 // tokens, never special ones: 80 % become [MASK], 10 % any token of the vocabulary, 10 % stay as they are.
-class PretrainingSource : public TextSource {
+class PretrainingSource : public TextDataset {
  public:
   // Throws when the options make no sense and when the corpus has no tokens.
   PretrainingSource(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options);
@@ -55,7 +55,7 @@ class PretrainingSource : public TextSource {
     Range a, b;
     int32_t label;
   };
-  void tokenise(const Corpus& corpus, const WordPiece& tokenizer);
+  void tokenize(const Corpus& corpus, const WordPiece& tokenizer);
   void cut_runs();
   Plan plan(int64_t sample, int64_t epoch) const;
   Range sentences(int64_t first, int64_t last) const;

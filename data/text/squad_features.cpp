@@ -67,7 +67,7 @@ SquadFeatures::SquadFeatures(const Squad& squad, const WordPiece& tokenizer, Squ
       windows[static_cast<size_t>(q)] = std::move(question.windows);
     }
   };
-  for_each_item(std::ssize(squad.contexts), options.threads, work, options.progress);
+  parallel_for_each(std::ssize(squad.contexts), options.threads, work, options.progress);
 
   Hash hash;
   for (const int64_t value : {options.length, options.stride, options.max_question})
@@ -125,7 +125,7 @@ int64_t SquadFeatures::context_begin(int64_t i) const {
   return std::ssize(questions_[static_cast<size_t>(window(i).question)]) + 2;
 }
 
-TextSource::Extent SquadFeatures::measure(int64_t i, int64_t) const {
+TextDataset::Extent SquadFeatures::measure(int64_t i, int64_t) const {
   return {context_begin(i) + window(i).count + 1, 0};
 }
 

@@ -23,7 +23,7 @@ struct SquadOptions {
 // A sample is a window. Its target is the first usable answer of the question: the tokens that hold its bytes; 0, 0
 // ([CLS]) where the window does not hold all of them, or the question has no answer. Tokens of each context and
 // question are kept once. The tables are the same for any number of threads.
-class SquadFeatures : public TextSource {
+class SquadFeatures : public TextDataset {
  public:
   struct Window {
     int32_t question;      // index into Squad::questions

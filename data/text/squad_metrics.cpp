@@ -87,7 +87,7 @@ Answers read_answers(const std::string& path) {
   return answers;
 }
 
-std::string normalise_answer(std::string_view text) {
+std::string normalize_answer(std::string_view text) {
   const std::string lowered = lower(text);
   std::string result;
   bool space = false;  // is due before the next character
@@ -137,11 +137,11 @@ SquadScore squad_score(const Squad& squad, const Answers& answers) {
     }
     check(!question.answers.empty(), "squad: question \"", excerpt(question.id),
           "\" has no answers in the data set, its prediction cannot be scored");
-    const std::string prediction = normalise_answer(found->second);
+    const std::string prediction = normalize_answer(found->second);
     const std::vector<std::string_view> words = words_of(prediction);
     double best_exact = 0, best_f1 = 0;
     for (const SquadAnswer& answer : question.answers) {
-      const std::string truth = normalise_answer(answer.text);
+      const std::string truth = normalize_answer(answer.text);
       if (truth == prediction) best_exact = 1;
       best_f1 = std::max(best_f1, f1(words, words_of(truth)));
     }

@@ -16,7 +16,7 @@ Answers read_answers(const std::string& path);
 
 // Lower case, without ASCII punctuation and the words a, an and the, words parted by one space: in Python's senses of
 // letter case, word and space.
-std::string normalise_answer(std::string_view text);
+std::string normalize_answer(std::string_view text);
 
 struct SquadScore {
   double exact_match = 0, f1 = 0;  // percent of all questions

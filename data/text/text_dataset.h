@@ -14,7 +14,7 @@ struct TextSample {
 };
 
 // Every function may be called from several threads at once and is a pure function of its arguments.
-class TextSource {
+class TextDataset {
  public:
   struct Targets {
     bool labels = false, spans = false, masked = false;
@@ -23,7 +23,7 @@ class TextSource {
     int64_t tokens, masked;
   };
 
-  virtual ~TextSource() = default;
+  virtual ~TextDataset() = default;
   virtual int64_t size() const = 0;
   virtual int64_t max_length() const = 0;  // of any sample
   virtual Targets targets() const = 0;     // what its samples hold

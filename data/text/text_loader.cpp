@@ -15,7 +15,7 @@ constexpr int64_t kMultiple = 8;
 // One batch of text; its parts are the samples.
 class Job : public PrefetchJob {
  public:
-  Job(const TextSource& source, int64_t epoch, std::span<const uint32_t> samples) : source_(source), epoch_(epoch) {
+  Job(const TextDataset& source, int64_t epoch, std::span<const uint32_t> samples) : source_(source), epoch_(epoch) {
     batch_.samples.assign(samples.begin(), samples.end());
     int64_t longest = 1, masked = 0;
     for (const int64_t sample : batch_.samples) {
@@ -32,7 +32,7 @@ class Job : public PrefetchJob {
     batch_.ids = ints({count, length_});
     batch_.types = ints({count, length_});
     batch_.mask = Tensor({count, length_}, DType::u8, kCpu);
-    const TextSource::Targets targets = source.targets();
+    const TextDataset::Targets targets = source.targets();
     if (targets.labels) batch_.labels = ints({count});
     if (targets.spans) batch_.starts = ints({count}), batch_.ends = ints({count});
     if (targets.masked) batch_.masked_positions = ints({masked}), batch_.masked_labels = ints({masked});
@@ -43,10 +43,10 @@ class Job : public PrefetchJob {
   TextBatch take() { return std::move(batch_); }
 
  private:
-  const TextSource& source_;
+  const TextDataset& source_;
   int64_t epoch_;
   int64_t length_ = 0;  // padded
-  std::vector<TextSource::Extent> extents_;
+  std::vector<TextDataset::Extent> extents_;
   std::vector<int64_t> first_masked_;  // of each row
   TextBatch batch_;
 };
@@ -81,7 +81,7 @@ void Job::prepare(size_t row) {
 
 }  // namespace
 
-TextLoader::TextLoader(const TextSource& source, LoaderOptions options, int64_t window)
+TextLoader::TextLoader(const TextDataset& source, LoaderOptions options, int64_t window)
     : source_(source),
       train_(options.train),
       sampler_(source.size(), options.sampling(), window),

@@ -28,7 +28,7 @@ struct TextBatch {
 class TextLoader {
  public:
   // Keeps a reference to the source; window: batches that are sorted by length together, see LengthSampler.
-  TextLoader(const TextSource& source, LoaderOptions options, int64_t window = 64);
+  TextLoader(const TextDataset& source, LoaderOptions options, int64_t window = 64);
 
   int64_t batches() const { return sampler_.batches(); }     // of this rank in an epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // at any time; first_batch: where a resumed epoch goes on
@@ -37,7 +37,7 @@ class TextLoader {
  private:
   std::shared_ptr<PrefetchJob> make_job();
 
-  const TextSource& source_;
+  const TextDataset& source_;
   bool train_;
   LengthSampler sampler_;
   int64_t epoch_ = 0, submitted_ = 0;

@@ -31,7 +31,7 @@ void add(WordCounts& counts, std::string_view word, int64_t times) {
 
 // The words of all texts, sorted.
 std::vector<CountedWord> count_words(const TextReader& next, const WordPieceOptions& options) {
-  const WordSplitter splitter({options.lower_case, options.strip_accents, options.split_cjk});
+  const BasicTokenizer splitter({options.lower_case, options.strip_accents, options.split_cjk});
   std::mutex reading, merging;
   bool ended = false;
   WordCounts total;

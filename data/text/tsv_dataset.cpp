@@ -193,12 +193,12 @@ std::vector<std::string> classes_of(const Rows& rows) {
        near.empty() ? "" : "; did you mean '" + near + "'?", known.remedy.empty() ? "" : "; " + known.remedy);
 }
 
-LabelledText labelled(Rows rows, const KnownClasses& known) {
+TsvDataset labeled(Rows rows, const KnownClasses& known) {
   std::unordered_map<std::string, int32_t> index;
   for (const std::string& name : known.names) index.emplace(name, static_cast<int32_t>(index.size()));
   const auto is_name = [&](const std::string& label) { return index.contains(label); };
   const auto is_whole = [](const std::string& label) { return as_integer(label).has_value(); };
-  LabelledText text{.sentences = {}, .labels = {}, .classes = known.names};
+  TsvDataset text{.sentences = {}, .labels = {}, .classes = known.names};
   text.numbered =
       known.numbered.value_or(std::ranges::all_of(rows.labels, is_whole) && !std::ranges::all_of(rows.labels, is_name));
   if (text.numbered) {
@@ -217,14 +217,14 @@ LabelledText labelled(Rows rows, const KnownClasses& known) {
 
 }  // namespace
 
-LabelledText read_labelled_text(const std::string& path) {
+TsvDataset read_tsv_dataset(const std::string& path) {
   Rows rows = read_rows(path);
   KnownClasses own{.names = classes_of(rows), .numbered = false, .origin = path, .remedy = {}};
-  return labelled(std::move(rows), own);
+  return labeled(std::move(rows), own);
 }
 
-LabelledText read_labelled_text(const std::string& path, const KnownClasses& known) {
-  return labelled(read_rows(path), known);
+TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known) {
+  return labeled(read_rows(path), known);
 }
 
 }  // namespace godwit::data

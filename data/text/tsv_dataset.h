@@ -7,7 +7,7 @@
 
 namespace godwit::data {
 
-struct LabelledText {
+struct TsvDataset {
   std::vector<std::string> sentences;
   std::vector<int32_t> labels;       // indices into classes
   std::vector<std::string> classes;  // names
@@ -19,7 +19,7 @@ struct LabelledText {
 // may be missing; other labels are the names of classes, sorted. Throws one Error naming the file, and the line where
 // there is one, when a column is missing, a line has another number of fields, a sentence or label is blank, a label is
 // not UTF-8 or is a number with a decimal point, or there is one class only.
-LabelledText read_labelled_text(const std::string& path);
+TsvDataset read_tsv_dataset(const std::string& path);
 
 // Classes that labels must be among.
 struct KnownClasses {
@@ -30,6 +30,6 @@ struct KnownClasses {
 };
 
 // Reads labels of known classes; the file may lack some of them. Throws also for other labels, naming them.
-LabelledText read_labelled_text(const std::string& path, const KnownClasses& known);
+TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known);
 
 }  // namespace godwit::data

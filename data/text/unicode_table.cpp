@@ -104,24 +104,24 @@ char32_t new_lower(char32_t code) {
   }
 }
 
-uint32_t make(CharTable::Kind kind, char32_t value) { return uint32_t{kind} << 24 | value; }
+uint32_t make(UnicodeTable::Kind kind, char32_t value) { return uint32_t{kind} << 24 | value; }
 
 }  // namespace
 
-CharTable::CharTable(const NormalizerOptions& options) : options_(options), pages_(1) {
+UnicodeTable::UnicodeTable(const NormalizerOptions& options) : options_(options), pages_(1) {
   // Of the million code points most are unassigned or for private use; ICU tells them range by range.
   const auto add_range = [](const void* table, UChar32 begin, UChar32 end, UCharCategory type) -> UBool {
-    CharTable& self = **static_cast<CharTable* const*>(table);
+    UnicodeTable& self = **static_cast<UnicodeTable* const*>(table);
     for (auto code = static_cast<char32_t>(begin); code < static_cast<char32_t>(end); ++code)
       if (type == U_PRIVATE_USE_CHAR) self.set(code, make(removed, code));
       else if (type != U_UNASSIGNED || is_cjk(code) || new_lower(code) != 0) self.set(code, self.make_entry(code));
     return true;
   };
-  CharTable* const self = this;
+  UnicodeTable* const self = this;
   u_enumCharTypes(add_range, &self);
 }
 
-void CharTable::set(char32_t code, uint32_t entry) {
+void UnicodeTable::set(char32_t code, uint32_t entry) {
   if (kind(entry) == unchanged) return;
   uint16_t& page = index_[code >> 8];
   if (page == 0) {
@@ -131,18 +131,18 @@ void CharTable::set(char32_t code, uint32_t entry) {
   pages_[page][code & 0xff] = entry;
 }
 
-void CharTable::lower(char32_t code, std::vector<char32_t>& to) const {
+void UnicodeTable::lower(char32_t code, std::vector<char32_t>& to) const {
   if (!options_.lower_case) to.push_back(code);
   else if (code == 0x130) to.insert(to.end(), {U'i', char32_t{0x307}});  // the only letter whose lower case is two
   else if (const char32_t letter = new_lower(code)) to.push_back(letter);
   else to.push_back(static_cast<char32_t>(u_tolower(static_cast<UChar32>(code))));
 }
 
-uint32_t CharTable::final_entry(char32_t code) const {
+uint32_t UnicodeTable::final_entry(char32_t code) const {
   return make(is_space(code) ? space : is_punctuation(code) ? alone : word, code);
 }
 
-uint32_t CharTable::make_entry(char32_t code) {
+uint32_t UnicodeTable::make_entry(char32_t code) {
   if (is_cleaned(code)) return make(removed, code);
   if (is_space(code)) return make(space, code);
   std::vector<char32_t> parts, kept;
@@ -165,7 +165,7 @@ uint32_t CharTable::make_entry(char32_t code) {
 
 // Marks are put in the order of their combining classes. A mark then stands for the bytes of the one whose place it
 // took.
-std::vector<CharTable::Char> CharTable::normalize(std::vector<Char> codes) const {
+std::vector<UnicodeTable::Char> UnicodeTable::normalize(std::vector<Char> codes) const {
   std::erase_if(codes, [](const Char& code) { return is_cleaned(code.entry); });
   struct Part {
     char32_t code;

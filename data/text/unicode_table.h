@@ -1,4 +1,4 @@
-// CharTable: what BERT's normalisation and splitting make of each code point. Exactly the HuggingFace rules, which
+// UnicodeTable: what BERT's normalisation and splitting make of each code point. Exactly the HuggingFace rules, which
 // stand on three versions of Unicode: general categories of 8.0 (unassigned then: part of a word), canonical
 // decompositions of 9.0, lower case of 17.0. So no text is cut otherwise on a machine with another Unicode library.
 #pragma once
@@ -13,7 +13,7 @@ struct NormalizerOptions {
   bool lower_case, strip_accents, split_cjk;
 };
 
-class CharTable {
+class UnicodeTable {
  public:
   enum Kind : uint32_t {
     unchanged,  // itself, part of a word
@@ -33,7 +33,7 @@ class CharTable {
     uint32_t begin, end;
   };
 
-  explicit CharTable(const NormalizerOptions& options);
+  explicit UnicodeTable(const NormalizerOptions& options);
 
   uint32_t entry(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }
   // The entries of one of kind several: each unchanged (with its value), word, alone, or space.

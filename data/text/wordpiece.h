@@ -45,7 +45,7 @@ class WordPiece {
   void match(const Word& word, std::vector<Token>& tokens) const;
 
   Vocabulary vocabulary_;
-  WordSplitter splitter_;
+  BasicTokenizer splitter_;
   uint32_t max_word_;
   ByteTrie beginnings_, continuations_;  // tokens without and with ##
 };

@@ -143,10 +143,10 @@ std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream
   return std::make_shared<Pool>(std::make_unique<CudaMemory>(index, std::move(stream)));
 }
 
-CudaContext::CudaContext(int device_index, bool urgent)
+CudaContext::CudaContext(int device_index, bool high_priority)
     : index(device_index),
       multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
-      shared_stream(std::make_shared<CudaStream>(urgent)),
+      shared_stream(std::make_shared<CudaStream>(high_priority)),
       pool(make_cuda_pool(device_index, shared_stream)) {}
 
 CudaContext::~CudaContext() {
@@ -178,8 +178,8 @@ Cuda cuda_of(Device device) {
 
 namespace detail {
 
-std::shared_ptr<CudaContext> make_cuda_context(int index, bool urgent) {
-  auto made = std::make_shared<CudaContext>(index, urgent);
+std::shared_ptr<CudaContext> make_cuda_context(int index, bool high_priority) {
+  auto made = std::make_shared<CudaContext>(index, high_priority);
   if (const auto& mine = context().cuda) make_current(*mine);
   join_rank(*made);
   return made;

@@ -16,11 +16,11 @@
 
 namespace godwit {
 
-class Recorder;  // engine/cuda/graph.h
+class GraphCapture;  // engine/cuda/graph.h
 
 class CudaContext {
  public:
-  explicit CudaContext(int index, bool urgent = false);
+  explicit CudaContext(int index, bool high_priority = false);
   ~CudaContext();
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
@@ -29,8 +29,8 @@ class CudaContext {
   const int multiprocessors;  // of the GPU
   const std::shared_ptr<const CudaStream> shared_stream;
   const CudaStream& stream = *shared_stream;
-  std::shared_ptr<Pool> pool;     // within a run of StepGraphs, theirs
-  Recorder* recorder = nullptr;  // while what is asked of the stream is recorded
+  std::shared_ptr<Pool> pool;     // within a run of CudaGraphCache, theirs
+  GraphCapture* graph_capture = nullptr;  // while what is asked of the stream is recorded
   Staging staging;
   ConvolutionPaths convolutions;
   int64_t choices = 0;  // values that cached() made

@@ -6,10 +6,10 @@
 
 namespace godwit {
 
-StreamMark StreamMark::now() {
-  StreamMark mark;
+Event Event::record() {
+  Event mark;
   if (const auto& cuda = context().cuda) {
-    check(!cuda->recorder, "a recorded step is ordered with other threads between its parts alone; call between()");
+    check(!cuda->graph_capture, "a recorded step is ordered with other threads between its parts alone; call graph_break()");
     const auto event = std::make_shared<CudaEvent>();
     event->record(cuda->stream.get());
     mark.event_ = event;
@@ -17,7 +17,7 @@ StreamMark StreamMark::now() {
   return mark;
 }
 
-void StreamMark::hold() const {
+void Event::wait() const {
   if (!event_) return;
   const auto& cuda = context().cuda;
   const auto& event = *static_cast<const CudaEvent*>(event_.get());

@@ -9,19 +9,19 @@
 
 namespace godwit {
 
-void Recorder::Part::launch(cudaStream_t stream, bool replays) const {
+void GraphCapture::Part::launch(cudaStream_t stream, bool replays) const {
   for (const Call& call : before)
     if (replays || !call.replays_only) call.f();
   graph.launch(stream);
 }
 
-Recorder::Recorder(CudaContext& context, std::shared_ptr<Pool> pool) : context_(context), pool_(std::move(pool)) {
+GraphCapture::GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool) : context_(context), pool_(std::move(pool)) {
   begin();
 }
 
-Recorder::~Recorder() {
-  if (context_.recorder != this) return;
-  context_.recorder = nullptr;
+GraphCapture::~GraphCapture() {
+  if (context_.graph_capture != this) return;
+  context_.graph_capture = nullptr;
   context_.pool = usual_pool_;
   cudaGraph_t dropped = nullptr;
   cudaStreamEndCapture(context_.stream.get(), &dropped);
@@ -30,14 +30,14 @@ Recorder::~Recorder() {
 }
 
 // A capture of this thread alone: what others do with the GPU meanwhile is none of its business.
-void Recorder::begin() {
+void GraphCapture::begin() {
   cuda_check(cudaStreamBeginCapture(context_.stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   usual_pool_ = std::exchange(context_.pool, pool_);
-  context_.recorder = this;
+  context_.graph_capture = this;
 }
 
-void Recorder::end() {
-  context_.recorder = nullptr;
+void GraphCapture::end() {
+  context_.graph_capture = nullptr;
   context_.pool = std::move(usual_pool_);
   cudaGraph_t captured = nullptr;
   cuda_check(cudaStreamEndCapture(context_.stream.get(), &captured), "cudaStreamEndCapture");
@@ -46,7 +46,7 @@ void Recorder::end() {
   parts_.push_back(std::exchange(part_, Part{}));
 }
 
-void Recorder::between(std::function<void()> f) {
+void GraphCapture::graph_break(std::function<void()> f) {
   end();
   parts_.back().after = std::move(f);
   parts_.back().after();
@@ -54,7 +54,7 @@ void Recorder::between(std::function<void()> f) {
 }
 
 // Written before the part's first kernel, so in memory that none of them had before.
-void Recorder::copy(const Tensor& from, const Tensor& to) {
+void GraphCapture::copy(const Tensor& from, const Tensor& to) {
   const Tensor kept = Tensor::over(Buffer(usual_pool_, to.bytes()), 0, {to.bytes()}, DType::u8);
   part_.before.push_back({[&context = context_, from, kept] {
                             context.staging.copy(from.address(), kept.address(), kept.bytes(), context.stream.get());
@@ -65,14 +65,14 @@ void Recorder::copy(const Tensor& from, const Tensor& to) {
              "cudaMemcpyAsync");
 }
 
-std::vector<Recorder::Part> Recorder::finish() {
+std::vector<GraphCapture::Part> GraphCapture::finish() {
   end();
   return std::move(parts_);
 }
 
-struct StepGraphs::Impl {
+struct CudaGraphCache::Impl {
   struct Step {
-    std::vector<Recorder::Part> parts;  // none before it is recorded
+    std::vector<GraphCapture::Part> parts;  // none before it is recorded
   };
 
   const std::shared_ptr<CudaContext> context;
@@ -92,7 +92,7 @@ struct StepGraphs::Impl {
 };
 
 // In the memory that the recording will take from: there is none elsewhere for a step then.
-void StepGraphs::Impl::call(const std::function<void()>& f) const {
+void CudaGraphCache::Impl::call(const std::function<void()>& f) const {
   struct Scope {
     CudaContext& context;
     std::shared_ptr<Pool> usual;
@@ -102,63 +102,63 @@ void StepGraphs::Impl::call(const std::function<void()>& f) const {
   f();
 }
 
-StepGraphs::How StepGraphs::Impl::run(const std::vector<int64_t>& key, const std::function<void()>& f) {
+CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, const std::function<void()>& f) {
   check(godwit::context().cuda == context, "graphs: run() on another thread, or device, than they were made for");
-  check(!context->recorder, "graphs: run() within what is recorded");
+  check(!context->graph_capture, "graphs: run() within what is recorded");
   const auto found = steps.find(key);
   if (found == steps.end()) {
     call(f);
     if (steps.size() < most) steps[key];
-    return How::called;
+    return How::eager;
   }
   Step& step = found->second;
   if (!step.parts.empty()) {
     const ProfileRange range("replay");
-    for (const Recorder::Part& part : step.parts) {
+    for (const GraphCapture::Part& part : step.parts) {
       part.launch(context->stream.get(), true);
       if (part.after) part.after();
     }
     return How::replayed;
   }
   const ProfileRange range("record");
-  Recorder recorder(*context, pool);
+  GraphCapture graph_capture(*context, pool);
   f();
-  step.parts = recorder.finish();
+  step.parts = graph_capture.finish();
   ++recordings;
-  return How::recorded;
+  return How::captured;
 }
 
-StepGraphs::StepGraphs(size_t most) {
+CudaGraphCache::CudaGraphCache(size_t most) {
   check(context().cuda != nullptr, "graphs: steps are recorded on a GPU, the thread's context is on ", context().device,
         "; make it with context_on(device)");
   impl_ = std::make_unique<Impl>(context().cuda, most);
 }
 
-StepGraphs::~StepGraphs() = default;
+CudaGraphCache::~CudaGraphCache() = default;
 
-StepGraphs::How StepGraphs::run(const std::vector<int64_t>& key, const std::function<void()>& f) {
+CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>& key, const std::function<void()>& f) {
   return impl_->run(key, f);
 }
 
-bool StepGraphs::recorded(const std::vector<int64_t>& key) const {
+bool CudaGraphCache::recorded(const std::vector<int64_t>& key) const {
   const auto found = impl_->steps.find(key);
   return found != impl_->steps.end() && !found->second.parts.empty();
 }
 
-size_t StepGraphs::recordings() const { return impl_->recordings; }
+size_t CudaGraphCache::recordings() const { return impl_->recordings; }
 
 namespace {
-Recorder* recorder() { return context().cuda ? context().cuda->recorder : nullptr; }
+GraphCapture* graph_capture() { return context().cuda ? context().cuda->graph_capture : nullptr; }
 }  // namespace
 
-bool recording() { return recorder() != nullptr; }
+bool recording() { return graph_capture() != nullptr; }
 
 void on_replay(std::function<void()> f) {
-  if (Recorder* const here = recorder()) here->on_replay(std::move(f));
+  if (GraphCapture* const here = graph_capture()) here->on_replay(std::move(f));
 }
 
-void between(std::function<void()> f) {
-  if (Recorder* const here = recorder()) here->between(std::move(f));
+void graph_break(std::function<void()> f) {
+  if (GraphCapture* const here = graph_capture()) here->graph_break(std::move(f));
   else f();
 }
 

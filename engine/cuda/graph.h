@@ -1,4 +1,4 @@
-// Recorder: keeps what a thread asks of its stream, in parts: a CUDA graph, and what the host does before and after it.
+// GraphCapture: keeps what a thread asks of its stream, in parts: a CUDA graph, and what the host does before and after it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-class Recorder {
+class GraphCapture {
  public:
   struct Call {
     std::function<void()> f;
@@ -24,13 +24,13 @@ class Recorder {
   };
 
   // From now on the thread's work is recorded; tensors come from `pool`.
-  Recorder(CudaContext& context, std::shared_ptr<Pool> pool);
-  ~Recorder();  // what was not finished is dropped
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+  GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool);
+  ~GraphCapture();  // what was not finished is dropped
+  GraphCapture(const GraphCapture&) = delete;
+  GraphCapture& operator=(const GraphCapture&) = delete;
 
   void on_replay(std::function<void()> f) { part_.before.push_back({std::move(f), true}); }
-  void between(std::function<void()> f);
+  void graph_break(std::function<void()> f);
   // Of the CPU's memory to the GPU's, by way of memory there that the recording keeps.
   void copy(const Tensor& from, const Tensor& to);
   std::vector<Part> finish();

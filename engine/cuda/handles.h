@@ -57,10 +57,10 @@ class CudaGraph {
 // Does not wait for, nor hold up, the default stream. An urgent one has the greatest priority, others the least.
 class CudaStream {
  public:
-  explicit CudaStream(bool urgent = false) {
+  explicit CudaStream(bool high_priority = false) {
     int least = 0, greatest = 0;
     cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, urgent ? greatest : least),
+    cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, high_priority ? greatest : least),
                "cudaStreamCreateWithPriority");
   }
   ~CudaStream() {

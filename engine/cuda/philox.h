@@ -11,10 +11,10 @@ struct FourWords {
 };
 
 // Of elements [element, element + 4), any element.
-__device__ inline FourWords four_words(const Draws& draws, int64_t element) {
+__device__ inline FourWords four_words(const RngKey& rng, int64_t element) {
   const auto block = [&](int64_t index) {
-    return philox4x32({static_cast<uint32_t>(index), draws.step, draws.purpose, draws.sender},
-                      {static_cast<uint32_t>(draws.seed), static_cast<uint32_t>(draws.seed >> 32)});
+    return philox4x32({static_cast<uint32_t>(index), rng.step, rng.purpose, rng.sender},
+                      {static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32)});
   };
   const auto first = block(element >> 2);
   const int shift = static_cast<int>(element & 3);

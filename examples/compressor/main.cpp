@@ -13,7 +13,7 @@ struct Net : nn::Module {
 
   Net() {
     add("hidden", hidden), add("out", out);
-    nn::initialise(*this, /*seed=*/1);
+    nn::initialize(*this, /*seed=*/1);
   }
   Var operator()(const Var& x) const { return out(ops::relu(hidden(x))); }
 };

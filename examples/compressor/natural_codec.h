@@ -6,25 +6,25 @@
 #include <algorithm>
 #include <cmath>
 
-class NaturalCodec : public godwit::BlockCodec {
+class NaturalCodec : public godwit::Compressor {
  public:
-  int64_t words(int64_t n) const override { return (n + 3) / 4; }
+  int64_t payload_words(int64_t n) const override { return (n + 3) / 4; }
 
-  void encode(const float* x, int64_t n, const godwit::BlockDraw& draw, uint32_t* code) const override {
+  void encode(const float* x, int64_t n, const godwit::BlockRng& rng, uint32_t* payload) const override {
     constexpr int64_t kPiece = 1024;
     uint32_t buffer[kPiece + godwit::kRandomSlack];
-    std::fill_n(code, words(n), 0u);
+    std::fill_n(payload, payload_words(n), 0u);
     for (int64_t begin = 0; begin < n; begin += kPiece) {
       const int64_t count = std::min(kPiece, n - begin);
-      const uint32_t* random = draw.words(begin, count, buffer);
+      const uint32_t* random = rng.words(begin, count, buffer);
       for (int64_t i = 0; i < count; ++i)
-        code[(begin + i) / 4] |= byte_of(x[begin + i], godwit::to_unit(random[i])) << 8 * ((begin + i) % 4);
+        payload[(begin + i) / 4] |= byte_of(x[begin + i], godwit::to_unit(random[i])) << 8 * ((begin + i) % 4);
     }
   }
 
-  void decode(const uint32_t* code, int64_t n, float* x) const override {
+  void decode(const uint32_t* payload, int64_t n, float* x) const override {
     for (int64_t i = 0; i < n; ++i) {
-      const int byte = code[i / 4] >> 8 * (i % 4) & 0xFF, exponent = byte & 0x7F;
+      const int byte = payload[i / 4] >> 8 * (i % 4) & 0xFF, exponent = byte & 0x7F;
       const float size = exponent == 0 ? 0 : std::ldexp(1.0f, exponent - kZero);
       x[i] = byte & 0x80 ? -size : size;
     }

@@ -13,7 +13,7 @@ struct Net : nn::Module {
 
   Net() {
     add("conv1", conv1), add("bn1", bn1), add("conv2", conv2), add("bn2", bn2), add("fc", fc);
-    nn::initialise(*this, /*seed=*/1);
+    nn::initialize(*this, /*seed=*/1);
   }
   Var operator()(const Var& x) const { return fc(ops::global_avg_pool(bn2(conv2(bn1(conv1(x), true)), true))); }
 };

@@ -22,7 +22,7 @@ struct WorkerArgs {
   WorkerState<Moment, Error> state;
   uint32_t* words;
   WorkerSettings settings;
-  Draw draw;
+  QuantizerRng rng;
 };
 template <class Error>
 struct ServerArgs {
@@ -30,13 +30,13 @@ struct ServerArgs {
   int senders;
   int64_t words_per_sender;
   Error* e;
-  const uint32_t* awake;
+  const uint32_t* active;
   uint32_t* out;
-  Draw draw;
+  QuantizerRng rng;
 };
 struct UpdateArgs {
   float* x;
-  const uint32_t *words, *awake;
+  const uint32_t *words, *active;
   float keep, lr;
 };
 }  // namespace godwit::birder
@@ -166,15 +166,15 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
 
   const auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
   const auto z = a.state.e ? hn::Add(ratio, load(d, a.state.e + i)) : ratio;
-  const auto plus = quantize(d, z, a.draw.quantizer, random);
-  if (!a.state.awake) {
+  const auto plus = quantize(d, z, a.rng.quantizer, random);
+  if (!a.state.active) {
     if (a.state.e) store(d, hn::Sub(z, plus_minus_one(d, plus)), a.state.e + i, random);
     return bits_of(d, plus);
   }
-  const uint32_t awake_bits = a.state.awake[i / 32] >> (i % 32);
-  const auto awake = mask_of(d, awake_bits);
-  if (a.state.e) store(d, hn::IfThenElse(awake, hn::Sub(z, plus_minus_one(d, plus)), ratio), a.state.e + i, random);
-  return (bits_of(d, plus) & awake_bits) | (bits_of(d, hn::Gt(b, hn::Zero(d))) & ~awake_bits);
+  const uint32_t active_bits = a.state.active[i / 32] >> (i % 32);
+  const auto active = mask_of(d, active_bits);
+  if (a.state.e) store(d, hn::IfThenElse(active, hn::Sub(z, plus_minus_one(d, plus)), ratio), a.state.e + i, random);
+  return (bits_of(d, plus) & active_bits) | (bits_of(d, hn::Gt(b, hn::Zero(d))) & ~active_bits);
 }
 
 // Algorithm 1, lines 12–13, for the lanes from value i on; sum: Σu over the senders for these values.
@@ -188,16 +188,16 @@ HWY_INLINE uint32_t server_lanes(D d, const ServerArgs<Error>& a, int64_t i, con
   const auto mean = hn::Div(total, senders);
   const auto old = a.e ? load(d, a.e + i) : hn::Zero(d);
   const auto z = a.e ? hn::Add(mean, old) : mean;
-  const auto plus = quantize(d, z, a.draw.quantizer, random);
-  if (!a.awake) {
+  const auto plus = quantize(d, z, a.rng.quantizer, random);
+  if (!a.active) {
     if (a.e) store(d, hn::Sub(z, plus_minus_one(d, plus)), a.e + i, random);
     return bits_of(d, plus);
   }
-  const uint32_t awake_bits = a.awake[i / 32] >> (i % 32);
-  const auto awake = mask_of(d, awake_bits);
-  if (a.e) store(d, hn::IfThenElse(awake, hn::Sub(z, plus_minus_one(d, plus)), old), a.e + i, random);
+  const uint32_t active_bits = a.active[i / 32] >> (i % 32);
+  const auto active = mask_of(d, active_bits);
+  if (a.e) store(d, hn::IfThenElse(active, hn::Sub(z, plus_minus_one(d, plus)), old), a.e + i, random);
   const uint32_t any = bits_of(d, hn::Gt(total, hn::Neg(senders)));
-  return (bits_of(d, plus) & awake_bits) | (any & ~awake_bits);
+  return (bits_of(d, plus) & active_bits) | (any & ~active_bits);
 }
 
 // Prefetches values [begin, end), which are needed after the random words have been generated.
@@ -213,17 +213,17 @@ HWY_INLINE void prefetch(const T* from, int64_t begin, int64_t end) {
 // from value i on. Calls prepare(chunk, stop) before the values [chunk, stop). `rounds`: random words are needed even
 // without the random quantizer. begin and end are multiples of 32, except that end may be the number of values.
 template <class Prepare, class ManyLanes, class OneLane>
-HWY_INLINE void for_words(const Draw& draw, bool rounds, uint32_t* words, int64_t begin, int64_t end,
+HWY_INLINE void for_words(const QuantizerRng& rng, bool rounds, uint32_t* words, int64_t begin, int64_t end,
                           const Prepare& prepare, const ManyLanes& many, const OneLane& one) {
   alignas(64) uint32_t buffer[kChunk + kRandomSlack];
-  const Draws draws{draw.seed, draw.step, static_cast<uint32_t>(draw.purpose), draw.sender};
+  const RngKey key{rng.seed, rng.step, static_cast<uint32_t>(rng.purpose), rng.sender};
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Many()));
   for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
     const int64_t stop = std::min(end, chunk + kChunk);
     prepare(chunk, stop);
     const uint32_t* random = buffer;
-    if (rounds || draw.quantizer == Quantizer::random)
-      random = random_words(draws, draw.begin + chunk, stop - chunk, buffer);
+    if (rounds || rng.quantizer == Quantizer::random)
+      random = random_words(key, rng.begin + chunk, stop - chunk, buffer);
     int64_t i = chunk;
     for (; i + 32 <= stop; i += 32, random += 32) {
       uint32_t word = 0;
@@ -248,7 +248,7 @@ HWY_INLINE bool worker_range(WorkerArgs<Moment, Error> a, int64_t begin, int64_t
   auto largest = hn::Zero(integers);
   auto largest_of_rest = hn::Zero(integer);
   for_words(
-      a.draw, kRounds, a.words, begin, end, [](int64_t, int64_t) {},
+      a.rng, kRounds, a.words, begin, end, [](int64_t, int64_t) {},
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(many, a, i, random, largest); },
       [&](int64_t i, const uint32_t* random) HWY_ATTR { return worker_lanes(one, a, i, random, largest_of_rest); });
   constexpr int32_t kInfinity = 0x7F800000;  // bits of ∞; those of |NaN| are larger
@@ -275,7 +275,7 @@ HWY_INLINE void server_range(ServerArgs<Error> a, int64_t begin, int64_t end) {
     sum_signs(Cpu{}, a.words + chunk / 32, a.senders, a.words_per_sender, sums, stop - chunk);
   };
   for_words(
-      a.draw, sizeof(Error) < 4, a.out, begin, end, add_up,
+      a.rng, sizeof(Error) < 4, a.out, begin, end, add_up,
       [&](int64_t i, const uint32_t* random)
           HWY_ATTR { return server_lanes(Many(), a, i, sums + ((i - begin) & (kChunk - 1)), random); },
       [&](int64_t i, const uint32_t* random)
@@ -292,7 +292,7 @@ HWY_INLINE void update_lanes(D d, const UpdateArgs& a, int64_t i) {
   const auto change = hn::IfThenElse(plus, hn::Set(d, a.lr), hn::Set(d, -a.lr));
   const auto old = hn::LoadU(d, a.x + i);
   const auto x = hn::Sub(hn::Mul(hn::Set(d, a.keep), old), change);
-  hn::StoreU(a.awake ? hn::IfThenElse(mask_of(d, a.awake[i / 32] >> (i % 32)), x, old) : x, d, a.x + i);
+  hn::StoreU(a.active ? hn::IfThenElse(mask_of(d, a.active[i / 32] >> (i % 32)), x, old) : x, d, a.x + i);
 }
 
 void update_range(const UpdateArgs& a, int64_t begin, int64_t end) {
@@ -341,9 +341,9 @@ void server(const ServerArgs<int8_t>& a, int64_t begin, int64_t end) { HWY_DYNAM
 
 template <class Moment, class Error>
 bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const Draw& draw) {
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng) {
   std::atomic<bool> finite = true;
-  const WorkerArgs<Moment, Error> args{g, state, words, settings, draw};
+  const WorkerArgs<Moment, Error> args{g, state, words, settings, rng};
   parallel_for(
       count, kGrain,
       [&](int64_t begin, int64_t end) {
@@ -355,9 +355,9 @@ bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32
 }
 
 template <class Error>
-void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out, int64_t count,
-                 int64_t padded, const Draw& draw) {
-  const ServerArgs<Error> args{words, senders, padded / 32, e, awake, out, draw};
+void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
+                 int64_t padded, const QuantizerRng& rng) {
+  const ServerArgs<Error> args{words, senders, padded / 32, e, active, out, rng};
   parallel_for(
       count, kGrain, [&](int64_t begin, int64_t end) { server(args, begin, end); }, 32);
   std::fill(out + (count + 31) / 32, out + padded / 32, 0);
@@ -365,17 +365,17 @@ void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* a
 
 #define GODWIT_WORKER(Moment, Error)                                                                      \
   template bool worker_step(const float*, const WorkerState<Moment, Error>&, uint32_t*, int64_t, int64_t, \
-                            const WorkerSettings&, const Draw&);
+                            const WorkerSettings&, const QuantizerRng&);
 GODWIT_WORKER(float, float)
 GODWIT_WORKER(float, int8_t)
 GODWIT_WORKER(bf16, float)
 GODWIT_WORKER(bf16, int8_t)
 #undef GODWIT_WORKER
-template void server_step(const uint32_t*, int, float*, const uint32_t*, uint32_t*, int64_t, int64_t, const Draw&);
-template void server_step(const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t, const Draw&);
+template void server_step(const uint32_t*, int, float*, const uint32_t*, uint32_t*, int64_t, int64_t, const QuantizerRng&);
+template void server_step(const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t, const QuantizerRng&);
 
-void update(float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep, float lr) {
-  HWY_DYNAMIC_DISPATCH(update_range)(UpdateArgs{x, words, awake, keep, lr}, begin, end);
+void update(float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep, float lr) {
+  HWY_DYNAMIC_DISPATCH(update_range)(UpdateArgs{x, words, active, keep, lr}, begin, end);
 }
 
 }  // namespace godwit::birder

@@ -69,9 +69,9 @@ __device__ void store_bits(uint32_t bits, int64_t quad, int64_t quads, uint32_t*
   if (threadIdx.x % 8 == 0 && quad < quads) words[quad / 8] = bits;
 }
 
-__device__ FourWords random_of(const Draw& draw, bool needed, int64_t i) {
+__device__ FourWords random_of(const QuantizerRng& rng, bool needed, int64_t i) {
   if (!needed) return {};
-  return four_words({draw.seed, draw.step, static_cast<uint32_t>(draw.purpose), draw.sender}, draw.begin + i);
+  return four_words({rng.seed, rng.step, static_cast<uint32_t>(rng.purpose), rng.sender}, rng.begin + i);
 }
 
 // Calls f(place, quad) for each quad of the thread's values. Whole warps stay together, so f is also called for quads
@@ -87,13 +87,13 @@ __device__ void for_quads(int64_t count, int64_t quads, bool aligned, const F& f
 // Algorithm 1, lines 5–9. One thread per four values.
 template <class Moment, class Error>
 __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, uint32_t* words, int64_t count,
-                              int64_t quads, WorkerSettings settings, Draw draw, bool aligned, uint32_t* not_finite) {
+                              int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned, uint32_t* not_finite) {
   const bool rounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
   for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
     uint32_t bits = 0;
     if (at.i < count) {
-      const FourWords random = random_of(draw, rounds || draw.quantizer == Quantizer::random, at.i);
-      const uint32_t awake = state.awake ? bits_at(state.awake, at.i) : 0xFu;
+      const FourWords random = random_of(rng, rounds || rng.quantizer == Quantizer::random, at.i);
+      const uint32_t active = state.active ? bits_at(state.active, at.i) : 0xFu;
       const Values<float> gradient = load(g, at);
       Values<Moment> m = load(state.m, at), b = load(state.b, at), b_hat{};
       Values<Error> e{};
@@ -115,9 +115,9 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
         keep(average, word, b.values[k]);
         const float ratio = momentum / (average + settings.eps);
         const float z = state.e ? ratio + value_of(e.values[k]) : ratio;
-        const bool plus = quantize(z, draw.quantizer, word), is_awake = awake >> k & 1;
-        if (state.e) keep(is_awake ? z - plus_minus_one(plus) : ratio, word, e.values[k]);
-        if (at.i + k < count) bits |= static_cast<uint32_t>(is_awake ? plus : average > 0) << k;
+        const bool plus = quantize(z, rng.quantizer, word), is_active = active >> k & 1;
+        if (state.e) keep(is_active ? z - plus_minus_one(plus) : ratio, word, e.values[k]);
+        if (at.i + k < count) bits |= static_cast<uint32_t>(is_active ? plus : average > 0) << k;
       }
       store(state.m, at, m);
       store(state.b, at, b);
@@ -141,13 +141,13 @@ __device__ void count_ones(const uint32_t* words, int senders, int64_t stride, i
 
 // Algorithm 1, lines 12–13. One thread per four values.
 template <class Error>
-__global__ void server_kernel(const uint32_t* words, int senders, Error* errors, const uint32_t* awake_words,
-                              uint32_t* out, int64_t count, int64_t quads, Draw draw, bool aligned) {
+__global__ void server_kernel(const uint32_t* words, int senders, Error* errors, const uint32_t* active_words,
+                              uint32_t* out, int64_t count, int64_t quads, QuantizerRng rng, bool aligned) {
   for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
     uint32_t bits = 0;
     if (at.i < count) {
-      const FourWords random = random_of(draw, sizeof(Error) < 4 || draw.quantizer == Quantizer::random, at.i);
-      const uint32_t awake = awake_words ? bits_at(awake_words, at.i) : 0xFu;
+      const FourWords random = random_of(rng, sizeof(Error) < 4 || rng.quantizer == Quantizer::random, at.i);
+      const uint32_t active = active_words ? bits_at(active_words, at.i) : 0xFu;
       int ones[kQuad] = {};
       count_ones(words, senders, quads / 8, at.i, ones);
       Values<Error> e{};
@@ -155,9 +155,9 @@ __global__ void server_kernel(const uint32_t* words, int senders, Error* errors,
       for (int k = 0; k < kQuad; ++k) {
         const float mean = static_cast<float>(2 * ones[k] - senders) / static_cast<float>(senders);
         const float z = errors ? mean + value_of(e.values[k]) : mean;
-        const bool plus = quantize(z, draw.quantizer, random.words[k]), is_awake = awake >> k & 1;
-        if (errors && is_awake) keep(z - plus_minus_one(plus), random.words[k], e.values[k]);
-        if (at.i + k < count) bits |= static_cast<uint32_t>(is_awake ? plus : ones[k] > 0) << k;
+        const bool plus = quantize(z, rng.quantizer, random.words[k]), is_active = active >> k & 1;
+        if (errors && is_active) keep(z - plus_minus_one(plus), random.words[k], e.values[k]);
+        if (at.i + k < count) bits |= static_cast<uint32_t>(is_active ? plus : ones[k] > 0) << k;
       }
       if (errors) store(errors, at, e);
     }
@@ -166,17 +166,17 @@ __global__ void server_kernel(const uint32_t* words, int senders, Error* errors,
 }
 
 struct Update {
-  const uint32_t *words, *awake;
+  const uint32_t *words, *active;
   float keep, lr;
   __device__ void operator()(int64_t i, float& x) const {
-    if (awake && !(bits_at(awake, i) & 1)) return;
+    if (active && !(bits_at(active, i) & 1)) return;
     x = keep * x - (bits_at(words, i) & 1 ? lr : -lr);
   }
 };
 
-struct Wake {
-  __device__ void operator()(int64_t, uint32_t& awake, uint32_t word, uint32_t frozen) const {
-    awake |= word & ~frozen;
+struct Activate {
+  __device__ void operator()(int64_t, uint32_t& active, uint32_t word, uint32_t frozen) const {
+    active |= word & ~frozen;
   }
 };
 
@@ -184,39 +184,39 @@ struct Wake {
 
 template <class Moment, class Error>
 void worker_step(Cuda device, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const Draw& draw, uint32_t* not_finite) {
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite) {
   const bool aligned = aligned_to<16>(g, state.m, state.b, state.b_hat, state.e);
   launch(device, "birder's worker step", worker_kernel<Moment, Error>, blocks_for(device, padded / kQuad), kBlock, g,
-         state, words, count, padded / kQuad, settings, draw, aligned, not_finite);
+         state, words, count, padded / kQuad, settings, rng, aligned, not_finite);
 }
 
 template <class Error>
-void server_step(Cuda device, const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out,
-                 int64_t count, int64_t padded, const Draw& draw) {
+void server_step(Cuda device, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
+                 int64_t count, int64_t padded, const QuantizerRng& rng) {
   launch(device, "birder's server step", server_kernel<Error>, blocks_for(device, padded / kQuad), kBlock, words,
-         senders, e, awake, out, count, padded / kQuad, draw, aligned_to<16>(e));
+         senders, e, active, out, count, padded / kQuad, rng, aligned_to<16>(e));
 }
 
 #define GODWIT_WORKER(Moment, Error)                                                                            \
   template void worker_step(Cuda, const float*, const WorkerState<Moment, Error>&, uint32_t*, int64_t, int64_t, \
-                            const WorkerSettings&, const Draw&, uint32_t*);
+                            const WorkerSettings&, const QuantizerRng&, uint32_t*);
 GODWIT_WORKER(float, float)
 GODWIT_WORKER(float, int8_t)
 GODWIT_WORKER(bf16, float)
 GODWIT_WORKER(bf16, int8_t)
 #undef GODWIT_WORKER
 template void server_step(Cuda, const uint32_t*, int, float*, const uint32_t*, uint32_t*, int64_t, int64_t,
-                          const Draw&);
+                          const QuantizerRng&);
 template void server_step(Cuda, const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t,
-                          const Draw&);
+                          const QuantizerRng&);
 
-void update(Cuda device, float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep,
+void update(Cuda device, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
             float lr) {
-  update_each(device, "birder's update", begin, end, Update{words, awake, keep, lr}, x);
+  update_each(device, "birder's update", begin, end, Update{words, active, keep, lr}, x);
 }
 
-void wake(Cuda device, uint32_t* awake, const uint32_t* words, const uint32_t* frozen, int64_t count) {
-  update_each(device, "birder's mask", 0, count, Wake{}, awake, words, frozen);
+void activate(Cuda device, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count) {
+  update_each(device, "birder's mask", 0, count, Activate{}, active, words, frozen);
 }
 
 }  // namespace godwit::birder

@@ -20,7 +20,7 @@ enum class Quantizer {
 inline std::vector<std::string> choices_of(Quantizer) { return {"random", "sign"}; }
 
 // Keys the random number U of value i, which is element `begin + i` of the whole parameter vector.
-struct Draw {
+struct QuantizerRng {
   Quantizer quantizer;
   uint64_t seed;
   uint32_t step;
@@ -43,7 +43,7 @@ struct WorkerState {
   Moment* b;
   Moment* b_hat;  // if T0 is used: b_hat is the moving average; b follows it, or is max(b, b_hat) once `b_grows`
   Error* e;       // error feedback
-  const uint32_t* awake = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
+  const uint32_t* active = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
 };
 using Worker = WorkerState<float, float>;
 
@@ -57,47 +57,47 @@ struct WorkerSettings {
 // accessed. Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                               int64_t padded, const WorkerSettings& settings, const Draw& draw);
+                               int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng);
 
 // Sender s's bits are words[s·padded/32, (s+1)·padded/32).  mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū (e
 // null: z = mean, no error feedback);  bits of ū to out[0, padded/32), those of padding 0. For a frozen value the bit
 // is 1 if any sender's is, and e is unchanged.
 template <class Error>
-void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out, int64_t count,
-                 int64_t padded, const Draw& draw);
+void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
+                 int64_t padded, const QuantizerRng& rng);
 
 // x ← keep·x − lr·(±1) on [begin, end), signs at the same indices; keep = 1 − αλ. Frozen values are unchanged.
-void update(float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep, float lr);
+void update(float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep, float lr);
 
-// Activates values: awake[i] ← awake[i] | (words[i] & ~frozen[i]) for `count` words.
-inline void wake(Cpu, uint32_t* awake, const uint32_t* words, const uint32_t* frozen, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) awake[i] |= words[i] & ~frozen[i];
+// Activates values: active[i] ← active[i] | (words[i] & ~frozen[i]) for `count` words.
+inline void activate(Cpu, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) active[i] |= words[i] & ~frozen[i];
 }
 
 // Overloads by device. *not_finite, on that device, becomes 1 if some g is not finite; the CPU sets it to 0 otherwise,
 // a GPU leaves it.
 template <class Moment, class Error>
 void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const Draw& draw, uint32_t* not_finite) {
-  *not_finite = !worker_step(g, state, words, count, padded, settings, draw);
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite) {
+  *not_finite = !worker_step(g, state, words, count, padded, settings, rng);
 }
 template <class Moment, class Error>
 void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const Draw& draw, uint32_t* not_finite);
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite);
 template <class Error>
-void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out, int64_t count,
-                 int64_t padded, const Draw& draw) {
-  server_step(words, senders, e, awake, out, count, padded, draw);
+void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
+                 int64_t padded, const QuantizerRng& rng) {
+  server_step(words, senders, e, active, out, count, padded, rng);
 }
 template <class Error>
-void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* awake, uint32_t* out,
-                 int64_t count, int64_t padded, const Draw& draw);
-inline void update(Cpu, float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep,
+void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
+                 int64_t count, int64_t padded, const QuantizerRng& rng);
+inline void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
                    float lr) {
-  update(x, words, awake, begin, end, keep, lr);
+  update(x, words, active, begin, end, keep, lr);
 }
-void update(Cuda, float* x, const uint32_t* words, const uint32_t* awake, int64_t begin, int64_t end, float keep,
+void update(Cuda, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
             float lr);
-void wake(Cuda, uint32_t* awake, const uint32_t* words, const uint32_t* frozen, int64_t count);
+void activate(Cuda, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count);
 
 }  // namespace godwit::birder

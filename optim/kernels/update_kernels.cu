@@ -8,13 +8,13 @@ namespace godwit {
 namespace {
 
 template <class T>
-struct Descent {
+struct SgdUpdate {
   T lr, decay;
   __device__ void operator()(int64_t, T& x, T g) const { x = x - lr * (g + decay * x); }
 };
 
 template <class T>
-struct MomentumDescent {
+struct MomentumUpdate {
   T lr, decay, momentum;
   bool nesterov;
   __device__ void operator()(int64_t, T& x, T& v, T gradient) const {
@@ -59,15 +59,15 @@ struct LambStep {
 };
 
 template <class T>
-struct Downwards {
+struct SubtractScaled {
   T rate;
   __device__ void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
 };
 
 template <class T>
 void run(Cuda device, const SgdArgs<T>& a, int64_t begin, int64_t end) {
-  if (!a.v) return update_each(device, "sgd", begin, end, Descent<T>{a.lr, a.decay}, a.x, a.g);
-  const MomentumDescent<T> step{a.lr, a.decay, a.momentum, a.nesterov};
+  if (!a.v) return update_each(device, "sgd", begin, end, SgdUpdate<T>{a.lr, a.decay}, a.x, a.g);
+  const MomentumUpdate<T> step{a.lr, a.decay, a.momentum, a.nesterov};
   update_each(device, "sgdm", begin, end, step, a.x, a.v, a.g);
 }
 
@@ -97,11 +97,11 @@ void softsign(Cuda device, const SoftSignArgs<double>& a, int64_t begin, int64_t
 void lamb(Cuda device, const LambArgs<float>& a, int64_t begin, int64_t end) { run(device, a, begin, end); }
 void lamb(Cuda device, const LambArgs<double>& a, int64_t begin, int64_t end) { run(device, a, begin, end); }
 
-void descend(Cuda device, float* x, const float* r, float rate, int64_t n) {
-  update_each(device, "lamb", 0, n, Downwards<float>{rate}, x, r);
+void sgd_update(Cuda device, float* x, const float* r, float rate, int64_t n) {
+  update_each(device, "lamb", 0, n, SubtractScaled<float>{rate}, x, r);
 }
-void descend(Cuda device, double* x, const double* r, double rate, int64_t n) {
-  update_each(device, "lamb", 0, n, Downwards<double>{rate}, x, r);
+void sgd_update(Cuda device, double* x, const double* r, double rate, int64_t n) {
+  update_each(device, "lamb", 0, n, SubtractScaled<double>{rate}, x, r);
 }
 
 }  // namespace godwit

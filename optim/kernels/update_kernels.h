@@ -74,9 +74,9 @@ void lamb(Cuda, const LambArgs<float>& a, int64_t begin, int64_t end);
 void lamb(Cuda, const LambArgs<double>& a, int64_t begin, int64_t end);
 
 // x ← x − rate·r for n values.
-void descend(Cpu, float* x, const float* r, float rate, int64_t n);
-void descend(Cpu, double* x, const double* r, double rate, int64_t n);
-void descend(Cuda, float* x, const float* r, float rate, int64_t n);
-void descend(Cuda, double* x, const double* r, double rate, int64_t n);
+void sgd_update(Cpu, float* x, const float* r, float rate, int64_t n);
+void sgd_update(Cpu, double* x, const double* r, double rate, int64_t n);
+void sgd_update(Cuda, float* x, const float* r, float rate, int64_t n);
+void sgd_update(Cuda, double* x, const double* r, double rate, int64_t n);
 
 }  // namespace godwit

@@ -20,7 +20,7 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/host_tensor.h"
 #include "comm/transport/local.h"
-#include "data/image/image_dataset.h"
+#include "data/image/raw_images.h"
 #include "engine/gpu.h"
 #include "nn/init.h"
 #include "nn/layers.h"
@@ -34,8 +34,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // 96 and 14 images of 8×8 pixels.
-data::MemorySource made_images(int64_t count) {
-  data::ImageDataset set{Shape{8, 8, 1}, 3, {}, {}};
+data::InMemoryDataset made_images(int64_t count) {
+  data::RawImages set{Shape{8, 8, 1}, 3, {}, {}};
   for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * i * 37 % 251));
   for (int64_t i = 0; i < count; ++i) set.labels.push_back(static_cast<int32_t>(i % 3));
   return {std::move(set), {.mean = {0.5f}, .std = {0.25f}, .flip = true, .seed = 1}};
@@ -47,7 +47,7 @@ class Net : public nn::Module {
     add("hidden", hidden_);
     add("outputs", outputs_);
     passes_ = add_buffer("passes", Tensor::zeros({1}));
-    nn::initialise(*this, 7);
+    nn::initialize(*this, 7);
   }
   Var forward(const Var& images) const {
     const Var x = ops::reshape(images, {images.dim(0), 64});
@@ -62,7 +62,7 @@ class Net : public nn::Module {
 };
 
 struct Images {
-  data::MemorySource train = made_images(96), test = made_images(14);
+  data::InMemoryDataset train = made_images(96), test = made_images(14);
 };
 
 class NetTask : public Task {
@@ -85,17 +85,17 @@ class NetTask : public Task {
   Forward forward(int64_t micro_batch) override {
     const data::Batch batch = train_.next().value();
     EXPECT_EQ(batch.images.device(), context().device);
-    return learn(batch, micro_batch == poisoned_ && comm_.rank == 1);
+    return loss(batch, micro_batch == poisoned_ && comm_.rank == 1);
   }
-  Fetched fetch(int64_t) override {
+  LoadedBatch load_batch(int64_t) override {
     const data::Batch batch = train_.next().value();
     if (!fixed_.images.defined()) fixed_ = {batch.images.clone(), batch.labels.clone()};
     fixed_.images.copy_from(batch.images);
     fixed_.labels.copy_from(batch.labels);
     return {{batch.images.dim(0)}, 0};
   }
-  Forward pass() override { return learn(fixed_, false); }
-  Forward learn(const data::Batch& batch, bool poisoned) const {
+  Forward forward_loaded() override { return loss(fixed_, false); }
+  Forward loss(const data::Batch& batch, bool poisoned) const {
     const Var logits = net_.forward(Var(batch.images));
     Var loss = ops::softmax_cross_entropy(logits, batch.labels);
     if (poisoned) loss = ops::scale(loss, static_cast<double>(NAN));
@@ -109,7 +109,7 @@ class NetTask : public Task {
     const NoGrad no_grad;
     net_.train(false);
     test_.start_epoch(0);
-    Totals losses;
+    DeviceSum losses;
     double count = 0;
     while (const auto batch = test_.next()) {
       const double samples = static_cast<double>(batch->labels.numel());
@@ -117,7 +117,7 @@ class NetTask : public Task {
       count += samples;
     }
     net_.train();
-    const Tensor sums = on_host<double>({losses.sum(), count});
+    const Tensor sums = cpu_tensor<double>({losses.sum(), count});
     comm_.world->all_reduce(sums, Reduce::sum, "test");
     EXPECT_EQ(sums.item(1), 14);
     return {.loss = sums.item(0) / sums.item(1), .metrics = {}, .text = "evaluated"};

@@ -25,17 +25,17 @@ using testing::HasSubstr;
 // 48 and 6 images; the arguments alter the training set's last pixel and the test set's label 3.
 ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
   const auto images = [](int64_t count) {
-    data::ImageDataset set{Shape{8, 8, 1}, 2, {}, {}};
+    data::RawImages set{Shape{8, 8, 1}, 2, {}, {}};
     for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * 37 % 251));
     for (int64_t i = 0; i < count; ++i) set.labels.push_back(static_cast<int32_t>(i % 2));
     return set;
   };
-  data::ImageDataset train = images(48), test = images(6);
+  data::RawImages train = images(48), test = images(6);
   train.pixels.back() = static_cast<uint8_t>(train.pixels.back() + pixel_change);
   test.labels[3] -= label_change;
   const data::TransformOptions options{.mean = {0.5f}, .std = {0.25f}, .flip = true, .seed = 1};
-  return {std::make_shared<data::MemorySource>(std::move(train), options),
-          std::make_shared<data::MemorySource>(std::move(test), options)};
+  return {std::make_shared<data::InMemoryDataset>(std::move(train), options),
+          std::make_shared<data::InMemoryDataset>(std::move(test), options)};
 }
 
 Evaluation run(const ImageConfig& config, ImageTask&& task, Communicator& comm, Progress& progress) {
@@ -166,7 +166,7 @@ class WatchedTask : public ImageTask {
 };
 
 // Pitfall 22: of T_u = 1, 2, 3, 7, 11 no step ends an epoch of four.
-TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronisedBeforeEveryEvaluation) {
+TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronizedBeforeEveryEvaluation) {
   const ImageData data = make_data();
   printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.optimizer = "zero_one_adam";
@@ -220,7 +220,7 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
 }
 
 // With a learning rate of 0 the parameters stay equal and only the momentum drifts.
-TEST(ImageTrainer, CheckReplicasFindsDriftedStatePart) {
+TEST(ImageTrainer, CheckReplicasFindsDriftedStateTensor) {
   EXPECT_THAT(error_of([] {
                 train([](ImageConfig& config, int rank) {
                   config.optimizer.set("lr", 0);
@@ -260,25 +260,25 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
       });
 }
 
-class RemarkingSource : public data::MemorySource {
+class WarningDataset : public data::InMemoryDataset {
  public:
-  RemarkingSource(const data::ImageDataset& images, std::vector<std::string> remarks)
-      : MemorySource(images, {.mean = {0.5f}, .std = {0.25f}}), remarks_(std::move(remarks)) {}
-  std::vector<std::string> remarks() const override { return remarks_; }
+  WarningDataset(const data::RawImages& images, std::vector<std::string> warnings)
+      : InMemoryDataset(images, {.mean = {0.5f}, .std = {0.25f}}), warnings_(std::move(warnings)) {}
+  std::vector<std::string> warnings() const override { return warnings_; }
 
  private:
-  std::vector<std::string> remarks_;
+  std::vector<std::string> warnings_;
 };
 
 // Ranks 0 and 1 share their sources, as threads do; ranks 2 and 3 have their own, as processes do.
-std::string output_with_remarks(const std::vector<std::vector<std::string>>& of_sources) {
-  data::ImageDataset images{Shape{8, 8, 1}, 2, std::vector<uint8_t>(16 * 64), {}};
+std::string output_with_warnings(const std::vector<std::vector<std::string>>& of_sources) {
+  data::RawImages images{Shape{8, 8, 1}, 2, std::vector<uint8_t>(16 * 64), {}};
   for (size_t i = 0; i < images.pixels.size(); ++i) images.pixels[i] = static_cast<uint8_t>(i * 37 % 251);
   for (int32_t i = 0; i < 16; ++i) images.labels.push_back(i % 2);
   std::vector<ImageData> data;
-  for (const std::vector<std::string>& remarks : of_sources)
-    data.push_back({std::make_shared<RemarkingSource>(images, remarks),
-                    std::make_shared<RemarkingSource>(images, std::vector<std::string>{})});
+  for (const std::vector<std::string>& warnings : of_sources)
+    data.push_back({std::make_shared<WarningDataset>(images, warnings),
+                    std::make_shared<WarningDataset>(images, std::vector<std::string>{})});
   return printed({2, 2}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.max_steps = 1;
     run(config, ImageTask(config, data[static_cast<size_t>(std::max(comm.rank - 1, 0))], comm), comm, progress);
@@ -286,11 +286,11 @@ std::string output_with_remarks(const std::vector<std::vector<std::string>>& of_
 }
 
 TEST(ImageTrainer, ReportsTheDamagedFilesOfAllRanksOnce) {
-  EXPECT_THAT(output_with_remarks({{"b.jpg: is damaged"}, {}, {"a.jpg: is damaged", "b.jpg: is damaged"}}),
+  EXPECT_THAT(output_with_warnings({{"b.jpg: is damaged"}, {}, {"a.jpg: is damaged", "b.jpg: is damaged"}}),
               HasSubstr("\ndamaged file a.jpg: is damaged\ndamaged file b.jpg: is damaged\ndone in "));
-  EXPECT_THAT(output_with_remarks({{}, {"3", "1", "5"}, {"2", "6", "4"}}),
+  EXPECT_THAT(output_with_warnings({{}, {"3", "1", "5"}, {"2", "6", "4"}}),
               HasSubstr("\ndamaged file 4\ndamaged file 5\nand 1 more damaged file\ndone in "));
-  EXPECT_THAT(output_with_remarks({{}, {}, {}}), testing::Not(HasSubstr("damaged")));
+  EXPECT_THAT(output_with_warnings({{}, {}, {}}), testing::Not(HasSubstr("damaged")));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
       "--set optimizer.errors=int8 --set optimizer.mask=automatic");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const json accounts = json::parse(read_file(run_dir() / "accounting.json"));
+  const json accounts = json::parse(read_file(run_dir() / "summary.json"));
   EXPECT_EQ(accounts["steps"], 4);
   EXPECT_EQ(accounts["skipped"], 0);
   double state = 0;  // half of m and b in 2 bytes and e in 1, a quarter of ē in 1, and the mask's bit
@@ -237,7 +237,7 @@ TEST_F(TrainResnet, SavesAveragedWeightsToo) {
 
 // The four workers' images are those of the one: with common statistics they compute the same but for float32's
 // rounding.
-TEST_F(TrainResnet, SynchronisedBatchNormMakesWorkersOne) {
+TEST_F(TrainResnet, SynchronizedBatchNormMakesWorkersOne) {
   const std::string flags =
       "--optimizer sgdm --lr 0.01 --set model.zero_init_residual=false --set log_every=1 --check-replicas 1 ";
   const auto losses_of = [&](const std::string& more) {
@@ -509,7 +509,7 @@ TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
   const std::string out = read_file(folder_ / "out");
   EXPECT_NE(out.find(": step " + last["step"].dump() + " of 1600000, peak memory"), std::string::npos) << out;
   EXPECT_NE(out.find("configuration are in run\n"), std::string::npos) << out;
-  EXPECT_EQ(json::parse(read_file(run_dir() / "accounting.json"))["steps"], last["step"]);
+  EXPECT_EQ(json::parse(read_file(run_dir() / "summary.json"))["steps"], last["step"]);
   EXPECT_NE(read_file(run_dir() / "ema.safetensors"), read_file(run_dir() / "weights.safetensors"));
   fs::rename(run_dir(), folder_ / "first");
   EXPECT_EQ(train("--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);

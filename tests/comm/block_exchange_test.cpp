@@ -33,10 +33,10 @@ ExchangePlan plan_of(const std::string& name) {
 }
 
 // A compressor that loses nothing.
-class Identity : public BlockCodec {
+class Identity : public Compressor {
  public:
-  int64_t words(int64_t n) const override { return n; }
-  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+  int64_t payload_words(int64_t n) const override { return n; }
+  void encode(const float* x, int64_t n, const BlockRng&, uint32_t* code) const override {
     std::memcpy(code, x, static_cast<size_t>(4 * n));
   }
   void decode(const uint32_t* code, int64_t n, float* x) const override {
@@ -48,8 +48,8 @@ TEST(BlockExchange, IdentityIsTheDenseAllReduceBitForBit) {
   for (const Topology& topology : kRanks) {
     ExchangePlan dense{.topology = topology, .steps = 5};
     const ExchangeRun expected = testing::run_exchange(dense);
-    for (const Reply reply : {Reply::f32, Reply::coded, Reply::none})
-      for (const Memory memory : {Memory::none, Memory::error}) {
+    for (const Reply reply : {Reply::f32, Reply::coded, Reply::all_gather})
+      for (const Feedback memory : {Feedback::none, Feedback::residual}) {
         ExchangePlan plan = dense;
         plan.make = [&](const Buckets& buckets, const Communicator& comm) {
           const BlockExchangeOptions options{"identity", 64, reply, memory, reply == Reply::coded};
@@ -70,7 +70,7 @@ TEST(BlockExchange, EstimatesOfAnIdentityAreTheDenseMeanWithinRounding) {
   const ExchangeRun expected = testing::run_exchange(dense);
   ExchangePlan plan = dense;
   plan.make = [&](const Buckets& buckets, const Communicator& comm) {
-    return block_exchange(std::make_unique<Identity>(), {.name = "identity", .worker = Memory::estimate}, buckets, comm,
+    return block_exchange(std::make_unique<Identity>(), {.name = "identity", .worker = Feedback::ef21}, buckets, comm,
                           1);
   };
   const ExchangeRun run = testing::run_exchange(plan);
@@ -229,7 +229,7 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
     for (const auto compressor : {Ef21Options::Compressor::topk, Ef21Options::Compressor::one_bit}) {
       ExchangePlan plan;
       plan.config = Ef21Options{
-          .compressor = compressor, .density = 0.05, .reply = topology.nodes == 2 ? Reply::f32 : Reply::none};
+          .compressor = compressor, .density = 0.05, .reply = topology.nodes == 2 ? Reply::f32 : Reply::all_gather};
       plan.topology = topology;
       const testing::Quantize quantize = compressor == Ef21Options::Compressor::topk ? topk(0.05) : one_bit;
       const ExchangeRun run = testing::run_exchange(plan);
@@ -278,11 +278,11 @@ TEST(BlockExchange, Pitfall13CodesThatFeedErrorsBackContract) {
     hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
     hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
   }
-  const std::pair<std::unique_ptr<BlockCodec>, const char*> codecs[] = {
+  const std::pair<std::unique_ptr<Compressor>, const char*> codecs[] = {
       {one_bit_codec(), "one_bit"}, {topk_codec(0.01), "topk"}, {qsgd_codec(16), "qsgd"}, {int8_codec(), "int8"}};
   for (const auto& [codec, name] : codecs)
     for (const Values& x : hard) {
-      std::vector<uint32_t> code(static_cast<size_t>(codec->words(1000)));
+      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(1000)));
       double lost = 0, given = 0;
       for (uint32_t step = 1; step <= 20; ++step) {
         codec->encode(x.data(), 1000, {{1, step, 1, 0}, 0}, code.data());
@@ -300,7 +300,7 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
     for (const double density : {0.0001, 0.37, 1.0}) {
       const auto codec = topk_codec(density);
-      std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)) + 1, 0xDEADBEEF);
+      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)) + 1, 0xDEADBEEF);
       codec->encode(x.data(), n, {}, code.data());
       EXPECT_EQ(code.back(), 0xDEADBEEF);
       Values back(static_cast<size_t>(n));
@@ -309,7 +309,7 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
     }
   const Values equal{1, -1, 0, 1, 2, -0.0f, 1, -1};
   const auto codec = topk_codec(0.5);
-  std::vector<uint32_t> code(static_cast<size_t>(codec->words(8)));
+  std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(8)));
   codec->encode(equal.data(), 8, {}, code.data());
   Values back(8);
   codec->decode(code.data(), 8, back.data());
@@ -526,11 +526,11 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
     for (const int levels : {1, 3, 7, 20, 127})
       for (const int64_t n : {1, 2, 7, 8, 31, 33, 63, 64, 65, 255, 257, 2047, 2048, 2049, 4999}) {
         const int width = level_bits(levels);
-        const BlockDraw draws{{6, 2, static_cast<uint32_t>(Purpose::gradient_code), 3}, 10007};
+        const BlockRng rng{{6, 2, static_cast<uint32_t>(Purpose::gradient_code), 3}, 10007};
         const float factor = 0.4f * static_cast<float>(levels);
         for (const bool random : {true, false}) {
           std::vector<uint32_t> words(static_cast<size_t>(level_words(n, width)) + 1, 0xDEADBEEF);
-          encode_levels(x.data(), n, factor, levels, random ? &draws : nullptr, words.data());
+          encode_levels(x.data(), n, factor, levels, random ? &rng : nullptr, words.data());
           EXPECT_EQ(words.back(), 0xDEADBEEF);
           if (const int64_t used = n * width % 32; used > 0) {
             EXPECT_EQ(words[words.size() - 2] >> used, 0) << n << " values: bits of no value";
@@ -566,8 +566,8 @@ TEST(Levels, ScalesTooSmallSendZerosAndLargeValuesAreClamped) {
     for (const float size : {1e6f, 1.3e7f, 2e7f, 2147483648.0f, 5e9f, 3e38f}) {
       const Values huge{size, -size, 1};
       for (const bool random : {false, true}) {
-        const BlockDraw draw{};
-        encode_scaled(huge.data(), 3, 1, 7, random ? &draw : nullptr, code);
+        const BlockRng rng{};
+        encode_scaled(huge.data(), 3, 1, 7, random ? &rng : nullptr, code);
         decode_scaled(code, 3, 7, back.data());
         EXPECT_EQ(back, (Values{1, -1, 1})) << size;
       }

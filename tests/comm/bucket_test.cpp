@@ -31,8 +31,8 @@ TEST(Bucket, ReverseOrderContiguousAndPadded) {
   for (const Bucket& bucket : buckets) {
     EXPECT_EQ(bucket.index, static_cast<int>(&bucket - &buckets[0]));
     EXPECT_EQ(bucket.begin, global);
-    EXPECT_EQ(bucket.padded(), (bucket.numel + 23) / 24 * 24);
-    EXPECT_EQ(bucket.grad.numel(), bucket.padded());
+    EXPECT_EQ(bucket.padded_numel(), (bucket.numel + 23) / 24 * 24);
+    EXPECT_EQ(bucket.grad.numel(), bucket.padded_numel());
     int64_t offset = 0;
     for (const Slot& slot : bucket.slots) {
       EXPECT_EQ(slot.offset, offset);
@@ -41,7 +41,7 @@ TEST(Bucket, ReverseOrderContiguousAndPadded) {
       names.push_back(slot.name);
     }
     EXPECT_EQ(bucket.numel, offset);
-    for (int64_t i = offset; i < bucket.padded(); ++i) EXPECT_EQ(bucket.param.item(i), 0) << "padding";
+    for (int64_t i = offset; i < bucket.padded_numel(); ++i) EXPECT_EQ(bucket.param.item(i), 0) << "padding";
     global += offset;
   }
   EXPECT_EQ(buckets.numel(), global);
@@ -130,10 +130,10 @@ TEST(Bucket, Float64AndEmptyTensors) {
   EXPECT_EQ(buckets[0].param.dtype(), DType::f64);
   EXPECT_NE(buckets.value_hash(), 0u);
   const Buckets nothing({{"empty", Var(Tensor({0}), true), true}}, {});
-  EXPECT_EQ(nothing[0].padded(), 0);
+  EXPECT_EQ(nothing[0].padded_numel(), 0);
 }
 
-TEST(Bucket, DecayRangesMergeNeighbours) {
+TEST(Bucket, DecayRangesMergeNeighbors) {
   const Buckets buckets(model(), {});
   const std::vector<DecayRange> ranges = decay_ranges(buckets[0]);
   ASSERT_EQ(ranges.size(), 3u);  // scale, fc | bn1 | conv1

@@ -25,26 +25,26 @@ const std::vector<int64_t> kLongLengths{kSumPiece + 1, 5, 17 * kSumPiece + 333, 
 
 struct Case {
   std::string name;
-  std::unique_ptr<BlockCodec> codec;
+  std::unique_ptr<Compressor> codec;
 };
 
-BlockTable<CodedBlock> blocks_of(const BlockCodec& codec, const std::vector<int64_t>& lengths, int64_t gap) {
+BlockTable<CodedBlock> blocks_of(const Compressor& codec, const std::vector<int64_t>& lengths, int64_t gap) {
   BlockTable<CodedBlock> blocks;
   int64_t begin = 0, word = 0;
   for (const int64_t n : lengths) {
     blocks.all.push_back({begin, n, word, begin});
-    begin += n, word += codec.words(n) + gap;
+    begin += n, word += codec.payload_words(n) + gap;
   }
   return blocks;
 }
 
 // Each codec's message, what is kept and the mean of senders. ties: few different magnitudes.
-void compare(Cuda device, const std::string& name, const BlockCodec& codec, Memory memory, int senders, bool ties) {
-  SCOPED_TRACE(::testing::Message() << name << ", memory " << static_cast<int>(memory) << ", " << senders
+void compare(Cuda device, const std::string& name, const Compressor& codec, Feedback feedback, int senders, bool ties) {
+  SCOPED_TRACE(::testing::Message() << name << ", memory " << static_cast<int>(feedback) << ", " << senders
                                     << " senders, ties " << ties);
   const BlockTable<CodedBlock> blocks = blocks_of(codec, name == "topk" ? kLengths : kLongLengths, 3);
   const int64_t n = blocks.all.back().begin + blocks.all.back().n;
-  const int64_t stride = blocks.all.back().at + codec.words(blocks.all.back().n) + 3;
+  const int64_t stride = blocks.all.back().at + codec.payload_words(blocks.all.back().n) + 3;
   std::vector<float> mean = random_values<float>(n, 1);
   const There<float> on_mean(mean);
   std::vector<uint32_t> sent;
@@ -56,16 +56,16 @@ void compare(Cuda device, const std::string& name, const BlockCodec& codec, Memo
     const There<float> on_x(x), on_kept(kept);
     std::vector<uint32_t> words(static_cast<size_t>(stride), 0xDEADBEEF);
     const There<uint32_t> on_words(words);
-    const Draws draws{7, 3, static_cast<uint32_t>(Purpose::gradient_code), static_cast<uint32_t>(sender)};
-    EXPECT_TRUE(encode_blocks(Cpu{}, codec, x.data(), memory, kept.data(), blocks, draws, 1001, words.data()));
+    const RngKey rng{7, 3, static_cast<uint32_t>(Purpose::gradient_code), static_cast<uint32_t>(sender)};
+    EXPECT_TRUE(encode_blocks(Cpu{}, codec, x.data(), feedback, kept.data(), blocks, rng, 1001, words.data()));
     EXPECT_TRUE(
-        encode_blocks(device, codec, on_x.data(), memory, on_kept.data(), blocks, draws, 1001, on_words.data()));
+        encode_blocks(device, codec, on_x.data(), feedback, on_kept.data(), blocks, rng, 1001, on_words.data()));
     expect_same(on_words, words, "message");
     expect_same(on_kept, kept, "kept");
     sent.insert(sent.end(), words.begin(), words.end());
   }
   const There<uint32_t> on_sent(sent);
-  const bool moves = memory == Memory::estimate;
+  const bool moves = feedback == Feedback::ef21;
   mean_of_blocks(Cpu{}, codec, sent.data(), stride, senders, blocks, moves, mean.data());
   mean_of_blocks(device, codec, on_sent.data(), stride, senders, blocks, moves, on_mean.data());
   expect_same(on_mean, mean, "mean");
@@ -75,28 +75,28 @@ TEST_F(CudaBlockCodes, LargestValuesAreTheCpus) {
   on_gpu([&] {
     for (const double density : {0.003, 0.3, 1.0}) {
       const auto codec = topk_codec(density);
-      compare(device(), "topk", *codec, Memory::error, 3, false);
-      compare(device(), "topk", *codec, Memory::estimate, 2, true);
-      compare(device(), "topk", *codec, Memory::none, 1, true);
+      compare(device(), "topk", *codec, Feedback::residual, 3, false);
+      compare(device(), "topk", *codec, Feedback::ef21, 2, true);
+      compare(device(), "topk", *codec, Feedback::none, 1, true);
     }
   });
 }
 
 TEST_F(CudaBlockCodes, LevelsAreTheCpus) {
   on_gpu([&] {
-    for (const int levels : {1, 7, 127}) compare(device(), "qsgd", *qsgd_codec(levels), Memory::error, 2, false);
-    compare(device(), "terngrad", *terngrad_codec(2.5), Memory::none, 3, false);
-    compare(device(), "terngrad", *terngrad_codec(0), Memory::error, 1, false);
-    compare(device(), "int8", *int8_codec(), Memory::estimate, 2, false);
+    for (const int levels : {1, 7, 127}) compare(device(), "qsgd", *qsgd_codec(levels), Feedback::residual, 2, false);
+    compare(device(), "terngrad", *terngrad_codec(2.5), Feedback::none, 3, false);
+    compare(device(), "terngrad", *terngrad_codec(0), Feedback::residual, 1, false);
+    compare(device(), "int8", *int8_codec(), Feedback::ef21, 2, false);
   });
 }
 
 TEST_F(CudaBlockCodes, OneBitsAreTheCpus) {
   on_gpu([&] {
     const auto codec = one_bit_codec();
-    compare(device(), "one_bit", *codec, Memory::none, 1, false);
-    compare(device(), "one_bit", *codec, Memory::error, 3, false);
-    compare(device(), "one_bit", *codec, Memory::estimate, 2, true);
+    compare(device(), "one_bit", *codec, Feedback::none, 1, false);
+    compare(device(), "one_bit", *codec, Feedback::residual, 3, false);
+    compare(device(), "one_bit", *codec, Feedback::ef21, 2, true);
   });
 }
 
@@ -114,8 +114,8 @@ TEST_F(CudaBlockCodes, ValuesThatAreNotFiniteAreFound) {
         std::vector<float> x(static_cast<size_t>(last.begin + last.n), 1);
         x[static_cast<size_t>(at)] = NAN;
         const There<float> on_x(x);
-        const There<uint32_t> words(std::vector<uint32_t>(static_cast<size_t>(last.at + codec->words(last.n))));
-        EXPECT_FALSE(encode_blocks(device(), *codec, on_x.data(), Memory::none, nullptr, blocks, {}, 0, words.data()))
+        const There<uint32_t> words(std::vector<uint32_t>(static_cast<size_t>(last.at + codec->payload_words(last.n))));
+        EXPECT_FALSE(encode_blocks(device(), *codec, on_x.data(), Feedback::none, nullptr, blocks, {}, 0, words.data()))
             << name << " at " << at;
       }
     }

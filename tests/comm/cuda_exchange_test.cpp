@@ -61,8 +61,8 @@ Run run(const Plan& plan, const Placement& placement) {
     for (int64_t step = 1; step <= plan.steps; ++step)
       for (Bucket& bucket : buckets) {
         const auto stream = static_cast<uint32_t>(100 * step + 10 * bucket.index + comm.rank);
-        auto g = random_values<float>(bucket.padded(), stream);
-        for (int64_t i = 0; i < bucket.padded(); ++i)
+        auto g = random_values<float>(bucket.padded_numel(), stream);
+        for (int64_t i = 0; i < bucket.padded_numel(); ++i)
           if (i >= bucket.numel || i % 11 == 3) g[static_cast<size_t>(i)] = 0;
         bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
         exchange->mean(bucket, comm, step);
@@ -75,10 +75,10 @@ Run run(const Plan& plan, const Placement& placement) {
         sharded->after_update(bucket, *comm.world);
         keep("parameters", bucket.param);
       }
-    for (const StatePart& part : exchange->state()) keep("state " + part.name, part.values);
+    for (const StateTensor& part : exchange->state()) keep("state " + part.name, part.values);
     if (sharded) {
-      for (const StatePart& part : sharded->state()) keep("state " + part.name, part.values);
-      sharded->with_masters(buckets, *comm.world, [&] {
+      for (const StateTensor& part : sharded->state()) keep("state " + part.name, part.values);
+      sharded->with_master_weights(buckets, *comm.world, [&] {
         for (const Bucket& bucket : buckets) keep("masters", bucket.param);
       });
     }
@@ -277,7 +277,7 @@ TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
                   [&](Communicator& comm) {
                     Buckets buckets({{"w", Var(Tensor::zeros({70}), true), true}}, {4000, 4000, 64});
                     const auto exchange = make_exchange(name, buckets, comm, 42);
-                    std::vector<float> g(static_cast<size_t>(buckets[0].padded()), 1);
+                    std::vector<float> g(static_cast<size_t>(buckets[0].padded_numel()), 1);
                     if (comm.rank == 1) g[33] = bad;
                     buckets[0].grad.copy_from(Tensor::of(g, buckets[0].grad.shape()));
                     exchange->mean(buckets[0], comm, 1);
@@ -291,10 +291,10 @@ TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
 }
 
 // A compressor of one's own whose format() names no kernels.
-class Plain : public BlockCodec {
+class Plain : public Compressor {
  public:
-  int64_t words(int64_t n) const override { return n; }
-  void encode(const float* x, int64_t n, const BlockDraw&, uint32_t* code) const override {
+  int64_t payload_words(int64_t n) const override { return n; }
+  void encode(const float* x, int64_t n, const BlockRng&, uint32_t* code) const override {
     for (int64_t i = 0; i < n; ++i) code[i] = std::bit_cast<uint32_t>(x[i]);
   }
   void decode(const uint32_t* code, int64_t n, float* x) const override {

@@ -64,7 +64,7 @@ TEST_F(CudaScheduler, DoesNotOverlapAStepWithNewShapes) {
 
 TEST_F(CudaScheduler, DoesNotOverlapAStepThatIsRecorded) {
   run([](const Model& model, Scheduler& scheduler) {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     const Tensor x = Tensor::full({4, 8}, 1);
     std::vector<float> first;
     for (int step = 0; step < 5; ++step) {

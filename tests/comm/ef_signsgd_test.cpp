@@ -34,7 +34,7 @@ Exchanged exchanged(const ExchangeConfig& config, const Topology& topology, int6
       if (comm.rank == 0) result.means.push_back(buckets[0].grad.range(0, n).to_vector<float>());
     }
     std::lock_guard lock(mutex);
-    for (const StatePart& part : exchange->state()) {
+    for (const StateTensor& part : exchange->state()) {
       auto& values = result.state[{part.name, part.name == "e" ? comm.rank : 0}];
       values.resize(static_cast<size_t>(n));
       for (int64_t i = 0; i < part.values.numel(); ++i)

@@ -64,7 +64,7 @@ Result run(const Plan& plan) {
                   for (int64_t i = 0; i < bucket.numel; ++i)
                     bucket.grad.data<float>()[i] = value_of(comm.rank, step, bucket.begin + i);
                   collective.mean(bucket, bucket.grad, bucket.grad, comm, step);
-                  for (int64_t i = bucket.numel; i < bucket.padded(); ++i)
+                  for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i)
                     EXPECT_EQ(bucket.grad.item(i), 0) << "padding";
                   hash.add(bucket.grad, bucket.numel);
                   const auto values = bucket.grad.range(0, bucket.numel).to_vector<float>();
@@ -75,7 +75,7 @@ Result run(const Plan& plan) {
               const auto rank = static_cast<size_t>(comm.rank);
               std::lock_guard lock(mutex);
               hashes[rank] = hash.value();
-              for (const StatePart& part : collective.state()) {
+              for (const StateTensor& part : collective.state()) {
                 EXPECT_FALSE(part.replicated);
                 auto& to = part.name == "e" ? result.e[rank] : result.server_e;
                 for (int64_t i = 0; i < part.values.numel(); ++i)

@@ -106,19 +106,19 @@ inline ExchangeRun run_exchange(const ExchangePlan& plan) {
           mean[static_cast<size_t>(bucket.begin + i)] = g[i];
           x[i] = x[i] - kLr * g[i];
         }
-        for (int64_t i = bucket.numel; i < bucket.padded(); ++i) EXPECT_EQ(g[i], 0) << "padding";
+        for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i) EXPECT_EQ(g[i], 0) << "padding";
       }
       if (comm.rank == 0) run.means.push_back(mean);
     }
     const size_t rank = static_cast<size_t>(comm.rank);
     run.sent[rank] = comm.stats->total();
-    for (const StatePart& part : exchange->state()) {
+    for (const StateTensor& part : exchange->state()) {
       Values& values = run.state[rank][part.name];
       values.resize(d, NAN);
       for (int64_t i = 0; i < part.values.numel(); ++i)
         values.at(static_cast<size_t>(part.begin + i)) = part.values.data<float>()[i];
     }
-    check_same(*comm.compute, buckets.value_hash(), "the parameters");
+    check_identical(*comm.compute, buckets.value_hash(), "the parameters");
   };
   run_local(plan.topology, body, {.threads_per_rank = plan.threads});
   return run;

@@ -42,7 +42,7 @@ std::vector<T> exchanged(const std::string& name, const Topology& topology, int6
     Buckets buckets = make_buckets(n, topology, dtype_of<T>);
     fill_grad<T>(buckets[0], comm.rank);
     make_exchange(with_wire(name, wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
-    for (int64_t i = n; i < buckets[0].padded(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
+    for (int64_t i = n; i < buckets[0].padded_numel(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
     const std::vector<T> own = buckets[0].grad.range(0, n).template to_vector<T>();
     std::lock_guard lock(mutex);
     if (result.empty()) result = own;
@@ -121,7 +121,7 @@ TEST(Exchange, SixteenBitWireSendsHalfTheBytes) {
         run_local(topology, [&](Communicator& comm) {
           Buckets buckets = make_buckets(4097, topology);
           const CommStats& stats = *comm.stats;
-          const int64_t world = n * m, bytes = 2 * buckets[0].padded();
+          const int64_t world = n * m, bytes = 2 * buckets[0].padded_numel();
           make_exchange(with_wire("dense", wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
           EXPECT_EQ(stats.total().bytes_intra + stats.total().bytes_inter, 2 * (world - 1) * bytes / world);
           for (const char* phase : {"dense/all_to_all", "dense/all_gather"}) {
@@ -208,7 +208,7 @@ TEST(Exchange, BytesPerRankEqualTheFormulas) {
           Buckets buckets = make_buckets(d, topology);
           make_exchange("hierarchical", buckets, comm, 1)->mean(buckets[0], comm, 1);
           make_exchange("dense", buckets, comm, 1)->mean(buckets[0], comm, 1);
-          const int64_t bytes = 4 * buckets[0].padded(), world = n * m;  // P
+          const int64_t bytes = 4 * buckets[0].padded_numel(), world = n * m;  // P
           const CommStats& stats = *comm.stats;
           EXPECT_EQ(stats.phase("hierarchical/intra_reduce_scatter").bytes_intra, (m - 1) * bytes / m);
           EXPECT_EQ(stats.phase("hierarchical/inter_all_reduce").bytes_inter, 2 * (n - 1) * bytes / (m * n));
@@ -236,12 +236,12 @@ TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
 }
 
 TEST(Agree, PassesWhenEqualAndNamesWhoDiffers) {
-  run_local({2, 3}, [](Communicator& comm) { check_same(*comm.world, 0xffffffffffffffffu, "layout"); });
+  run_local({2, 3}, [](Communicator& comm) { check_identical(*comm.world, 0xffffffffffffffffu, "layout"); });
   for (int bit : {0, 31, 63})
     run_local({2, 3}, [&](Communicator& comm) {
       const bool odd = comm.rank == 1 || comm.rank == 4;
       try {
-        check_same(*comm.world, uint64_t{odd} << bit, "the parameters' hash");
+        check_identical(*comm.world, uint64_t{odd} << bit, "the parameters' hash");
         ADD_FAILURE() << "rank " << comm.rank << " did not notice";
       } catch (const Error& error) {
         EXPECT_STREQ(error.what(), "ranks disagree on the parameters' hash: ranks 1 and 4 differ from the rest");

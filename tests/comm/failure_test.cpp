@@ -25,7 +25,7 @@ TEST(Failure, TextOfABareBadAllocIsASentence) {
 TEST(Failure, NamesTheThreadsThatDidNotStart) {
   if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
   const FailingThreads failing(0);
-  EXPECT_THAT(error_of([] { StartWatch(3, std::chrono::seconds(1)); }),
+  EXPECT_THAT(error_of([] { StartupWatchdog(3, std::chrono::seconds(1)); }),
               AllOf(HasSubstr("cannot start the thread of rank 3"), HasSubstr("Resource temporarily unavailable"),
                     HasSubstr("ulimit -u")));
   const FailingThreads of_ranks(2);

@@ -62,10 +62,10 @@ LocoRun run_loco(const ExchangePlan& plan, const GradientOf& gradient_of = gradi
         if (plan.config.sharding == Sharding::zero2) all_gather_shards(bucket, bucket.param, *comm.world, "test");
       }
     }
-    check_same(*comm.compute, buckets.value_hash(), "the parameters");
+    check_identical(*comm.compute, buckets.value_hash(), "the parameters");
     std::vector<int8_t>& errors = run.errors[static_cast<size_t>(comm.rank)];
     errors.resize(d);
-    for (const StatePart& part : exchange->state())
+    for (const StateTensor& part : exchange->state())
       if (part.name == "e")
         for (int64_t i = 0; i < part.values.numel(); ++i)
           errors[static_cast<size_t>(part.begin + i)] = static_cast<int8_t>(part.values.data<uint8_t>()[i]);
@@ -291,14 +291,14 @@ GODWIT_EVERY_TARGET(LocoCodesOn);
 
 // Codes as they cross the network, and the errors that stay, by scalar code.
 void check_codes(int bits, bool random, int64_t n, float factor = 1) {
-  const Draws draws{3, 1, 2, 0};
+  const RngKey rng{3, 1, 2, 0};
   constexpr int64_t kElement = 77;
   const Values g = random_row<float>(5, 1, n);
   const float s = factor * (bits == 8 ? 20 : 3), before = factor * 100, after = factor * 90;
   const float clip = random ? INFINITY : 2, old = random ? 0.25f : 0;
   const float unit = 1 / (2 * s);
   std::vector<uint32_t> buffer(static_cast<size_t>(n + kRandomSlack));
-  const uint32_t* numbers = random_words(draws, kElement, n, buffer.data());
+  const uint32_t* numbers = random_words(rng, kElement, n, buffer.data());
   std::vector<int8_t> e(static_cast<size_t>(n)), left;
   for (size_t i = 0; i < e.size(); ++i) e[i] = static_cast<int8_t>(i * 37);
   std::vector<uint32_t> words(static_cast<size_t>((n * bits + 31) / 32), 0xFFFFFFFF), expected(words.size());
@@ -319,7 +319,7 @@ void check_codes(int bits, bool random, int64_t n, float factor = 1) {
     zero += bits > 1 && code == 0;
   }
   const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, before, after}, {bits, 1 - old, old, clip, random, false},
-                                           draws, kElement, words.data());
+                                           rng, kElement, words.data());
   EXPECT_EQ(words, expected) << n << " values of " << bits << " bits";
   EXPECT_EQ(e, left) << n << " values of " << bits << " bits";
   EXPECT_EQ(counts.saturated, saturated);

@@ -373,12 +373,12 @@ TEST(Scheduler, ExchangesLentGradientsOneByOneWhereKernelsWait) {
     Communicator comm = testing::with_waiting_groups(host, calls);
     Var a = leaf(4), b = leaf(3), c = leaf(2);
     Buckets buckets({{"a", a, true}, {"b", b, true}, {"c", c, true}},
-                    {.first_bytes = 1, .bytes = 1, .alignment = 4, .lent_gradients = true});
+                    {.first_bytes = 1, .bytes = 1, .alignment = 4, .on_demand_gradients = true});
     Scheduler scheduler(
         buckets,
         [&](Bucket& bucket) {
           comm.world->all_reduce(bucket.grad, Reduce::sum, "exchange");
-          buckets.return_gradient(bucket);
+          buckets.release_gradient(bucket);
         },
         &comm);
     scheduler.begin_step();

@@ -73,7 +73,7 @@ TEST_P(WireKernelsOn, TopKIsThatOfSorting) {
       });
       std::vector<float> expected(x.size()), back(x.size());
       for (int64_t j = 0; j < (n + 99) / 100; ++j) expected[static_cast<size_t>(order[static_cast<size_t>(j)])] = x[static_cast<size_t>(order[static_cast<size_t>(j)])];
-      std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)));
+      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)));
       codec->encode(x.data(), n, {}, code.data());
       codec->decode(code.data(), n, back.data());
       EXPECT_EQ(back, expected) << n << " values, kind " << kind;
@@ -87,7 +87,7 @@ TEST_P(WireKernelsOn, TopKFillsUpWithTheFirstZeros) {
     x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
     const auto codec = topk_codec(0.01);
     const size_t k = static_cast<size_t>(n / 100);
-    std::vector<uint32_t> code(static_cast<size_t>(codec->words(n)));
+    std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)));
     codec->encode(x.data(), n, {}, code.data());
     for (size_t i = 0; i < k; ++i) {
       const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
@@ -116,26 +116,26 @@ TEST_P(WireKernelsOn, SizesHaveOneOrder) {
 }
 
 TEST_P(WireKernelsOn, CodecsSayWhatIsNotFinite) {
-  const std::pair<std::unique_ptr<BlockCodec>, const char*> codecs[] = {
+  const std::pair<std::unique_ptr<Compressor>, const char*> codecs[] = {
       {one_bit_codec(), "one_bit"},    {topk_codec(0.01), "topk"}, {qsgd_codec(7), "qsgd"},
       {int8_codec(), "int8"},          {int4_codec(), "int4"},     {terngrad_codec(2.5), "terngrad"},
       {terngrad_codec(0), "unclipped"}};
   constexpr int64_t kValues = 20000;
   const std::vector<float> x = random_row<float>(13, 0, kValues);
   for (const auto& [codec, name] : codecs) {
-    std::vector<uint32_t> code(static_cast<size_t>(codec->words(kValues))), same(code.size());
-    const BlockDraw draw{{1, 2, 3, 0}, 5};
-    codec->encode(x.data(), kValues, draw, code.data());
-    EXPECT_TRUE(codec->encode_finite(x.data(), kValues, draw, same.data())) << name;
+    std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(kValues))), same(code.size());
+    const BlockRng rng{{1, 2, 3, 0}, 5};
+    codec->encode(x.data(), kValues, rng, code.data());
+    EXPECT_TRUE(codec->encode_finite(x.data(), kValues, rng, same.data())) << name;
     EXPECT_EQ(code, same) << name;
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
       for (const int64_t at : {int64_t{0}, int64_t{8191}, kValues - 1}) {
         std::vector<float> y = x;
         y[static_cast<size_t>(at)] = bad;
-        EXPECT_FALSE(codec->encode_finite(y.data(), kValues, draw, code.data())) << name << ": " << bad << " at " << at;
+        EXPECT_FALSE(codec->encode_finite(y.data(), kValues, rng, code.data())) << name << ": " << bad << " at " << at;
       }
     const std::vector<float> all(static_cast<size_t>(kValues), NAN);
-    EXPECT_FALSE(codec->encode_finite(all.data(), kValues, draw, code.data())) << name;
+    EXPECT_FALSE(codec->encode_finite(all.data(), kValues, rng, code.data())) << name;
   }
 }
 

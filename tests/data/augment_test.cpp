@@ -25,10 +25,10 @@ Difference difference(const std::vector<float>& values, const nlohmann::json& ex
   return d;
 }
 
-std::vector<float> centre(const std::string& name, int64_t resize, int64_t crop, int scale = 1) {
+std::vector<float> center(const std::string& name, int64_t resize, int64_t crop, int scale = 1) {
   const Bytes bytes = golden_jpeg(name);
   const JpegHeader header = read_jpeg_header(bytes);
-  const Box box = centre_box(header.width, header.height, resize, crop);
+  const Box box = center_box(header.width, header.height, resize, crop);
   const Rect window = resample_window(box, header.width, header.height, crop, crop);
   std::vector<float> out(static_cast<size_t>(crop * crop * 3));
   resample(decode_jpeg(bytes, window, scale), box, false, crop, crop, out.data());
@@ -53,8 +53,8 @@ TEST(Resample, MatchesTorchvision) {
       EXPECT_LT(d.most, 1.01 + extra) << name << ' ' << key;
       EXPECT_LT(d.mean, 0.3 + extra) << name << ' ' << key;
     };
-    close(centre(name, 36, 32), "centre");
-    const std::vector<float> large = centre(name, 120, 105);
+    close(center(name, 36, 32), "centre");
+    const std::vector<float> large = center(name, 120, 105);
     close({large.begin() + 50 * 105 * 3, large.begin() + 51 * 105 * 3}, "enlarged");
     close(part(name, {21, 13, 66, 57}, 24), "part");
     close(part(name, {30, 40, 12, 9}, 24), "part_enlarged");
@@ -64,10 +64,10 @@ TEST(Resample, MatchesTorchvision) {
 // Decoding at reduced size averages blocks of pixels first, where resizing weighs them by a triangle: edges of 180 levels
 // differ most. Measured: means of 0.7, 1.5 and 3.3 levels, at most 4, 14 and 29.
 TEST(Resample, ReducedDecodingIsClose) {
-  const Difference exact = difference(centre("large", 36, 32), golden()["large"]["centre"]);
+  const Difference exact = difference(center("large", 36, 32), golden()["large"]["centre"]);
   EXPECT_LT(exact.most, 1.01);
   for (const int scale : {2, 4, 8}) {
-    const Difference d = difference(centre("large", 36, 32, scale), golden()["large"]["centre"]);
+    const Difference d = difference(center("large", 36, 32, scale), golden()["large"]["centre"]);
     EXPECT_LT(d.mean, 0.5 * scale) << scale;
     EXPECT_LT(d.most, 5 * scale) << scale;
   }
@@ -124,7 +124,7 @@ TEST(Crop, DrawsAsTorchvisionDoes) {
   }
 }
 
-TEST(Crop, FallsBackToTheCentre) {
+TEST(Crop, FallsBackToTheCenter) {
   RandomStream random(1, Purpose::augment);
   for (int i = 0; i < 20; ++i) {
     const Rect wide = random_resized_crop(3000, 1, random), tall = random_resized_crop(1, 3000, random);
@@ -136,21 +136,21 @@ TEST(Crop, FallsBackToTheCentre) {
 }
 
 // PIL rounds each value, and the mean grey, to whole levels.
-TEST(Colour, ChangesAsTorchvisionDoes) {
+TEST(Color, ChangesAsTorchvisionDoes) {
   const nlohmann::json& jitter = golden()["jitter"];
   const auto image = jitter["image"].get<std::vector<float>>();
-  const auto changed = [&](Colour what, float factor) {
+  const auto changed = [&](Color what, float factor) {
     std::vector<float> values = image;
-    change_colour(values.data(), static_cast<int64_t>(values.size() / 3), what, factor);
+    change_color(values.data(), static_cast<int64_t>(values.size() / 3), what, factor);
     return values;
   };
-  EXPECT_LT(difference(changed(Colour::brightness, 1.3f), jitter["brightness"]).most, 1.01);
-  EXPECT_LT(difference(changed(Colour::contrast, 0.6f), jitter["contrast"]).most, 1.3);
-  EXPECT_LT(difference(changed(Colour::saturation, 1.4f), jitter["saturation"]).most, 1.5);
-  EXPECT_EQ(changed(Colour::contrast, 1), image);
+  EXPECT_LT(difference(changed(Color::brightness, 1.3f), jitter["brightness"]).most, 1.01);
+  EXPECT_LT(difference(changed(Color::contrast, 0.6f), jitter["contrast"]).most, 1.3);
+  EXPECT_LT(difference(changed(Color::saturation, 1.4f), jitter["saturation"]).most, 1.5);
+  EXPECT_EQ(changed(Color::contrast, 1), image);
 }
 
-TEST(Colour, JitterStaysInRangeAndVaries) {
+TEST(Color, JitterStaysInRangeAndVaries) {
   std::set<float> seen;
   for (uint32_t i = 0; i < 50; ++i) {
     std::vector<float> values = {10, 200, 90, 250, 0, 30};

@@ -36,7 +36,7 @@ TEST(Cifar, ReadsCifar10InOrderAsChannelsLast) {
   const TempFolder folder;
   write_cifar10(folder);
   EXPECT_EQ(layout_of(folder.str()), Layout::cifar);
-  const ImageDataset train = load_cifar_folder(folder.str(), Split::train);
+  const RawImages train = load_cifar_folder(folder.str(), Split::train);
   EXPECT_EQ(train.image_shape, (Shape{32, 32, 3}));
   EXPECT_EQ(train.classes, 10);
   EXPECT_EQ(train.labels, (std::vector<int32_t>{1, 9, 2, 9, 3, 9, 4, 9, 5, 9}));
@@ -54,7 +54,7 @@ TEST(Cifar, ReadsTheFineLabelsOfCifar100) {
   write(folder / "train.bin", join(record({19, 99}, 1), record({3, 42}, 2)));
   write(folder / "test.bin", record({1, 7}, 3));
   EXPECT_EQ(layout_of(folder.str()), Layout::cifar);
-  const ImageDataset train = load_cifar_folder(folder.str(), Split::train);
+  const RawImages train = load_cifar_folder(folder.str(), Split::train);
   EXPECT_EQ(train.classes, 100);
   EXPECT_EQ(train.labels, (std::vector<int32_t>{99, 42}));
   EXPECT_EQ(train.image(1)[0], 2);
@@ -89,7 +89,7 @@ TEST(Layout, ListsWhatItLookedFor) {
 
 // Every byte that training sees is in the hash.
 TEST(ContentHash, SeesEveryByteAndLabel) {
-  ImageDataset set{Shape{1, 5, 1}, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 2}};
+  RawImages set{Shape{1, 5, 1}, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 2}};
   const uint64_t hash = content_hash(set);
   for (uint8_t& pixel : set.pixels) {
     ++pixel;

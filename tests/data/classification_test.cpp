@@ -11,8 +11,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Classification, TokenisesAndCuts) {
-  const LabelledText text{.sentences = {"w1 w2, w3", "\x01", "w4"}, .labels = {1, 0, 2}, .classes = {"a", "b", "c"}};
+TEST(Classification, TokenizesAndCuts) {
+  const TsvDataset text{.sentences = {"w1 w2, w3", "\x01", "w4"}, .labels = {1, 0, 2}, .classes = {"a", "b", "c"}};
   const ClassificationSource source(text, word_tokenizer(), {.length = 5});
   EXPECT_EQ(source.size(), 3);
   EXPECT_EQ(source.classes(), 3);
@@ -28,14 +28,14 @@ TEST(Classification, TokenisesAndCuts) {
 }
 
 TEST(Classification, HashTellsContentsApartAndNoThreads) {
-  const LabelledText text{.sentences = std::vector<std::string>(100, "w1 w2"),
+  const TsvDataset text{.sentences = std::vector<std::string>(100, "w1 w2"),
                           .labels = std::vector<int32_t>(100, 1),
                           .classes = {"a", "b"}};
-  const auto hash = [](const LabelledText& of, int threads) {
+  const auto hash = [](const TsvDataset& of, int threads) {
     return ClassificationSource(of, word_tokenizer(), {.threads = threads}).hash();
   };
   EXPECT_EQ(hash(text, 1), hash(text, 3));
-  LabelledText other = text;
+  TsvDataset other = text;
   other.labels[7] = 0;
   EXPECT_NE(hash(other, 1), hash(text, 1));
   other = text;
@@ -44,7 +44,7 @@ TEST(Classification, HashTellsContentsApartAndNoThreads) {
 }
 
 TEST(Classification, RefusesALengthWithoutRoom) {
-  const LabelledText text{.sentences = {"w1"}, .labels = {0}, .classes = {"a"}};
+  const TsvDataset text{.sentences = {"w1"}, .labels = {0}, .classes = {"a"}};
   EXPECT_THAT(error_of([&] { ClassificationSource(text, word_tokenizer(), {.length = 2}); }), HasSubstr("length of 2"));
 }
 

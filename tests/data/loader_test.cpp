@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 // n images of h×w×c; pixel (0, 0, 0) of image i is i.
-MemorySource make_source(int64_t n, Shape shape = {4, 3, 1}, TransformOptions options = {}) {
-  ImageDataset dataset{.image_shape = shape, .classes = 10, .pixels = {}, .labels = {}};
+InMemoryDataset make_source(int64_t n, Shape shape = {4, 3, 1}, TransformOptions options = {}) {
+  RawImages dataset{.image_shape = shape, .classes = 10, .pixels = {}, .labels = {}};
   dataset.pixels.resize(static_cast<size_t>(n * shape.numel()), 100);
   for (int64_t i = 0; i < n; ++i) {
     dataset.pixels[static_cast<size_t>(i * shape.numel())] = static_cast<uint8_t>(i);
@@ -44,7 +44,7 @@ bool same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
 }
 
 TEST(Loader, DeliversTheSamplersBatches) {
-  const MemorySource source = make_source(50);
+  const InMemoryDataset source = make_source(50);
   Loader loader(source, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
   EXPECT_FALSE(loader.next()) << "no epoch was started";
   Sampler sampler(50, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
@@ -67,7 +67,7 @@ TEST(Loader, DeliversTheSamplersBatches) {
 }
 
 TEST(Loader, EvaluationHasASmallerLastBatchAndEmptyRanks) {
-  const MemorySource source = make_source(3, {4, 3, 1}, {.pad = 2, .flip = true});
+  const InMemoryDataset source = make_source(3, {4, 3, 1}, {.pad = 2, .flip = true});
   int64_t seen = 0;
   for (int rank = 0; rank < 5; ++rank) {
     Loader loader(source, {.batch = 2, .rank = rank, .world = 5, .train = false});
@@ -85,7 +85,7 @@ TEST(Loader, EvaluationHasASmallerLastBatchAndEmptyRanks) {
 }
 
 TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
-  const MemorySource source = make_source(
+  const InMemoryDataset source = make_source(
       60, {8, 8, 3}, {.mean = {0.1f, 0.2f, 0.3f}, .std = {1, 2, 3}, .pad = 2, .flip = true, .seed = 4});
   const LoaderOptions options{.batch = 7, .seed = 4};
   Loader a(source, options);
@@ -107,7 +107,7 @@ TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
 }
 
 TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
-  const MemorySource source = make_source(100);
+  const InMemoryDataset source = make_source(100);
   Loader loader(source, {.batch = 5, .seed = 2, .prefetch = 4});
   loader.start_epoch(1);
   const auto reference = drain(loader);
@@ -120,7 +120,7 @@ TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
 }
 
 TEST(Loader, EndsAtAnyMomentWithoutHanging) {
-  const MemorySource source = make_source(64);
+  const InMemoryDataset source = make_source(64);
   for (int i = 0; i < 50; ++i) {
     Loader loader(source, {.batch = 4, .prefetch = 1 + i % 5, .workers = 1 + i % 3});
     if (i % 3) loader.start_epoch(i);
@@ -129,7 +129,7 @@ TEST(Loader, EndsAtAnyMomentWithoutHanging) {
 }
 
 TEST(Loader, HoldsNoMoreThanItsPrefetch) {
-  const MemorySource source = make_source(200, {16, 16, 1});
+  const InMemoryDataset source = make_source(200, {16, 16, 1});
   const auto pool = std::make_shared<Pool>();
   ContextGuard guard({.pool = pool});
   Loader loader(source, {.batch = 8, .prefetch = 2, .workers = 3});
@@ -143,12 +143,12 @@ TEST(Loader, HoldsNoMoreThanItsPrefetch) {
 }
 
 // Sample 5 cannot be read.
-class Failing : public MemorySource {
+class Failing : public InMemoryDataset {
  public:
-  Failing() : MemorySource(make_source(12)) {}
+  Failing() : InMemoryDataset(make_source(12)) {}
   int32_t read(int64_t sample, float* to) const override {
     check(sample != 5, "sample ", sample, " is broken");
-    return MemorySource::read(sample, to);
+    return InMemoryDataset::read(sample, to);
   }
 };
 
@@ -165,13 +165,13 @@ TEST(Loader, RethrowsErrorsOfItsThreadsAndGoesOn) {
 }
 
 TEST(Loader, RefusesBatchesLargerThanMemory) {
-  const MemorySource source({{int64_t{1} << 30, int64_t{1} << 20, 1}, 1, {}, {0}}, {});
+  const InMemoryDataset source({{int64_t{1} << 30, int64_t{1} << 20, 1}, 1, {}, {0}}, {});
   Loader loader(source, {.train = false});
   EXPECT_THAT(error_of([&] { loader.start_epoch(0); }), HasSubstr("memory"));
 }
 
 TEST(Loader, RefusesBadOptions) {
-  const MemorySource source = make_source(10);
+  const InMemoryDataset source = make_source(10);
   EXPECT_THAT(error_of([&] { Loader(source, {.batch = 11}); }), HasSubstr("--batch"));
   EXPECT_THAT(error_of([&] { Loader(source, {.prefetch = 0}); }), HasSubstr("prefetch 0"));
   EXPECT_THAT(error_of([&] { Loader(source, {.workers = 0}); }), HasSubstr("0 workers"));

@@ -48,9 +48,9 @@ Squad squad_of(const std::vector<std::vector<std::string>>& answers) {
   return squad;
 }
 
-TEST(SquadMetrics, NormalisesAsPythonDoes) {
+TEST(SquadMetrics, NormalizesAsPythonDoes) {
   for (const json& pair : expected()["normalised"])
-    EXPECT_EQ(normalise_answer(pair[0].get<std::string>()), pair[1].get<std::string>()) << pair.dump();
+    EXPECT_EQ(normalize_answer(pair[0].get<std::string>()), pair[1].get<std::string>()) << pair.dump();
 }
 
 // Every code point that Python's version of Unicode knows: is it a space, does it end the article before it, its lower
@@ -66,7 +66,7 @@ TEST(SquadMetrics, ClassifiesEveryCodePointAsPythonDoes) {
     const bool gone = punctuation.find(text) != std::string::npos && c != 0;
     const std::string between = gone ? "xx" : spaces.contains(c) ? "x x" : "x" + small + "x";
     const std::string behind = gone ? "ax" : spaces.contains(c) ? "x" : (words.contains(c) ? "a" : "") + small + "x";
-    const std::string found = normalise_answer("x" + text + "x"), article = normalise_answer("a" + text + "x");
+    const std::string found = normalize_answer("x" + text + "x"), article = normalize_answer("a" + text + "x");
     if (found != between || article != behind) {
       if (++wrong < 10) ADD_FAILURE() << std::hex << static_cast<uint32_t>(c) << ": " << found << " and " << article;
     }

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Sample i has 3 + i mod 11 tokens 100·i, 100·i + 1, …; in an epoch e, all of them + 10,000·e.
-class Numbers : public TextSource {
+class Numbers : public TextDataset {
  public:
   explicit Numbers(int64_t size, Targets targets = {true, true, true}) : size_(size), targets_(targets) {}
 
@@ -104,7 +104,7 @@ TEST(TextLoader, NeverPadsPastTheLongestSampleThereCanBe) {
 }
 
 TEST(TextLoader, LeavesOutWhatTheSourceDoesNotHave) {
-  const auto first = [](TextSource::Targets targets) {
+  const auto first = [](TextDataset::Targets targets) {
     const Numbers source(4, targets);
     TextLoader loader(source, {.batch = 4, .train = false});
     loader.start_epoch(0);

@@ -30,7 +30,7 @@ TEST(ThreadStart, WorkIsLeftWhenAThreadDoesNotStart) {
   for (const int allowed : {0, 2}) {
     const FailingThreads failing(allowed);
     std::atomic<int64_t> done = 0;
-    EXPECT_THAT(error_of([&] { for_each_item(1 << 30, 4, [&](int64_t) { ++done; }); }),
+    EXPECT_THAT(error_of([&] { parallel_for_each(1 << 30, 4, [&](int64_t) { ++done; }); }),
                 AllOf(HasSubstr(std::to_string(allowed + 1) + " of 4"), HasSubstr("Resource temporarily unavailable"),
                       HasSubstr("ulimit -u")));
     EXPECT_LT(done, 1 << 30) << "the rest is left";

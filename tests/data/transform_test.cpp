@@ -19,11 +19,11 @@ Bytes image_of(int64_t size) {
   return image;
 }
 
-TEST(Transform, NormalisesPerChannel) {
+TEST(Transform, NormalizesPerChannel) {
   const Transform transform({1, 2, 3}, {.mean = {0.5f, 0.25f, 0}, .std = {0.5f, 0.25f, 2}});
   const Bytes image{0, 255, 51, 255, 0, 102};
   std::vector<float> out(6);
-  transform.normalise(image.data(), out.data());
+  transform.normalize(image.data(), out.data());
   EXPECT_THAT(out, testing::Pointwise(testing::FloatEq(), {-1.f, 3.f, 0.1f, 1.f, -1.f, 0.2f}));
 }
 
@@ -62,7 +62,7 @@ TEST(Transform, AugmentsByEveryCropAndFlip) {
   }
 }
 
-TEST(Transform, PadsWithTheNormalisedZeroPixel) {
+TEST(Transform, PadsWithTheNormalizedZeroPixel) {
   const Transform transform({2, 2, 1}, {.mean = {0.5f}, .std = {0.25f}, .pad = 9, .seed = 1});
   const Bytes image(4, 255);
   std::vector<float> out(4);
@@ -92,11 +92,11 @@ TEST(Transform, DrawsDependOnSeedEpochAndSampleOnly) {
   const Transform plain({28, 28, 1}, {});
   std::vector<float> a(image.size()), b(image.size());
   plain.augment(image.data(), 1, 2, a.data());
-  plain.normalise(image.data(), b.data());
+  plain.normalize(image.data(), b.data());
   EXPECT_EQ(a, b) << "without pad and flip there is nothing to draw";
 }
 
-TEST(Transform, RefusesBadNormalisation) {
+TEST(Transform, RefusesBadNormalization) {
   const auto error = [](Shape shape, TransformOptions options) { return error_of([&] { Transform(shape, options); }); };
   EXPECT_THAT(error({2, 2, 3}, {.mean = {0}, .std = {1}}), HasSubstr("3 channels"));
   EXPECT_THAT(error({2, 2, 1}, {.mean = {0}}), HasSubstr("0 standard deviations"));

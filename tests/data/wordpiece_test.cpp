@@ -82,7 +82,7 @@ TEST(WordPiece, HostileTextAsHuggingFace) {
 
 TEST(WordPiece, EveryCodePointAsHuggingFace) {
   for (const json& variant : expected()["code_points"]) {
-    const WordSplitter splitter(options_in<WordSplitterOptions>(variant["options"]));
+    const BasicTokenizer splitter(options_in<BasicTokenizerOptions>(variant["options"]));
     char32_t first = 0;
     for (const json& hash_expected : variant["hashes"]) {
       std::string text;

@@ -17,7 +17,7 @@ TEST(Work, DoesEveryItemOnce) {
   for (const int64_t n : {0, 1, 7, 1000})
     for (const int threads : {0, 1, 3, 8}) {
       std::vector<std::atomic<int>> done(static_cast<size_t>(n));
-      for_each_item(n, threads, [&](int64_t i) { ++done[static_cast<size_t>(i)]; });
+      parallel_for_each(n, threads, [&](int64_t i) { ++done[static_cast<size_t>(i)]; });
       for (const auto& times : done) EXPECT_EQ(times, 1);
     }
 }
@@ -30,7 +30,7 @@ TEST(Work, RethrowsTheFirstItemsError) {
         ++begun;
         if (i >= 5) fail("item ", i);
       };
-      EXPECT_EQ(error_of([&] { for_each_item(100000, threads, f); }), "item 5");
+      EXPECT_EQ(error_of([&] { parallel_for_each(100000, threads, f); }), "item 5");
       EXPECT_LT(begun, 1000) << "the rest is left";
     }
 }
@@ -38,7 +38,7 @@ TEST(Work, RethrowsTheFirstItemsError) {
 TEST(Work, ReportsProgressFromTheCallersThread) {
   std::vector<int64_t> reports;
   const auto caller = std::this_thread::get_id();
-  for_each_item(
+  parallel_for_each(
       2, 2, [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(700)); },
       [&](int64_t done, int64_t total) {
         EXPECT_EQ(std::this_thread::get_id(), caller);

@@ -35,14 +35,14 @@ Tensor megabytes(int64_t count) { return Tensor({count * kMiB}, DType::u8); }
 
 TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     std::shared_ptr<Pool> pool;
     const auto step = [&] {
       pool = detail::cuda_pool(cuda_device(0));
       { const Tensor x = megabytes(8); }  // its segment is free, and too small for what follows
       if (recording()) megabytes(64);
     };
-    EXPECT_EQ(graphs.run({1}, step), StepGraphs::How::called);
+    EXPECT_EQ(graphs.run({1}, step), CudaGraphCache::How::eager);
     const size_t used = emulated::used_bytes();
     const int64_t reserved = pool->stats().bytes_reserved;
     leave(32 * kMiB);
@@ -61,7 +61,7 @@ TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
 
 TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     Tensor x = Tensor::zeros({4});
     size_t freed = 0;
     const auto step = [&] {
@@ -77,7 +77,7 @@ TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
       x.fill(2);
     };
     graphs.run({}, step);
-    EXPECT_EQ(graphs.run({}, step), StepGraphs::How::recorded);
+    EXPECT_EQ(graphs.run({}, step), CudaGraphCache::How::captured);
     EXPECT_EQ(freed, 8 * kMiB);
     EXPECT_EQ(x.item(3), 2);
   });
@@ -85,7 +85,7 @@ TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
 
 TEST_F(CudaFaults, NothingIsRecordedOfATensorWithoutElements) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     Tensor x = Tensor::zeros({2});
     for (int step = 0; step < 3; ++step) {
       graphs.run({}, [&] {

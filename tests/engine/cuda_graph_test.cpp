@@ -11,17 +11,17 @@ namespace godwit {
 namespace {
 
 using ::testing::HasSubstr;
-using How = StepGraphs::How;
+using How = CudaGraphCache::How;
 
 class CudaGraphs : public OnGpu {};
 
 TEST(Graphs, OfAThreadWithoutAGpuAreRefused) {
-  EXPECT_THAT(error_of([] { StepGraphs(); }), HasSubstr("graphs: steps are recorded on a GPU"));
+  EXPECT_THAT(error_of([] { CudaGraphCache(); }), HasSubstr("graphs: steps are recorded on a GPU"));
   EXPECT_FALSE(recording());
   bool called = false;
   on_replay([&] { called = true; });
   EXPECT_FALSE(called);
-  between([&] { called = true; });
+  graph_break([&] { called = true; });
   EXPECT_TRUE(called);
 }
 
@@ -41,7 +41,7 @@ struct Sum {
 
 TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     Sum sum;
     int64_t peak = 0;
     for (int step = 1; step <= 20; ++step) {
@@ -49,7 +49,7 @@ TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
       sum.added.fill(100 * step);
       const Tensor of_others = Tensor::full({5000}, -1);
       EXPECT_EQ(graphs.recorded({7}), step > 2);
-      EXPECT_EQ(graphs.run({7}, [&] { sum(); }), step == 1 ? How::called : step == 2 ? How::recorded : How::replayed);
+      EXPECT_EQ(graphs.run({7}, [&] { sum(); }), step == 1 ? How::eager : step == 2 ? How::captured : How::replayed);
       EXPECT_EQ(sum.result.item(999), step);
       EXPECT_EQ(sum.kept.item(0), 100 * step);
       EXPECT_EQ(of_others.item(4999), -1);
@@ -62,12 +62,12 @@ TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
 
 TEST_F(CudaGraphs, EveryKeyHasItsOwn) {
   on_gpu([] {
-    StepGraphs graphs(2);
+    CudaGraphCache graphs(2);
     std::vector<Tensor> results(4);
     for (int step = 0; step < 4; ++step)
       for (int64_t key = 1; key <= 3; ++key) {
         const How how = graphs.run({key, 5}, [&] { results[static_cast<size_t>(key)] = Tensor::full({key}, key); });
-        EXPECT_EQ(how, step == 0 || key == 3 ? How::called : step == 1 ? How::recorded : How::replayed);
+        EXPECT_EQ(how, step == 0 || key == 3 ? How::eager : step == 1 ? How::captured : How::replayed);
         EXPECT_EQ(results[static_cast<size_t>(key)].item(key - 1), key);
       }
     EXPECT_EQ(graphs.recordings(), 2);
@@ -76,7 +76,7 @@ TEST_F(CudaGraphs, EveryKeyHasItsOwn) {
 
 TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     const Tensor x = Tensor::zeros({4});
     std::vector<double> seen;
     int replays = 0;
@@ -84,13 +84,13 @@ TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
       graphs.run({}, [&] {
         on_replay([&] { ++replays; });
         x.fill(1);
-        between([&] {
+        graph_break([&] {
           EXPECT_FALSE(recording());
-          StreamMark::now().hold();
+          Event::record().wait();
           seen.push_back(x.item());
         });
         x.fill(2);
-        between([&] { seen.push_back(x.item()); });
+        graph_break([&] { seen.push_back(x.item()); });
         x.fill(3);
       });
     EXPECT_EQ(seen, (std::vector<double>{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}));
@@ -102,10 +102,10 @@ TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
 // What a recording cannot hold says so, and leaves the thread as it was.
 TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
   on_gpu([] {
-    StepGraphs graphs;
+    CudaGraphCache graphs;
     const Tensor x = Tensor::full({3}, 4);
     const auto refusal = [&](const std::vector<int64_t>& key, const std::function<void()>& f) {
-      EXPECT_EQ(graphs.run(key, f), How::called);
+      EXPECT_EQ(graphs.run(key, f), How::eager);
       const std::string error = error_of([&] { graphs.run(key, f); });
       EXPECT_FALSE(recording());
       x.fill(5);
@@ -116,7 +116,7 @@ TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
     EXPECT_THAT(refusal({1}, [&] { x.item(); }),
                 HasSubstr("the host reads a value of cuda:0, float32 [1], within a step that is recorded"));
     EXPECT_THAT(refusal({2}, [] { synchronize(); }), HasSubstr("cudaStreamSynchronize failed"));
-    EXPECT_THAT(refusal({3}, [] { StreamMark::now(); }), HasSubstr("between its parts alone; call between()"));
+    EXPECT_THAT(refusal({3}, [] { Event::record(); }), HasSubstr("between its parts alone; call graph_break()"));
     EXPECT_THAT(refusal({4},
                         [&] {
                           if (recording()) graphs.run({5}, [] {});
@@ -127,7 +127,7 @@ TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
 }
 
 TEST_F(CudaGraphs, BelongToTheThreadTheyWereMadeFor) {
-  std::unique_ptr<StepGraphs> graphs = on_gpu([] { return std::make_unique<StepGraphs>(); });
+  std::unique_ptr<CudaGraphCache> graphs = on_gpu([] { return std::make_unique<CudaGraphCache>(); });
   EXPECT_THAT(error_of([&] { graphs->run({}, [] {}); }), HasSubstr("run() on another thread, or device"));
 }
 

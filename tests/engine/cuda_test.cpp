@@ -159,7 +159,7 @@ TEST_F(CudaTensor, AContextMadeForAnotherGpuLeavesTheThreadOnItsOwn) {
   if (cuda_devices() < 2) GTEST_SKIP() << "there is one GPU";
   on_gpu([&] {
     const Context other = context_on(cuda_device(1));
-    StreamMark::now().hold();  // an event that is not of the stream's GPU would be refused
+    Event::record().wait();  // an event that is not of the stream's GPU would be refused
     EXPECT_EQ(Tensor::full({2}, 1).item(), 1);
     {
       const ContextGuard guard(other);
@@ -211,8 +211,8 @@ TEST_F(CudaTensor, ThreadsHaveStreamsOfTheirOwn) {
 
 TEST_F(CudaTensor, UrgentStreamsGoFirst) {
   on_gpu([] {
-    const auto priority_of = [](bool urgent) {
-      Stream stream(urgent);
+    const auto priority_of = [](bool high_priority) {
+      Stream stream(high_priority);
       int priority = 0;
       stream.submit([&] { priority = stream_priority(); });
       stream.wait();

@@ -41,7 +41,7 @@ TYPED_TEST(Half, EveryValueSurvivesTheWayToFloatAndBack) {
   }
 }
 
-TYPED_TEST(Half, RoundsToTheNearerNeighbourAndTiesToEven) {
+TYPED_TEST(Half, RoundsToTheNearerNeighborAndTiesToEven) {
   const std::vector<float> values = magnitudes<TypeParam>();
   for (size_t i = 0; i + 1 < values.size(); ++i) {
     const double middle = (static_cast<double>(values[i]) + static_cast<double>(values[i + 1])) / 2;

@@ -23,8 +23,8 @@ TEST(Nearest, SaysNothingWhenNothingIsNear) {
 }
 
 TEST(Nearest, SuggestionEndsAMessage) {
-  EXPECT_EQ(suggestion("birdr", kNames), "; did you mean 'birder'?");
-  EXPECT_EQ(suggestion("lion", {"sgd", "adam"}), "; there are: sgd, adam");
+  EXPECT_EQ(did_you_mean("birdr", kNames), "; did you mean 'birder'?");
+  EXPECT_EQ(did_you_mean("lion", {"sgd", "adam"}), "; there are: sgd, adam");
 }
 
 // Names from a file: of any length, and any number of them.
@@ -33,8 +33,8 @@ TEST(Nearest, TimeAndTextAreBounded) {
   std::vector<std::string> names(1000, std::string(50000, 'y'));
   EXPECT_EQ(nearest(word, names), "");
   EXPECT_EQ(nearest("birdr", names), "");
-  EXPECT_LT(suggestion(word, names).size(), 5000u);
-  EXPECT_EQ(suggestion("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; there are: name\\n, name");
+  EXPECT_LT(did_you_mean(word, names).size(), 5000u);
+  EXPECT_EQ(did_you_mean("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; there are: name\\n, name");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(Philox, MatchesThePublishedKnownAnswers) {
 // stored results change.
 TEST(Philox, KeepsItsNumbers) {
   const uint64_t seed = uint64_t{7} << 32 | 42;
-  RandomStream stream(seed, Purpose::initialise, 5, 6);
+  RandomStream stream(seed, Purpose::initialize, 5, 6);
   for (uint32_t expected : {0x8754fa04u, 0x816921e9u, 0x5eb49c9bu, 0xdbcaed71u, 0x8bf71522u, 0xb7ac9c0bu})
     EXPECT_EQ(stream.next(), expected);
   EXPECT_EQ(random_word(seed, 10, 3, Purpose::worker_sign, 2), 0x7398039fu);

@@ -29,7 +29,7 @@ TEST(Pool, BlocksAreAlignedAndReused) {
   }
 }
 
-TEST(Pool, FreeNeighboursMerge) {
+TEST(Pool, FreeNeighborsMerge) {
   Pool pool;
   constexpr int64_t kBytes = 1 << 20;
   void* blocks[4];

@@ -43,8 +43,8 @@ TEST(WeightBlocks, EveryValueIsAtItsPlaceWithEveryInstructionSet) {
           const ContextGuard guard(next);
           const Tensor w = transposed ? some_weights(columns, rows) : some_weights(rows, columns);
           const Tensor single({rows * columns}), half({rows * columns}, DType::bf16);
-          arrange_in_blocks(Cpu{}, w, transposed, rows, columns, DType::f32, single.raw());
-          arrange_in_blocks(Cpu{}, w, transposed, rows, columns, DType::bf16, half.raw());
+          pack_weights(Cpu{}, w, transposed, rows, columns, DType::f32, single.raw());
+          pack_weights(Cpu{}, w, transposed, rows, columns, DType::bf16, half.raw());
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t c = 0; c < columns; ++c) {
               const float value = w.data<float>()[transposed ? c * rows + r : r * columns + c];
@@ -60,9 +60,9 @@ TEST(WeightBlocks, EveryValueIsAtItsPlaceWithEveryInstructionSet) {
 
 TEST(WeightBlocks, SaysWhatDoesNotFit) {
   const Tensor w({16, 64}), to({16, 64});
-  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 16, 64, DType::bf16, to.raw()), Error);
-  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 64, 16, DType::f32, to.raw()), Error);
-  EXPECT_THROW(arrange_in_blocks(Cpu{}, w, false, 32, 64, DType::f32, to.raw()), Error);
+  EXPECT_THROW(pack_weights(Cpu{}, w, false, 16, 64, DType::bf16, to.raw()), Error);
+  EXPECT_THROW(pack_weights(Cpu{}, w, false, 64, 16, DType::f32, to.raw()), Error);
+  EXPECT_THROW(pack_weights(Cpu{}, w, false, 32, 64, DType::f32, to.raw()), Error);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ struct Golden {
   int64_t length = file["length"], batch = std::ssize(file["lengths"]), n = batch * length;
   BertConfig config;
   TextInput input;
-  Tensor masked = on_host(file["masked"].get<std::vector<int32_t>>());
+  Tensor masked = cpu_tensor(file["masked"].get<std::vector<int32_t>>());
 
   explicit Golden(DType dtype) {
     const json& sizes = file["config"];
@@ -80,11 +80,11 @@ struct Golden {
     for (int64_t i = 0; i < n; ++i) {
       const bool token = i % length < file["lengths"][static_cast<size_t>(i / length)].get<int64_t>();
       input.mask.data<uint8_t>()[i] = token;
-      int32_t &id = input.ids.data<int32_t>()[i], &type = input.types.data<int32_t>()[i];
+      int32_t &id = input.ids.data<int32_t>()[i], &type = input.token_type_ids.data<int32_t>()[i];
       id = token ? id + 1 : 0;
       type = token ? type : 0;
     }
-    for (Tensor* t : {&input.ids, &input.types, &input.mask}) *t = t->view({batch, length});
+    for (Tensor* t : {&input.ids, &input.token_type_ids, &input.mask}) *t = t->view({batch, length});
   }
 };
 

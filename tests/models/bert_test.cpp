@@ -36,7 +36,7 @@ TextInput texts(int64_t length = 5, int32_t filler = 0) {
     for (int64_t i = 0; i < length; ++i) {
       const bool token = i < 4 - row;
       input.ids.data<int32_t>()[row * length + i] = token ? static_cast<int32_t>(7 * row + 3 * i + 1) : filler;
-      input.types.data<int32_t>()[row * length + i] = token && i > 1;
+      input.token_type_ids.data<int32_t>()[row * length + i] = token && i > 1;
       input.mask.data<uint8_t>()[row * length + i] = token;
     }
   return input;
@@ -73,7 +73,7 @@ TEST(BertModel, TypesAndMaskMayBeLeftOut) {
   const auto model = make_bert<Bert>(small());
   NoGrad off;
   TextInput all = texts(), bare{all.ids, {}, {}};
-  all.types.zero();
+  all.token_type_ids.zero();
   all.mask.fill(1);
   EXPECT_EQ(model->forward(all).value().to_vector<float>(), model->forward(bare).value().to_vector<float>());
 }
@@ -81,9 +81,9 @@ TEST(BertModel, TypesAndMaskMayBeLeftOut) {
 TEST(BertModel, DropoutIsNamedByTheRun) {
   const auto model = make_bert<BertForSequenceClassification>(small());
   NoGrad off;
-  const auto logits = [&](const DropoutRun* run) { return model->forward(texts(), run).value().to_vector<float>(); };
+  const auto logits = [&](const DropoutContext* run) { return model->forward(texts(), run).value().to_vector<float>(); };
   std::set<std::vector<float>> seen{logits(nullptr)};
-  for (const DropoutRun& run : {DropoutRun{1, 0, 0}, DropoutRun{2, 0, 0}, DropoutRun{1, 1, 0}, DropoutRun{1, 0, 1}}) {
+  for (const DropoutContext& run : {DropoutContext{1, 0, 0}, DropoutContext{2, 0, 0}, DropoutContext{1, 1, 0}, DropoutContext{1, 0, 1}}) {
     EXPECT_EQ(logits(&run), logits(&run));
     EXPECT_TRUE(seen.insert(logits(&run)).second) << "as another run or none";
   }
@@ -91,7 +91,7 @@ TEST(BertModel, DropoutIsNamedByTheRun) {
 
 // Each of the three settings drops by itself, and all at 0 are no dropout.
 TEST(BertModel, DropoutOfEveryKind) {
-  const DropoutRun run{1, 0, 0};
+  const DropoutContext run{1, 0, 0};
   const auto changes = [&](double hidden, double attention, std::optional<double> classifier) {
     BertConfig c = small();
     c.hidden_dropout_prob = hidden;
@@ -122,12 +122,12 @@ TEST(BertModel, InitialValues) {
       for (int64_t i = 0; i < value.numel(); ++i) ASSERT_EQ(value.item(i), expected) << p.name;
       continue;
     }
-    double squares = 0, neighbours = 0;
+    double squares = 0, neighbors = 0;
     for (int64_t i = 0; i < value.numel(); ++i) squares += std::pow(value.item(i), 2);
-    for (int64_t i = 1; i < value.numel(); ++i) neighbours += value.item(i) * value.item(i - 1);
+    for (int64_t i = 1; i < value.numel(); ++i) neighbors += value.item(i) * value.item(i - 1);
     const auto n = static_cast<double>(value.numel());  // the deviation's own deviation is 1/√(2n) of it
     EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.02 * 4.5 / std::sqrt(2 * n)) << p.name;
-    EXPECT_NEAR(neighbours / squares, 0, 4.5 / std::sqrt(n)) << p.name;
+    EXPECT_NEAR(neighbors / squares, 0, 4.5 / std::sqrt(n)) << p.name;
     if (p.name == "bert.embeddings.word_embeddings.weight") {
       for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(value.item(2 * 16 + i), 0);
       EXPECT_NE(value.item(16), 0);
@@ -194,9 +194,9 @@ TEST(BertModel, MalformedInputsAreNamed) {
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[7] = 50; }),
               HasSubstr("id [1, 2] is 50, it must be in [0, vocab_size 50)"));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[0] = -1; }), HasSubstr("id [0, 0] is -1"));
-  EXPECT_THAT(error([](TextInput& in) { in.types.data<int32_t>()[1] = 2; }), HasSubstr("type_vocab_size 2"));
-  EXPECT_THAT(error([](TextInput& in) { in.types = in.types.view({5, 2}); }), HasSubstr("types must be"));
-  EXPECT_THAT(error([](TextInput& in) { in.mask = in.types; }), HasSubstr("mask must be uint8"));
+  EXPECT_THAT(error([](TextInput& in) { in.token_type_ids.data<int32_t>()[1] = 2; }), HasSubstr("type_vocab_size 2"));
+  EXPECT_THAT(error([](TextInput& in) { in.token_type_ids = in.token_type_ids.view({5, 2}); }), HasSubstr("token_type_ids must be"));
+  EXPECT_THAT(error([](TextInput& in) { in.mask = in.token_type_ids; }), HasSubstr("mask must be uint8"));
   EXPECT_THAT(error(none, Tensor({0}, DType::i32)), HasSubstr("no masked position"));
   EXPECT_THAT(error(none, integers({10}, {1})), HasSubstr("10"));
   EXPECT_THAT(error_of([&] { model->bert().pool(model->bert().forward(texts()), texts()); }), HasSubstr("no pooler"));

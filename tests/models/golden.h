@@ -39,21 +39,21 @@ inline int64_t channels_last(const Shape& ours, int64_t i) {
 inline void fill_by_formula(const std::string& name, const Tensor& there) {
   const Shape& shape = there.shape();
   const Tensor value(shape, there.dtype(), kCpu);
-  double centre = 0, scale = 0.125;
+  double center = 0, scale = 0.125;
   if (shape.rank() > 1) {
     const double fan_in = static_cast<double>(value.numel() / shape[0]);
     scale = static_cast<float>(std::sqrt((shape.rank() == 4 ? 6.0 : 3.0) / fan_in));
   } else if (name.ends_with("running_var")) {
-    centre = 1, scale = 0.5;
+    center = 1, scale = 0.5;
   } else if (name.ends_with("bn3.weight")) {
-    centre = 0.1875, scale = 0.0625;
+    center = 0.1875, scale = 0.0625;
   } else if (name.ends_with("weight")) {
-    centre = 0.75, scale = 0.25;
+    center = 0.75, scale = 0.25;
   }
   const uint32_t hash = fnv1a(name);
   dispatch_real(value.dtype(), "fill", [&]<class T>() {
     for (int64_t i = 0; i < value.numel(); ++i)
-      value.data<T>()[channels_last(shape, i)] = static_cast<float>(centre + scale * hashed_unit(hash, i));
+      value.data<T>()[channels_last(shape, i)] = static_cast<float>(center + scale * hashed_unit(hash, i));
   });
   there.copy_from(value);
 }

@@ -25,7 +25,7 @@ struct Net : nn::Module {
     add("conv1", conv1);
     add("conv2", conv2);
     add("fc", fc);
-    nn::initialise(*this, 7);
+    nn::initialize(*this, 7);
   }
   Var forward(const Tensor& images) const {
     return fc(ops::global_avg_pool(ops::relu(conv2(ops::relu(conv1(Var(images)))))));

@@ -29,7 +29,7 @@ TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
             (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
-TEST(Layers, LayerNormStartsAsPlainNormalisation) {
+TEST(Layers, LayerNormStartsAsPlainNormalization) {
   const nn::LayerNorm norm(4, 1e-12, DType::f64);
   for (const Parameter& p : norm.parameters()) EXPECT_FALSE(p.decay) << p.name;
   const Var x(random_tensor({3, 4}));

@@ -27,7 +27,7 @@ struct Net : nn::Module {
     add("conv2", conv2);
     add("bn2", bn2);
     add("fc", fc);
-    nn::initialise(*this, 3);
+    nn::initialize(*this, 3);
   }
   Var forward(const Var& x) const {
     const Var h = bn1(conv1(x), true);
@@ -69,7 +69,7 @@ Result train(const std::vector<int64_t>& shares, bool sync = true) {
     int64_t begin = 0;
     for (size_t before = 0; before < r; ++before) begin += shares[before];
     Net net;
-    if (sync) nn::synchronise_batch_norm(net, comm.compute);
+    if (sync) nn::synchronize_batch_norm(net, comm.compute);
     const Images own(begin, shares[r]);
     Result& result = ranks[r];
     for (int step = 0; step < 2; ++step) {
@@ -111,7 +111,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 // float64, values of order one behind the first layer and sums of a few hundred terms: roundings stay far below 1e-10.
-TEST(SynchroniseBatchNorm, RanksEqualOneRankWithAllImages) {
+TEST(SynchronizeBatchNorm, RanksEqualOneRankWithAllImages) {
   const Result whole = train({6});
   for (const std::vector<int64_t>& shares : {std::vector<int64_t>{3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 4, 1}}) {
     const Result parts = train(shares);
@@ -127,12 +127,12 @@ TEST(SynchroniseBatchNorm, RanksEqualOneRankWithAllImages) {
   EXPECT_GT(largest_difference(apart.logits, whole.logits), 0.01) << "without it ranks see other statistics";
 }
 
-TEST(SynchroniseBatchNorm, OneValuePerRankIsEnough) {
+TEST(SynchronizeBatchNorm, OneValuePerRankIsEnough) {
   run_local({2, 1}, [](Communicator& comm) {
     nn::BatchNorm2d norm(2);
     const Var x(Tensor::full({1, 1, 1, 2}, comm.rank));
     EXPECT_NE(error_of([&] { norm(x); }).find("more than one value"), std::string::npos);
-    nn::synchronise_batch_norm(norm, comm.compute);
+    nn::synchronize_batch_norm(norm, comm.compute);
     const double y = norm(x).value().item(1);
     EXPECT_NEAR(y, (comm.rank - 0.5) / std::sqrt(0.25 + 1e-5), 1e-6);
     EXPECT_FLOAT_EQ(static_cast<float>(norm.buffers()[0].tensor.item()), 0.05f);
@@ -144,11 +144,11 @@ TEST(SynchroniseBatchNorm, OneValuePerRankIsEnough) {
   });
 }
 
-TEST(SynchroniseBatchNorm, FailingRankEndsTheOthers) {
+TEST(SynchronizeBatchNorm, FailingRankEndsTheOthers) {
   const std::string error = error_of([] {
     run_local({3, 1}, [](Communicator& comm) {
       nn::BatchNorm2d norm(2);
-      nn::synchronise_batch_norm(norm, comm.compute);
+      nn::synchronize_batch_norm(norm, comm.compute);
       check(comm.rank != 1, "bad image");
       norm(Var(Tensor::zeros({1, 2, 2, 2})));
     });

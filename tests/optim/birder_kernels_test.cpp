@@ -12,7 +12,7 @@
 namespace godwit {
 namespace {
 
-using birder::Draw;
+using birder::QuantizerRng;
 using birder::Quantizer;
 
 const std::vector<int64_t> kLengths{0, 1, 31, 32, 33, 1000, 1024, 1025, 4097};
@@ -68,11 +68,11 @@ const std::vector<Case> kCases{{Quantizer::random, true, 0},
                                {Quantizer::random, true, 2}};
 
 // Every third value sleeps at first.
-std::vector<uint32_t> sleepers(size_t words) {
-  std::vector<uint32_t> awake(words);
+std::vector<uint32_t> active_bits(size_t words) {
+  std::vector<uint32_t> active(words);
   for (size_t i = 0; i < 32 * words; ++i)
-    if (i % 3 != 1) reference::set_bit(awake, static_cast<int64_t>(i), true);
-  return awake;
+    if (i % 3 != 1) reference::set_bit(active, static_cast<int64_t>(i), true);
+  return active;
 }
 
 template <class Moment>
@@ -88,24 +88,24 @@ void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
   const size_t n = static_cast<size_t>(padded(count));
   std::vector<Moment> m(n), b(n), b_hat(n);
   std::vector<Error> e(n);
-  auto awake = sleepers(n / 32);
+  auto active = active_bits(n / 32);
   std::vector<reference::WorkerValue<float>> expected(static_cast<size_t>(count));
   reference::Options options{.feedback = c.feedback, .t0 = c.t0};
   options.bf16_moments = sizeof(Moment) == 2, options.int8_errors = sizeof(Error) == 1;
   for (uint32_t step = 1; step <= 4; ++step) {
     auto g = gradients(count, step);
     for (size_t i = 0; i < g.size(); ++i)
-      if (i % 6 == 1) g[i] = 0;  // half of those asleep
-    const Draw draw{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, begin};
+      if (i % 6 == 1) g[i] = 0;  // half of those frozen
+    const QuantizerRng rng{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, begin};
     std::vector<uint32_t> words(n / 32, 0xDEADBEEF), expected_words(n / 32);
     const birder::WorkerState<Moment, Error> state{m.data(), b.data(), c.t0 ? b_hat.data() : nullptr,
-                                                   c.feedback ? e.data() : nullptr, masked ? awake.data() : nullptr};
+                                                   c.feedback ? e.data() : nullptr, masked ? active.data() : nullptr};
     ASSERT_TRUE(birder::worker_step(g.data(), state, words.data(), count, padded(count),
-                                    {options.beta, options.o, options.eps, step > c.t0}, draw));
+                                    {options.beta, options.o, options.eps, step > c.t0}, rng));
     for (int64_t i = 0; i < count; ++i) {
-      const bool up = !masked || reference::bit(awake, i);
+      const bool up = !masked || reference::bit(active, i);
       const auto [z, plus] = reference::worker_value(expected[static_cast<size_t>(i)], g[static_cast<size_t>(i)],
-                                                     options, draw, begin + i, up);
+                                                     options, rng, begin + i, up);
       reference::set_bit(expected_words, i, plus);
     }
     ASSERT_EQ(words, expected_words);
@@ -118,7 +118,7 @@ void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
       ASSERT_LE(std::abs(static_cast<float>(m[i])), static_cast<float>(b[i]));
       ASSERT_LE(std::abs(error), 2);
     }
-    for (size_t w = 0; masked && step > 1 && w < awake.size(); ++w) awake[w] |= words[w];
+    for (size_t w = 0; masked && step > 1 && w < active.size(); ++w) active[w] |= words[w];
   }
 }
 
@@ -148,21 +148,21 @@ void compare_server(Quantizer quantizer, bool feedback, bool masked, int senders
   const size_t n = static_cast<size_t>(length);
   std::vector<Error> e(n);
   std::vector<float> expected_e(n);
-  const auto awake = sleepers(n / 32);
+  const auto active = active_bits(n / 32);
   RandomStream random(8, Purpose::test);
   for (uint32_t step = 1; step <= 4; ++step) {
-    const Draw draw{quantizer, 99, step, Purpose::server_sign, 0, begin};
+    const QuantizerRng rng{quantizer, 99, step, Purpose::server_sign, 0, begin};
     std::vector<uint32_t> words(n / 32 * static_cast<size_t>(senders)), out(n / 32, 0xDEADBEEF), expected(n / 32);
     for (uint32_t& word : words) word = random.next();
-    birder::server_step(words.data(), senders, feedback ? e.data() : nullptr, masked ? awake.data() : nullptr,
-                        out.data(), count, length, draw);
+    birder::server_step(words.data(), senders, feedback ? e.data() : nullptr, masked ? active.data() : nullptr,
+                        out.data(), count, length, rng);
     for (int64_t i = 0; i < count; ++i) {
       int sum = 0;
       for (int s = 0; s < senders; ++s) sum += reference::bit(words, s * length + i) ? 1 : -1;
       float& error = expected_e[static_cast<size_t>(i)];
       const float z = static_cast<float>(sum) / static_cast<float>(senders) + error;
-      const bool up = !masked || reference::bit(awake, i);
-      const bool plus = up ? reference::quantize(z, draw, begin + i) : sum > -senders;
+      const bool up = !masked || reference::bit(active, i);
+      const bool plus = up ? reference::quantize(z, rng, begin + i) : sum > -senders;
       if (feedback && up) error = z - (plus ? 1.0f : -1.0f);
       const uint32_t word = random_word(99, begin + i, step, Purpose::server_sign, 0);
       if (sizeof(Error) == 1) error = reference::kept_error(error, word);
@@ -200,11 +200,11 @@ TEST(BirderKernels, UpdateEqualsScalarCodeBitForBit) {
         for (float& value : x) value = static_cast<float>(random.normal());
         auto expected = x;
         const bool masked = count % 2 == 1;
-        const auto awake = sleepers(words.size());
-        birder::update(x.data(), words.data(), masked ? awake.data() : nullptr, begin, begin + count, 0.999f, 1e-3f);
+        const auto active = active_bits(words.size());
+        birder::update(x.data(), words.data(), masked ? active.data() : nullptr, begin, begin + count, 0.999f, 1e-3f);
         for (int64_t i = begin; i < begin + count; ++i) {
           float& value = expected[static_cast<size_t>(i)];
-          if (!masked || reference::bit(awake, i))
+          if (!masked || reference::bit(active, i))
             value = (0.999f * value) - (reference::bit(words, i) ? 1e-3f : -1e-3f);
         }
         ASSERT_EQ(x, expected) << begin << " " << count;
@@ -220,10 +220,10 @@ TEST(BirderKernels, Pitfall26SignOfZeroAndOfWhatIsNotFinite) {
       const size_t n = static_cast<size_t>(padded(count));
       std::vector<float> g(n), m(n), b(n), e(n);
       std::vector<uint32_t> words(n / 32);
-      const Draw draw{Quantizer::sign, 1, 1, Purpose::worker_sign, 0, 0};
+      const QuantizerRng rng{Quantizer::sign, 1, 1, Purpose::worker_sign, 0, 0};
       const auto run = [&] {
         return birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(), count,
-                                   padded(count), {0.95f, 0.05f, 1e-8f, true}, draw);
+                                   padded(count), {0.95f, 0.05f, 1e-8f, true}, rng);
       };
       std::fill(g.begin(), g.end(), -0.0f);
       EXPECT_TRUE(run());

@@ -193,9 +193,9 @@ TEST(BirderProperties, Pitfall27SendersInAnyOrder) {
       for (uint32_t& word : words) word = random.next();
       auto turned = words;
       std::rotate(turned.begin(), turned.begin() + length / 32, turned.end());
-      const birder::Draw draw{Quantizer::random, 6, t, Purpose::server_sign, 0, 3};
-      birder::server_step(words.data(), senders, e.data(), nullptr, out.data(), count, length, draw);
-      birder::server_step(turned.data(), senders, turned_e.data(), nullptr, turned_out.data(), count, length, draw);
+      const birder::QuantizerRng rng{Quantizer::random, 6, t, Purpose::server_sign, 0, 3};
+      birder::server_step(words.data(), senders, e.data(), nullptr, out.data(), count, length, rng);
+      birder::server_step(turned.data(), senders, turned_e.data(), nullptr, turned_out.data(), count, length, rng);
       EXPECT_EQ(out, turned_out);
       EXPECT_EQ(e, turned_e);
     }

@@ -13,10 +13,10 @@ namespace godwit::reference {
 
 // Q(z) of global element `element`; T is float for the bits Godwit pins down.
 template <class T>
-bool quantize(T z, const birder::Draw& draw, int64_t element) {
-  if (draw.quantizer == birder::Quantizer::sign) return z >= 0;
+bool quantize(T z, const birder::QuantizerRng& rng, int64_t element) {
+  if (rng.quantizer == birder::Quantizer::sign) return z >= 0;
   const T p = std::min(std::max((z + 1) * T(0.5), T(0)), T(1));
-  return to_unit(random_word(draw.seed, element, draw.step, draw.purpose, draw.sender)) < p;
+  return to_unit(random_word(rng.seed, element, rng.step, rng.purpose, rng.sender)) < p;
 }
 
 template <class T>
@@ -61,13 +61,13 @@ inline void keep_short(WorkerValue<float>& value, const Options& options, uint32
   if (options.int8_errors) value.e = kept_error(value.e, word);
 }
 
-// All of a worker's step for one value: z, and its bit. A value asleep tells whether it has had a gradient.
+// All of a worker's step for one value: z, and its bit. A value frozen tells whether it has had a gradient.
 inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, const Options& options,
-                                           const birder::Draw& draw, int64_t element, bool awake) {
-  const float z = worker_ratio(value, g, options, draw.step);
-  const bool plus = awake ? quantize(z, draw, element) : value.b > 0;
-  if (options.feedback) value.e = awake ? z - (plus ? 1.0f : -1.0f) : value.m / (value.b + options.eps);
-  keep_short(value, options, random_word(draw.seed, element, draw.step, draw.purpose, draw.sender));
+                                           const birder::QuantizerRng& rng, int64_t element, bool active) {
+  const float z = worker_ratio(value, g, options, rng.step);
+  const bool plus = active ? quantize(z, rng, element) : value.b > 0;
+  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : value.m / (value.b + options.eps);
+  keep_short(value, options, random_word(rng.seed, element, rng.step, rng.purpose, rng.sender));
   return {z, plus};
 }
 

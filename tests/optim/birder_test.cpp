@@ -38,7 +38,7 @@ class ParameterServer {
     options_.t0 = o.t0;
     options_.bf16_moments = o.moments == Birder::Moments::bf16;
     options_.int8_errors = o.errors == Birder::Errors::int8;
-    awake.assign(d_, o.mask == Birder::Mask::none);
+    active.assign(d_, o.mask == Birder::Mask::none);
     quantizer_ = o.quantizer;
     for (size_t j = 0; j < d_; ++j) x.push_back(static_cast<float>(test::start_value(static_cast<int64_t>(j))));
     worker.assign(static_cast<size_t>(senders_), std::vector<reference::WorkerValue<float>>(d_));
@@ -56,13 +56,13 @@ class ParameterServer {
       int sum = 0;
       for (int s = 0; s < senders_; ++s) sum += worker_sign(s, j, t) ? 1 : -1;
       const float mean = static_cast<float>(sum) / static_cast<float>(senders_);
-      if (!awake[j]) {
-        awake[j] = sum > -senders_;  // moves from the next step on
+      if (!active[j]) {
+        active[j] = sum > -senders_;  // moves from the next step on
         continue;
       }
       const float z = server_feedback_ ? mean + server_e[j] : mean;
-      const birder::Draw draw{quantizer_, plan_.seed, t, Purpose::server_sign, 0, 0};
-      const bool plus = senders_ == 1 ? sum > 0 : reference::quantize(z, draw, element);
+      const birder::QuantizerRng rng{quantizer_, plan_.seed, t, Purpose::server_sign, 0, 0};
+      const bool plus = senders_ == 1 ? sum > 0 : reference::quantize(z, rng, element);
       if (options_.int8_errors) server_e64[j] = static_cast<double>(server_e[j]);
       server_e64[j] += static_cast<double>(sum) / senders_ - (plus ? 1 : -1);
       server_e[j] = z - (plus ? 1.0f : -1.0f);
@@ -77,7 +77,7 @@ class ParameterServer {
   std::vector<std::vector<reference::WorkerValue<double>>> worker64;
   std::vector<float> server_e;
   std::vector<double> server_e64;
-  std::vector<bool> awake;
+  std::vector<bool> active;
   bool worker_feedback() const { return options_.feedback; }
   bool server_feedback() const { return server_feedback_; }
   int senders() const { return senders_; }
@@ -90,21 +90,21 @@ class ParameterServer {
       g += static_cast<float>(plan_.gradient(sender * workers_per_sender_ + k, t, element, static_cast<double>(x[j])));
     }
     g /= static_cast<float>(workers_per_sender_);
-    const birder::Draw draw{quantizer_, plan_.seed, t, Purpose::worker_sign, static_cast<uint32_t>(sender), 0};
+    const birder::QuantizerRng rng{quantizer_, plan_.seed, t, Purpose::worker_sign, static_cast<uint32_t>(sender), 0};
     auto& value = worker[static_cast<size_t>(sender)][j];
     auto& value64 = worker64[static_cast<size_t>(sender)][j];
     if (options_.bf16_moments || options_.int8_errors)
       value64 = {static_cast<double>(value.m), static_cast<double>(value.b), static_cast<double>(value.b_hat),
                  static_cast<double>(value.e)};
     const double z64 = reference::worker_ratio(value64, static_cast<double>(g), options_, t);
-    const auto [z, plus] = reference::worker_value(value, g, options_, draw, element, awake[j]);
-    if (options_.feedback) value64.e = awake[j] ? z64 - (plus ? 1 : -1) : z64;
-    if (!awake[j]) return plus;
+    const auto [z, plus] = reference::worker_value(value, g, options_, rng, element, active[j]);
+    if (options_.feedback) value64.e = active[j] ? z64 - (plus ? 1 : -1) : z64;
+    if (!active[j]) return plus;
     // e adds up one rounding error of r (a few 2⁻²⁴, times b/m's cancellation of up to 1/(1−β)) per step.
     const double tolerance = 2e-6 * t;
     EXPECT_NEAR(z, z64, tolerance);
-    EXPECT_TRUE(plus ? reference::quantize(z64 + tolerance, draw, element)
-                     : !reference::quantize(z64 - tolerance, draw, element));
+    EXPECT_TRUE(plus ? reference::quantize(z64 + tolerance, rng, element)
+                     : !reference::quantize(z64 - tolerance, rng, element));
     return plus;
   }
 
@@ -133,7 +133,7 @@ void compare(const Plan& plan) {
   const bool masked = o.mask != Birder::Mask::none, short_moments = o.moments != Birder::Moments::f32;
   const size_t states = 2 + (o.t0 > 0) + server.worker_feedback();
   ASSERT_EQ(run.state.size(), states * static_cast<size_t>(server.senders()) + server.server_feedback() + masked);
-  for (size_t j = 0; masked && j < server.x.size(); ++j) EXPECT_EQ(run.state.at({"awake", 0})[j], server.awake[j]);
+  for (size_t j = 0; masked && j < server.x.size(); ++j) EXPECT_EQ(run.state.at({"active", 0})[j], server.active[j]);
   for (int s = 0; s < server.senders(); ++s) {
     for (size_t j = 0; j < server.x.size(); ++j) {
       const auto& value = server.worker[static_cast<size_t>(s)][j];
@@ -338,7 +338,7 @@ TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
         const int64_t d = 128 * 100;
         Buckets buckets({{"x", Var(Tensor::zeros({d}), true)}}, {.alignment = int64_t{32} * comm.topology.world()});
         int64_t own = 0, server = 0;
-        for (const StatePart& part : make_optimizer(config, {buckets, comm})->state())
+        for (const StateTensor& part : make_optimizer(config, {buckets, comm})->state())
           (part.name == "server_e" ? server : own) += part.values.bytes();
         EXPECT_EQ(own, bytes * d / workers) << moments << " " << errors;
         EXPECT_EQ(server, nodes == 1 ? 0 : (std::string(errors) == "int8" ? 1 : 4) * d / (nodes * workers));

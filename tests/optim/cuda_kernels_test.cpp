@@ -99,27 +99,27 @@ void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t ele
   const int64_t length = padded(count), words = length / 32;
   std::vector<Moment> m(static_cast<size_t>(length)), b(m), b_hat(m);
   std::vector<Error> e(static_cast<size_t>(length));
-  const std::vector<uint32_t> awake = random_bits(words, 1);
+  const std::vector<uint32_t> active = random_bits(words, 1);
   const There<Moment> on_m(m), on_b(b), on_b_hat(b_hat);
   const There<Error> on_e(e);
-  const There<uint32_t> on_awake(awake), fault(std::vector<uint32_t>(1));
+  const There<uint32_t> on_active(active), fault(std::vector<uint32_t>(1));
   for (uint32_t step = 1; step <= 3; ++step) {
     const auto g = random_values<float>(length, step);
     const There<float> on_g(g);
     std::vector<uint32_t> bits(static_cast<size_t>(words), 0xDEADBEEF);
     const There<uint32_t> on_bits(bits);
     const birder::WorkerSettings settings{0.95f, static_cast<float>(1 - 0.95), 1e-8f, step > 2};
-    const birder::Draw draw{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, element};
+    const birder::QuantizerRng rng{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, element};
     ASSERT_TRUE(birder::worker_step(g.data(),
                                     birder::WorkerState<Moment, Error>{m.data(), b.data(), c.b_hat ? b_hat.data() : nullptr,
                                                                        c.feedback ? e.data() : nullptr,
-                                                                       c.mask ? awake.data() : nullptr},
-                                    bits.data(), count, length, settings, draw));
+                                                                       c.mask ? active.data() : nullptr},
+                                    bits.data(), count, length, settings, rng));
     birder::worker_step(device, on_g.data(),
                         birder::WorkerState<Moment, Error>{
                             on_m.data(), on_b.data(), c.b_hat ? on_b_hat.data() : nullptr,
-                            c.feedback ? on_e.data() : nullptr, c.mask ? on_awake.data() : nullptr},
-                        on_bits.data(), count, length, settings, draw, fault.data());
+                            c.feedback ? on_e.data() : nullptr, c.mask ? on_active.data() : nullptr},
+                        on_bits.data(), count, length, settings, rng, fault.data());
     expect_same(on_bits, bits, "words");
     expect_same(on_m, m, "m");
     expect_same(on_b, b, "b");
@@ -158,12 +158,12 @@ TEST_F(CudaOptimizers, BirdersWorkerStepWorksOnMemoryThatBeginsAnywhere) {
     std::vector<uint32_t> bits(5);
     const There<uint32_t> on_bits(bits), fault(std::vector<uint32_t>(1));
     const birder::WorkerSettings settings{0.9f, 0.1f, 1e-8f, false};
-    const birder::Draw draw{birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 8};
+    const birder::QuantizerRng rng{birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 8};
     ASSERT_TRUE(birder::worker_step(g.data() + 1, birder::Worker{m.data() + 1, b.data() + 1, nullptr, e.data() + 1},
-                                    bits.data(), count, length, settings, draw));
+                                    bits.data(), count, length, settings, rng));
     birder::worker_step(device(), on_g.data() + 1,
                         birder::Worker{on_m.data() + 1, on_b.data() + 1, nullptr, on_e.data() + 1}, on_bits.data(),
-                        count, length, settings, draw, fault.data());
+                        count, length, settings, rng, fault.data());
     expect_same(on_bits, bits, "words");
     expect_same(on_m, m, "m");
     expect_same(on_b, b, "b");
@@ -194,19 +194,19 @@ void compare_server(Cuda device, int senders, bool feedback, bool mask, int64_t 
                                   << " bytes an error, feedback " << feedback << ", mask " << mask);
   const int64_t length = padded(count), words = length / 32;
   std::vector<Error> e(static_cast<size_t>(length));
-  const std::vector<uint32_t> awake = random_bits(words, 1);
+  const std::vector<uint32_t> active = random_bits(words, 1);
   const There<Error> on_e(e);
-  const There<uint32_t> on_awake(awake);
+  const There<uint32_t> on_active(active);
   for (uint32_t step = 1; step <= 3; ++step) {
     const auto sent = random_bits(senders * words, step);
     std::vector<uint32_t> agreed(static_cast<size_t>(words), 0xDEADBEEF);
     const There<uint32_t> on_sent(sent), on_agreed(agreed);
     const auto quantizer = step == 3 ? birder::Quantizer::sign : birder::Quantizer::random;
-    const birder::Draw draw{quantizer, 99, step, Purpose::server_sign, 0, 4 * count + 1};
-    birder::server_step(sent.data(), senders, feedback ? e.data() : nullptr, mask ? awake.data() : nullptr,
-                        agreed.data(), count, length, draw);
+    const birder::QuantizerRng rng{quantizer, 99, step, Purpose::server_sign, 0, 4 * count + 1};
+    birder::server_step(sent.data(), senders, feedback ? e.data() : nullptr, mask ? active.data() : nullptr,
+                        agreed.data(), count, length, rng);
     birder::server_step(device, on_sent.data(), senders, feedback ? on_e.data() : nullptr,
-                        mask ? on_awake.data() : nullptr, on_agreed.data(), count, length, draw);
+                        mask ? on_active.data() : nullptr, on_agreed.data(), count, length, rng);
     expect_same(on_agreed, agreed, "words");
     expect_same(on_e, e, "e");
     if (testing::Test::HasFatalFailure()) return;
@@ -233,16 +233,16 @@ TEST_F(CudaOptimizers, BirdersUpdateAndMaskAreTheCpusBitForBit) {
         auto x = random_values<float>(range.n, 1);
         const int64_t words = (range.n + 31) / 32;
         const auto bits = random_bits(words, 2), frozen = random_bits(words, 3);
-        auto awake = random_bits(words, 4);
+        auto active = random_bits(words, 4);
         const There<float> on_x(x);
-        const There<uint32_t> on_bits(bits), on_frozen(frozen), on_awake(awake);
-        birder::update(x.data(), bits.data(), mask ? awake.data() : nullptr, range.begin, range.end, 0.9999f, 1e-3f);
-        birder::update(device(), on_x.data(), on_bits.data(), mask ? on_awake.data() : nullptr, range.begin, range.end,
+        const There<uint32_t> on_bits(bits), on_frozen(frozen), on_active(active);
+        birder::update(x.data(), bits.data(), mask ? active.data() : nullptr, range.begin, range.end, 0.9999f, 1e-3f);
+        birder::update(device(), on_x.data(), on_bits.data(), mask ? on_active.data() : nullptr, range.begin, range.end,
                        0.9999f, 1e-3f);
         expect_same(on_x, x, "x");
-        birder::wake(Cpu{}, awake.data(), bits.data(), frozen.data(), words);
-        birder::wake(device(), on_awake.data(), on_bits.data(), on_frozen.data(), words);
-        expect_same(on_awake, awake, "awake");
+        birder::activate(Cpu{}, active.data(), bits.data(), frozen.data(), words);
+        birder::activate(device(), on_active.data(), on_bits.data(), on_frozen.data(), words);
+        expect_same(on_active, active, "active");
       }
   });
 }
@@ -272,7 +272,7 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsAreTheCpusBitForBit) {
 }
 
 // Whose x and base are one array or two.
-TEST_F(CudaOptimizers, ZeroOneAdamsSynchronisationIsTheCpusBitForBit) {
+TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationIsTheCpusBitForBit) {
   on_gpu([&] {
     for (const Range& range : kRanges)
       for (const bool in_place : {false, true}) {

@@ -36,8 +36,8 @@ std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
   const double lr = config.number("lr");
   for (int64_t step = 1; step <= 5; ++step)
     for (Bucket& bucket : buckets) {
-      auto g = random_values<float>(bucket.padded(), static_cast<uint32_t>(10 * step + bucket.index));
-      for (int64_t i = 0; i < bucket.padded(); ++i)
+      auto g = random_values<float>(bucket.padded_numel(), static_cast<uint32_t>(10 * step + bucket.index));
+      for (int64_t i = 0; i < bucket.padded_numel(); ++i)
         if (i >= bucket.numel || i % 7 == 3) g[static_cast<size_t>(i)] = 0;
       bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
       if (method.communicates_itself) optimizer->exchange(bucket, alone, {step, lr});
@@ -45,7 +45,7 @@ std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
     }
   std::vector<std::vector<uint8_t>> all;
   for (const Bucket& bucket : buckets) all.push_back(bytes_of(bucket.param));
-  for (const StatePart& part : optimizer->state()) all.push_back(bytes_of(part.values));
+  for (const StateTensor& part : optimizer->state()) all.push_back(bytes_of(part.values));
   return all;
 }
 
@@ -80,7 +80,7 @@ std::vector<std::vector<uint8_t>> averaged(int64_t owned_from) {
   for (int64_t step = 1; step <= 3; ++step) {
     for (Bucket& bucket : buckets) {
       const auto stream = static_cast<uint32_t>(10 * step + bucket.index);
-      bucket.param.copy_from(Tensor::of(random_values<float>(bucket.padded(), stream), bucket.param.shape()));
+      bucket.param.copy_from(Tensor::of(random_values<float>(bucket.padded_numel(), stream), bucket.param.shape()));
       ema.update(bucket, step);
     }
     ema.update_buffers(step);
@@ -105,7 +105,7 @@ TEST_F(CudaOptimizer, BirderRefusesWhatIsNotFiniteBeforeItMovesAnything) {
     Communicator alone{};
     Birder birder({.lr = 0.01}, buckets, alone, 42);
     Bucket& bucket = buckets[0];
-    std::vector<float> g(static_cast<size_t>(bucket.padded()), 1);
+    std::vector<float> g(static_cast<size_t>(bucket.padded_numel()), 1);
     g[5] = std::numeric_limits<float>::infinity();
     bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
     const auto before = bytes_of(bucket.param);

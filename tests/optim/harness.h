@@ -101,7 +101,7 @@ inline Trained train(const Plan& plan) {
       for (Bucket& b : buckets) {
         optimizer->apply(b, info);
         each(b.param, b.begin, b.numel, [&](auto& value, int64_t e) { x[static_cast<size_t>(e)] = value; });
-        for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
       }
       if (comm.rank == 0) run.x.push_back(x);
     }
@@ -109,9 +109,9 @@ inline Trained train(const Plan& plan) {
     run.hashes[static_cast<size_t>(comm.rank)] = buckets.value_hash();
     run.stats[static_cast<size_t>(comm.rank)] = comm.stats->phases();
     run.padded = 0, run.buckets = buckets.size();
-    for (const Bucket& b : buckets) run.padded += b.padded();
-    for (const StatePart& s : optimizer->state()) {
-      const bool shared = !own || s.name == "server_e" || s.name == "awake";
+    for (const Bucket& b : buckets) run.padded += b.padded_numel();
+    for (const StateTensor& s : optimizer->state()) {
+      const bool shared = !own || s.name == "server_e" || s.name == "active";
       const bool naive = plan.config.has("collective") && plan.config.text("collective") == "all_gather";
       const int sender = shared ? 0 : naive ? comm.rank : comm.node();
       auto& values = run.state[{s.name, sender}];

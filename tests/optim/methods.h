@@ -71,9 +71,9 @@ inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, dou
   return y;
 }
 
-inline Remains hashes_of(const std::vector<StatePart>& parts) {
+inline Remains hashes_of(const std::vector<StateTensor>& parts) {
   Remains remains;
-  for (const StatePart& part : parts) {
+  for (const StateTensor& part : parts) {
     Hash hash;
     hash.add(part.values, part.values.numel());
     remains[detail::concat(part.name, " from ", part.begin)] = hash.value();

@@ -20,7 +20,7 @@ using test::train_by;
 TEST(Methods, Pitfall1ReplicasStayEqual) {
   for_each_method([](MethodPlan plan) {
     plan.after_step = [](DataParallel& replica, Communicator&) {
-      replica.synchronise();  // after a local step
+      replica.synchronize();  // after a local step
       replica.check_replicas();
     };
     train_by(plan);
@@ -124,7 +124,7 @@ TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
         if (replica.steps() < 3) return;
         std::lock_guard lock(mutex);
         for (const auto& parts : {replica.optimizer().state(), replica.optimizer().exchange_state()})
-          for (const StatePart& part : parts)
+          for (const StateTensor& part : parts)
             for (int64_t i = 0; part.name == "server_e" && i < part.values.numel(); ++i)
               EXPECT_TRUE(errors.emplace(part.begin + i, part.values.item(i)).second) << "two owners of one value";
       };

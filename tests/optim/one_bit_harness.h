@@ -17,7 +17,7 @@ struct EachRank {
   std::vector<std::vector<Vector>> x;                   // [rank][step - 1], by global element
   std::map<std::pair<std::string, int>, Vector> state;  // by name and rank, in the end
   std::vector<std::map<std::string, CommCount>> stats;  // of each rank
-  std::vector<std::vector<bool>> synchronised;          // [rank][step - 1]
+  std::vector<std::vector<bool>> synchronized;          // [rank][step - 1]
 };
 
 inline double rate_of(double lr, int64_t step) {
@@ -25,13 +25,13 @@ inline double rate_of(double lr, int64_t step) {
 }
 inline double rate_of(const Plan& plan, int64_t step) { return rate_of(plan.config.number("lr"), step); }
 
-inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>& synchronise_after = nullptr) {
+inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>& synchronize_after = nullptr) {
   EachRank run;
   std::mutex mutex;
   const auto world = static_cast<size_t>(plan.topology.world());
   run.x.resize(world);
   run.stats.resize(world);
-  run.synchronised.resize(world);
+  run.synchronized.resize(world);
   run_local(plan.topology,
             [&](Communicator& comm) {
               std::vector<Parameter> parameters;
@@ -56,18 +56,18 @@ inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>&
                   optimizer->exchange(b, comm, info);
                 }
                 for (Bucket& b : buckets) optimizer->apply(b, info);
-                if (synchronise_after && synchronise_after(step)) optimizer->synchronise(buckets, comm);
+                if (synchronize_after && synchronize_after(step)) optimizer->synchronize(buckets, comm);
                 Vector x;
                 for (const Bucket& b : buckets) {
                   for (int64_t i = 0; i < b.numel; ++i) x.push_back(static_cast<double>(b.param.data<float>()[i]));
-                  for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+                  for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
                 }
                 run.x[rank].push_back(std::move(x));
-                run.synchronised[rank].push_back(optimizer->synchronised());
+                run.synchronized[rank].push_back(optimizer->synchronized());
               }
               std::lock_guard lock(mutex);
               run.stats[rank] = comm.stats->phases();
-              for (const StatePart& part : optimizer->state()) {
+              for (const StateTensor& part : optimizer->state()) {
                 Vector& values = run.state[{part.name, comm.rank}];
                 values.resize(static_cast<size_t>(plan.d()), kNobody);
                 for (int64_t i = 0; i < part.values.numel(); ++i)
@@ -213,10 +213,10 @@ class ZeroOneAdamServer : public Server<T> {
         u(m),
         common(this->start_),
         v(this->d_),
-        sets_(plan.config.as<ZeroOneAdam::Options>()) {}
+        schedule_(plan.config.as<ZeroOneAdam::Options>()) {}
 
   void step(int64_t t, bool sync_too = false) {
-    const StepSets::Step set = sets_.at(t);
+    const SyncSchedule::Step set = schedule_.at(t);
     const double lr = this->rate(t);
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
@@ -253,7 +253,7 @@ class ZeroOneAdamServer : public Server<T> {
   std::vector<Values> local_x;  // theirs
 
  private:
-  StepSets sets_;
+  SyncSchedule schedule_;
   double rate_sum_ = 0, product_ = 1;
 };
 

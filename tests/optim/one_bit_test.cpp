@@ -238,7 +238,7 @@ TEST(OneBitMethods, Pitfall39MomentumGoesOnFromTheAgreedOne) {
   local.config.set("keep_local_momentum", true);
   EXPECT_FALSE(momenta_agree(local));
   const Plan between = plan_of("zero_one_adam", {3, 1}, 61);  // 61 and 62: an interval
-  EXPECT_FALSE(test::train_each(between).synchronised[0].back() || momenta_agree(between));
+  EXPECT_FALSE(test::train_each(between).synchronized[0].back() || momenta_agree(between));
 }
 
 // Bytes a rank sends in a step of each kind, over all buckets.
@@ -256,7 +256,7 @@ Formula formula_of(const Plan& plan) {
   Formula formula;
   for (const Bucket& bucket : buckets) {
     const BlockLayout layout(bucket, block_size, world);
-    formula.dense += 2 * (world - 1) * 4 * bucket.padded() / world;
+    formula.dense += 2 * (world - 1) * 4 * bucket.padded_numel() / world;
     formula.signs += 2 * (world - 1) * (4 * layout.most_parts() + 4 * ((layout.longest() + 31) / 32));
   }
   return formula;
@@ -272,10 +272,10 @@ TEST(OneBitMethods, Pitfall34BytesCountTheWarmUpToo) {
       const Formula formula = formula_of(plan);
       int64_t dense = 20, signs = plan.steps - dense;
       if (plan.config.name() == "zero_one_adam") {
-        StepSets sets(plan.config.as<ZeroOneAdam::Options>());
+        SyncSchedule schedule(plan.config.as<ZeroOneAdam::Options>());
         dense = signs = 0;
         for (int64_t t = 1; t <= plan.steps; ++t) {
-          const StepSets::Step step = sets.at(t);
+          const SyncSchedule::Step step = schedule.at(t);
           dense += step.variance, signs += step.sync;
         }
         EXPECT_LT(signs, plan.steps);
@@ -294,17 +294,17 @@ void compare_zero_one_adam(const Plan& plan, const std::function<bool(int64_t)>&
   test::ZeroOneAdamServer<float> server(plan);
   test::ZeroOneAdamServer<double> exact(plan);
   exact.of = &server.signs;
-  StepSets sets(plan.config.as<ZeroOneAdam::Options>());
+  SyncSchedule schedule(plan.config.as<ZeroOneAdam::Options>());
   double largest = 1;  // parameter, of which gradients are a tenth: local steps go far where v is tiny
   for (int64_t t = 1; t <= plan.steps; ++t) {
-    const bool sync_too = also && also(t), sync = sets.at(t).sync || sync_too;
+    const bool sync_too = also && also(t), sync = schedule.at(t).sync || sync_too;
     server.step(t, sync_too);
     for (const auto& x : server.x) largest = std::max(largest, apart(x, std::vector<float>(x.size())));
     exact.slack = kRounding * static_cast<double>(t) * largest;
     exact.step(t, sync_too);
     for (size_t rank = 0; rank < run.x.size(); ++rank) {
       ASSERT_EQ(run.x[rank][static_cast<size_t>(t - 1)], wide(server.x[rank])) << "step " << t << ", rank " << rank;
-      ASSERT_EQ(run.synchronised[rank][static_cast<size_t>(t - 1)], sync) << "step " << t;
+      ASSERT_EQ(run.synchronized[rank][static_cast<size_t>(t - 1)], sync) << "step " << t;
       ASSERT_LE(apart(server.u[rank], exact.u[rank]), exact.slack) << "step " << t;
     }
   }
@@ -336,7 +336,7 @@ TEST(ZeroOneAdam, EveryPolicyEqualsTheParameterServer) {
 }
 
 // Between synchronisations the parameters of the ranks differ; their mean is what a lossless one returns.
-TEST(ZeroOneAdam, Pitfall22ALosslessSynchronisationIsTheMeanOfTheLocalParameters) {
+TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationIsTheMeanOfTheLocalParameters) {
   Plan plan = plan_of("zero_one_adam", {4, 1});
   plan.config.set("block_size", 1).set("weight_decay", 0);
   const EachRank run = test::train_each(plan);
@@ -346,7 +346,7 @@ TEST(ZeroOneAdam, Pitfall22ALosslessSynchronisationIsTheMeanOfTheLocalParameters
   for (int64_t t = 1; t <= plan.steps; ++t) {
     server.step(t);
     const auto step = static_cast<size_t>(t - 1);
-    if (!run.synchronised[0][step]) {
+    if (!run.synchronized[0][step]) {
       differing += run.x[0][step] != run.x[1][step];
       continue;
     }
@@ -438,17 +438,17 @@ TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedWhereTheyAgree) {
     DataParallel replica({{"w", w}}, comm, options);
     for (int64_t t = 1; t <= 6; ++t) {
       replica.step(dot(w, 1 + 0.1 * comm.rank));
-      EXPECT_EQ(replica.synchronised(), t <= 3) << t;
+      EXPECT_EQ(replica.synchronized(), t <= 3) << t;
     }
     EXPECT_NE(error_of([&] { replica.check_replicas(); }).find("after step 6 replicas differ"), std::string::npos);
-    replica.synchronise();
-    EXPECT_TRUE(replica.synchronised());
+    replica.synchronize();
+    EXPECT_TRUE(replica.synchronized());
     replica.check_replicas();
     const double there = w.value().item();
-    replica.synchronise();
+    replica.synchronize();
     EXPECT_EQ(w.value().item(), there) << "nothing left to do";
     replica.step(dot(w, 1));
-    EXPECT_TRUE(replica.synchronised()) << "T_u is by steps: 7 is in it";
+    EXPECT_TRUE(replica.synchronized()) << "T_u is by steps: 7 is in it";
     replica.check_replicas();
     EXPECT_EQ(updated, (std::vector<int64_t>{1, 2, 3, 6, 7}));
   });
@@ -472,7 +472,7 @@ TEST(OneBitMethods, Pitfall7ClipAndAccumulate) {
           for (int i = 0; i < micro_batches; ++i) replica.backward(dot(w, factor * (comm.rank + 1)));
           replica.finish_step();
         }
-        replica.synchronise();
+        replica.synchronize();
         replica.check_replicas();
         if (comm.rank == 0) result = w.value().item(7);
       });

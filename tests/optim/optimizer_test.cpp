@@ -28,7 +28,7 @@ TEST(Optimizer, SharedStateHashSeesOneBitOfReplicatedState) {
   for (const std::string name : {"sgdm", "adam", "adamw", "softsignsgd"})
     after_a_step(name, [&](Optimizer& optimizer) {
       const uint64_t before = optimizer.shared_state_hash();
-      for (const StatePart& part : optimizer.state()) {
+      for (const StateTensor& part : optimizer.state()) {
         ASSERT_TRUE(part.replicated) << name;
         Tensor last = part.values.range(part.values.numel() - 1, 1);
         uint32_t* bits = static_cast<uint32_t*>(last.raw());
@@ -44,7 +44,7 @@ TEST(Optimizer, SharedStateHashLeavesOutWhatIsEachRanksOwn) {
   after_a_step("birder", [](Optimizer& optimizer) {
     const uint64_t before = optimizer.shared_state_hash();
     ASSERT_FALSE(optimizer.state().empty());
-    for (const StatePart& part : optimizer.state()) part.values.fill(7);
+    for (const StateTensor& part : optimizer.state()) part.values.fill(7);
     EXPECT_EQ(optimizer.shared_state_hash(), before);
   });
 }

@@ -77,7 +77,7 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
     for (int64_t step = 1; step <= plan.steps; ++step) {
       replica.step(loss_with(vars, [&](int64_t e, double x) { return plan.gradient(comm.rank, step, e, x); }));
       for (const Bucket& b : replica.buckets())
-        for (int64_t i = b.numel; i < b.padded(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
       if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
       if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
     }
@@ -85,15 +85,15 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
     replica.check_replicas();
     const uint64_t before = replica.buckets().value_hash();
     std::vector<double> masters;
-    replica.with_masters([&] {
-      check_same(*comm.world, replica.buckets().value_hash(), "the masters");
+    replica.with_master_weights([&] {
+      check_identical(*comm.world, replica.buckets().value_hash(), "the masters");
       masters = values_of(replica.buckets());
     });
     EXPECT_EQ(replica.buckets().value_hash(), before) << "as before the masters were looked at";
     std::lock_guard lock(mutex);
     const size_t rank = static_cast<size_t>(comm.rank);
     run.stats[rank] = stats;
-    for (const StatePart& part : replica.optimizer().state()) run.state_values[rank] += part.values.numel();
+    for (const StateTensor& part : replica.optimizer().state()) run.state_values[rank] += part.values.numel();
     for (const Bucket& b : replica.buckets()) run.owned[rank] += b.owned.numel();
     if (comm.rank == 0) run.masters = masters, run.shards = replica.buckets()[0].shards;
   };

@@ -331,12 +331,12 @@ TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
     ema->swap();
     for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), average) << "element " << i;
     ema->swap();
-    replica.with_masters([&] {
+    replica.with_master_weights([&] {
       for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), x);
       w.value().fill(3.0009765625);
     });
     EXPECT_EQ(w.value().item(20), 3) << "replaced masters are rounded";
-    replica.with_masters([&] { EXPECT_EQ(w.value().item(20), 3.0009765625); });
+    replica.with_master_weights([&] { EXPECT_EQ(w.value().item(20), 3.0009765625); });
   });
 }
 

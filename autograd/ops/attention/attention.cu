@@ -76,7 +76,7 @@ struct Tiles {
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kRows / 4; i += kThreads) {
       const int row = i / (kRows / 4), column = i % (kRows / 4) * 4;
       const int64_t element = (head.number(call) * call.queries + first_query + row) * call.keys + first_key + column;
-      const FourWords draws = four_words(call.current_draws(), element);
+      const FourWords draws = four_words(call.current_rng(), element);
       for (int k = 0; k < 4; ++k)
         to[row * kScores + column + k] = static_cast<int32_t>(draws.words[k] >> 8) < call.dropped ? C(0) : C(call.kept);
     }

@@ -24,7 +24,7 @@ constexpr int64_t kTileRows = 8, kTileColumns = 32, kQueryBlock = 96, kKeyBlock 
 
 constexpr int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 // Words between rows of n: an odd number of cache lines, so that columns spread over all sets.
-constexpr int64_t distance(int64_t n) { return (up(n, kTileColumns) / 16 | 1) * 16; }
+constexpr int64_t padded_stride(int64_t n) { return (up(n, kTileColumns) / 16 | 1) * 16; }
 
 // A matrix of words or floats.
 template <class T>
@@ -72,8 +72,8 @@ GODWIT_BF16 void product(int64_t m, int64_t n, int64_t pairs, const Words& a, co
 class Workspace {
  public:
   explicit Workspace(const std::shared_ptr<Pool>& pool) : pool_(pool) {}
-  Words words(int64_t rows, int64_t columns) { return {take<uint32_t>(rows * distance(columns)), distance(columns)}; }
-  Floats floats(int64_t rows, int64_t columns) { return {take<float>(rows * distance(columns)), distance(columns)}; }
+  Words words(int64_t rows, int64_t columns) { return {take<uint32_t>(rows * padded_stride(columns)), padded_stride(columns)}; }
+  Floats floats(int64_t rows, int64_t columns) { return {take<float>(rows * padded_stride(columns)), padded_stride(columns)}; }
 
  private:
   template <class T>

@@ -15,7 +15,7 @@ struct AttentionCall {
   int64_t batch, queries, keys, heads, width;
   double scale;
   const AttentionOptions& options;
-  Draws draws;
+  RngKey rng;
   int32_t dropped;                             // U is below the dropout where its 24 bits are below this
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the keys that are not masked
   std::shared_ptr<Pool> pool;
@@ -29,7 +29,7 @@ struct AttentionCall {
         width(t.q.dim(3)),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         options(o),
-        draws(o.key.draws()),
+        rng(o.key.rng()),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
         attended(static_cast<size_t>(batch)),
         pool(context().pool) {
@@ -64,7 +64,7 @@ struct AttentionHead {
     const int32_t* key = attended.data() + first;
     const int64_t row = ((b * call.heads + h) * call.queries + i) * call.keys, span = key[n - 1] - key[0] + 1;
     words.resize(static_cast<size_t>(span + kRandomSlack));
-    const uint32_t* word = random_words(call.draws, row + key[0], span, words.data());
+    const uint32_t* word = random_words(call.rng, row + key[0], span, words.data());
     if (span == n) return word;
     for (int64_t j = 0; j < n; ++j) words[static_cast<size_t>(j)] = word[key[j] - key[0]];
     return words.data();

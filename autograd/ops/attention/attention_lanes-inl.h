@@ -38,11 +38,11 @@ HWY_INLINE void prefetch(int64_t width, const T* row) {
   for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) hwy::Prefetch(row + c);
 }
 
-// to [n, distance] = scale · the first n rows, 0 up to padded_columns(width).
+// to [n, stride] = scale · the first n rows, 0 up to padded_columns(width).
 template <class C, class T>
-void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t distance, C* to) {
+void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t stride, C* to) {
   const int64_t end = padded_columns<C>(width);
-  for (int64_t i = 0; i < n; ++i, to += distance) {
+  for (int64_t i = 0; i < n; ++i, to += stride) {
     if (i + kAhead < n) prefetch(width, rows(i + kAhead));
     const T* HWY_RESTRICT from = rows(i);
     C* HWY_RESTRICT row = to;
@@ -52,43 +52,43 @@ void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t d
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// to [4, distance_to] = the transpose of from [4, distance], four floats each.
-HWY_INLINE void transpose_4x4(const float* from, int64_t distance, float* to, int64_t distance_to) {
+// to [4, stride_to] = the transpose of from [4, stride], four floats each.
+HWY_INLINE void transpose_4x4(const float* from, int64_t stride, float* to, int64_t stride_to) {
   const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + distance);
-  const auto r2 = hn::LoadU(d, from + 2 * distance), r3 = hn::LoadU(d, from + 3 * distance);
+  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+  const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
   const auto even_low = hn::InterleaveLower(d, r0, r2), odd_low = hn::InterleaveLower(d, r1, r3);
   const auto even_high = hn::InterleaveUpper(d, r0, r2), odd_high = hn::InterleaveUpper(d, r1, r3);
   hn::StoreU(hn::InterleaveLower(d, even_low, odd_low), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, even_low, odd_low), d, to + distance_to);
-  hn::StoreU(hn::InterleaveLower(d, even_high, odd_high), d, to + 2 * distance_to);
-  hn::StoreU(hn::InterleaveUpper(d, even_high, odd_high), d, to + 3 * distance_to);
+  hn::StoreU(hn::InterleaveUpper(d, even_low, odd_low), d, to + stride_to);
+  hn::StoreU(hn::InterleaveLower(d, even_high, odd_high), d, to + 2 * stride_to);
+  hn::StoreU(hn::InterleaveUpper(d, even_high, odd_high), d, to + 3 * stride_to);
 }
 #endif
 
-// to [width, distance_to] = the transpose of from [n, distance], of which `width` columns, 0 up to padded_columns(n).
+// to [width, stride_to] = the transpose of from [n, stride], of which `width` columns, 0 up to padded_columns(n).
 template <class C>
-void transpose(int64_t n, int64_t width, const C* from, int64_t distance, C* to, int64_t distance_to) {
+void transpose(int64_t n, int64_t width, const C* from, int64_t stride, C* to, int64_t stride_to) {
   int64_t rows = 0, columns = 0;  // done in fours
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (std::is_same_v<C, float>) {
     rows = n / 4 * 4, columns = width / 4 * 4;
     for (int64_t i = 0; i < rows; i += 4)
       for (int64_t c = 0; c < columns; c += 4)
-        transpose_4x4(from + i * distance + c, distance, to + c * distance_to + i, distance_to);
+        transpose_4x4(from + i * stride + c, stride, to + c * stride_to + i, stride_to);
   }
 #endif
   const int64_t end = padded_columns<C>(n);
   for (int64_t c = 0; c < width; ++c) {
-    for (int64_t i = c < columns ? rows : 0; i < n; ++i) to[c * distance_to + i] = from[i * distance + c];
-    for (int64_t i = n; i < end; ++i) to[c * distance_to + i] = 0;
+    for (int64_t i = c < columns ? rows : 0; i < n; ++i) to[c * stride_to + i] = from[i * stride + c];
+    for (int64_t i = n; i < end; ++i) to[c * stride_to + i] = 0;
   }
 }
 
-// The first n rows = scale · from [n, distance], of which `width` columns; scale of each row.
+// The first n rows = scale · from [n, stride], of which `width` columns; scale of each row.
 template <class C, class T, class Scale>
-void write_rows(int64_t n, int64_t width, const Scale& scale, const C* from, int64_t distance, const Rows<T>& rows) {
-  for (int64_t i = 0; i < n; ++i, from += distance) {
+void write_rows(int64_t n, int64_t width, const Scale& scale, const C* from, int64_t stride, const Rows<T>& rows) {
+  for (int64_t i = 0; i < n; ++i, from += stride) {
     if (i + kAhead < n) prefetch(width, rows(i + kAhead));
     T* HWY_RESTRICT to = rows(i);
     const C factor = scale(i);

@@ -63,11 +63,11 @@ std::optional<FilterBlocks> blocks_of(const Desc& filters) {
 
 // Filters as the primitive reads them.
 template <class P>
-Tensor arranged(const Weighted<P>& conv, DType dtype, const Tensor& w) {
+Tensor packed(const Weighted<P>& conv, DType dtype, const Tensor& w) {
   const auto blocks = dtype == DType::bf16 ? blocks_of(conv.wanted) : std::nullopt;
-  if (!blocks) return conv.arranged(w);
-  const Tensor result = conv.fresh(w);
-  return arrange_filters(w, *blocks, result) ? result : conv.arranged(w);
+  if (!blocks) return conv.packed(w);
+  const Tensor result = conv.scratch(w);
+  return arrange_filters(w, *blocks, result) ? result : conv.packed(w);
 }
 
 // Many channels on few pixels: there oneDNN's forward convolution is a tenth to a fifth faster than its data gradient.
@@ -104,7 +104,7 @@ bool conv2d_forward_library(const Conv2dShape& s, const Tensor& x, const Tensor&
   });
   if (!conv) return false;
   const auto& desc = conv->plan.desc;
-  const Tensor filters = arranged(*conv, x.dtype(), w);
+  const Tensor filters = packed(*conv, x.dtype(), w);
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                                                   {DNNL_ARG_WEIGHTS, onednn::memory(conv->wanted, filters)},
                                                   {DNNL_ARG_DST, onednn::memory(desc.dst_desc(), y)}};
@@ -123,7 +123,7 @@ bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const 
   });
   if (!conv) return false;
   const auto& desc = conv->plan.desc;
-  const Tensor filters = arranged(*conv, dy.dtype(), w);
+  const Tensor filters = packed(*conv, dy.dtype(), w);
   run(conv->plan, {{DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
                    {DNNL_ARG_WEIGHTS, onednn::memory(conv->wanted, filters)},
                    {DNNL_ARG_DIFF_SRC, onednn::memory(desc.diff_src_desc(), dx)}});
@@ -150,13 +150,13 @@ bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, cons
   });
   if (!conv) return false;
   const auto& desc = conv->plan.desc;
-  const Tensor filters = conv->fresh(dw);
+  const Tensor filters = conv->scratch(dw);
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                                                   {DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
                                                   {DNNL_ARG_DIFF_WEIGHTS, onednn::memory(conv->wanted, filters)}};
   if (db.defined()) arguments.emplace(DNNL_ARG_DIFF_BIAS, onednn::memory(desc.diff_bias_desc(), db));
   run(conv->plan, std::move(arguments));
-  conv->restore(filters, dw);
+  conv->unpack(filters, dw);
   return true;
 }
 

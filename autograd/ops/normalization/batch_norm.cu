@@ -93,7 +93,7 @@ struct Channels {
     }
   }
   // One rounding, so that the backward pass finds the same sign again.
-  __device__ C normalised(int k, C centered) const { return std::fma(centered, scale[k], beta[k]); }
+  __device__ C normalized(int k, C centered) const { return std::fma(centered, scale[k], beta[k]); }
 };
 
 // Two sums over the rows for each channel, in float64: a thread's rows, a block's threads, then the blocks, in order.
@@ -207,7 +207,7 @@ __global__ void forward_kernel(Tiling t, Norm<C> norm, bool relu, const T* x, co
     for (int i = 0; i < u; ++i) {
       Pack<T, n> out;
       for (int k = 0; k < n; ++k) {
-        C value = channels.normalised(k, C(in[i].values[k]) - channels.mean[k]);
+        C value = channels.normalized(k, C(in[i].values[k]) - channels.mean[k]);
         if (residual) value += C(plus[i].values[k]);
         out.values[k] = static_cast<T>(relu && value < 0 ? C(0) : value);
       }
@@ -248,7 +248,7 @@ struct Products {
           const C d = C(in[i].values[k]) - channels.mean[k];
           const bool stopped = p.mask == Mask::none ? false
                                : by_output          ? C(out[i].values[k]) <= 0
-                                                    : channels.normalised(k, d) <= 0;
+                                                    : channels.normalized(k, d) <= 0;
           kept.values[k] = stopped ? T(0) : slope[i].values[k];
           const C passed = C(kept.values[k]);
           sums[k] += static_cast<double>(passed);
@@ -295,7 +295,7 @@ __global__ void input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma
       Pack<T, n> out;
       for (int k = 0; k < n; ++k) {
         const C d = C(in[i].values[k]) - channels.mean[k];
-        const C g = relu && channels.normalised(k, d) <= 0 ? C(0) : C(from[i].values[k]);
+        const C g = relu && channels.normalized(k, d) <= 0 ? C(0) : C(from[i].values[k]);
         out.values[k] = static_cast<T>(channels.scale[k] * (g - offset[k] - slope[k] * d));
       }
       store_pack(dx + at + i * step, out);

@@ -39,7 +39,7 @@ GODWIT_BF16 inline __m512 four(__m512 a, __m512 b, __m512 c, __m512 d) {
 }
 
 template <bool relu, bool residual>
-GODWIT_BF16 void normalise(const NormPass& p, int64_t begin, int64_t end) {
+GODWIT_BF16 void normalize(const NormPass& p, int64_t begin, int64_t end) {
   const bf16 *x = p.x + begin, *plus = residual ? p.other + begin : nullptr;
   bf16* y = p.to + begin;
   const float *mean = p.mean, *scale = p.scale, *beta = p.beta;
@@ -160,11 +160,11 @@ void add_squares_avx512(const bf16* x, int64_t n, int64_t lanes, const float* ce
   add_squares(x, n, lanes, center, sums, squares);
 }
 
-void normalise_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end) {
-  if (relu && pass.other) normalise<true, true>(pass, begin, end);
-  else if (relu) normalise<true, false>(pass, begin, end);
-  else if (pass.other) normalise<false, true>(pass, begin, end);
-  else normalise<false, false>(pass, begin, end);
+void normalize_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end) {
+  if (relu && pass.other) normalize<true, true>(pass, begin, end);
+  else if (relu) normalize<true, false>(pass, begin, end);
+  else if (pass.other) normalize<false, true>(pass, begin, end);
+  else normalize<false, false>(pass, begin, end);
 }
 
 void input_gradient_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end) {
@@ -186,7 +186,7 @@ namespace {
 }  // namespace
 bool fits_norm_avx512(int64_t) { return false; }
 void add_squares_avx512(const bf16*, int64_t, int64_t, const float*, float*, float*) { no_instructions(); }
-void normalise_avx512(const NormPass&, bool, int64_t, int64_t) { no_instructions(); }
+void normalize_avx512(const NormPass&, bool, int64_t, int64_t) { no_instructions(); }
 void input_gradient_avx512(const NormPass&, bool, int64_t, int64_t) { no_instructions(); }
 void add_products_avx512(const NormPass&, Mask, const bf16*, int64_t, float*, float*) { no_instructions(); }
 }  // namespace godwit::detail

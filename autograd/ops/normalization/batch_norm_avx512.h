@@ -23,7 +23,7 @@ bool fits_norm_avx512(int64_t channels);
 // Of n elements, where a run begins: sums[l] += Σ (x - center), squares[l] += Σ (x - center)², four runs at a time.
 void add_squares_avx512(const bf16* x, int64_t n, int64_t lanes, const float* center, float* sums, float* squares);
 // Elements begin to end, where runs of lanes begin and end.
-void normalise_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
+void normalize_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
 void input_gradient_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
 
 // The first n elements, where a run begins: sums[l] += Σ g, products[l] += Σ g · (x - mean), four runs at a time, where

@@ -173,7 +173,7 @@ struct Lanes {
 };
 
 template <bool relu, bool residual, class T>
-GODWIT_INLINE inline void normalise(const T* x, const T* plus, int64_t n, const Lanes<compute_t<T>>& lanes,
+GODWIT_INLINE inline void normalize(const T* x, const T* plus, int64_t n, const Lanes<compute_t<T>>& lanes,
                                     T* __restrict y) {
   using C = compute_t<T>;
   const C *mean = lanes.mean.data(), *scale = lanes.scale.data(), *beta = lanes.beta.data();
@@ -315,7 +315,7 @@ void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual
         const detail::NormPass pass{
             x, plus, out, walk.lanes, lanes.mean.data(), lanes.scale.data(), lanes.beta.data(), nullptr, nullptr};
         return parallel_for(walk.blocks, 1, [&](int64_t begin, int64_t end) {
-          detail::normalise_avx512(pass, state.relu, begin * walk.block, std::min(walk.numel, end * walk.block));
+          detail::normalize_avx512(pass, state.relu, begin * walk.block, std::min(walk.numel, end * walk.block));
         });
       }
     dispatch_bool(state.relu, [&]<bool relu>() {
@@ -323,7 +323,7 @@ void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual
         vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
           const int64_t stop = std::min(walk.numel, end * walk.block);
           for (int64_t at = begin * walk.block; at < stop; at += walk.lanes)
-            normalise<relu, add>(x + at, add ? plus + at : nullptr, std::min(walk.lanes, stop - at), lanes, out + at);
+            normalize<relu, add>(x + at, add ? plus + at : nullptr, std::min(walk.lanes, stop - at), lanes, out + at);
         });
       });
     });

@@ -40,7 +40,7 @@ struct Backward {
   }
 };
 
-Var normalise(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps) {
+Var normalize(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps) {
   const DType type = gamma.dtype();
   const Device where = x.device();
   const Tensor y(x.shape(), x.dtype(), where), mean({x.dim(0)}, type, where), inv_std({x.dim(0)}, type, where);
@@ -105,8 +105,8 @@ void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor
     T* to = dx.data<T>();
     const C share = C(1) / static_cast<C>(width);
     vector_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
-      std::vector<C> centred(width), scaled(width);  // x̂ and g of a row
-      C *x_hat = centred.data(), *g = scaled.data();
+      std::vector<C> centered(width), scaled(width);  // x̂ and g of a row
+      C *x_hat = centered.data(), *g = scaled.data();
       for (int64_t i = begin * kRows; i < std::min(n, end * kRows); ++i) {
         const T *row = all + i * width, *in = from + i * width;
         C *by_gamma = sums + i / kRows * 2 * width, *by_beta = by_gamma + width;
@@ -144,13 +144,13 @@ namespace ops {
 
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps) {
   check_arguments("layer_norm", x, gamma, beta, eps);
-  return normalise(x, Var(), gamma, beta, eps);
+  return normalize(x, Var(), gamma, beta, eps);
 }
 
 Var add_layer_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps) {
   check_like(residual.value(), x.value(), "add_layer_norm", "residual");
   check_arguments("add_layer_norm", x, gamma, beta, eps);
-  return normalise(x, residual, gamma, beta, eps);
+  return normalize(x, residual, gamma, beta, eps);
 }
 
 }  // namespace ops

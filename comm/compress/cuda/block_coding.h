@@ -12,36 +12,36 @@ namespace godwit::coding {
 
 enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bit flags
 
-// Values of a piece before coding, and its Memory.
+// Values of a piece before coding, and its Feedback state.
 struct Source {
   const float* x;
   float* kept;
-  Memory memory;
+  Feedback feedback;
   __device__ float value(int64_t i) const {
-    return memory == Memory::none ? x[i] : memory == Memory::error ? x[i] + kept[i] : x[i] - kept[i];
+    return feedback == Feedback::none ? x[i] : feedback == Feedback::residual ? x[i] + kept[i] : x[i] - kept[i];
   }
   // Updates kept[i] after coding z as `decoded`; kept[i] must still be the old value.
   __device__ void keep(int64_t i, float z, float decoded) const {
-    if (memory == Memory::error) kept[i] = z - decoded;
-    if (memory == Memory::estimate) kept[i] = kept[i] + decoded;
+    if (feedback == Feedback::residual) kept[i] = z - decoded;
+    if (feedback == Feedback::ef21) kept[i] = kept[i] + decoded;
   }
 };
 
 // Arguments of an encoding; see encode_blocks().
 struct Job {
   const float* x;
-  Memory memory;
+  Feedback feedback;
   float* kept;
   const CodedBlock* blocks;
   const BlockPiece* pieces;
-  Draws draws;
+  RngKey rng;
   int64_t element;
   uint32_t* words;
   uint32_t* fault;
 
   __device__ Source source(const BlockPiece& piece) const {
     const CodedBlock& block = blocks[piece.block];
-    return {x + block.begin + piece.begin, memory == Memory::none ? nullptr : kept + block.kept + piece.begin, memory};
+    return {x + block.begin + piece.begin, feedback == Feedback::none ? nullptr : kept + block.kept + piece.begin, feedback};
   }
   __device__ uint32_t* code(const BlockPiece& piece) const { return words + blocks[piece.block].at; }
 };

@@ -87,7 +87,7 @@ void add_times(const float* a, float factor, float* x, int64_t n) {
 void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x) {
   on_this_thread(n, [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t at = begin; at < end; at += 32) {
-      fetch(x + at + kPageValues), fetch(x + at + kPageValues + kLineValues);
+      prefetch(x + at + kPageValues), prefetch(x + at + kPageValues + kLineValues);
       const int32_t word = static_cast<int32_t>(bits[at / 32]);
       const int32_t count = static_cast<int32_t>(std::min<int64_t>(32, end - at));
       for (int32_t j = 0; j < count; ++j) x[at + j] = word & int32_t(1u << j) ? one : zero;

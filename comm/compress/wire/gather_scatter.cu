@@ -25,12 +25,12 @@ struct Add {
 
 void add_values(Cuda device, const float* x, float* sum, int64_t n) { update_each(device, "add", 0, n, Add{}, x, sum); }
 
-void take_places(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values) {
+void gather(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values) {
   launch(device, "places", take_kernel, blocks_for(device, places.numel()), kBlock, places.cuda_data<int64_t>(),
          places.numel(), x.cuda_data<float>(), clear, values.cuda_data<float>());
 }
 
-void put_places(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x) {
+void scatter(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x) {
   launch(device, "places", put_kernel, blocks_for(device, places.numel()), kBlock, places.cuda_data<int64_t>(),
          places.numel(), values.cuda_data<float>(), scales.defined() ? scales.cuda_data<float>() : nullptr,
          x.cuda_data<float>());

@@ -5,9 +5,9 @@
 namespace godwit {
 
 // values[i] = x[places[i]]; with `clear`, x[places[i]] is then set to 0. places: distinct int64 indices.
-void take_places(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values);
+void gather(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values);
 // x[places[i]] = values[i] · scales[i]; undefined `scales` means 1.
-void put_places(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x);
+void scatter(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x);
 
 // sum[i] = x[i] + sum[i] for n values.
 void add_values(Cuda device, const float* x, float* sum, int64_t n);

@@ -232,7 +232,7 @@ HWY_EXPORT(sum_bytes);
 
 }  // namespace
 
-Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
+Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const RngKey& rng,
               int64_t element, uint32_t* words) {
   const int bits = settings.bits;
   const bool random = settings.random && !settings.reset;
@@ -245,7 +245,7 @@ Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const 
     const int64_t count = std::min(kChunk, n - at);
     if (random)  // prefetches while random numbers are generated
       for (int64_t i = 0; i < count; i += 64) hwy::Prefetch(e + at + count + i);
-    const uint32_t* numbers = random ? random_words(draws, element + at, count, buffer, g + at + count) : nullptr;
+    const uint32_t* numbers = random ? random_words(rng, element + at, count, buffer, g + at + count) : nullptr;
     uint32_t* to = words + at * bits / 32;
     HWY_DYNAMIC_DISPATCH(encode_chunk)({g + at, e + at, scales, settings, numbers, codes, h}, count, counts);
     if (bits == 1) {

@@ -32,9 +32,9 @@ struct Counts {
 
 // a = e/s_e;  h = clip(g) + a;  code = clamp(round(h·s));  ẽ = (1−β)·a + β·(h − decoded);  e ← round(ẽ·s_e) in −128 …
 // 127. Rounding is to nearest even unless `settings` says otherwise. Code j goes to bit (bits·j) mod 32 of word bits·j
-// / 32 in words[(bits·n + 31) / 32], in two's complement; a 1-bit code is 1 if h >= 0. `draws` and `element`, the
+// / 32 in words[(bits·n + 31) / 32], in two's complement; a 1-bit code is 1 if h >= 0. `rng` and `element`, the
 // global offset of the first value, key the random numbers.
-Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const Draws& draws,
+Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const RngKey& rng,
               int64_t element, uint32_t* words);
 
 // sums[n] = sums of the codes (1 bit: of ±1) over all senders; sender i's codes begin at words + i·stride.

@@ -20,7 +20,7 @@ int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
   auto here = hn::Iota(d, 0);
   int64_t count = 0, i = 0;
   for (; i + lanes <= n; i += lanes, here = hn::Add(here, hn::Set(d, static_cast<int32_t>(lanes)))) {
-    fetch(x + i + kPageValues);
+    prefetch(x + i + kPageValues);
     const auto magnitude = hn::BitCast(d, hn::Abs(hn::LoadU(values, x + i)));
     const auto chosen = hn::Gt(magnitude, below);  // branch-free, since most vectors contain chosen values
     hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(places) + count);

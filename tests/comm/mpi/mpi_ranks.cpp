@@ -142,13 +142,13 @@ TEST(MpiRanks, MalformedNoticesAreFailuresOfTheirSender) {
   const int rank = MpiSession::instance().rank();
   for (const auto& [message, bytes, reason] : cases) {
     if (rank == 0) {
-      Notices notices(MPI_COMM_WORLD);
-      for (int i = 0; i < 10'000 && !notices.failed_peer(); ++i) {
-        notices.poll();
+      ControlChannel control(MPI_COMM_WORLD);
+      for (int i = 0; i < 10'000 && !control.failed_peer(); ++i) {
+        control.poll();
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
-      EXPECT_EQ(notices.failures(), (std::map<int, std::string>{{1, reason}}));
-      notices.close();
+      EXPECT_EQ(control.failures(), (std::map<int, std::string>{{1, reason}}));
+      control.close();
     } else {
       MPI_Comm comm = MPI_COMM_NULL;
       MPI_Comm_dup(MPI_COMM_WORLD, &comm);

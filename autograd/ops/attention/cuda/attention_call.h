@@ -17,7 +17,7 @@ struct AttentionView {
   double scale;
   double kept;      // 1/(1 - dropout)
   int32_t dropped;  // U is below the dropout where its 24 bits are below this: 0 without dropout
-  Draws draws;
+  RngKey rng;
   const uint32_t* counter;  // null, or where draws.step is
   const uint8_t* mask;  // [batch, keys] or null
 
@@ -30,12 +30,12 @@ struct AttentionView {
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
-        draws(o.key.draws()),
+        rng(o.key.rng()),
         counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
   // Read where it is needed: the kernels have no register to spare.
-  __device__ uint32_t step() const { return counter ? __ldg(counter) : draws.step; }
-  __device__ Draws current_draws() const { return {draws.seed, step(), draws.purpose, draws.sender}; }
+  __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
+  __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }
 };
 
 // One head of one batch entry: number b · heads + h.

@@ -6,8 +6,8 @@ namespace godwit::detail {
 
 // Bit k: whether the probability of element 4 · quad + k is kept.
 __device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
-  const auto words = philox4x32({quad, call.step(), call.draws.purpose, call.draws.sender},
-                                {static_cast<uint32_t>(call.draws.seed), static_cast<uint32_t>(call.draws.seed >> 32)});
+  const auto words = philox4x32({quad, call.step(), call.rng.purpose, call.rng.sender},
+                                {static_cast<uint32_t>(call.rng.seed), static_cast<uint32_t>(call.rng.seed >> 32)});
   const uint32_t last =
       (static_cast<uint32_t>(call.dropped) << 8) - 1;  // of the words whose 24 bits are below `dropped`
   uint32_t kept = 0;

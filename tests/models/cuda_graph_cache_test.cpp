@@ -13,7 +13,7 @@
 namespace godwit {
 namespace {
 
-using How = StepGraphs::How;
+using How = CudaGraphCache::How;
 
 struct Plan {
   bool graphs;
@@ -37,8 +37,8 @@ Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, con
   DataParallelOptions options{.optimizer = plan.optimizer};
   options.buckets.first_bytes = options.buckets.bytes = 64 << 10;
   DataParallel replica(model.parameters(), comm, options);
-  std::unique_ptr<StepGraphs> graphs;
-  if (plan.graphs) graphs = std::make_unique<StepGraphs>();
+  std::unique_ptr<CudaGraphCache> graphs;
+  if (plan.graphs) graphs = std::make_unique<CudaGraphCache>();
   Outcome outcome;
   std::vector<Tensor> losses(static_cast<size_t>(plan.micro_batches));  // replays write to those of the recording
   int64_t peak = 0;
@@ -56,7 +56,7 @@ Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, con
       };
       if (graphs) {
         const std::vector<int64_t> key{m == 0, m + 1 == plan.micro_batches};
-        EXPECT_EQ(graphs->run(key, body), step == 0 ? How::called : step == 1 ? How::recorded : How::replayed);
+        EXPECT_EQ(graphs->run(key, body), step == 0 ? How::eager : step == 1 ? How::captured : How::replayed);
       } else {
         body();
       }
@@ -124,7 +124,7 @@ Outcome bert(const Plan& plan) {
         for (int32_t& value : x.span<int32_t>()) value = static_cast<int32_t>(random.below(limit));
       };
       fill(input.ids, 1 + random.below(kWords - 1));
-      fill(input.types, 2);
+      fill(input.token_type_ids, 2);
       fill(positions, kTexts * kLength);
       fill(words, kWords);
       fill(next, 2);
@@ -132,14 +132,14 @@ Outcome bert(const Plan& plan) {
         input.mask.data<uint8_t>()[i] = i % kLength < 1 + random.below(kLength);
     };
     return train(plan, comm, *model, draw, [&](int micro_batch) {
-      DropoutRun run{7, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm.rank)};
+      DropoutContext run{7, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm.rank)};
       if (plan.graphs) run = {.seed = 7, .step = 0, .rank = run.rank, .counter = counter.to(context().device)};
       return pretraining_loss(model->forward(input, positions, &run), words, next);
     });
   });
 }
 
-class CudaStepGraphs : public ::testing::Test {
+class CudaGraphCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (cuda_devices() == 0) GTEST_SKIP() << why_no_cuda();
@@ -160,13 +160,13 @@ class CudaStepGraphs : public ::testing::Test {
   }
 };
 
-TEST_F(CudaStepGraphs, ResNetTrainsAsWithoutThem) {
+TEST_F(CudaGraphCacheTest, ResNetTrainsAsWithoutThem) {
   expect_same({.graphs = true}, resnet);
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder"}, resnet);
   expect_same({.graphs = true, .micro_batches = 2, .optimizer = "sgdm", .dtype = DType::bf16}, resnet);
 }
 
-TEST_F(CudaStepGraphs, BertWithDropoutTrainsAsWithoutThem) {
+TEST_F(CudaGraphCacheTest, BertWithDropoutTrainsAsWithoutThem) {
   expect_same({.graphs = true}, bert);
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder", .dtype = DType::bf16}, bert);
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/image/image_folder.h"
-#include "data/image/image_source.h"
+#include "data/image/image_dataset.h"
 #include "data/image/resample.h"
 
 namespace godwit::data {
@@ -24,10 +24,10 @@ struct PhotoOptions {
 
 // A file whose data are corrupt gives what could be decoded. One that cannot be decoded at all, although its header was
 // good, is replaced by the next that can, on every rank alike. A file that cannot be read any more is an Error.
-class FolderSource : public ImageSource {
+class ImageFolderDataset : public ImageDataset {
  public:
   // files: of one split of `root`.
-  FolderSource(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files, PhotoOptions options);
+  ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files, PhotoOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
@@ -35,14 +35,14 @@ class FolderSource : public ImageSource {
   uint64_t hash() const override { return hash_; }
   int32_t read(int64_t sample, float* to) const override;
   int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const override;
-  std::vector<std::string> remarks() const override;
+  std::vector<std::string> warnings() const override;
 
  private:
   template <class Draw>
   int32_t first_readable(int64_t sample, const Draw& draw) const;
   bool decode(int64_t sample, const Box& box, const Rect& window, bool flip, float* to) const;
   void note(int64_t sample, const std::string& text) const;
-  void normalise(float* to) const;
+  void normalize(float* to) const;
 
   std::string root_;
   std::vector<std::string> classes_;
@@ -50,7 +50,7 @@ class FolderSource : public ImageSource {
   PhotoOptions options_;
   uint64_t hash_;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, std::string> remarks_;
+  mutable std::map<int64_t, std::string> warnings_;
 };
 
 }  // namespace godwit::data

@@ -12,40 +12,40 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-LabelledText parse(const std::string& text) {
+TsvDataset parse(const std::string& text) {
   TempFolder folder;
   write(folder / "x.tsv", Bytes(text.begin(), text.end()));
-  return read_labelled_text(folder / "x.tsv");
+  return read_tsv_dataset(folder / "x.tsv");
 }
 
 // A sentence for each label.
-LabelledText parse_labels(const std::vector<std::string>& labels, const KnownClasses& known) {
+TsvDataset parse_labels(const std::vector<std::string>& labels, const KnownClasses& known) {
   std::string text = "sentence\tlabel\n";
   for (const std::string& label : labels) text += "a\t" + label + "\n";
   TempFolder folder;
   write(folder / "x.tsv", Bytes(text.begin(), text.end()));
-  return read_labelled_text(folder / "x.tsv", known);
+  return read_tsv_dataset(folder / "x.tsv", known);
 }
 
 std::string error_for(const std::string& text) {
   return error_of([&] { parse(text); });
 }
 
-TEST(LabelledText, ReadsSentencesAndLabels) {
-  const LabelledText text = parse("sentence\tlabel\na \"b c\t1\n d's \t0\n");
+TEST(TsvDataset, ReadsSentencesAndLabels) {
+  const TsvDataset text = parse("sentence\tlabel\na \"b c\t1\n d's \t0\n");
   EXPECT_THAT(text.sentences, ElementsAre("a \"b c", "d's"));
   EXPECT_THAT(text.labels, ElementsAre(1, 0));
   EXPECT_THAT(text.classes, ElementsAre("0", "1"));
-  const LabelledText other = parse("index\tlabel\tsentence\r\n7\tup\tx\r\n8\tdown\ty\r\n9\tup\tz");
+  const TsvDataset other = parse("index\tlabel\tsentence\r\n7\tup\tx\r\n8\tdown\ty\r\n9\tup\tz");
   EXPECT_THAT(other.sentences, ElementsAre("x", "y", "z"));
   EXPECT_THAT(other.classes, ElementsAre("down", "up"));
   EXPECT_THAT(other.labels, ElementsAre(1, 0, 1));
   EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\nb\t1\n").sentences, ElementsAre("a", "b"));  // marked as UTF-8
 }
 
-TEST(LabelledText, BlankLinesAtTheEndArePassedOver) {
+TEST(TsvDataset, BlankLinesAtTheEndArePassedOver) {
   for (const std::string end : {"", "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \n"}) {
-    const LabelledText text = parse("sentence\tlabel\na\tup\nb\tdown" + end);
+    const TsvDataset text = parse("sentence\tlabel\na\tup\nb\tdown" + end);
     EXPECT_THAT(text.sentences, ElementsAre("a", "b"));
     EXPECT_THAT(text.labels, ElementsAre(1, 0));
   }
@@ -53,15 +53,15 @@ TEST(LabelledText, BlankLinesAtTheEndArePassedOver) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\n\n\nb\t0\n\n"), HasSubstr("x.tsv:3: 1 field"));
 }
 
-TEST(LabelledText, WholeNumbersAreTheirOwnIndices) {
-  const LabelledText text = parse("sentence\tlabel\na\t2\nb\t0\nc\t1\n");
+TEST(TsvDataset, WholeNumbersAreTheirOwnIndices) {
+  const TsvDataset text = parse("sentence\tlabel\na\t2\nb\t0\nc\t1\n");
   EXPECT_THAT(text.labels, ElementsAre(2, 0, 1));
   EXPECT_THAT(text.classes, ElementsAre("0", "1", "2"));
   EXPECT_THAT(parse("sentence\tlabel\na\t3\nb\tx\nc\t-1\n").classes, ElementsAre("-1", "3", "x"));
   EXPECT_THAT(parse("sentence\tlabel\na\t01\nb\t1\n").classes, ElementsAre("01", "1"));
 }
 
-TEST(LabelledText, WholeNumbersHaveNoGaps) {
+TEST(TsvDataset, WholeNumbersHaveNoGaps) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t3\nc\t5\n"),
               AllOf(HasSubstr("x.tsv: "), HasSubstr("0, 2, 4 are missing"), HasSubstr("renumber"), HasSubstr("names")));
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t2\n"), HasSubstr("0 is missing"));
@@ -70,13 +70,13 @@ TEST(LabelledText, WholeNumbersHaveNoGaps) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t-1\nb\t1\n"), AllOf(HasSubstr("\"-1\""), HasSubstr("renumber")));
 }
 
-TEST(LabelledText, OneClassIsNone) {
+TEST(TsvDataset, OneClassIsNone) {
   EXPECT_THAT(error_for("sentence\tlabel\na\tup\nb\tup\n"), AllOf(HasSubstr("\"up\""), HasSubstr("two classes")));
   EXPECT_THAT(error_for("sentence\tlabel\na\t0\n"), HasSubstr("two classes"));
 }
 
 // As in STS-B.
-TEST(LabelledText, RefusesTargetsOfRegression) {
+TEST(TsvDataset, RefusesTargetsOfRegression) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t5.000\nb\t3.800\n"),
               AllOf(HasSubstr("x.tsv:2: "), HasSubstr("\"5.000\""), HasSubstr("regression"),
                     HasSubstr("names or whole numbers")));
@@ -86,13 +86,13 @@ TEST(LabelledText, RefusesTargetsOfRegression) {
   EXPECT_THAT(parse("sentence\tlabel\na\tv1.0\nb\t1.0.2\nc\t.\nd\tnan\n").classes.size(), 4u) << "no numbers";
 }
 
-TEST(LabelledText, KnownClassesKeepTheirOrder) {
+TEST(TsvDataset, KnownClassesKeepTheirOrder) {
   const KnownClasses known{.names = {"up", "left", "down"}, .numbered = {}, .origin = "config.json", .remedy = "ask"};
-  const LabelledText text = parse_labels({"down", "up"}, known);
+  const TsvDataset text = parse_labels({"down", "up"}, known);
   EXPECT_THAT(text.labels, ElementsAre(2, 0));
   EXPECT_EQ(text.classes, known.names);
   EXPECT_FALSE(text.numbered);
-  const LabelledText numbers = parse_labels({"2", "0"}, known);
+  const TsvDataset numbers = parse_labels({"2", "0"}, known);
   EXPECT_THAT(numbers.labels, ElementsAre(2, 0));
   EXPECT_EQ(numbers.classes, known.names);
   EXPECT_TRUE(numbers.numbered);
@@ -113,7 +113,7 @@ TEST(LabelledText, KnownClassesKeepTheirOrder) {
 
 // Where names are numbers themselves they are read as names when all labels are. What one file was read as, the next
 // is.
-TEST(LabelledText, NamesThatAreNumbers) {
+TEST(TsvDataset, NamesThatAreNumbers) {
   KnownClasses known{.names = {"1", "2", "3"}, .numbered = {}, .origin = "config.json", .remedy = {}};
   EXPECT_THAT(parse_labels({"1", "3"}, known).labels, ElementsAre(0, 2));
   EXPECT_THAT(parse_labels({"1", "0"}, known).labels, ElementsAre(1, 0));
@@ -125,7 +125,7 @@ TEST(LabelledText, NamesThatAreNumbers) {
   EXPECT_THAT(parse_labels({"2.5", "1.0"}, known).labels, ElementsAre(1, 0));
 }
 
-TEST(LabelledText, NamesTheLine) {
+TEST(TsvDataset, NamesTheLine) {
   EXPECT_THAT(error_for(""), HasSubstr("x.tsv: is empty"));
   EXPECT_THAT(error_for("sentence\tlabel\n"), HasSubstr("x.tsv: holds no sentence"));
   EXPECT_THAT(error_for("index\tsentence\n0\ta\n"),
@@ -138,7 +138,7 @@ TEST(LabelledText, NamesTheLine) {
   EXPECT_THAT(error_for("sentence\tlabel\na\tcaf\u00e9\nb\tcaf\xe9\n"), HasSubstr("x.tsv:3: the label is not UTF-8"));
 }
 
-TEST(LabelledText, ReadsSst2) {
+TEST(TsvDataset, ReadsSst2) {
   const struct {
     const char* name;
     size_t sentences;
@@ -146,7 +146,7 @@ TEST(LabelledText, ReadsSst2) {
   for (const auto& set : sets) {
     const std::string path = data_path(set.name);
     if (path.empty()) GTEST_SKIP() << "no " << set.name << "; GODWIT_DATA names the folder of data sets";
-    const LabelledText text = read_labelled_text(path);
+    const TsvDataset text = read_tsv_dataset(path);
     EXPECT_EQ(text.sentences.size(), set.sentences);
     EXPECT_THAT(text.classes, ElementsAre("0", "1"));
   }

@@ -1,4 +1,4 @@
-#include "data/image/image_dataset.h"
+#include "data/image/raw_images.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,27 +25,27 @@ void write_small(const TempFolder& folder) {
   write(folder / "t10k-labels-idx1-ubyte.gz", gzip(idx_bytes({2}, {1, 0})));
 }
 
-TEST(ImageDataset, ReadsAFolderInAnySpelling) {
+TEST(RawImages, ReadsAFolderInAnySpelling) {
   TempFolder folder;
   write_small(folder);
-  const ImageDataset train = load_idx_folder(folder.str(), Split::train);
+  const RawImages train = load_idx_folder(folder.str(), Split::train);
   EXPECT_EQ(train.image_shape, (Shape{2, 3, 1}));
   EXPECT_EQ(train.classes, 3);
   EXPECT_EQ(train.labels, (std::vector<int32_t>{0, 2, 1, 0}));
   EXPECT_EQ(train.image(2)[1], 13);
-  const ImageDataset test = load_idx_folder(folder.str(), Split::test);
+  const RawImages test = load_idx_folder(folder.str(), Split::test);
   EXPECT_EQ(test.size(), 2);
   EXPECT_EQ(test.classes, 3) << "the classes are those of the training labels";
 }
 
-TEST(ImageDataset, ReadsColourImages) {
+TEST(RawImages, ReadsColorImages) {
   TempFolder folder;
   write_small(folder);
   write(folder / "train-images-idx3-ubyte", idx_bytes({4, 2, 1, 3}, Bytes(24)));
   EXPECT_EQ(load_idx_folder(folder.str(), Split::train).image_shape, (Shape{2, 1, 3}));
 }
 
-TEST(ImageDataset, NamesWhatIsWrongWithAFolder) {
+TEST(RawImages, NamesWhatIsWrongWithAFolder) {
   TempFolder folder;
   const auto error = [&](Split split = Split::train) {
     return error_of([&] { load_idx_folder(folder.str(), split); });
@@ -73,8 +73,8 @@ TEST(ImageDataset, NamesWhatIsWrongWithAFolder) {
   EXPECT_THAT(error(), HasSubstr("2 dimensions"));
 }
 
-TEST(ImageDataset, ChannelStatsMatchTheirDefinition) {
-  ImageDataset dataset{.image_shape = {1, 2, 3}, .classes = 1, .pixels = {0, 10, 255, 4, 10, 255}, .labels = {0}};
+TEST(RawImages, ChannelStatsMatchTheirDefinition) {
+  RawImages dataset{.image_shape = {1, 2, 3}, .classes = 1, .pixels = {0, 10, 255, 4, 10, 255}, .labels = {0}};
   const ChannelStats stats = channel_stats(dataset);
   EXPECT_FLOAT_EQ(stats.mean[0], 2.f / 255);
   EXPECT_FLOAT_EQ(stats.std[0], 2.f / 255);
@@ -84,10 +84,10 @@ TEST(ImageDataset, ChannelStatsMatchTheirDefinition) {
 }
 
 // Facts published with the data: 60,000 + 10,000 images of 28×28, ten classes of equal size, mean 0.2860, std 0.3530.
-TEST(ImageDataset, FashionMnistOfTheDistribution) {
+TEST(RawImages, FashionMnistOfTheDistribution) {
   if (!std::filesystem::exists(default_data_folder())) GTEST_SKIP() << default_data_folder() << " is not installed";
-  const ImageDataset train = load_idx_folder(default_data_folder(), Split::train);
-  const ImageDataset test = load_idx_folder(default_data_folder(), Split::test);
+  const RawImages train = load_idx_folder(default_data_folder(), Split::train);
+  const RawImages test = load_idx_folder(default_data_folder(), Split::test);
   EXPECT_EQ(train.size(), 60000);
   EXPECT_EQ(test.size(), 10000);
   EXPECT_EQ(train.image_shape, (Shape{28, 28, 1}));

@@ -1,4 +1,4 @@
-#include "data/image/folder_source.h"
+#include "data/image/image_folder_dataset.h"
 
 #include <gmock/gmock.h>
 
@@ -29,8 +29,8 @@ class FolderSourceTest : public testing::Test {
 
   std::vector<ImageFile> files() const { return index_image_folder(folder_.str(), {}).train; }
 
-  FolderSource source(PhotoOptions options = {.crop = 24, .resize = 28}) const {
-    return FolderSource(folder_.str(), {"cat", "dog"}, files(), options);
+  ImageFolderDataset source(PhotoOptions options = {.crop = 24, .resize = 28}) const {
+    return ImageFolderDataset(folder_.str(), {"cat", "dog"}, files(), options);
   }
 
   // Valid header and end, a scan that breaks off: a progressive file cut within its scans.
@@ -52,41 +52,41 @@ class FolderSourceTest : public testing::Test {
   const TempFolder folder_;
 };
 
-std::vector<float> read(const FolderSource& source, int64_t sample, int32_t label) {
+std::vector<float> read(const ImageFolderDataset& source, int64_t sample, int32_t label) {
   const Shape shape = source.image_shape();
   std::vector<float> image(static_cast<size_t>(shape.numel()));
   EXPECT_EQ(source.read(sample, image.data()), label);
   return image;
 }
 
-std::vector<float> augmented(const FolderSource& source, int64_t sample, int64_t epoch) {
+std::vector<float> augmented(const ImageFolderDataset& source, int64_t sample, int64_t epoch) {
   std::vector<float> image(static_cast<size_t>(source.image_shape().numel()));
   source.read_augmented(sample, epoch, image.data());
   return image;
 }
 
-TEST_F(FolderSourceTest, GivesNormalisedCentreCrops) {
-  const FolderSource plain = source({.crop = 24, .resize = 28, .mean = {0, 0, 0}, .std = {1, 1, 1}});
-  const FolderSource normalised = source();
-  EXPECT_EQ(normalised.size(), 5);
-  EXPECT_EQ(normalised.classes(), 2);
-  EXPECT_EQ(normalised.image_shape(), (Shape{24, 24, 3}));
+TEST_F(FolderSourceTest, GivesNormalizedCenterCrops) {
+  const ImageFolderDataset plain = source({.crop = 24, .resize = 28, .mean = {0, 0, 0}, .std = {1, 1, 1}});
+  const ImageFolderDataset normalized = source();
+  EXPECT_EQ(normalized.size(), 5);
+  EXPECT_EQ(normalized.classes(), 2);
+  EXPECT_EQ(normalized.image_shape(), (Shape{24, 24, 3}));
   const float mean[] = {0.485f, 0.456f, 0.406f}, std[] = {0.229f, 0.224f, 0.225f};
   for (int64_t i = 0; i < 5; ++i) {
-    const std::vector<float> raw = read(plain, i, i < 2 ? 0 : 1), values = read(normalised, i, i < 2 ? 0 : 1);
+    const std::vector<float> raw = read(plain, i, i < 2 ? 0 : 1), values = read(normalized, i, i < 2 ? 0 : 1);
     for (size_t k = 0; k < raw.size(); ++k) {
       EXPECT_TRUE(raw[k] >= -1e-5f && raw[k] <= 1.00001f);
       EXPECT_NEAR(values[k], (raw[k] - mean[k % 3]) / std[k % 3], 1e-5);  // float32 rounding of values up to 3
     }
   }
-  EXPECT_TRUE(normalised.remarks().empty());
+  EXPECT_TRUE(normalized.warnings().empty());
 }
 
 TEST_F(FolderSourceTest, AugmentsByTheDrawsOfSeedEpochAndSample) {
-  const FolderSource a = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1}),
+  const ImageFolderDataset a = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1}),
                      same = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1});
-  const FolderSource other_seed = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 2});
-  const FolderSource calm = source({.crop = 24, .resize = 28, .seed = 1});
+  const ImageFolderDataset other_seed = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 2});
+  const ImageFolderDataset calm = source({.crop = 24, .resize = 28, .seed = 1});
   EXPECT_EQ(augmented(a, 3, 2), augmented(same, 3, 2));
   EXPECT_NE(augmented(a, 3, 2), augmented(a, 3, 1));
   EXPECT_NE(augmented(a, 3, 2), augmented(other_seed, 3, 2));
@@ -95,7 +95,7 @@ TEST_F(FolderSourceTest, AugmentsByTheDrawsOfSeedEpochAndSample) {
 
 // Half of the training images are mirrored: the gradient in the green channel grows to the right or to the left.
 TEST_F(FolderSourceTest, MirrorsHalf) {
-  const FolderSource flipping = source(), straight = source({.crop = 24, .resize = 28, .flip = false});
+  const ImageFolderDataset flipping = source(), straight = source({.crop = 24, .resize = 28, .flip = false});
   const auto grows = [](const std::vector<float>& image) { return image[23 * 3 + 1] > image[1]; };
   int mirrored = 0;
   for (int64_t epoch = 0; epoch < 200; ++epoch) {
@@ -108,22 +108,22 @@ TEST_F(FolderSourceTest, MirrorsHalf) {
 TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
   write(folder_ / "cat/1.jpg", damaged());
   write(folder_ / "dog/4.jpg", broken());
-  const FolderSource lenient = source();
+  const ImageFolderDataset lenient = source();
   ASSERT_EQ(lenient.size(), 5) << "both pass the check of their headers";
   read(lenient, 1, 0);
   EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "the next file, round the end, with its label";
-  EXPECT_THAT(lenient.remarks(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
+  EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
                                              AllOf(HasSubstr("dog/4.jpg"), HasSubstr("takes its place"))));
   EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
 
-  const FolderSource strict = source({.crop = 24, .resize = 28, .strict = true});
+  const ImageFolderDataset strict = source({.crop = 24, .resize = 28, .strict = true});
   std::vector<float> to(24 * 24 * 3);
   EXPECT_THAT(error_of([&] { strict.read(1, to.data()); }), AllOf(HasSubstr("cat/1.jpg"), HasSubstr("--strict")));
   EXPECT_THAT(error_of([&] { strict.read(4, to.data()); }), AllOf(HasSubstr("dog/4.jpg"), HasSubstr("--strict")));
 }
 
 TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
-  const FolderSource images = source();
+  const ImageFolderDataset images = source();
   std::vector<float> to(24 * 24 * 3);
   write(folder_ / "cat/0.jpg", golden_jpeg("large"));
   EXPECT_THAT(error_of([&] { images.read(0, to.data()); }),
@@ -135,16 +135,16 @@ TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
 TEST_F(FolderSourceTest, HashSeesNamesSizesAndClasses) {
   const uint64_t hash = source().hash();
   EXPECT_EQ(source().hash(), hash);
-  EXPECT_NE(FolderSource(folder_.str(), {"cat", "dot"}, files(), {}).hash(), hash);
+  EXPECT_NE(ImageFolderDataset(folder_.str(), {"cat", "dot"}, files(), {}).hash(), hash);
   std::vector<ImageFile> fewer = files();
   fewer.pop_back();
-  EXPECT_NE(FolderSource(folder_.str(), {"cat", "dog"}, fewer, {}).hash(), hash);
+  EXPECT_NE(ImageFolderDataset(folder_.str(), {"cat", "dog"}, fewer, {}).hash(), hash);
   write(folder_ / "cat/1.jpg", golden_jpeg("colour"));
   EXPECT_NE(source().hash(), hash);
 }
 
 TEST_F(FolderSourceTest, LoadersGiveTheSameBitsForAnyWorkers) {
-  const FolderSource images = source({.crop = 24, .resize = 28, .color_jitter = 0.2, .seed = 5});
+  const ImageFolderDataset images = source({.crop = 24, .resize = 28, .color_jitter = 0.2, .seed = 5});
   std::vector<float> reference;
   for (int workers : {1, 3}) {
     Loader loader(images, {.batch = 2, .seed = 5, .workers = workers});

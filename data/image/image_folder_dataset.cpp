@@ -1,4 +1,4 @@
-#include "data/image/folder_source.h"
+#include "data/image/image_folder_dataset.h"
 
 #include <cmath>
 #include <utility>
@@ -33,7 +33,7 @@ int scale_for(const Box& box, int64_t target) {
 
 }  // namespace
 
-FolderSource::FolderSource(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files,
+ImageFolderDataset::ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files,
                            PhotoOptions options)
     : root_(std::move(root)),
       classes_(std::move(classes)),
@@ -50,18 +50,18 @@ FolderSource::FolderSource(std::string root, std::vector<std::string> classes, s
           " and standard deviation ", std[c], ", expected finite and positive");
 }
 
-int32_t FolderSource::read(int64_t sample, float* to) const {
+int32_t ImageFolderDataset::read(int64_t sample, float* to) const {
   return first_readable(sample, [&](int64_t i) {
     const ImageFile& file = files_[static_cast<size_t>(i)];
-    const Box box = centre_box(file.width, file.height, options_.resize, options_.crop);
+    const Box box = center_box(file.width, file.height, options_.resize, options_.crop);
     const Rect window = resample_window(box, file.width, file.height, options_.crop, options_.crop);
     const bool damaged = decode(i, box, window, false, to);
-    normalise(to);
+    normalize(to);
     return damaged;
   });
 }
 
-int32_t FolderSource::read_augmented(int64_t sample, int64_t epoch, float* to) const {
+int32_t ImageFolderDataset::read_augmented(int64_t sample, int64_t epoch, float* to) const {
   return first_readable(sample, [&](int64_t i) {
     RandomStream random(options_.seed, Purpose::augment, static_cast<uint32_t>(epoch), static_cast<uint32_t>(sample));
     const ImageFile& file = files_[static_cast<size_t>(i)];
@@ -71,14 +71,14 @@ int32_t FolderSource::read_augmented(int64_t sample, int64_t epoch, float* to) c
     const bool flip = options_.flip && (random.next() >> 31);
     const bool damaged = decode(i, box, crop, flip, to);
     if (options_.color_jitter > 0) color_jitter(to, options_.crop * options_.crop, options_.color_jitter, random);
-    normalise(to);
+    normalize(to);
     return damaged;
   });
 }
 
 // draw(i) gives file i's image and says whether it is damaged; it throws when nothing can be decoded.
 template <class Draw>
-int32_t FolderSource::first_readable(int64_t sample, const Draw& draw) const {
+int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) const {
   for (int64_t tried = 0; tried < size(); ++tried) {
     const int64_t i = (sample + tried) % size();
     const ImageFile& file = files_[static_cast<size_t>(i)];
@@ -97,7 +97,7 @@ int32_t FolderSource::first_readable(int64_t sample, const Draw& draw) const {
   fail("data folder ", root_, ": none of its images can be decoded");
 }
 
-bool FolderSource::decode(int64_t sample, const Box& box, const Rect& window, bool flip, float* to) const {
+bool ImageFolderDataset::decode(int64_t sample, const Box& box, const Rect& window, bool flip, float* to) const {
   const ImageFile& file = files_[static_cast<size_t>(sample)];
   const std::vector<uint8_t> bytes = read_file(root_ + "/" + file.path, "an image");
   check(static_cast<int64_t>(bytes.size()) == file.bytes, root_, "/", file.path, ": has ", bytes.size(),
@@ -107,20 +107,20 @@ bool FolderSource::decode(int64_t sample, const Box& box, const Rect& window, bo
   return pixels.damaged;
 }
 
-void FolderSource::note(int64_t sample, const std::string& text) const {
+void ImageFolderDataset::note(int64_t sample, const std::string& text) const {
   const std::lock_guard lock(mutex_);
-  remarks_.emplace(sample, text);
+  warnings_.emplace(sample, text);
 }
 
-std::vector<std::string> FolderSource::remarks() const {
+std::vector<std::string> ImageFolderDataset::warnings() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> lines;
-  for (const auto& [sample, text] : remarks_)
+  for (const auto& [sample, text] : warnings_)
     lines.push_back(printable(files_[static_cast<size_t>(sample)].path) + ": " + text);
   return lines;
 }
 
-void FolderSource::normalise(float* to) const {
+void ImageFolderDataset::normalize(float* to) const {
   float factor[3], offset[3];
   for (size_t c = 0; c < 3; ++c) {
     factor[c] = 1 / (255 * options_.std[c]);

@@ -11,11 +11,11 @@ namespace {
 
 // Pitfall 40: intervals double every so many steps, not synchronisations, and their number is a setting (32 678 in the
 // paper, not 2¹⁵).
-TEST(StepSets, Pitfall40FollowThePapersPolicies) {
-  StepSets sets({.warmup_steps = 12'500, .doubling_steps = 32'678});
+TEST(SyncSchedule, Pitfall40FollowThePapersPolicies) {
+  SyncSchedule schedule({.warmup_steps = 12'500, .doubling_steps = 32'678});
   std::vector<int64_t> syncs, variances;
   for (int64_t t = 1; t <= 200'000; ++t) {
-    const StepSets::Step step = sets.at(t);
+    const SyncSchedule::Step step = schedule.at(t);
     if (step.sync) syncs.push_back(t);
     if (step.variance) variances.push_back(t);
   }
@@ -35,14 +35,14 @@ TEST(StepSets, Pitfall40FollowThePapersPolicies) {
 
 // The paper (abstract) compares with 1-bit Adam, which sends 16 bits a value in its warm-up and one after it: up to 87 %
 // fewer bytes and 54 % fewer rounds.
-TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
-  StepSets sets({.warmup_steps = 12'500, .doubling_steps = 32'678});
+TEST(SyncSchedule, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
+  SyncSchedule schedule({.warmup_steps = 12'500, .doubling_steps = 32'678});
   const double scales = 32.0 / 4096;  // bits a value
   int64_t rounds = 0, steps = 0, first = 0;
   double bits = 0;
   const auto until = [&](int64_t end) {
     while (steps < end) {
-      const StepSets::Step step = sets.at(++steps);
+      const SyncSchedule::Step step = schedule.at(++steps);
       rounds += step.sync + step.variance;
       bits += step.sync * (1 + scales) + step.variance * 16;
       if (first == 0 && steps > 100'000 && static_cast<double>(rounds) <= 0.46 * static_cast<double>(steps))
@@ -62,7 +62,7 @@ TEST(StepSets, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
   EXPECT_EQ(first, 163'531) << "54 % fewer rounds from this length of the run on";
 }
 
-TEST(StepSets, VarianceChangesAreCountedUntilItIsFrozen) {
+TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
   const ZeroOneAdam::Options bert{.warmup_steps = 12'500, .doubling_steps = 32'678};
   EXPECT_EQ(variance_changes(bert, 153'000), 183);
   EXPECT_EQ(variance_changes(bert, 16), 16);

@@ -1,0 +1,38 @@
+// Labelled images held in memory as bytes, and the folder of IDX files they are read from.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/shape.h"
+
+namespace godwit::data {
+
+struct RawImages {
+  Shape image_shape;  // [h, w, c]
+  int64_t classes = 0;
+  std::vector<uint8_t> pixels;  // [n, h, w, c]
+  std::vector<int32_t> labels;  // [n], each in [0, classes)
+
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  const uint8_t* image(int64_t i) const { return pixels.data() + i * image_shape.numel(); }
+};
+
+enum class Split { train, test };
+
+std::string default_data_folder();  // where the distribution's package puts Fashion-MNIST
+
+// Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte, each also as .gz or with a dot before idx. Images are
+// [n, h, w] (one channel) or [n, h, w, c]. The classes are those of the training labels; test labels must be among
+// them. Throws one Error naming the folder or file, what is wrong and, for missing data, where to get it.
+RawImages load_idx_folder(const std::string& folder, Split split);
+
+// Mean and standard deviation of each channel over all pixels, of values in [0, 1].
+struct ChannelStats {
+  std::vector<float> mean, std;
+};
+ChannelStats channel_stats(const RawImages& dataset);
+
+uint64_t content_hash(const RawImages& dataset);  // of all pixels, labels and extents
+
+}  // namespace godwit::data
