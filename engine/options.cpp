@@ -6,7 +6,6 @@
 
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
-#include "engine/json_options.h"
 #include "engine/json_text.h"
 
 namespace godwit {
@@ -151,7 +150,8 @@ OptionValue text_value(const std::string& text) {
   return {text, text.empty() ? "nothing" : detail::concat("'", excerpt(text), "'"), true};
 }
 
-OptionValue json_value(const json& node) {
+OptionValue json_value(const std::string& text) {
+  const json node = json::parse(text);
   OptionValue value;
   value.shown = excerpt(node.dump(-1, ' ', false, json::error_handler_t::replace));
   if (node.is_boolean()) value.data = node.get<bool>();
@@ -175,11 +175,11 @@ void assign(const Option& option, const OptionValue& value, const std::string& s
 void assign_json(const OptionList& options, const std::string& text, const std::string& subject) {
   check_json(text, subject + ":", {.depth = 4, .unique_names = true});
   const json object = json::parse(text);
-  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(object).shown);
+  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   for (const auto& [key, node] : object.items()) {
     const Option* option = options.find(key);
     check(option != nullptr, subject, ": no such option '", excerpt(key), "'", did_you_mean(key, options.names()));
-    assign(*option, json_value(node), subject + ": " + key);
+    assign(*option, json_value(node.dump()), subject + ": " + key);
   }
 }
 

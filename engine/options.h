@@ -106,6 +106,7 @@ struct OptionValue {
   bool is_text = false;     // from a command line: converted to the option's type
 };
 OptionValue text_value(const std::string& text);
+OptionValue json_value(const std::string& json);  // of one JSON value; valid JSON
 
 // Assigns the value. Throws Error, beginning with `subject` ("--lr"), for a wrong type, a number outside the range or
 // not finite, or a text that is not one of the choices.

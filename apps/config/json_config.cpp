@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "apps/config/assignments.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
-#include "engine/json_options.h"
 #include "engine/json_text.h"
 
 namespace godwit::apps {
@@ -33,10 +33,10 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
       }
       option = known.short_form(name);
       check(option && node.is_string(), subject, ": ", name, " expects an object", option ? " or a text" : "", ", got ",
-            json_value(node).shown);
+            json_value(node.dump()).shown);
     }
     if (!option) known.fail_unknown(subject, name);
-    out.push_back({option->name, option->section, json_value(node), subject + ": " + option->name});
+    out.push_back({option->name, option->section, json_value(node.dump()), subject + ": " + option->name});
   }
 }
 
@@ -46,7 +46,7 @@ Assignments read_json_text(const KnownOptions& known, const std::string& text, c
                            const std::string& group) {
   check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
   const json object = json::parse(text);
-  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(object).shown);
+  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   Assignments assignments;
   collect(known, object, group, subject, assignments);
   return assignments;

@@ -9,7 +9,7 @@ struct Block : nn::Module {
   nn::LayerNorm norm;
   nn::Linear first, second;
 
-  explicit Block(int64_t width) : norm(width), first(width, 2 * width), second(2 * width, width) {
+  explicit Block(int64_t width) : norm(width, 1e-5), first(width, 2 * width), second(2 * width, width) {
     add("norm", norm), add("first", first), add("second", second);  // parameters are named "norm.weight", …
   }
   Var operator()(const Var& x) const { return ops::add(x, second(ops::gelu(first(norm(x))))); }
