@@ -45,14 +45,19 @@ function(godwit_library folder)
     target_link_libraries(godwit_${folder} PRIVATE $<BUILD_INTERFACE:${lib}>)
   endforeach()
   add_library(Godwit::${folder} ALIAS godwit_${folder})
-  # The standard headers that most sources include are precompiled once for all libraries.
-  if(folder STREQUAL "engine")
+  # The standard headers that most sources include are precompiled: once for the libraries that use Highway, whose macros
+  # must be the same, and once for the others.
+  set(first nn)
+  if("Highway::hwy" IN_LIST ARG_PRIVATE_LIBS)
+    set(first engine)
+  endif()
+  if(folder STREQUAL first)
     set(headers algorithm array atomic cmath cstdint functional map memory mutex optional span sstream string thread
         utility variant vector)
     list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
-    target_precompile_headers(godwit_engine PRIVATE ${headers})
+    target_precompile_headers(godwit_${folder} PRIVATE ${headers})
   else()
-    target_precompile_headers(godwit_${folder} REUSE_FROM godwit_engine)
+    target_precompile_headers(godwit_${folder} REUSE_FROM godwit_${first})
   endif()
 endfunction()
 
