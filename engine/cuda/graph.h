@@ -31,7 +31,7 @@ class GraphCapture {
 
   void on_replay(std::function<void()> f) { part_.before.push_back({std::move(f), true}); }
   void graph_break(std::function<void()> f);
-  // Copies CPU memory to GPU memory through a pinned buffer that the capture keeps.
+  // Copies CPU memory to GPU memory through a GPU buffer that the capture keeps.
   void copy(const Tensor& from, const Tensor& to);
   std::vector<Part> finish();
 
