@@ -138,7 +138,7 @@ class AnyOptions {
   template <class O>
   O& as() {
     auto* held = dynamic_cast<Held<O>*>(held_.get());
-    godwit::check(held != nullptr, "options: of another method than the type asked for");
+    godwit::check(held != nullptr, "options: the requested type belongs to another method");
     return held->value;
   }
   template <class O>

@@ -83,7 +83,7 @@ class Tensor {
  private:
   static Tensor from_host(const void* values, int64_t count, Shape shape, DType dtype);
   void check_type(DType asked) const {
-    check(asked == dtype_, "tensor ", shape_, ": holds ", dtype_, ", was asked for ", asked);
+    check(asked == dtype_, "tensor ", shape_, ": has type ", dtype_, ", requested as ", asked);
   }
   [[noreturn]] void refuse_cpu() const;
   [[noreturn]] void refuse_cuda() const;

@@ -13,7 +13,7 @@ template <class... Parameters, class... Arguments>
 void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
             const Arguments&... arguments) {
   if (blocks == 0) return;
-  check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks are more than a launch takes");
+  check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks exceed the launch limit of 2^31 - 1");
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
