@@ -13,7 +13,7 @@ namespace godwit {
 //   std::string name; std::vector<std::string> aliases; AnyOptions defaults;
 //   std::string help;   // one line, for a list of methods
 //   std::string paper;  // source of the algorithm
-//   std::string bytes;  // what a worker sends in a step
+//   std::string bytes;  // bytes sent per worker and step
 
 // All methods of a kind, in --help order. A program may append its own methods at start-up, before the first use.
 template <class Method>

@@ -62,7 +62,7 @@ struct Option {
 };
 
 // Collects the options of a struct: describe(OptionList&) adds each field. An enum E needs a function
-// std::vector<std::string> choices_of(E) in its namespace: the names of its values, which count from 0.
+// std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values, counted from 0.
 class OptionList : public std::vector<Option> {
  public:
   template <class T>

@@ -23,8 +23,8 @@ GODWIT_INLINE inline float times_exp(float half, float r) {
   return (1 + (r + square * p)) * half;
 }
 
-// e^x / 2 for x in [-87.5, 89]. With `low`, e^(x + low) / 2, where low is the rounding error of x (much smaller than
-// 1). Relative error below 1.8 · 2⁻²⁴; returns 0 for x < -86.99, where e^x < 2⁻¹²⁵.
+// e^x / 2 for x in [-87.5, 89], or e^(x + low) / 2, where `low` is a second part of the exponent, much smaller than 1,
+// that x cannot represent. Relative error below 1.8 · 2⁻²⁴; returns 0 for x < -86.99, where e^x < 2⁻¹²⁵.
 template <class... Low>
 GODWIT_INLINE inline float half_exp(float x, Low... low) {
   // x = n ln 2 + r. Adding 1.5 · 2²³ rounds n into the low bits. ln 2 is split into two parts, the first exact in 10

@@ -57,7 +57,7 @@ class TileRows {
     there = (there & mask_) >> row();
     to += Of::place(row(), column());
 #pragma unroll
-    for (int i = 0; i < Of::kRows; i += kStride) {  // each row has the same position in its permutation
+    for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
       copy_async(to + i * Of::kColumns, copies ? from_ + (first + i) * step_ : from_, copies);
     }
