@@ -1,4 +1,4 @@
-// y += x for float32, bfloat16 and float64 tensors of one shape: the sum of gradient contributions.
+// Sums gradient contributions: y += x, for float32, bfloat16 and float64 tensors of equal shape.
 #pragma once
 #include "engine/tensor.h"
 

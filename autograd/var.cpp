@@ -16,15 +16,15 @@ struct Node {
   Shape shape;
   DType dtype;
   Device device;
-  uint64_t order;  // of creation, within a rank's thread: backward walks from high to low
+  uint64_t order;  // creation order within a rank's thread; backward runs from high to low
   Tensor grad;
   bool has_grad = false;
   std::vector<std::shared_ptr<Node>> inputs;
   std::function<void(const Tensor&)> backward;  // empty for leaves
   std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> allocate_grad;                 // likewise: memory for grad
+  std::function<Tensor()> allocate_grad;                 // leaves only: allocates grad
   bool leaf() const { return !walked && !backward; }
-  bool walked = false;  // an op's node whose backward has run
+  bool walked = false;  // true for an op's node after its backward has run
 };
 
 namespace {
@@ -142,7 +142,7 @@ void Var::mark_grad_valid() const {
 }
 
 void Var::rebind(Tensor value, Tensor grad) const {
-  check(requires_grad() && impl_->node->leaf(), "rebind: only a leaf that requires a gradient has memory of its own");
+  check(requires_grad() && impl_->node->leaf(), "rebind: only leaves that require a gradient can be rebound");
   check_like(value, impl_->value, "rebind", "value");
   if (grad.defined()) check_like(grad, impl_->value, "rebind", "grad");
   value.copy_from(impl_->value);
@@ -152,7 +152,7 @@ void Var::rebind(Tensor value, Tensor grad) const {
 }
 
 void Var::set_grad_allocator(std::function<Tensor()> memory) const {
-  check(requires_grad() && impl_->node->leaf(), "set_grad_allocator: only leaves that require a gradient have memory for it");
+  check(requires_grad() && impl_->node->leaf(), "set_grad_allocator: only leaves that require a gradient have one");
   impl_->node->allocate_grad = std::move(memory);
 }
 
@@ -175,14 +175,14 @@ bool wants_grad(const std::vector<Var>& inputs) {
 
 namespace {
 
-// How many reachable ops still have to contribute to each node.
+// For each node: the number of reachable ops that have yet to contribute.
 std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
   std::unordered_map<Node*, int> uses{{root.get(), 0}};
   std::vector<Node*> open{root.get()};
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
-    check(!node->walked, "backward: this part of the graph was walked already and is freed");
+    check(!node->walked, "backward: this part of the graph was already traversed and freed");
     for (const auto& input : node->inputs)
       if (uses[input.get()]++ == 0) open.push_back(input.get());
   }
@@ -199,7 +199,7 @@ void backward(const Var& loss, double seed) {
   auto uses = count_uses(root);
   auto earlier = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(earlier)> ready(earlier);
-  // Hooks of leaves run at once, not in turn (leaves are the oldest nodes): what they start overlaps with the rest.
+  // Hooks of leaves run immediately, although leaves are the oldest nodes: the work they start overlaps with backward.
   auto release = [&](std::shared_ptr<Node> node) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
@@ -215,7 +215,7 @@ void backward(const Var& loss, double seed) {
     node->backward = nullptr;
     node->walked = true;
     if (node->has_grad) run(std::exchange(node->grad, Tensor()));
-    run = nullptr;  // frees the activations it captured
+    run = nullptr;  // frees the captured activations
     for (auto& input : std::exchange(node->inputs, {}))
       if (--uses.at(input.get()) == 0) release(std::move(input));
   }

@@ -1,4 +1,5 @@
-// Errors: what failed, the rule, the actual values and a hint, in one line; check() and fail() note where.
+// Errors. check() and fail() throw an Error with a one-line message and the source location. A message states the
+// failed operation, the rule, the actual values and a hint.
 #pragma once
 #include <sstream>
 #include <stdexcept>
@@ -7,13 +8,14 @@
 
 namespace godwit {
 
-// Thrown for everything a user, a file or a peer can cause. what() is the message, where() the source line.
+// Thrown for every error that a user, a file or a peer can cause. what() returns the message, where() the source
+// location.
 class Error : public std::runtime_error {
  public:
   Error(const std::string& text, const char* file, int line)
       : std::runtime_error(text), where_(std::string(file) + ":" + std::to_string(line)) {}
   const std::string& where() const { return where_; }
-  Error with_text(const std::string& text) const { return Error(text, where_); }  // the same place, more to say
+  Error with_text(const std::string& text) const { return Error(text, where_); }  // same location, longer message
 
  private:
   Error(const std::string& text, std::string where) : std::runtime_error(text), where_(std::move(where)) {}
@@ -22,7 +24,7 @@ class Error : public std::runtime_error {
 };
 
 namespace detail {
-// Takes the place of the first argument, so that the caller's file and line come along.
+// Wraps the first argument of check() and fail(), to capture the caller's file and line.
 template <class T>
 struct Located {
   T value;
@@ -41,13 +43,13 @@ std::string concat(const Parts&... parts) {
 }
 }  // namespace detail
 
-// fail("conv2d: weight expects ", c, " input channels") throws an Error made of its parts.
+// Throws an Error whose message concatenates the arguments: fail("conv2d: weight expects ", c, " input channels").
 template <class... Parts>
 [[noreturn]] void fail(detail::Located<std::string> first, const Parts&... parts) {
   throw Error(detail::concat(first.value, parts...), first.file, first.line);
 }
 
-// check(condition, parts…) throws unless the condition holds; the parts are only put together then.
+// Throws an Error if the condition is false. The message is built only in that case.
 template <class... Parts>
 void check(detail::Located<bool> condition, const Parts&... parts) {
   if (!condition.value) [[unlikely]]

@@ -53,7 +53,7 @@ ContextGuard::~ContextGuard() {
   apply_threads(previous_.threads);
   try {
     if (previous_.cuda) detail::make_current(*previous_.cuda);
-  } catch (const Error&) {  // a lost device: the next call to it says so
+  } catch (const Error&) {  // lost device: the next call reports the error
   }
   mutable_context() = std::move(previous_);
 }

@@ -1,4 +1,4 @@
-// What belongs to one rank: several ranks run as threads of one process, so nothing of this is process-wide.
+// Context: the state of one rank. Several ranks run as threads of one process, so the state is per thread, not global.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,23 +12,24 @@ struct Context {
   int threads = 1;         // threads of one parallel loop or library call of this rank
   bool grad_enabled = true;
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
-  int vector_bits = 512;  // widest vectors of our own loops, where the machine has them; results do not depend on it
-  Device device = kCpu;   // where new tensors live
-  std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: its stream, pool and library handles
-  bool tf32 = false;                            // float32 products on a GPU may round their factors to 11 bits
+  // Widest vectors of Godwit's own loops, in bits; limited by the processor. Results do not depend on it.
+  int vector_bits = 512;
+  Device device = kCpu;   // device of new tensors
+  std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: stream, pool and library handles
+  bool tf32 = false;                            // on a GPU: float32 products may round their factors to 11 bits
 };
 
-// The calling thread's context. A thread starts with one of its own (rank 0, all cores, a fresh pool).
+// The calling thread's context. Initially rank 0, all cores and a new pool.
 const Context& context();
 
-// The calling thread's context moved to a device; on a GPU with a stream, a pool and library handles of its own. Throws
-// where the device cannot be used. `high_priority`: the stream's work goes before that of others.
+// A copy of the calling thread's context on `device`. On a GPU it has a new stream, pool and library handles. Throws if
+// the device cannot be used. `high_priority`: create the CUDA stream with the highest priority.
 Context context_on(Device device, bool high_priority = false);
 
-// Until the thread's stream has done what was asked of it so far; at once on the CPU.
+// Blocks until all work queued on the calling thread's stream has finished. Returns immediately on the CPU.
 void synchronize();
 
-// Sets the thread's context for a scope; a communication thread takes on its rank's this way.
+// Sets the calling thread's context for a scope; a communication thread takes over the context of its rank this way.
 class ContextGuard {
  public:
   explicit ContextGuard(Context next);
@@ -40,7 +41,7 @@ class ContextGuard {
   Context previous_;
 };
 
-// No graph is recorded while one of these lives on the thread.
+// Disables recording of the autograd graph on the calling thread, for a scope.
 class NoGrad {
  public:
   NoGrad();

@@ -1,4 +1,4 @@
-// A tensor's elements for a kernel, by the tag of where it runs; memory elsewhere is refused.
+// Typed data pointer of a tensor for a kernel on the given device. Throws if the tensor is on another device.
 #pragma once
 #include "engine/tensor.h"
 

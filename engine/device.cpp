@@ -22,7 +22,7 @@ Device parse_device(const std::string& text, const std::string& subject, int loc
     const auto [stop, error] = std::from_chars(begin, end, index);
     if (error == std::errc() && stop == end && index >= 0) return cuda_device(index);
   }
-  fail(subject, ": '", excerpt(text), "' is no device; say cpu, cuda, cuda:N (N counts from 0) or auto");
+  fail(subject, ": unknown device '", excerpt(text), "'; expected cpu, cuda, cuda:N (N starts at 0) or auto");
 }
 
 void check_usable(Device device) {

@@ -1,18 +1,18 @@
-// Device: where a tensor's memory is and its kernels run.
+// Device: where a tensor is stored and its kernels run.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <ostream>
 #include <string>
 
-struct CUstream_st;  // what CUDA's streams are pointers to
+struct CUstream_st;  // cudaStream_t points to this type
 
 namespace godwit {
 
 struct Device {
   enum class Kind : uint8_t { cpu, cuda };
   Kind kind = Kind::cpu;
-  int index = 0;  // of a GPU, among those that this process sees
+  int index = 0;  // GPU number among the GPUs visible to this process
 
   bool is_cuda() const { return kind == Kind::cuda; }
   bool operator==(const Device& other) const = default;
@@ -23,30 +23,30 @@ constexpr Device cuda_device(int index) { return {Device::Kind::cuda, index}; }
 
 std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
 
-// "cpu", "cuda:1", "cuda": the GPU numbered as this rank is among those of its machine, or "auto": that, or the CPU
-// where there is none. Throws an Error that begins with `subject` on another text.
+// Parses "cpu", "cuda:1", "cuda" or "auto". "cuda" is the GPU whose number is `local_rank`; "auto" is the same GPU, or
+// the CPU if there is no GPU. Throws an Error that begins with `subject` for any other text.
 Device parse_device(const std::string& text, const std::string& subject = "device", int local_rank = 0);
 
-int cuda_devices();                // GPUs that this build, its driver and this process can use
-std::string why_no_cuda();         // a sentence when there are none, else ""
-void check_usable(Device device);  // throws an Error that says why, and what to do, where kernels cannot run there
+int cuda_devices();                // GPUs that this build, driver and process can use
+std::string why_no_cuda();         // one sentence if there are no usable GPUs, otherwise ""
+void check_usable(Device device);  // throws if kernels cannot run on the device; the Error gives reason and remedy
 
-// Where a kernel runs: kernels are overloaded by these tags. All kernels of a thread on a GPU go to one stream.
+// Tags that select the overload of a kernel. A thread launches all of its GPU kernels on one stream.
 struct Cpu {};
-class CudaContext;  // of one thread: stream, pool, library handles (engine/cuda/cuda_context.h)
+class CudaContext;  // stream, pool and library handles of one thread (engine/cuda/cuda_context.h)
 struct Cuda {
   CudaContext* context;
   CUstream_st* stream;
 };
 
-// Of the calling thread; throws unless its context is on that GPU.
+// The calling thread's CUDA tag. Throws unless the thread's context is on that GPU.
 Cuda cuda_of(Device device);
 
 class Pool;
 namespace detail {
 std::shared_ptr<CudaContext> make_cuda_context(int index, bool high_priority);
-std::shared_ptr<Pool> cuda_pool(Device device);  // of the calling thread
-void make_current(const CudaContext& context);   // for calls of the CUDA libraries by the calling thread
+std::shared_ptr<Pool> cuda_pool(Device device);  // the calling thread's pool
+void make_current(const CudaContext& context);   // makes the GPU current for CUDA library calls of the calling thread
 void synchronize(const CudaContext& context);
 }  // namespace detail
 

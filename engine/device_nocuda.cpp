@@ -5,7 +5,7 @@ namespace godwit {
 namespace {
 
 constexpr const char* kNone =
-    "this build has no CUDA; make one with `cmake --preset cuda && cmake --build --preset cuda`, whose programs are in build/cuda";
+    "this build has no CUDA; use `cmake --preset cuda && cmake --build --preset cuda` and the programs in build/cuda";
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-// A file can hold any number of names of any length; these bound the time and the length of a message.
+// Limits on time and message length: a file may contain any number of names of any length.
 constexpr size_t kLongestWord = 100, kMostCompared = 10000, kMostListed = 30;
 
 std::string normalized(std::string word) {
@@ -18,7 +18,7 @@ std::string normalized(std::string word) {
   return word;
 }
 
-// Insertions, deletions, replacements, and swaps of two neighbours (optimal string alignment) from a to b.
+// Edit distance from a to b: insertions, deletions, replacements and swaps of neighbors (optimal string alignment).
 int64_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<int64_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -55,7 +55,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string best = nearest(word, candidates);
-  return best.empty() ? "; there are: " + excerpts(candidates, kMostListed)
+  return best.empty() ? "; available: " + excerpts(candidates, kMostListed)
                       : "; did you mean '" + printable(best) + "'?";
 }
 

@@ -1,16 +1,16 @@
-// The closest word of a list, for messages about a misspelt name.
+// The closest match from a list, for error messages about a misspelled name.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace godwit {
 
-// The candidate with the smallest edit distance to `word` (letter case and - versus _ count nothing; the first of
-// equals), or "" when none is within a third of the longer word's length, and at least one edit. Words of more than 100
-// bytes are near to none; the first 10,000 candidates are compared.
+// Returns the candidate with the smallest edit distance to `word`; ties go to the first. Letter case and - versus _ are
+// ignored. Returns "" if the distance exceeds a third of the longer word's length (at least one edit is allowed). Words
+// longer than 100 bytes never match. Only the first 10,000 candidates are compared.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
-// "; did you mean 'x'?" or, when nothing is near, the list of the first 30: the end of such a message.
+// The end of an error message: "; did you mean 'x'?", or the first 30 candidates if none is close.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace godwit

@@ -14,7 +14,8 @@ int64_t size_of(DType dtype);  // bytes per element
 const char* name_of(DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
-DType compute_dtype(DType dtype);  // of parameters and sums beside activations of `dtype`: float32 for the 16-bit types
+// Type of parameters and sums for activations of type `dtype`: float32 for the 16-bit types, otherwise `dtype`.
+DType compute_dtype(DType dtype);
 
 template <class T>
 struct DTypeOf;
@@ -41,7 +42,7 @@ auto dispatch_real(DType dtype, const char* operation, F&& f) {
   }
 }
 
-// The same for kernels that take bfloat16 activations too; they compute in compute_t<T>.
+// Like dispatch_real(), for kernels that also take bfloat16 activations. Such kernels compute in compute_t<T>.
 template <class F>
 auto dispatch_float(DType dtype, const char* operation, F&& f) {
   switch (dtype) {

@@ -1,16 +1,17 @@
-// Event: order between the streams of threads that share a GPU's memory.
+// Event: orders work between the streams of threads that share a GPU's memory.
 #pragma once
 #include <memory>
 
 namespace godwit {
 
-// A point in a thread's stream. On the CPU there is none: a call has ended when it returns.
+// A point in a thread's stream. Empty on the CPU, where every call completes before it returns.
 class Event {
  public:
-  Event() = default;  // nothing to wait for
-  static Event record();  // what the calling thread has asked of its stream so far
-  // What the calling thread asks of its stream from now on comes after it. The host waits only where the thread has no
-  // stream.
+  Event() = default;  // empty: nothing to wait for
+  // Records an event after all work queued so far on the calling thread's stream.
+  static Event record();
+  // Makes the calling thread's stream wait for this event (cudaStreamWaitEvent). The host waits only if the thread has
+  // no stream.
   void wait() const;
 
  private:

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-// The bytes of the code point that begins the text, 0 where they are not UTF-8.
+// Returns the length of the first code point in bytes, or 0 for invalid UTF-8; sets `value`.
 size_t code_point(std::string_view text, uint32_t& value) {
   const auto lead = static_cast<uint8_t>(text[0]);
   value = lead;
@@ -57,7 +57,7 @@ std::string printable(std::string_view text) {
 std::string excerpt(std::string_view text, size_t limit) {
   if (text.size() <= limit) return printable(text);
   size_t end = limit;
-  while (end > 0 && limit - end < 3 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;  // whole code points
+  while (end > 0 && limit - end < 3 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;  // no cut code point
   return printable(text.substr(0, end)) + "…";
 }
 

@@ -1,4 +1,4 @@
-// Text of files and command lines in messages: control characters escaped, long text cut.
+// Text from files and command lines, made safe for messages: control characters are escaped and long text is cut.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,14 +6,15 @@
 
 namespace godwit {
 
-// The text with control characters and bytes that are not UTF-8 as \n, \x1b or \u202e, so that a terminal shows them
-// and does not obey them. Control characters include those that end a line or change the direction of writing.
+// Escapes control characters and invalid UTF-8 as
+// , \x1b or \u202e, so that a terminal does not interpret them. Control characters include Unicode line ends and
+// changes of writing direction.
 std::string printable(std::string_view text);
 
-// printable() of the text, or of its beginning and "…" where it is longer than `limit` bytes.
+// printable() of the text; if it exceeds `limit` bytes, of its beginning, followed by "…".
 std::string excerpt(std::string_view text, size_t limit = 100);
 
-// The beginnings of at most `limit` of the texts: "a, b, c and 7 more".
+// Joins excerpts of at most `limit` texts: "a, b, c and 7 more".
 std::string excerpts(const std::vector<std::string>& texts, size_t limit = 5);
 
 }  // namespace godwit

@@ -1,8 +1,8 @@
-// gemm through Eigen, for gemm*.cpp files only.
+// Matrix products by Eigen, for gemm*.cpp files only.
 #pragma once
 #include <cstdint>
 
-// Eigen would cut the work by the number of threads, and sums would depend on it: parallel_for cuts it by fixed tiles.
+// Eigen would split the work by thread count, so the sums would depend on it. parallel_for uses fixed tiles instead.
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a rank says about the GPU it works on.
+// Information about a rank's GPU, for reports.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,18 +6,20 @@
 
 namespace godwit {
 
-// How the calling thread's convolutions reach the GPU. An operation is a forward pass or one of the two gradients, of
-// one shape; the texts describe an operation and give cuDNN's reason.
+// Implementations of the calling thread's convolutions. An operation is a forward pass or one of the two gradients for
+// one shape. Each text describes an operation and gives cuDNN's reason.
 struct ConvolutionPaths {
   int64_t operations = 0;
-  std::vector<std::string> by_float32;  // bfloat16 operations that cuDNN computes only in float32
-  std::vector<std::string> plain;       // operations without cuDNN
+  std::vector<std::string> by_float32;  // bfloat16 operations that cuDNN supports only in float32
+  std::vector<std::string> plain;       // operations computed without cuDNN
 };
 
-std::string gpu_name();    // "cuda:0, NVIDIA H200", of the calling thread's context; "" on the CPU
-int64_t peak_gpu_bytes();  // the most that its tensors, and those of the rank's other threads, took there; 0 on the CPU
+std::string gpu_name();    // "cuda:0, NVIDIA H200", for the calling thread's context; "" on the CPU
+int64_t peak_gpu_bytes();  // peak bytes allocated on this GPU by all threads of the rank; 0 on the CPU
 const ConvolutionPaths& convolution_paths();  // of the calling thread's context; empty on the CPU
-int64_t library_choices();  // shapes for which the calling thread's context prepared a library call; 0 on the CPU
-int stream_priority();     // CUDA's, of the calling thread's stream: work of the lower number goes first; 0 on the CPU
+// Number of shapes for which the calling thread's context has prepared a library call; 0 on the CPU.
+int64_t library_choices();
+// CUDA priority of the calling thread's stream: lower numbers run first. 0 on the CPU.
+int stream_priority();
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// CUDA graphs: what a thread asks of its GPU in a step, recorded once and then asked for by a few calls.
+// CUDA graphs: captures the GPU work of a step once and replays it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,29 +8,31 @@
 
 namespace godwit {
 
-// Functions that ask the same of the GPU each time, as a pass over batches of one shape does. Under each key a function
-// is called the first time, for libraries to make their choices; the second time what it asks is recorded, a graph for
-// each part between calls of graph_break(), and done; from then on the graphs are launched and the function is not called.
+// A cache of CUDA graphs, keyed by input shapes. The first run() of a key calls the function eagerly, so that libraries
+// can choose algorithms. The second run() captures the function's GPU work, as one graph for each part between calls of
+// graph_break(), and executes it. Later runs launch the graphs without calling the function.
 //   CudaGraphCache graphs;
 //   replica.begin_step(lr);
 //   graphs.run({batch, length}, [&] { replica.backward(loss = loss_of(net, input)); });
 //   replica.finish_step();
-// Numbers that the host gives to kernels stay those of the recording, as do the places of tensors. What changes from
-// one step to the next lies in tensors that keep their place: the GPU's, or the CPU's, which are copied anew each time.
-// A function that reads a value of the GPU, or waits for it, is refused when it is recorded.
+// A replay repeats the captured kernel arguments and tensor addresses. Values that change between steps must be in
+// tensors with fixed addresses: GPU tensors, or CPU tensors, which each replay copies to the GPU again. Capture throws
+// an Error if the function reads a GPU value on the host or waits for the GPU.
 class CudaGraphCache {
  public:
   enum class How : uint8_t { eager, captured, replayed };
 
-  // For the calling thread, whose context must be on a GPU. Functions under further keys than `most` are always called.
+  // For the calling thread, whose context must be on a GPU. At most `most` keys are captured; further keys always run
+  // eagerly.
   explicit CudaGraphCache(size_t most = 64);
   ~CudaGraphCache();
   CudaGraphCache(const CudaGraphCache&) = delete;
   CudaGraphCache& operator=(const CudaGraphCache&) = delete;
 
-  // Tensors that f makes lie in memory that all functions here share: what they hold is lost in the next run().
+  // Runs f eagerly, captures it, or replays it. Tensors that f creates share the memory of all captured functions; the
+  // next run() overwrites their contents.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
-  bool recorded(const std::vector<int64_t>& key) const;  // the next run() replays it
+  bool recorded(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
   size_t recordings() const;
 
  private:
@@ -38,13 +40,13 @@ class CudaGraphCache {
   std::unique_ptr<Impl> impl_;
 };
 
-// Within such a function, of the calling thread:
+// The functions below refer to the calling thread's capture.
 
-bool recording();  // what is asked of the GPU is recorded
-// Where it is recorded: f, which may use the host's memory alone, is called in each replay before the kernels that are
-// asked for here. Else nothing.
+bool recording();  // true while the thread's GPU work is being captured
+// During capture: calls f in each replay before the current graph is launched. f may access host memory only. Outside
+// capture: no effect.
 void on_replay(std::function<void()> f);
-// Calls f between what was asked of the GPU before it and after it, then and in each replay.
+// Ends the current graph, calls f now and in each replay, and starts the next graph. Outside capture: calls f.
 void graph_break(std::function<void()> f);
 
 }  // namespace godwit

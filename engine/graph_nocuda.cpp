@@ -5,7 +5,7 @@ namespace godwit {
 
 struct CudaGraphCache::Impl {};
 
-CudaGraphCache::CudaGraphCache(size_t) { fail("graphs: steps are recorded on a GPU, and this build has no CUDA"); }
+CudaGraphCache::CudaGraphCache(size_t) { fail("graphs: CUDA graphs need a GPU, but this build has no CUDA"); }
 CudaGraphCache::~CudaGraphCache() = default;
 CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>&, const std::function<void()>&) { return How::eager; }
 bool CudaGraphCache::recorded(const std::vector<int64_t>&) const { return false; }

@@ -1,5 +1,5 @@
-// bfloat16 and float16: storage types. Arithmetic is float32: they convert to float by themselves, and back by a cast,
-// rounding to nearest, ties to even.
+// bfloat16 and float16: storage types. Values convert implicitly to float for arithmetic. Casts to 16 bits round to
+// nearest, ties to even.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -8,10 +8,10 @@ namespace godwit {
 
 namespace detail {
 
-// Written without branches on data, so that loops over it vectorise.
+// Branch-free, so that loops over it vectorize.
 constexpr uint16_t bf16_bits(float value) {
   const auto u = std::bit_cast<uint32_t>(value);
-  const uint32_t nan = (u & 0x7FFFFFFFu) > 0x7F800000u ? ~0u : 0u;  // a mask: selecting in 32 bits keeps loops wide
+  const uint32_t nan = (u & 0x7FFFFFFFu) > 0x7F800000u ? ~0u : 0u;  // a 32-bit mask keeps loops vectorized
   const uint32_t rounded = u + ((0x7FFFu + ((u >> 16) & 1u)) & ~nan);
   return static_cast<uint16_t>((rounded | (nan & 0x400000u)) >> 16);
 }
@@ -21,18 +21,18 @@ constexpr float bf16_value(uint16_t bits) { return std::bit_cast<float>(static_c
 constexpr uint16_t f16_bits(float value) {
   const auto whole = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (whole >> 16) & 0x8000u, u = whole & 0x7FFFFFFFu;
-  // From 2^-14 on: the exponent rebiased by 112, the mantissa rounded to 10 bits; a carry may reach infinity.
+  // Normal range, from 2^-14 on: rebias the exponent by 112, round the mantissa to 10 bits; a carry may reach infinity.
   const uint32_t normal = (u - (112u << 23) + 0xFFFu + ((u >> 13) & 1u)) >> 13;
-  // Below: adding one half leaves the subnormal's bits, rounded by the addition, at the end of the mantissa.
+  // Below 2^-14: adding 0.5 rounds the subnormal and leaves its bits in the low mantissa.
   const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
-  const uint32_t large = u > 0x7F800000u ? 0x7E00u : 0x7C00u;  // NaN, and what is beyond the largest
+  const uint32_t large = u > 0x7F800000u ? 0x7E00u : 0x7C00u;  // NaN, or overflow to infinity
   const uint32_t finite = u < 0x38800000u ? small : normal;
   return static_cast<uint16_t>(sign | (u >= 0x47800000u ? large : finite));
 }
 
 constexpr float f16_value(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16, u = bits & 0x7FFFu;
-  const auto exact = std::bit_cast<float>(u << 13) * 0x1p112f;  // rebiases normal and subnormal numbers alike
+  const auto exact = std::bit_cast<float>(u << 13) * 0x1p112f;  // rebiases normal and subnormal numbers
   const uint32_t special = (u << 13) | 0x7F800000u;             // infinity and NaN
   return std::bit_cast<float>(sign | (u >= 0x7C00u ? special : std::bit_cast<uint32_t>(exact)));
 }
@@ -55,7 +55,7 @@ struct f16 {
 
 static_assert(sizeof(bf16) == 2 && sizeof(f16) == 2);
 
-// The type a kernel computes in: float for the 16-bit types, T itself else.
+// The type in which a kernel computes: float for the 16-bit types, otherwise T.
 template <class T>
 struct ComputeType {
   using type = T;

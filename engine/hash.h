@@ -1,4 +1,4 @@
-// Hash: FNV-1a with 64 bits, to compare layouts and replicas between ranks.
+// Hash: 64-bit FNV-1a, to compare layouts and replicas between ranks.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,8 @@
 
 namespace godwit {
 
-// It takes whole words: every step is a bijection of the state, so one changed word always changes the result.
+// Hashes whole words instead of bytes. Each step is a bijection of the state, so changing one word always changes the
+// result.
 class Hash {
  public:
   void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }
@@ -16,7 +17,7 @@ class Hash {
     add(text.size());
     for (char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
   }
-  // The bits of the first `count` elements.
+  // Adds the bits of the first `count` elements.
   void add(const Tensor& values, int64_t count) {
     const Tensor here = values.range(0, count).to(kCpu);
     if (size_of(here.dtype()) == 8) add_words<uint64_t>(here.raw(), count);

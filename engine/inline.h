@@ -1,9 +1,7 @@
-// How functions that kernels share are marked: compiled into each loop that calls them, and for a GPU where nvcc reads
-// them.
+// GODWIT_INLINE: forces inlining and, under nvcc, adds __host__ __device__.
 #pragma once
 
-// Marks a loop body, and what it calls, to be compiled into each copy: [=](int64_t begin, int64_t end) GODWIT_INLINE
-// {…}
+// For a loop body and the functions that it calls: [=](int64_t begin, int64_t end) GODWIT_INLINE {…}
 #ifdef __CUDACC__
 #define GODWIT_INLINE __host__ __device__ __attribute__((always_inline))
 #else

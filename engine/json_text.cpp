@@ -42,7 +42,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool parse_error(size_t, const std::string&, const json::exception& error) override {
     std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: …"
     if (const size_t bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
-    if (what.size() > 300) what = excerpt(what, 150) + " " + what.substr(what.size() - 100);  // quotes what it read
+    if (what.size() > 300) what = excerpt(what, 150) + " " + what.substr(what.size() - 100);  // quotes the input
     fail(subject_, " is not valid JSON: ", printable(what));
   }
 

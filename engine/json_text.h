@@ -1,4 +1,4 @@
-// Checks of JSON text before it is parsed.
+// Checks JSON text before parsing.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,13 +6,13 @@
 namespace godwit {
 
 struct JsonRules {
-  int depth;                  // the most objects and arrays within each other
-  bool unique_names = false;  // no object names a member twice
+  int depth;                  // maximum nesting of objects and arrays
+  bool unique_names = false;  // reject objects with duplicate member names
 };
 
-// Throws one Error that begins with `subject` ("FILE: its header") unless the text is one JSON value within the rules.
-// Takes time in proportion to the text. The parser's own callback, which could check the same, does not: it searches
-// the whole parent at the end of each object.
+// Throws an Error that begins with `subject` ("FILE: its header") unless the text is one JSON value within the rules.
+// Runs in linear time. The parser's callback could make the same checks, but it searches the whole parent at the end of
+// each object.
 void check_json(std::string_view text, const std::string& subject, const JsonRules& rules);
 
 }  // namespace godwit

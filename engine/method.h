@@ -1,4 +1,4 @@
-// Methods: what a user chooses by name (an optimizer, an exchange), described where it is implemented.
+// Methods: implementations that a user selects by name (an optimizer, an exchange), described next to their code.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -13,9 +13,9 @@ namespace godwit {
 //   std::string name; std::vector<std::string> aliases; AnyOptions defaults;
 //   std::string help;   // one line, for a list of methods
 //   std::string paper;  // source of the algorithm
-//   std::string bytes;  // what a worker sends in a step
+//   std::string bytes;  // bytes sent per worker and step
 
-// All methods of a kind, in the order of --help. A program may append its own at start, before it uses any.
+// All methods of a kind, in --help order. A program may append its own methods at start-up, before the first use.
 template <class Method>
 std::vector<const Method*>& methods();
 
@@ -26,7 +26,7 @@ std::vector<std::string> method_names() {  // without aliases
   return names;
 }
 
-// The method with this name or alias; throws, naming the nearest, if there is none.
+// The method with this name or alias. Throws if there is none; the message suggests the nearest name.
 template <class Method>
 const Method& find_method(const std::string& name) {
   for (const Method* method : methods<Method>())
@@ -42,11 +42,11 @@ class MethodConfig {
   explicit MethodConfig(const Method& method) : method_(&method), options_(method.defaults) {}
   MethodConfig(const std::string& name) : MethodConfig(find_method<Method>(name)) {}
   MethodConfig(const char* name) : MethodConfig(std::string(name)) {}
-  // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or a value out of range.
+  // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or an out-of-range value.
   MethodConfig(const std::string& name, const std::string& json) : MethodConfig(name) {
     assign_json(list(), json, this->name());
   }
-  // From a method's own options struct.
+  // Constructs from a method's options struct.
   template <class O>
     requires requires(O& o, OptionList& list) { o.describe(list); }
   MethodConfig(O options) : options_(std::move(options)) {
@@ -72,14 +72,14 @@ class MethodConfig {
     return options_.as<O>();
   }
 
-  // The method's options, then those that all methods of the kind have. Refers to this object.
+  // The method's options, then the options common to all methods of the kind. The list refers to this object.
   OptionList list() const {
     OptionList all = options_.list();
     add_common(all);
     return all;
   }
   bool has(const std::string& option) const { return list().find(option) != nullptr; }
-  // The option's value as text. Throws if the method does not have it.
+  // The option's value as text. Throws if the method does not have the option.
   std::string text(const std::string& option) const { return value_text(find(list(), option)); }
   double number(const std::string& option) const {
     const OptionList all = list();
@@ -89,7 +89,7 @@ class MethodConfig {
     check(i != nullptr, name(), ": option ", option, " is not a number");
     return static_cast<double>(**i);
   }
-  // Sets an option by name. Throws for an unknown name or a value out of range.
+  // Sets an option by name. Throws for an unknown name or an out-of-range value.
   template <class T>
   MethodConfig& set(const std::string& option, const T& value) {
     OptionValue written;
@@ -120,7 +120,7 @@ class MethodConfig {
   AnyOptions options_;
 };
 
-// Adds the option that chooses the method. Assigning it replaces the method's options by their defaults.
+// Adds the option that selects the method. Assigning it resets the method's options to their defaults.
 template <class Method, class Config>
 Option& add_name(OptionList& list, Config& config, const std::string& help) {
   Option option;

@@ -14,7 +14,7 @@ namespace {
 dnnl::engine make_engine() {
   (void)context();
 #ifndef _OPENMP
-  // Built without OpenMP, a rank has one thread; the library, which has its own OpenMP, is told at run time.
+  // Without OpenMP, a rank has one thread. The library may use its own OpenMP, so limit its threads at run time.
   if (void* set_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(set_threads)(1);
 #endif
   return dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -101,8 +101,8 @@ dnnl::primitive_attr attributes() {
 
 void refuse(const dnnl::error& error, const char* what) {
   if (error.status == dnnl_unimplemented)
-    throw NoKernel(detail::concat(what, ": oneDNN has no kernel for it on this processor"), __FILE__, __LINE__);
-  fail(what, ": oneDNN says: ", error.what(), " (status ", static_cast<int>(error.status), ")");
+    throw NoKernel(detail::concat(what, ": oneDNN has no kernel on this processor"), __FILE__, __LINE__);
+  fail(what, ": oneDNN reports: ", error.what(), " (status ", static_cast<int>(error.status), ")");
 }
 
 Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to) try {
@@ -189,7 +189,7 @@ std::string kernel_library() {
 }
 
 bool native_bf16() {
-  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;  // wider sets hold its bits and more
+  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;  // wider instruction sets include these bits
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
 }
 

@@ -1,4 +1,4 @@
-// The one wrapper over oneDNN (2.6 and 3.x): engine, descriptors, cached primitives. For *_onednn.cpp files only.
+// Wrapper over oneDNN 2.6 and 3.x: engine, descriptors, cached primitives. For *_onednn.cpp files only.
 #pragma once
 #include <array>
 #include <concepts>
@@ -18,18 +18,17 @@ namespace godwit::onednn {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
-// The calling thread's own; the first use also makes the library keep to context().threads.
+// The calling thread's engine and stream. The first use also limits the library to context().threads threads.
 const dnnl::engine& engine();
 const dnnl::stream& stream();
 
-// Descriptors of float32 or bfloat16 tensors as they lie in memory. oneDNN always counts extents as n, c, h, w and
-// o, i, h, w.
+// Descriptors of float32 or bfloat16 tensors as stored. oneDNN orders extents as n, c, h, w and o, i, h, w.
 Desc activations(const Shape& nhwc, DType dtype = DType::f32);                  // [n, h, w, c]
 Desc filters(const Shape& ohwi, int64_t groups = 1, DType dtype = DType::f32);  // [o, kh, kw, i per group]
 Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           // [rows, columns]
-Desc transposed(const Desc& matrix);                                            // of [rows, columns] in memory
+Desc transposed(const Desc& matrix);                                            // of a matrix stored as [rows, columns]
 Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
-Desc any_layout(const Desc& desc);  // the same extents and type, in the layout the primitive likes best
+Desc any_layout(const Desc& desc);  // same extents and type; the primitive chooses the layout
 Dims dims_of(const Desc& desc);
 inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
 
@@ -41,25 +40,24 @@ struct Plan {
   explicit Plan(typename P::primitive_desc d) : desc(std::move(d)), primitive(desc) {}
 };
 
-// How a blocked layout places an index: the inner blocks (dimension, size), the last moving fastest, and the strides of
-// what they leave of each index.
+// A blocked layout: the inner blocks (dimension, size), fastest last, and the strides of the outer indices.
 struct BlockedLayout {
   Dims padded, strides;
   std::vector<std::pair<int, int64_t>> inner;
 };
-std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts of another kind
+std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts that are not blocked
 
-bool avx512_bf16();  // the best bfloat16 instructions here are AVX512_BF16: no AMX
+bool avx512_bf16();  // true if the best bfloat16 instructions here are AVX512_BF16, without AMX
 
-dnnl::primitive_attr attributes();                                     // scratchpad by run()
-[[noreturn]] void refuse(const dnnl::error& error, const char* what);  // as a godwit::Error
+dnnl::primitive_attr attributes();                                     // run() provides the scratchpad
+[[noreturn]] void refuse(const dnnl::error& error, const char* what);  // throws a godwit::Error
 
-// What plan() throws when the library has no kernel for this processor, these types and extents.
+// Thrown by plan() if the library has no kernel for this processor, data type and shape.
 struct NoKernel : Error {
   using Error::Error;
 };
 
-// A plan from the primitive's own arguments, in oneDNN 3's order without engine, hint and attributes.
+// Creates a plan from the primitive's arguments, in oneDNN 3's order without engine, hint and attributes.
 template <class P, class... Args>
 Plan<P> plan(const char* what, const Args&... args) try {
 #if DNNL_VERSION_MAJOR < 3
@@ -71,7 +69,7 @@ Plan<P> plan(const char* what, const Args&... args) try {
   refuse(error, what);
 }
 
-// The same for a backward primitive, which is chosen to fit its forward primitive.
+// Creates a plan for a backward primitive that matches its forward primitive.
 template <class P, class Forward, class... Args>
 Plan<P> plan_backward(const char* what, const Plan<Forward>& forward, const Args&... args) try {
 #if DNNL_VERSION_MAJOR < 3
@@ -85,7 +83,7 @@ Plan<P> plan_backward(const char* what, const Plan<Forward>& forward, const Args
 
 Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to);
 
-// What tells one plan from another of its type: extents, options, flags (floats by std::bit_cast).
+// Cache key of a plan: extents, options, flags (floats by std::bit_cast). Each entry type has its own key space.
 struct Key : std::array<int64_t, 24> {
   template <std::integral... Parts>
   requires(sizeof...(Parts) < 24) explicit Key(Parts... parts)
@@ -96,11 +94,11 @@ struct KeyHash {
   size_t operator()(const Key& key) const;
 };
 
-// The calling thread's Entry for the key and context().threads, made by make() at first; one key space per Entry type.
-// The reference holds until the thread's next call for this type.
+// The calling thread's cached Entry for the key and context().threads; calls make() on a miss. The reference is valid
+// until the thread's next call for the same Entry type.
 template <class Entry, class Make>
 const Entry& cached(Key key, Make make) {
-  constexpr size_t kMost = 1024;  // shapes that never come back must not fill the memory
+  constexpr size_t kMost = 1024;  // bounds memory when shapes never repeat
   thread_local std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> entries;
   key.back() = context().threads;
   auto found = entries.find(key);
@@ -111,12 +109,12 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
-// Whether `wanted` is pack_weights() of a float32 matrix that lies in memory as `plain` says.
+// Whether `wanted` is the layout of pack_weights() for a float32 matrix with layout `plain`.
 enum class Blocks { none, of_rows, of_columns };
 Blocks blocks_of(const Desc& plain, const Desc& wanted);
 
-// A primitive with weights: its plan and, where it asks for other weights than the plain float32 ones (another layout,
-// bfloat16), the one way to or from them: a reorder, but for the blocks of matrices.
+// A primitive with weights: its plan and, if the primitive needs weights in another layout or in bfloat16, the
+// conversion. The conversion is a pack_weights() call for blocked matrices and a reorder otherwise.
 template <class P>
 struct Weighted {
   Plan<P> plan;
@@ -132,8 +130,8 @@ struct Weighted {
     reorder.emplace(use == Use::read ? plan_reorder(plain, wanted) : plan_reorder(wanted, plain));
   }
 
-  // Weights in the form wanted: `w` rearranged, or memory for the primitive to write to, which goes to `w` by
-  // unpack().
+  // packed() converts `w` to the wanted layout. scratch() returns memory for weights that the primitive writes;
+  // unpack() then converts them into `w`. Both return `w` itself if no conversion is needed.
   Tensor packed(const Tensor& w) const;
   Tensor scratch(const Tensor& w) const {
     if (!reorder && blocks == Blocks::none) return w;
@@ -142,8 +140,8 @@ struct Weighted {
   void unpack(const Tensor& from, const Tensor& w) const;
 };
 
-// The cached primitive with weights that make() plans; empty where make()'s is, and where the library has none for
-// bfloat16 but its reference loops, which are far slower than float32.
+// The cached primitive that make() plans. Empty if make() returns empty, or if the library has only its bfloat16
+// reference loops, which are far slower than float32.
 template <class P, class Make>
 const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Make make) {
   using Entry = std::optional<Weighted<P>>;
@@ -160,7 +158,7 @@ const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Mak
   });
 }
 
-// Executes a primitive, its scratchpad from the rank's pool:
+// Executes a primitive with a scratchpad from the rank's pool:
 //   run(plan, {{DNNL_ARG_SRC, memory(plan.desc.src_desc(), x)}, …});
 void run(const dnnl::primitive& primitive, const Desc& scratchpad, std::unordered_map<int, dnnl::memory> arguments);
 template <class P>

@@ -46,7 +46,7 @@ bool inside(double value, const Range& range) {
   return within(value) && (!range.as_float || within(static_cast<float>(value)));
 }
 
-// Command-line text as the type that `ref` refers to; unchanged if it cannot be converted.
+// Converts command-line text to the type of `ref`. Returns the value unchanged if it cannot be converted.
 OptionValue converted(OptionValue value, const OptionRef& ref) {
   const std::string text = std::get<std::string>(value.data);
   double number;
@@ -69,7 +69,7 @@ OptionValue converted(OptionValue value, const OptionRef& ref) {
   return value;
 }
 
-// Assigns one value to one member; constructed with what its messages need.
+// Assigns one value to one member; holds the inputs of its error messages.
 struct Assigner {
   const Option& option;
   const OptionValue& value;

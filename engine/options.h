@@ -18,15 +18,15 @@ namespace godwit {
 struct Range {
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool min_open = false, max_open = false;  // whether the bound itself is excluded
-  bool as_float = false;                    // bounds also hold for the value rounded to float32
+  bool as_float = false;                    // the value rounded to float32 must also be within the bounds
 };
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr Range kAny{}, kFraction{0, 1}, kPositive{0, kInfinity, true}, kNotNegative{0, kInfinity};
 inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};
-inline constexpr Range kDecayRate{0, 1, false, true, true};                // of a moving average in float32
+inline constexpr Range kDecayRate{0, 1, false, true, true};                // decay rate of a moving average in float32
 inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};    // positive and finite in float32
 
-// A field of a type other than those of OptionRef that has one text for each value: an enum, or a method's name.
+// A field with one text per value that is not an OptionRef type: an enum, or a method's name.
 struct ChoiceRef {
   void* member;
   std::string (*get)(const void* member);
@@ -34,34 +34,35 @@ struct ChoiceRef {
 };
 using OptionRef = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, ChoiceRef>;
 
-// One field of an options struct. It refers to the struct and must not outlive it.
+// One field of an options struct. Holds a pointer into the struct and must not outlive it.
 struct Option {
-  std::string name;  // key in JSON and of --set: "lr"; with the group in front of it in a program's list: "optimizer.lr"
+  // JSON key and --set name: "lr"; in a program's list with the group: "optimizer.lr".
+  std::string name;
   OptionRef ref;
   std::string help;                      // one line, with the unit
-  Range range = {};                      // of numbers, and of each number in a list
-  std::vector<std::string> choices = {}; // the allowed texts; empty: any
-  std::string flag = {}, section = {};   // of a program: "--lr", or empty for --set only; heading in --help
-  std::string placeholder = {};          // of the value in --help: DIR; empty: NAME, N or X
-  std::string inapplicable = {};         // why this configuration does not read the option; empty: it does
-  bool number_or_text = false;           // a text that JSON may also give as a number
+  Range range = {};                      // for numbers, and for each number in a list
+  std::vector<std::string> choices = {}; // allowed texts; empty: any
+  std::string flag = {}, section = {};   // in a program: "--lr", or empty for --set only; heading in --help
+  std::string placeholder = {};          // placeholder of the value in --help: DIR; empty: NAME, N or X
+  std::string inapplicable = {};         // why this configuration does not read the option; empty if it does
+  bool number_or_text = false;           // a text that may be a number in JSON
   bool host_specific = false;            // may differ between the processes of a run
-  void (*check_text)(const std::string& text, const std::string& subject) = nullptr;  // in place of the choices
+  void (*check_text)(const std::string& text, const std::string& subject) = nullptr;  // used instead of `choices`
 
   Option& with_flag(std::string text) { return flag = std::move(text), *this; }
   Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }
   Option& differs_by_host() { return host_specific = true, *this; }
   Option& or_number() { return number_or_text = true, *this; }
-  // Marks the option as not read, for this reason, unless `applies`.
+  // Unless `applies`, marks the option as not read in this configuration, for this reason.
   Option& only_if(bool applies, const std::string& reason) {
     if (!applies && inapplicable.empty()) inapplicable = reason;
     return *this;
   }
 };
 
-// Collects the options of a struct: describe(OptionList&) adds each of its fields. An enum E needs a function
-// std::vector<std::string> choices_of(E) beside it: the names of its values, which count from 0.
+// Collects the options of a struct: describe(OptionList&) adds each field. An enum E needs a function
+// std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values, counted from 0.
 class OptionList : public std::vector<Option> {
  public:
   template <class T>
@@ -88,38 +89,38 @@ class OptionList : public std::vector<Option> {
                .choices = std::move(choices), .section = section});
     return back();
   }
-  Option& append(Option option) {  // under prefix and section
+  Option& append(Option option) {  // adds prefix and section
     option.name = prefix + option.name, option.section = section;
     push_back(std::move(option));
     return back();
   }
-  const Option* find(const std::string& name) const;  // null if there is none
+  const Option* find(const std::string& name) const;  // null if not found
   std::vector<std::string> names() const;
 
-  std::string prefix, section;  // of the options that are added next
+  std::string prefix, section;  // applied to options that are added next
 };
 
-// A value as it was written. `data` of command-line text is a string, whatever the option's type.
+// A value as written by the user. For command-line text, `data` is a string whatever the option's type.
 struct OptionValue {
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
-  std::string shown;        // for messages
-  bool is_text = false;     // from a command line: converted to the option's type
+  std::string shown;        // the text for messages
+  bool is_text = false;     // true for command-line text: converted to the option's type
 };
 OptionValue text_value(const std::string& text);
-OptionValue json_value(const std::string& json);  // of one JSON value; valid JSON
+OptionValue json_value(const std::string& json);  // from one valid JSON value
 
-// Assigns the value. Throws Error, beginning with `subject` ("--lr"), for a wrong type, a number outside the range or
-// not finite, or a text that is not one of the choices.
+// Assigns the value. Throws an Error that begins with `subject` ("--lr") for a wrong type, a number that is out of
+// range or non-finite, or a text that is not one of the choices.
 void assign(const Option& option, const OptionValue& value, const std::string& subject);
 std::string value_text(const Option& option);  // "1e-08", "true", "birder", "30,60"
 std::string range_text(const Range& range);    // " in [0, 1)", " of at least 1"; "" if unbounded
-void check_range(const Option& option, const std::string& subject);  // throws if the present value is out of range
+void check_range(const Option& option, const std::string& subject);  // throws if the current value is out of range
 
-// Reads {"lr": 0.1, …} into the options. Throws Error, beginning with `subject`, naming the key.
+// Reads {"lr": 0.1, …} into the options. Throws an Error that begins with `subject` and names the key.
 void assign_json(const OptionList& options, const std::string& json, const std::string& subject);
 
-// An options struct of any type, with value semantics. The struct has describe(OptionList&), and optionally check(), which
-// throws for values that contradict each other.
+// An options struct of any type, with value semantics. The struct has describe(OptionList&) and optionally check(),
+// which throws for contradictory values.
 class AnyOptions {
  public:
   AnyOptions() = default;
@@ -137,7 +138,7 @@ class AnyOptions {
   template <class O>
   O& as() {
     auto* held = dynamic_cast<Held<O>*>(held_.get());
-    godwit::check(held != nullptr, "options: of another method than the type asked for");
+    godwit::check(held != nullptr, "options: the requested type belongs to another method");
     return held->value;
   }
   template <class O>
@@ -145,7 +146,7 @@ class AnyOptions {
     return const_cast<AnyOptions*>(this)->as<O>();
   }
   OptionList list() const;                     // refers to this object
-  void check(const std::string& subject) const;  // ranges of all options, then the struct's own check()
+  void check(const std::string& subject) const;  // ranges of all options, then the struct's check()
 
  private:
   struct Base {

@@ -16,7 +16,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// to [rows, 64] = the transpose of from [64, stride], whose first `rows` columns are read.
+// to [rows, 64] = the transpose of the first `rows` columns of from [64, stride].
 HWY_INLINE void transpose(const float* from, int64_t stride, int64_t rows, float* to) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t c = 0; c < kBlockColumns; ++c)
@@ -38,7 +38,7 @@ HWY_INLINE void transpose(const float* from, int64_t stride, int64_t rows, float
 #endif
 }
 
-// The bits of x as bfloat16, rounded to nearest even, in the upper halves; NaN stays NaN.
+// x rounded to bfloat16 (nearest even), in the upper 16 bits of each lane; NaN stays NaN.
 template <class D, class V>
 HWY_INLINE V rounded(D bits, V x) {
   const hn::RebindToFloat<D> d;
@@ -48,7 +48,7 @@ HWY_INLINE V rounded(D bits, V x) {
   return hn::IfVecThenElse(nan, hn::Or(x, hn::Set(bits, 0x400000u)), up);
 }
 
-// to [16][64][2] = 32 rows of 64 values, `stride` apart, rounded.
+// to [16][64][2] = 32 rows of 64 values with row stride `stride`, rounded to bfloat16.
 HWY_INLINE void round_pairs(const float* from, int64_t stride, uint32_t* to) {
   const hn::CappedTag<uint32_t, 16> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -60,7 +60,7 @@ HWY_INLINE void round_pairs(const float* from, int64_t stride, uint32_t* to) {
     }
 }
 
-// The block at row r and column c of w.
+// Packs the block at row r and column c of w.
 void pack_block(const float* w, bool transposed, int64_t stride, int64_t r, int64_t c, bool halves, void* to) {
   const int64_t rows = halves ? 32 : 16;
   HWY_ALIGN float turned[32 * kBlockColumns];
@@ -90,7 +90,7 @@ void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t c
         "pack_weights: takes float32 [", rows, ", ", columns, "] to float32 or bfloat16, not ", w.dtype(), " ",
         w.shape(), " to ", type);
   check(rows % height == 0 && columns % kBlockColumns == 0, "pack_weights: [", rows, ", ", columns,
-        "] is not made of blocks of [", height, ", ", kBlockColumns, "]");
+        "] is not divisible into blocks of [", height, ", ", kBlockColumns, "]");
   const float* from = w.data<float>();
   const int64_t stride = transposed ? rows : columns, bytes = 16 * kBlockColumns * 4;
   const auto block = [&](int64_t i, int64_t j) {
@@ -98,7 +98,7 @@ void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t c
     (from, transposed, stride, i * height, j * kBlockColumns, halves,
      static_cast<std::byte*>(to) + (j * down + i) * bytes);
   };
-  // Along the rows as they lie in memory.
+  // Iterates along the rows as stored.
   parallel_for(transposed ? across : down, std::max<int64_t>(1, (1 << 15) / (stride * 16)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i)

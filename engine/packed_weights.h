@@ -1,4 +1,4 @@
-// The right-hand matrix of a product in the blocks that oneDNN's kernels read.
+// Packs the right-hand matrix of a product into the blocked layout of oneDNN's kernels.
 #pragma once
 #include "engine/tensor.h"
 
@@ -7,9 +7,9 @@ namespace godwit {
 constexpr int64_t kBlockColumns = 64;
 constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16; }
 
-// w [rows, columns], which in memory is [columns, rows] when transposed, float32 → to, float32
-// [columns / 64][rows / 16][16][64], or bfloat16 [columns / 64][rows / 32][16][64][2], the last extent two rows. Both
-// extents must be whole blocks.
+// Packs w [rows, columns] float32, stored as [columns, rows] if `transposed`. `to` is float32 [columns / 64][rows /
+// 16][16][64], or bfloat16 [columns / 64][rows / 32][16][64][2], where the last extent is a pair of rows. Rows and
+// columns must be multiples of the block size.
 void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to);
 
 }  // namespace godwit

@@ -19,7 +19,7 @@ uint32_t RandomStream::next() {
 }
 
 uint32_t RandomStream::below(uint32_t n) {
-  // Lemire's method: the low half of word·n is uniform but for the first 2³² mod n values, which are drawn again.
+  // Lemire's method: the low half of word·n is uniform, except for the first 2³² mod n values, which are rejected.
   uint64_t product = uint64_t{next()} * n;
   for (const uint32_t biased = -n % n; static_cast<uint32_t>(product) < biased;) product = uint64_t{next()} * n;
   return static_cast<uint32_t>(product >> 32);

@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon et al. 2011): counter-based random numbers, so that no draw depends on threads, ranks or buckets.
+// Philox4x32-10 (Salmon et al. 2011): a counter-based generator; draws do not depend on threads, ranks or buckets.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// What a draw is for: a word of the counter, so that uses never share numbers.
+// The purpose of a draw: one word of the counter, so that different uses never share random numbers.
 enum class Purpose : uint32_t {
   worker_sign = 1,
   server_sign = 2,
@@ -16,10 +16,10 @@ enum class Purpose : uint32_t {
   dropout = 6,
   text = 7,
   mask = 8,
-  gradient_code = 9,   // rounding of what workers send
-  mean_code = 10,      // of what owners send back
-  error_code = 11,     // of errors kept in few bits
-  coordinates = 12,    // that all ranks choose alike
+  gradient_code = 9,   // rounding of the payloads from workers
+  mean_code = 10,      // rounding of the means from owners
+  error_code = 11,     // rounding of low-precision residuals
+  coordinates = 12,    // coordinates that all ranks choose identically
   test = 255
 };
 
@@ -33,16 +33,17 @@ constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, st
   return counter;
 }
 
-// U in [0, 1) with 24 bits.
+// Uniform in [0, 1) with 24 bits.
 constexpr float to_unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// The number of element e of the whole parameter vector: key = seed, counter = (e/4, step, purpose, sender), word e mod 4.
+// The random word of element e of the whole parameter vector: word e mod 4 of Philox with key = seed and counter =
+// (e/4, step, purpose, sender).
 constexpr uint32_t random_word(uint64_t seed, int64_t element, uint32_t step, Purpose purpose, uint32_t sender) {
   return philox4x32({static_cast<uint32_t>(element >> 2), step, static_cast<uint32_t>(purpose), sender},
                     {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[static_cast<size_t>(element & 3)];
 }
 
-// Sequential draws for one use, named by (seed, purpose, a, b): two streams with other names are independent.
+// Sequential draws for one use, keyed by (seed, purpose, a, b). Streams with different keys are independent.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, Purpose purpose, uint32_t a = 0, uint32_t b = 0);

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kAlignment = 64, kCudaAlignment = 256;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kFirstSegment = 8 << 20;
-constexpr int64_t kLargestStep = 1 << 30;            // segments grow with what is reserved, up to this
-constexpr int64_t kAddressSpace = int64_t{1} << 47;  // no process has more
+constexpr int64_t kLargestStep = 1 << 30;            // segments grow with the reserved bytes, up to this
+constexpr int64_t kAddressSpace = int64_t{1} << 47;  // limit of a process's address space
 
 int64_t rounded(int64_t bytes, int64_t unit) { return std::max(unit, (bytes + unit - 1) / unit * unit); }
 
@@ -51,11 +51,11 @@ Pool::Blocks::iterator Pool::take(int64_t bytes) {
   const int64_t growth = std::clamp(stats_.bytes_reserved, kFirstSegment, kLargestStep);
   std::byte* data = nullptr;
   int64_t size = 0;
-  for (const int64_t wanted : {std::max(bytes, growth), bytes}) {  // where memory is short, no more than is needed
+  for (const int64_t wanted : {std::max(bytes, growth), bytes}) {  // if memory is short, allocate only what is needed
     size = rounded(wanted, kHugePage);
     if ((data = source_->allocate(size))) break;
   }
-  if (!data) {  // segments too small for this may be free
+  if (!data) {  // free segments may be too small: release them and retry
     release_free_segments();
     data = source_->allocate(size);
   }
@@ -69,10 +69,10 @@ void* Pool::allocate(int64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto block = bytes <= kAddressSpace ? take(rounded(bytes, alignment_)) : blocks_.end();
   if (block == blocks_.end()) [[unlikely]]
-    fail("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use, " in use by this rank", source_->state(),
+    fail("out of memory: ", bytes, " bytes requested, ", stats_.bytes_in_use, " in use by this rank", source_->state(),
          "; lower --batch or the number of ranks on this ", device_.is_cuda() ? "GPU" : "machine");
   const int64_t size = rounded(bytes, alignment_);
-  if (block->second.bytes > size) {  // the rest stays free
+  if (block->second.bytes > size) {  // the remainder stays free
     const auto rest = blocks_.emplace_hint(std::next(block), block->first + size,
                                            Block{block->second.bytes - size, true, false, block->second.last});
     free_.emplace(rest->second.bytes, rest->first);

@@ -1,4 +1,4 @@
-// Caching memory pool: page faults and malloc cost CPU training dearly, so freed memory is kept and reused.
+// Caching memory pool. Page faults and malloc are expensive in CPU training, so released memory is kept and reused.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,38 +14,38 @@
 namespace godwit {
 
 struct PoolStats {
-  int64_t bytes_in_use = 0;       // held by live buffers, as asked for
-  int64_t peak_bytes_in_use = 0;  // since the pool was made or reset_peak()
-  int64_t bytes_reserved = 0;     // taken from the system, in use or not; pages never touched cost nothing
+  int64_t bytes_in_use = 0;       // requested bytes of live buffers
+  int64_t peak_bytes_in_use = 0;  // since construction or reset_peak()
+  int64_t bytes_reserved = 0;     // taken from the system; untouched pages cost nothing
   int64_t system_allocations = 0;
 };
 
-// Where a pool takes its segments from.
+// Allocates the segments of a pool.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  virtual std::byte* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; nullptr when there is no more
-  virtual bool release(std::byte* data) = 0;       // false: it cannot be released now, and stays allocated
+  virtual std::byte* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; nullptr if out of memory
+  virtual bool release(std::byte* data) = 0;       // false: it cannot be released now and stays allocated
   virtual Device device() const { return kCpu; }
-  virtual std::string state() const { return ""; }  // how much there is, for the message when there is no more
+  virtual std::string state() const { return ""; }  // available memory, for the out-of-memory message
 };
 
-// Large segments of one source's memory, cut into blocks by best fit; free neighbours merge, so that what the forward
-// pass held in many small blocks serves the large ones of the backward pass. Thread-safe: a rank's compute and
-// communication threads share one. Blocks are aligned to 64 bytes, a GPU's to 256. Memory of a GPU is reused in the
-// order of the host's calls, so a pool there belongs to one stream: a tensor that another stream touches must be kept
-// until the pool's stream waits for that one.
+// Pool of large segments, split into blocks by best fit. Adjacent free blocks merge, so that many small blocks of the
+// forward pass can serve large blocks of the backward pass. Thread-safe: a rank's compute and communication threads
+// share one. Blocks are aligned to 64 bytes, on a GPU to 256. GPU memory is reused in the order of the host's calls, so
+// a GPU pool belongs to one stream: a tensor used by a second stream must stay alive until the pool's stream waits for
+// the second.
 class Pool {
  public:
-  Pool();  // of the system's memory
+  Pool();  // of system memory
   explicit Pool(std::unique_ptr<MemorySource> source);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();
 
-  void* allocate(int64_t bytes);            // throws Error when the system has no more memory
-  void release(void* data, int64_t bytes);  // bytes as given to allocate()
-  void trim();                              // gives segments without a live block back to the system, where it can
+  void* allocate(int64_t bytes);            // throws an Error if the system is out of memory
+  void release(void* data, int64_t bytes);  // `bytes` as passed to allocate()
+  void trim();  // returns segments without live blocks to the system, if the source can release them
   void reset_peak();
   PoolStats stats() const;
   Device device() const { return device_; }
@@ -53,11 +53,11 @@ class Pool {
  private:
   struct Block {
     int64_t bytes;
-    bool free, first, last;  // first, last: of its segment
+    bool free, first, last;  // first, last: position in the segment
   };
   using Blocks = std::map<std::byte*, Block>;
 
-  Blocks::iterator take(int64_t bytes);  // a free block of at least so many bytes, no longer listed as free
+  Blocks::iterator take(int64_t bytes);  // removes a free block of at least `bytes` from the free list
   void give_back(Blocks::iterator block);
   void release_free_segments();
 
@@ -65,18 +65,18 @@ class Pool {
   const Device device_;
   const int64_t alignment_;
   mutable std::mutex mutex_;
-  Blocks blocks_;                                  // all, by address
+  Blocks blocks_;                                  // all blocks, by address
   std::set<std::pair<int64_t, std::byte*>> free_;  // (bytes, address)
   PoolStats stats_;
 };
 
-// Shared ownership of one block; the pool outlives its buffers.
+// Shared ownership of one block. The pool outlives its buffers.
 class Buffer {
  public:
   Buffer() = default;
   Buffer(std::shared_ptr<Pool> pool, int64_t bytes);
   Buffer(std::shared_ptr<std::byte> data, int64_t bytes)
-      : data_(std::move(data)), bytes_(bytes) {}  // not a pool's: the CPU's
+      : data_(std::move(data)), bytes_(bytes) {}  // external CPU memory, not from a pool
 
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }

@@ -1,9 +1,9 @@
-// ProfileRange: a part of the work, by name on its thread's line in a profiler of GPUs (Nsight Systems).
+// ProfileRange: a named range on the calling thread's timeline in a GPU profiler (Nsight Systems).
 #pragma once
 
 namespace godwit {
 
-// From its making to its end. Without a profiler it costs a call through a pointer, in a build without CUDA nothing.
+// Scoped NVTX range. Costs one indirect call when no profiler is attached and nothing in a CPU-only build.
 class [[maybe_unused]] ProfileRange {
  public:
 #ifdef GODWIT_HAS_CUDA

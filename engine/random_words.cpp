@@ -15,7 +15,7 @@
 #define GODWIT_ENGINE_PHILOX_KEYS
 namespace godwit {
 
-// The counters' three other words and the rounds' keys: in memory, from where vectors are filled with one of them.
+// The other three counter words and the round keys, in memory, from which vectors are filled by broadcast.
 struct Philox {
   explicit Philox(const RngKey& rng) : step(rng.step), purpose(rng.purpose), sender(rng.sender) {
     for (uint32_t round = 0; round < 10; ++round) {
@@ -46,9 +46,9 @@ const uint32_t* random_words_range(const RngKey& rng, const Philox&, int64_t ele
 using Counters = hn::CappedTag<uint64_t, 8>;
 using Words = hn::Repartition<uint32_t, Counters>;
 
-// The words of kVectors vectors of counters. The rounds of one wait for each other, those of five keep a core busy and
-// fit in its registers. A counter's four words live in 64-bit lanes, whose low halves the multiplication takes; what
-// their upper halves hold is of no use but after the last round.
+// Generates the words of kVectors vectors of counters. The rounds of one vector depend on each other; five independent
+// vectors keep a core busy and fit in its registers. A counter's four words are the low halves of 64-bit lanes, which
+// the multiplication reads. The upper halves are unused until after the last round.
 template <int kVectors>
 HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t* words, const char* ahead) {
   const Counters d;
@@ -70,7 +70,7 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
       c2[j] = hn::Xor3(hn::ShiftRight<32>(a), c3[j], hn::Set(d, philox.keys1[round]));
       c1[j] = b, c3[j] = a;
     }
-  // A product with its halves exchanged is two words of the result but for what the lower one lacks.
+  // Two words of the result: a product with swapped halves, whose low word is combined with the old word and the key.
   const auto low = hn::Set(d, 0xFFFFFFFFu);
   const auto last = [&](V result, V old, uint64_t key) HWY_ATTR {
     return hn::Xor3(hn::BitCast(d, hn::Shuffle2301(hn::BitCast(halves, result))), hn::And(old, low), hn::Set(d, key));
@@ -86,12 +86,12 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
   }
 }
 
-// Written from a multiple of 4 on.
+// Generates words starting at the previous multiple of 4.
 const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t element, int64_t count, uint32_t* buffer,
                                    const char* ahead) {
   const Counters d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
-  // Interleaving pairs of lanes of 128 bits: in this order the words come out in theirs.
+  // Interleaving works on pairs of 128-bit lanes; this counter order makes the words come out in sequence.
   constexpr size_t kLanes = hn::MaxLanes(Counters());
   HWY_ALIGN static constexpr auto kOrder = [] {
     std::array<uint64_t, kLanes> order{};
@@ -110,7 +110,7 @@ const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t 
   if (done < end) draw(std::integral_constant<int, 1>());
   return buffer + skipped;
 }
-static_assert(kRandomSlack >= 4 * 8 + 4, "the last counters' words, and the skipped ones");
+static_assert(kRandomSlack >= 4 * 8 + 4, "words of the last counters, and skipped words");
 #endif
 
 }  // namespace HWY_NAMESPACE

@@ -1,21 +1,21 @@
-// Philox words of many elements at once, by the widest vectors of the machine.
+// Philox words of many elements at once, using the widest vectors of the processor.
 #pragma once
 #include <cstdint>
 
 namespace godwit {
 
-// What names the draws of one use but for the element: word e mod 4 of Philox with key = seed and counter = (e/4, step,
-// purpose, sender) is element e's.
+// The key of one use's draws, without the element. Element e's word is word e mod 4 of Philox with key = seed and
+// counter = (e/4, step, purpose, sender).
 struct RngKey {
   uint64_t seed;
   uint32_t step, purpose, sender;
 };
 
-constexpr int64_t kRandomSlack = 68;  // words of room behind those asked for
+constexpr int64_t kRandomSlack = 68;  // extra words that the buffer needs
 
-// The words of elements [element, element + count); buffer has room for count + kRandomSlack. Returns where in it they
-// begin. One thread; meant for pieces that stay in its first-level cache. Drawing keeps a core busy and memory idle:
-// meanwhile `count` 32-bit values from `ahead` on are asked for, which may lie beyond an array's end.
+// Generates the words of elements [element, element + count) and returns their start in `buffer`, which needs count +
+// kRandomSlack words. Single-threaded; intended for pieces that fit in the L1 cache. Generation is compute-bound, so
+// `count` 32-bit values starting at `ahead` are prefetched meanwhile; the range may extend past the end of the array.
 const uint32_t* random_words(const RngKey& rng, int64_t element, int64_t count, uint32_t* buffer,
                              const void* ahead = nullptr);
 

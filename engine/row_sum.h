@@ -1,10 +1,12 @@
-// Sums over a row for loops that vector_for compiles: partial sums in one order, the same on every machine.
+// Row sums for loops that vector_for compiles. The order of summation is fixed, so results are the same on every
+// machine.
 #pragma once
 #include "engine/vector_loop.h"
 
 namespace godwit {
 
-// Σ term(c) over [begin, end) in C, in 16 sums of every 16th term, four terms at a time; then those by halves.
+// Σ term(c) over [begin, end) in type C: 16 partial sums with stride 16, four terms at a time, then a pairwise
+// reduction.
 template <class C, class Term>
 GODWIT_INLINE inline C row_sum(int64_t begin, int64_t end, const Term& term) {
   constexpr int64_t kLanes = 16;

@@ -26,9 +26,9 @@ using json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
-constexpr int kMaxDepth = 8;                  // descriptions need 3; bounds the memory of a hostile header
-constexpr int kReading = O_RDONLY | O_NONBLOCK;  // opening a pipe must not wait; only regular files pass
+constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the reference implementation
+constexpr int kMaxDepth = 8;                  // descriptions need 3; limits the memory for a hostile header
+constexpr int kReading = O_RDONLY | O_NONBLOCK;  // opening a pipe must not block; only regular files are accepted
 constexpr const char* kMetadata = "__metadata__";
 
 struct Name {
@@ -40,7 +40,7 @@ constexpr Name kTypes[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F16", DTy
 
 std::string error_text() { return std::strerror(errno); }
 
-// A file descriptor, and for a temporary file its name, which goes away with it unless it was renamed.
+// An owned file descriptor. Deletes a temporary file unless it was renamed.
 class File {
  public:
   File(const std::string& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
@@ -66,7 +66,7 @@ class File {
       const ssize_t got = ::read(descriptor_, at, count);
       if (got < 0 && errno == EINTR) continue;
       check(got >= 0, path_, ": cannot be read: ", error_text());
-      check(got > 0, path_, ": ended while it was read");
+      check(got > 0, path_, ": was truncated while it was read");
       at += got;
       count -= static_cast<uint64_t>(got);
     }
@@ -82,7 +82,7 @@ class File {
     }
   }
 
-  // The first `length` bytes as memory of our own: what is written to it does not reach the file.
+  // Maps the first `length` bytes as private memory: writes do not reach the file.
   Buffer map(uint64_t length) const {
     void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
     check(data != MAP_FAILED, path_, ": cannot be mapped into memory: ", error_text());
@@ -104,7 +104,7 @@ class File {
   bool temporary_ = false;
 };
 
-// Brings a rename in the folder to the disk, where the file system can.
+// Syncs a rename in the folder to disk, if the file system supports it.
 void sync_folder(const std::string& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -116,10 +116,10 @@ struct Entry {
   std::string name;
   DType dtype;
   Shape shape;
-  uint64_t begin, end;  // bytes of the data section, later of the file
+  uint64_t begin, end;  // in the data section; after read_header() in the file
 };
 
-// JSON allows a name twice and the library keeps one of them; here that is an error, as is needless nesting.
+// JSON allows duplicate names, of which the library keeps one. Duplicate names and deep nesting are errors here.
 json parse_header(const std::string& path, const std::string& text) {
   check_json(text, path + ": its header", {.depth = kMaxDepth, .unique_names = true});
   json header = json::parse(text);
@@ -142,7 +142,7 @@ DType read_dtype(const json& value, const std::string& where) {
   const std::string text = value["dtype"].get<std::string>();
   for (const Name& type : kTypes)
     if (text == type.text) return type.dtype;
-  fail(where, "dtype ", excerpt(text), " is not read here (only F64 F32 F16 BF16 I64 I32 U32 U8)");
+  fail(where, "dtype ", excerpt(text), " is not supported; expected F64, F32, F16, BF16, I64, I32, U32 or U8");
 }
 
 Entry read_entry(const std::string& path, const std::string& name, const json& value, uint64_t data_bytes) {
@@ -157,7 +157,7 @@ Entry read_entry(const std::string& path, const std::string& name, const json& v
   check(entry.begin <= entry.end && entry.end <= data_bytes, where, "data_offsets [", entry.begin, ", ", entry.end,
         "] are not within the ", data_bytes, " bytes of data (truncated?)");
 
-  constexpr uint64_t kMaxElements = uint64_t{1} << 59;  // so that bytes do not overflow
+  constexpr uint64_t kMaxElements = uint64_t{1} << 59;  // prevents overflow of byte counts
   uint64_t total = 1;
   bool none = false;
   std::vector<int64_t> checked;
@@ -182,16 +182,16 @@ void read_metadata(const std::string& path, const json& value, std::map<std::str
   }
 }
 
-// The tensors in the order of their data, placed by bytes of the file; where the data begins is its position now.
+// Returns the tensors in order of their data, with byte offsets in the file. Leaves the file position at the data.
 std::vector<Entry> read_header(const std::string& path, File& file, std::map<std::string, std::string>* metadata) {
   const uint64_t length = file.length();
   check(length > kLengthBytes, path, ": ", length, " bytes are too few for a safetensors file");
   uint64_t header_bytes = 0;
   file.read(&header_bytes, kLengthBytes);
-  check(header_bytes <= kMaxHeader, path, ": promises a header of ", header_bytes, " bytes, the limit is ", kMaxHeader,
+  check(header_bytes <= kMaxHeader, path, ": declares a header of ", header_bytes, " bytes, limit ", kMaxHeader,
         " (is it a safetensors file?)");
-  check(header_bytes > 0 && header_bytes <= length - kLengthBytes, path, ": promises a header of ", header_bytes,
-        " bytes, ", length - kLengthBytes, " follow (truncated?)");
+  check(header_bytes > 0 && header_bytes <= length - kLengthBytes, path, ": declares a header of ", header_bytes,
+        " bytes, but ", length - kLengthBytes, " follow (truncated?)");
   std::string text(header_bytes, ' ');
   file.read(text.data(), header_bytes);
   const json header = parse_header(path, text);
@@ -294,7 +294,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   const std::string header = tensor_header(sorted, metadata, path);
   const uint64_t header_bytes = header.size();
 
-  static std::atomic<uint64_t> saves{0};  // ranks are threads of one process: no two share a temporary name
+  static std::atomic<uint64_t> saves{0};  // ranks are threads of one process: temporary names must be unique
   const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(saves++);
   File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
   file.write(&header_bytes, kLengthBytes);

@@ -1,4 +1,4 @@
-// The safetensors file format: named tensors behind a JSON header. Nothing in a file is trusted before it is checked.
+// The safetensors file format: named tensors after a JSON header. All file contents are validated before use.
 #pragma once
 #include <map>
 #include <string>
@@ -9,20 +9,22 @@
 
 namespace godwit {
 
-// All tensors of a file, on the CPU, in memory of the context's pool. float64/32/16, bfloat16, int64/32, uint32/8 are
-// read. Throws one Error naming the file, and the tensor where one is wrong: cut or padded files, headers that are not
-// valid JSON or name a tensor twice, unknown types, and byte ranges that do not fit the shape, overlap or leave holes.
+// Loads all tensors of a file into CPU memory from the context's pool. Supported types: float64/32/16, bfloat16,
+// int64/32, uint32/8. Throws one Error that names the file and, if applicable, the tensor, for truncated or padded
+// files, headers that are not valid JSON or repeat a name, unknown types, and byte ranges that do not match the shape,
+// overlap or leave gaps.
 std::map<std::string, Tensor> load_safetensors(const std::string& path,
                                                std::map<std::string, std::string>* metadata = nullptr);
 
-// The same without a copy: the tensors lie in the file's own pages, read when they are touched; writing to them does not
-// reach the file. Only tensors not aligned to their type are copied. A file that someone shortens while such tensors are
-// in use ends the process (SIGBUS), as with every memory-mapped file: take what is wanted and let go of them.
+// Like load_safetensors(), but without a copy: the tensors use a private mapping of the file, whose pages are read on
+// first access. Writes do not reach the file. Tensors that are not aligned to their type are copied. If the file is
+// truncated while the tensors are in use, the process ends with SIGBUS, so copy the needed values and release the
+// tensors soon.
 std::map<std::string, Tensor> map_safetensors(const std::string& path,
                                               std::map<std::string, std::string>* metadata = nullptr);
 
-// Writes a temporary file beside `path` and renames it when it is safely on disk: a reader sees the old file or the
-// whole new one, and a failure (Error) leaves neither a part nor the temporary file.
+// Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
+// file. On failure, throws an Error and removes the temporary file.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

@@ -1,4 +1,4 @@
-// Shape: the extents of a tensor, at most six of them, without allocation.
+// Shape: the extents of a tensor, at most six, stored inline.
 #pragma once
 #include <array>
 #include <cstdint>

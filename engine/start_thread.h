@@ -1,4 +1,4 @@
-// Starting threads: where the system refuses one, an Error says which, and what helps.
+// Starts threads. If the system refuses, an Error names the thread and the remedy.
 #pragma once
 #include <string>
 #include <system_error>
@@ -9,8 +9,8 @@
 
 namespace godwit {
 
-// A std::thread or std::jthread that runs f(). `what`: "thread 2 of 4 of the loader"; `remedy`: " or lower
-// data.workers". Threads that were started before are the caller's to join.
+// Starts a std::thread or std::jthread that runs f(). `what`: "thread 2 of 4 of the loader"; `remedy`: " or lower
+// data.workers". On an error, the caller must join threads that were started before.
 template <class Thread = std::thread, class F>
 Thread start_thread(F&& f, const std::string& what, const std::string& remedy = "") {
   try {

@@ -62,12 +62,12 @@ void Stream::run(Context inherited) {
       done = Event::record();
     } catch (...) {
       error = std::current_exception();
-      try {  // what it had asked for before may still run
+      try {  // work queued before the exception may still run
         done = Event::record();
       } catch (const Error&) {  // a lost GPU runs nothing
       }
     }
-    work = {};  // what it captured is freed before it counts as done, and without the lock
+    work = {};  // frees the task's captures before it counts as done, and without the lock
     std::deque<Work> dropped;
     lock.lock();
     done_ = std::move(done);

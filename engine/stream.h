@@ -1,4 +1,4 @@
-// Stream: work done in order on a thread of its own, beside the thread that asks for it.
+// Stream: a thread that runs submitted tasks in order, concurrently with the submitting thread.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -12,20 +12,21 @@
 
 namespace godwit {
 
-// The thread takes on the maker's context (rank, threads, pool); on a GPU with a CUDA stream and pool of its own. There
-// work begins after what its submitter had asked of the GPU, and what follows wait() comes after the work: what both
-// touch must live until then. An exception ends the queue: what follows is dropped, and the next wait() or submit()
-// rethrows it. On a GPU, blocks of an urgent one's kernels are begun before those of other streams' that wait.
+// The thread inherits the creator's context (rank, threads, pool); on a GPU it has its own CUDA stream and pool. On a
+// GPU, a task is ordered after everything the submitting thread had queued, and work queued after wait() is ordered
+// after the task. Shared buffers must outlive the task. An exception ends the queue: remaining tasks are dropped, and
+// the next wait() or submit() rethrows it. `high_priority`: on a GPU, thread blocks of this stream are scheduled before
+// waiting blocks of other streams.
 class Stream {
  public:
   explicit Stream(bool high_priority = false);
-  ~Stream();  // finishes what is queued
+  ~Stream();  // finishes all queued tasks
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void submit(std::function<void()> work);
-  void wait();  // until all submitted work is done
-  void wait_until_pending(size_t works);  // until no more than these are to be done, or an error has ended the queue
+  void wait();  // blocks until all submitted tasks are done
+  void wait_until_pending(size_t works);  // blocks until at most `works` tasks remain, or the queue has failed
 
  private:
   void run(Context inherited);
@@ -38,7 +39,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
-  Event done_;  // the end of the last work
+  Event done_;  // end of the last task
   bool busy_ = false, closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

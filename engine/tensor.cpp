@@ -10,11 +10,11 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kCopyGrain = 1 << 20;  // bytes worth a thread
+constexpr int64_t kCopyGrain = 1 << 20;  // minimum bytes per thread
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
   check(shape.numel() <= std::numeric_limits<int64_t>::max() / size_of(dtype), "tensor: ", shape, " of ", dtype,
-        " is more than any memory holds");
+        " is larger than any memory");
   return shape.numel() * size_of(dtype);
 }
 
@@ -172,11 +172,11 @@ double Tensor::item(int64_t i) const {
 
 void Tensor::refuse_cpu() const {
   fail("tensor ", shape_, " of ", dtype_, " is on ", device(),
-       ", and this operation runs on the CPU alone; move it with ", "to(kCpu), or train with --device cpu");
+       ", but this operation runs only on the CPU; move it with ", "to(kCpu), or train with --device cpu");
 }
 
 void Tensor::refuse_cuda() const {
-  fail("tensor ", shape_, " of ", dtype_, " is on the CPU, where a kernel of ", context().device,
+  fail("tensor ", shape_, " of ", dtype_, " is on the CPU; a kernel on ", context().device,
        " cannot read it; move it with to(device)");
 }
 

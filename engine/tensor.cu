@@ -41,7 +41,7 @@ void fill(Cuda device, const Tensor& x, double value) {
   });
 }
 
-// Integers, which are few and converted seldom, by way of the CPU.
+// Integer conversions are rare and small, and run on the CPU.
 void convert(Cuda device, const Tensor& x, const Tensor& y) {
   if (!is_float(x.dtype()) || !is_float(y.dtype())) return y.copy_from(x.to(kCpu).to(y.dtype()));
   dispatch_floats(x.dtype(), [&]<class From>() {
@@ -57,13 +57,13 @@ void copy(Cuda device, const Tensor& x, const Tensor& y) {
   if (!x.device().is_cuda() && graph_capture) return graph_capture->copy(x, y);
   if (!x.device().is_cuda()) return device.context->staging.copy(x.address(), y.address(), x.bytes(), device.stream);
   if (y.device().is_cuda()) {
-    check(x.device() == y.device(), "copy: from ", x.device(), " to ", y.device(), "; GPUs exchange through a Group");
+    check(x.device() == y.device(), "copy: from ", x.device(), " to ", y.device(), "; copy between GPUs by a Group");
     cuda_check(cudaMemcpyAsync(y.address(), x.address(), bytes, cudaMemcpyDeviceToDevice, device.stream),
                "cudaMemcpyAsync");
     return;
   }
-  check(!graph_capture, "the host reads a value of ", x.device(), ", ", x.dtype(), " ", x.shape(),
-        ", within a step that is recorded as CUDA graphs; read it after the step, or do without graphs");
+  check(!graph_capture, "the host cannot read a value on ", x.device(), ", ", x.dtype(), " ", x.shape(),
+        ", during CUDA graph capture; read it after the step, or disable CUDA graphs");
   cuda_check(cudaMemcpyAsync(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, device.stream),
              "cudaMemcpyAsync");
   device.context->stream.synchronize();

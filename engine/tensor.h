@@ -1,4 +1,4 @@
-// Tensor: a cheap handle to contiguous row-major memory. Images are [n, h, w, c], filters [out, kh, kw, in].
+// Tensor: a handle to contiguous row-major memory; copies share it. Images are [n, h, w, c], filters [out, kh, kw, in].
 #pragma once
 #include <algorithm>
 #include <span>
@@ -13,7 +13,8 @@ namespace godwit {
 class Tensor {
  public:
   Tensor() = default;                                // undefined
-  explicit Tensor(Shape shape, DType dtype = DType::f32);  // uninitialised memory of the context's device
+  // Uninitialized memory on the context's device.
+  explicit Tensor(Shape shape, DType dtype = DType::f32);
   Tensor(Shape shape, DType dtype, Device device);
   static Tensor zeros(Shape shape, DType dtype = DType::f32);
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
@@ -23,7 +24,7 @@ class Tensor {
   }
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
-  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // its memory from byte `begin` on
+  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of `buffer` from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }
   const Shape& shape() const { return shape_; }
@@ -33,8 +34,8 @@ class Tensor {
   int64_t bytes() const { return numel_ * size_of(dtype_); }
   Device device() const { return buffer_.device(); }
 
-  // The elements; T must be the tensor's type, and its memory the CPU's. A handle: constness of the tensor is not that
-  // of its memory.
+  // Pointer to the elements. Throws unless T is the tensor's type and the tensor is on the CPU. A const Tensor gives
+  // mutable access: it is a handle.
   template <class T>
   T* data() const {
     check_type(dtype_of<T>);
@@ -47,7 +48,8 @@ class Tensor {
       refuse_cpu();
     return address();
   }
-  // The same in a GPU's memory, for its kernels.
+  // Pointer to the elements of a GPU tensor, for kernels. Throws unless T is the tensor's type and the tensor is on a
+  // GPU.
   template <class T>
   T* cuda_data() const {
     check_type(dtype_of<T>);
@@ -55,21 +57,21 @@ class Tensor {
       refuse_cuda();
     return static_cast<T*>(address());
   }
-  void* address() const { return buffer_.data() + offset_; }  // on whichever device
+  void* address() const { return buffer_.data() + offset_; }  // on any device
 
-  Tensor view(Shape shape) const;                          // the same memory, as many elements
+  Tensor view(Shape shape) const;                          // same memory and number of elements
   Tensor range(int64_t begin, int64_t count) const;        // flat elements [begin, begin + count) as [count]
-  Tensor rows(int64_t begin, int64_t count) const;         // [begin, begin + count) of the first extent
+  Tensor rows(int64_t begin, int64_t count) const;         // rows [begin, begin + count) of the first extent
   Tensor clone() const;
-  Tensor to(DType dtype) const;                            // converted copy; to 16 bits rounded to nearest even
-  Tensor to(Device device) const;                          // a copy there; itself where it is there already
+  Tensor to(DType dtype) const;                            // converted copy; rounds to nearest even for 16-bit types
+  Tensor to(Device device) const;                          // copy on the device; the tensor itself if already there
   void zero() const;
   void fill(double value) const;
-  // Same type and number of elements, on either device. From a GPU it waits until the values are here; to a GPU it
-  // returns when the source may change again.
+  // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
+  // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
-  bool shared() const { return buffer_.shared(); }         // other handles hold the buffer
+  bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
 
   template <class T>
   std::vector<T> to_vector() const {
@@ -81,7 +83,7 @@ class Tensor {
  private:
   static Tensor from_host(const void* values, int64_t count, Shape shape, DType dtype);
   void check_type(DType asked) const {
-    check(asked == dtype_, "tensor ", shape_, ": holds ", dtype_, ", was asked for ", asked);
+    check(asked == dtype_, "tensor ", shape_, ": has type ", dtype_, ", requested as ", asked);
   }
   [[noreturn]] void refuse_cpu() const;
   [[noreturn]] void refuse_cuda() const;
@@ -93,7 +95,7 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-// f(Cpu{}) or f(Cuda), by where x is: one line of an op picks the kernel.
+// Calls f(Cpu{}) or f(Cuda), depending on the device of x: one line of an op selects the kernel.
 //   on_device(x, [&](auto device) { relu_forward(device, x, y); });
 template <class F>
 decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {
@@ -103,7 +105,7 @@ decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {
   return f(Cpu{});
 }
 
-// Throws unless the two have the same shape, type and device; `operation` and `name` begin the message.
+// Throws unless both have the same shape, type and device. The message begins with `operation` and `name`.
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name);
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Inside tensor.cpp and tensor.cu: what a tensor does to its elements.
+// Kernels of tensor.cpp and tensor.cu; not for other files.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -10,14 +10,14 @@ namespace godwit::detail {
 
 void zero(Cpu, const Tensor& x);
 void fill(Cpu, const Tensor& x, double value);
-void convert(Cpu, const Tensor& x, const Tensor& y);  // y = x in y's type
+void convert(Cpu, const Tensor& x, const Tensor& y);  // y = x, converted to y's type
 void copy(Cpu, const Tensor& x, const Tensor& y);     // y = x, byte for byte
 void zero(Cuda, const Tensor& x);
 void fill(Cuda, const Tensor& x, double value);
 void convert(Cuda, const Tensor& x, const Tensor& y);
-void copy(Cuda, const Tensor& x, const Tensor& y);  // one of them may be on the CPU
+void copy(Cuda, const Tensor& x, const Tensor& y);  // one of the two may be on the CPU
 
-// Calls f.operator()<T>() for every type with C++ arithmetic.
+// Calls f.operator()<T>() for every numeric type.
 template <class F>
 auto dispatch_numeric(DType dtype, F&& f) {
   switch (dtype) {
@@ -31,8 +31,8 @@ auto dispatch_numeric(DType dtype, F&& f) {
   }
 }
 
-// Through float32 where one side has 16 bits: rounding a float64 twice differs from once by less than the type
-// resolves.
+// Converts through float32 if either type has 16 bits. Rounding a float64 twice adds an error below the 16-bit
+// resolution.
 template <class To, class From>
 GODWIT_INLINE inline To converted(From value) {
   if constexpr (std::is_same_v<compute_t<To>, To>) return static_cast<To>(static_cast<compute_t<From>>(value));

@@ -1,9 +1,9 @@
-// Parallel loops whose bodies are compiled for wider vectors too, chosen on the machine they run on.
+// Parallel loops compiled for several vector widths; the width is selected at run time.
 #pragma once
 #include "engine/inline.h"
 #include "engine/parallel.h"
 
-// Before a loop whose output may be one of its inputs, element for element, but overlaps them in no other way.
+// Marks a loop whose output may be one of its inputs, element for element, without any other overlap.
 #ifdef __clang__
 #define GODWIT_IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -22,7 +22,7 @@ template <class F>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void run_avx512(const F& f, int64_t begin, int64_t end) {
   f(begin, end);
 }
-// Bits of the widest vectors that the machine and the context allow.
+// Widest vectors, in bits, that the processor and the context allow.
 inline int vector_bits() {
   const int allowed = context().vector_bits;
   if (allowed >= 512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -45,8 +45,8 @@ void run_wide(int, const F& f, int64_t begin, int64_t end) {
 #endif
 }  // namespace detail
 
-// parallel_for over plain loops that the compiler vectorises, with AVX-512 or AVX2 where the machine has it. The bits
-// are the same: lanes do not mix, and the build contracts nothing to fused multiply-add.
+// parallel_for over plain loops that the compiler vectorizes, with AVX-512 or AVX2 if available. Results are
+// bit-identical for all widths: lanes do not mix, and the build disables contraction to fused multiply-add.
 template <class F>
 void vector_for(int64_t n, int64_t grain, const F& f) {
   parallel_for(n, grain, [&f, bits = detail::vector_bits()](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// All of the engine that a program of one's own builds on: #include <godwit/godwit.h>, link Godwit::godwit.
+// The whole public API of the engine: #include <godwit/godwit.h>, link Godwit::godwit.
 #pragma once
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/attention.h"

@@ -18,8 +18,8 @@ uint32_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// Fills a parameter with draw(stream); every row of the first extent has a stream, and a copy of draw, of its own.
-// Drawn on the CPU, for a GPU too: the same weights on both.
+// Fills a parameter with draw(stream). Each row of the first extent has its own stream and its own copy of `draw`.
+// Values are drawn on the CPU, so that weights on a GPU are identical.
 template <class Draw>
 void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   const Tensor& there = parameter.var.value();
@@ -40,7 +40,7 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   if (!on_cpu) there.copy_from(value);
 }
 
-// Both numbers of Box and Muller's pair, one at a time: half the time of RandomStream::normal(). Each row has its copy.
+// Uses both values of a Box–Muller pair: takes half the time of RandomStream::normal(). Each row has its own copy.
 struct PairOfNormals {
   double deviation, spare = 0;
   bool has_spare = false;
@@ -57,7 +57,7 @@ struct PairOfNormals {
 }  // namespace
 
 void initialize(const Module& module, uint64_t seed) {
-  std::unordered_map<std::string, double> bias_bound;  // of the linear layers
+  std::unordered_map<std::string, double> bias_bound;  // bounds of the linear layers, by name
   const std::vector<Parameter> parameters = module.parameters();
   const std::string weight = "weight";
   auto uniform = [](double bound) {

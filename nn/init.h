@@ -6,12 +6,12 @@
 
 namespace godwit::nn {
 
-// As torchvision does for ResNet: filters normal with variance 2 / (out · kh · kw) (He et al. 2015, fan-out); matrices
-// [out, in] and the bias beside them uniform in ±1/√in. Everything else keeps its value.
+// ResNet initialization as in torchvision: filters are normal with variance 2 / (out · kh · kw) (He et al. 2015,
+// fan-out); matrices [out, in] and their biases are uniform in ±1/√in. Other parameters keep their values.
 void initialize(const Module& module, uint64_t seed);
 
-// As BERT does (Devlin et al. 2018; HuggingFace's, not truncated): matrices and embeddings normal with this deviation.
-// Everything else keeps its value.
+// BERT initialization (Devlin et al. 2018; HuggingFace's variant, not truncated): matrices and embeddings are normal
+// with this standard deviation. Other parameters keep their values.
 void initialize_normal(const Module& module, uint64_t seed, double deviation);
 
 }  // namespace godwit::nn

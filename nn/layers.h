@@ -1,5 +1,5 @@
-// Layers with parameters, named and shaped as in PyTorch but channels last. `dtype` is the type of x; parameters and
-// buffers have it too, but are float32 beside bfloat16.
+// Layers with parameters, named and shaped as in PyTorch, but channels last. `dtype` is the type of x. Parameters and
+// buffers have that type, or float32 for bfloat16.
 #pragma once
 #include <functional>
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace godwit::nn {
 
-// x [n, h, w, in] -> [n, h', w', out]. Parameters: weight [out, kernel, kernel, in / groups], zero until initialised,
-// and bias [out] when asked for (no weight decay).
+// x [n, h, w, in] -> [n, h', w', out]. Parameters: weight [out, kernel, kernel, in / groups], initially zero, and
+// optionally bias [out] (no weight decay).
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {}, DType dtype = DType::f32,
@@ -26,15 +26,15 @@ class Conv2d : public Module {
   Var weight_, bias_;
 };
 
-// x [n, h, w, channels], normalised per channel: by the batch in training mode, by the running statistics else.
-// Parameters weight (gamma) and bias (beta), both [channels] without weight decay; buffers running_mean, running_var.
-// PyTorch's num_batches_tracked is left out: its loaders do without it.
+// Normalizes x [n, h, w, channels] per channel: by batch statistics in training mode, otherwise by running statistics.
+// Parameters weight (gamma) and bias (beta), both [channels], no weight decay; buffers running_mean, running_var.
+// PyTorch's num_batches_tracked is omitted; PyTorch's loaders do not require it.
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
-  // From now on a batch is that of all ranks between which `gather` gathers (BatchNormOptions); see nn/replicas.h.
+  // Computes statistics over all ranks from now on; `gather` as in BatchNormOptions. See nn/replicas.h.
   void synchronize(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
 
  private:
@@ -45,8 +45,7 @@ class BatchNorm2d : public Module {
   std::function<Tensor(const Tensor&)> gather_;
 };
 
-// x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters weight [out, in] and bias [out] (no weight decay), zero until
-// initialised.
+// x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters: weight [out, in], bias [out] (no weight decay), initially zero.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, DType dtype = DType::f32);
@@ -56,8 +55,8 @@ class Linear : public Module {
   Var weight_, bias_;
 };
 
-// Rows of a table by their numbers: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width],
-// which is zero until initialised. Row `padding` gets no gradient.
+// Gathers rows of a table: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width], which is
+// initially zero. Row `padding` gets no gradient.
 class Embedding : public Module {
  public:
   Embedding(int64_t rows, int64_t width, DType dtype = DType::f32, std::optional<int64_t> padding = std::nullopt);
@@ -69,13 +68,13 @@ class Embedding : public Module {
   Var weight_;
 };
 
-// x [n, width], each row normalised to mean 0 and variance 1, times weight (gamma) plus bias (beta), both [width]
-// without weight decay.
+// Normalizes each row of x [n, width] to mean 0 and variance 1, times weight (gamma) plus bias (beta), both [width], no
+// weight decay.
 class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, double eps, DType dtype = DType::f32);
   Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }
-  Var add(const Var& x, const Var& residual) const {  // of x + residual, in the same pass
+  Var add(const Var& x, const Var& residual) const {  // for x + residual, in one pass
     return ops::add_layer_norm(x, residual, weight_, bias_, eps_);
   }
 

@@ -1,4 +1,4 @@
-// Module: a part of a model that owns parameters, buffers and named children.
+// Module: a part of a model with parameters, buffers and named children.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// Children are members, registered with add(); a module is neither copied nor moved.
+// Children are data members, registered with add(). Not copyable, not movable.
 class Module {
  public:
   Module() = default;
@@ -25,9 +25,9 @@ class Module {
 
   std::vector<Parameter> parameters() const;  // in order of registration, names joined by dots
   std::vector<NamedTensor> buffers() const;   // running statistics
-  void train(bool on = true);                 // mode of this module and all below it
+  void train(bool on = true);                 // sets the mode of this module and all descendants
   bool training() const { return training_; }
-  void visit(const std::function<void(Module&)>& f);  // this module and all below it
+  void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants
 
  protected:
   Var add_parameter(std::string name, Tensor value, bool decay = true);
@@ -37,7 +37,7 @@ class Module {
  private:
   void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;
 
-  struct Entry {  // keeps the order of registration over parameters and children
+  struct Entry {  // one list, to keep the registration order of parameters and children
     std::string name;
     Var var;
     bool decay = true;

@@ -9,7 +9,7 @@ void average_buffers(const Module& module, Group& group) {
 }
 
 void synchronize_batch_norm(Module& module, std::shared_ptr<Group> group) {
-  check(group != nullptr, "synchronise_batch_norm: no group was given");
+  check(group != nullptr, "synchronize_batch_norm: group is null");
   const auto gather = [group](const Tensor& x) {
     const Tensor all({group->size(), x.numel()}, x.dtype());
     group->all_gather(x, all, "batch_norm");

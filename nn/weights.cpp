@@ -30,7 +30,7 @@ void swap_last_two(const Tensor& x, int64_t n, int64_t a, int64_t b, const Tenso
   });
 }
 
-// On the CPU.
+// Copies to the CPU.
 Tensor to_file_layout(const Tensor& anywhere) {
   const Tensor value = anywhere.to(kCpu);
   const Shape& s = value.shape();
@@ -49,7 +49,7 @@ void assign(const Tensor& loaded, const Tensor& value) {
   value.copy_from(ours);
 }
 
-// "3 missing (a, b, c); ": at most five of them by name.
+// "3 missing (a, b, c); ": lists at most five names.
 std::string listed(const std::vector<std::string>& items, const char* what) {
   if (items.empty()) return "";
   constexpr size_t kShown = 5;
@@ -69,7 +69,7 @@ void save_weights(const std::string& path, const Module& module) {
 void load_weights(const std::string& path, const Module& module) {
   std::map<std::string, Tensor> file = map_safetensors(path);
   const std::vector<NamedTensor> own = state(module);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, ours
+  std::vector<std::pair<Tensor, Tensor>> pairs;  // (from the file, in the module)
   std::vector<std::string> missing, different, unexpected;
   for (const NamedTensor& t : own) {
     const auto found = file.find(t.name);
@@ -90,7 +90,7 @@ void load_weights(const std::string& path, const Module& module) {
   check(missing.empty() && different.empty() && unexpected.empty(), path,
         ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
         listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", pairs.size(),
-        " of them are in the file as they should be");
+        " of them match the file");
   for (const auto& [loaded, value] : pairs) assign(loaded, value);
 }
 

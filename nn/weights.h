@@ -1,4 +1,4 @@
-// Weights of a module as safetensors files that PyTorch programs read and write: torchvision's names and layout.
+// A module's weights as safetensors files that PyTorch can read and write: torchvision's names and layout.
 #pragma once
 #include <string>
 
@@ -6,12 +6,12 @@
 
 namespace godwit::nn {
 
-// Writes all parameters and buffers; filters become [out, in, kh, kw]. The file appears whole or not at all.
+// Writes all parameters and buffers; filters become [out, in, kh, kw]. On failure no partial file remains.
 void save_weights(const std::string& path, const Module& module);
 
-// Reads what save_weights or a PyTorch program wrote, float32 or float64 as it comes, into the module's own memory
-// (also after its parameters were bound to buckets). num_batches_tracked is passed over. One Error names the tensors
-// that are missing, unexpected or of another shape or type; the module is unchanged then.
+// Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory (also
+// after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
+// of another shape or type (up to five names each); the module is then unchanged.
 void load_weights(const std::string& path, const Module& module);
 
 }  // namespace godwit::nn

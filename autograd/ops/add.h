@@ -1,4 +1,4 @@
-// add: y = a + b, and add_relu: y = max(a + b, 0), for tensors of one shape (residual blocks).
+// add: y = a + b. add_relu: y = max(a + b, 0). Both take tensors of equal shape (residual blocks).
 #pragma once
 #include "autograd/ops/relu.h"
 
@@ -21,7 +21,7 @@ inline Var add(const Var& a, const Var& b) {
   });
 }
 
-// The gradient through the relu is one tensor that both inputs share.
+// Both inputs share one gradient tensor.
 inline Var add_relu(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add_relu", "b");
   Tensor y(a.shape(), a.dtype(), a.device());

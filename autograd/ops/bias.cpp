@@ -18,7 +18,7 @@ void bias_forward(Cpu, const Tensor& bias, const Tensor& y) {
 }
 
 void bias_backward(Cpu, const Tensor& dy, const Tensor& db) {
-  constexpr int64_t kRows = 8;  // summed while the sums are in registers
+  constexpr int64_t kRows = 8;  // rows summed while the sums are in registers
   dispatch_float(dy.dtype(), "bias", [&]<class T>() {
     using C = compute_t<T>;
     const int64_t o = db.numel(), rows = dy.numel() / o;

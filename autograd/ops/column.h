@@ -1,4 +1,4 @@
-// column: one column of a matrix, as the scores of a token beginning or ending an answer: y [n] = x [n, c] at column i.
+// column: one column of a matrix: y [n] = column i of x [n, c]. Used for start and end scores in question answering.
 #pragma once
 #include "autograd/var.h"
 
@@ -6,7 +6,7 @@ namespace godwit {
 
 void column_forward(Cpu, const Tensor& x, int64_t i, const Tensor& y);
 void column_forward(Cuda, const Tensor& x, int64_t i, const Tensor& y);
-void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds to the column
+void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds dy to the column
 void column_backward(Cuda, const Tensor& dy, int64_t i, const Tensor& dx);
 
 namespace ops {

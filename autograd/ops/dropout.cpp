@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-// value, or 0 where i < 0, by masks.
+// Returns `value`, or 0 if i < 0, by bit masks.
 GODWIT_INLINE inline float unless_negative(int32_t i, float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~static_cast<uint32_t>(i >> 31));
 }
@@ -23,7 +23,7 @@ void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, cons
   constexpr int64_t kChunk = 1024, kGrain = 1 << 14;
   check_like(y, x, "dropout", "y");
   const RngKey rng = key.rng();
-  const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
+  const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of 2⁻²⁴
   dispatch_float(x.dtype(), "dropout", [&]<class T>() {
     using C = compute_t<T>;
     const T* from = x.data<T>();

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-// A thread draws the four words of a Philox counter; with `packed` it reads and writes their four elements at once.
+// Each thread draws the four words of one Philox counter. With `packed`, it accesses their four elements at once.
 template <class T>
 __global__ void dropout_kernel(RngKey rng, const uint32_t* counter, int32_t dropped, compute_t<T> scale, int64_t n,
                                bool packed, const T* from, T* to) {
@@ -35,7 +35,7 @@ __global__ void dropout_kernel(RngKey rng, const uint32_t* counter, int32_t drop
 void dropout_forward(Cuda device, const Tensor& x, double p, const DropoutKey& key, const Tensor& y) {
   check_like(y, x, "dropout", "y");
   const uint32_t* const counter = key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
-  const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of its 24 bits
+  const auto dropped = static_cast<int32_t>(std::ceil(p * 0x1p24));  // U < p in units of 2⁻²⁴
   dispatch_float(x.dtype(), "dropout", [&]<class T>() {
     const bool packed = aligned_to<alignof(detail::Pack<T, 4>)>(x.address(), y.address());
     launch(device, "dropout", dropout_kernel<T>, blocks_for(device, (x.numel() + 3) / 4), kBlock, key.rng(), counter,

@@ -1,17 +1,17 @@
-// dropout: each element of x becomes 0 with probability p, and is scaled by 1 / (1 - p) else.
+// dropout: sets each element of x to 0 with probability p and scales the others by 1 / (1 - p).
 #pragma once
 #include "autograd/ops/dropout_key.h"
 #include "autograd/var.h"
 
 namespace godwit {
 
-// p is in [0, 1). The gradient of x is the same function of that of y: the draws are made again. y may be x.
+// p is in [0, 1). y may be x. Backward is the same function applied to dy; the mask is regenerated from the key.
 void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, const Tensor& y);
 void dropout_forward(Cuda, const Tensor& x, double p, const DropoutKey& key, const Tensor& y);
 
 namespace ops {
 
-Var dropout(const Var& x, double p, const DropoutKey& key);  // x itself when p is 0
+Var dropout(const Var& x, double p, const DropoutKey& key);  // returns x itself if p is 0
 
 }  // namespace ops
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// What names the random numbers of one dropout site in one forward pass, so that backward draws the same ones again.
+// Key of the random numbers of one dropout site in one forward pass; backward regenerates the mask from it.
 #pragma once
 #include "engine/philox.h"
 #include "engine/random_words.h"
@@ -6,14 +6,16 @@
 
 namespace godwit {
 
-// Element e of the site's tensor is dropped when U in [0, 1) of its word is below p: Philox with key = seed and counter
-// = (e/4, step, Purpose::dropout | site << 8, sender), word e mod 4.
+// Element e of the site's tensor is dropped if U in [0, 1) of its word is below p. The word is word e mod 4 of Philox
+// with key = seed and counter = (e/4, step, Purpose::dropout | site << 8, sender).
 struct DropoutKey {
   uint64_t seed = 0;
-  uint32_t step = 0;    // global number of the micro-batch: another one in every forward pass, the same after a resume
-  uint32_t site = 0;    // which dropout of the model, below 2²⁴
+  // Global number of the micro-batch: different in every forward pass, restored on resume.
+  uint32_t step = 0;
+  uint32_t site = 0;    // index of the dropout in the model, below 2²⁴
   uint32_t sender = 0;  // rank
-  Tensor counter = {};  // uint32 [1], where x is: takes the place of `step`, for passes recorded as CUDA graphs
+  // uint32 [1] on the device of x; replaces `step` in passes captured as CUDA graphs.
+  Tensor counter = {};
   uint32_t purpose() const { return static_cast<uint32_t>(Purpose::dropout) | site << 8; }
   RngKey rng() const {
     const bool here = counter.defined() && !counter.device().is_cuda();

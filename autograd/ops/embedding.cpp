@@ -9,13 +9,13 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kColumns = 16;  // of a thread, at least: a cache line of float32
+constexpr int64_t kColumns = 16;  // minimum columns per thread: a cache line of float32
 
 void check_arguments(const Tensor& ids, const Tensor& table) {
   check(table.shape().rank() == 2, "embedding: the table must be [rows, width], it is ", table.shape());
   check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], they are ",
         ids.dtype(), " ", ids.shape());
-  check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(), " ids are more than 2³¹");
+  check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(), " ids, at most 2³¹ - 1");
   const auto all_are = [=, rows = table.dim(0)] {
     const int32_t* id = ids.data<int32_t>();
     for (int64_t i = 0; i < ids.numel(); ++i)
@@ -25,7 +25,7 @@ void check_arguments(const Tensor& ids, const Tensor& table) {
   on_replay(all_are);
 }
 
-// Positions in order of their ids, those of one id in their own order; ids r are at [start[r], start[r + 1]).
+// Positions sorted by id (stable). The positions of id r are order[start[r]] to order[start[r + 1] - 1].
 struct Positions {
   std::vector<int32_t> start, order;
 
@@ -52,7 +52,7 @@ void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor
   });
 }
 
-// Threads share the columns: one id may have all the positions.
+// Threads split the columns, because one id may have all positions.
 void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding) {
   const int64_t rows = d_table.dim(0), width = d_table.dim(1), n = ids.numel();
@@ -80,7 +80,7 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
   });
 }
 
-// Ids are checked on the CPU, where loaders leave them: for those on a GPU the host waits.
+// Ids are checked on the CPU, where loaders put them. For ids on a GPU, the host waits.
 Var ops::embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding) {
   const Tensor here = ids.to(kCpu);
   check_arguments(here, table.value());

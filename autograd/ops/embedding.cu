@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-// A block a position.
+// One block per position.
 template <class T>
 __global__ void gather_kernel(int64_t width, const int32_t* ids, const T* table, T* y) {
   const T* from = table + ids[blockIdx.x] * width;
@@ -14,7 +14,7 @@ __global__ void gather_kernel(int64_t width, const int32_t* ids, const T* table,
   for (int64_t c = threadIdx.x; c < width; c += blockDim.x) to[c] = from[c];
 }
 
-// A block a piece: partial [pieces, width] = the sum of its positions' rows of dy.
+// One block per piece: partial [pieces, width] = the sum of the rows of dy at its positions.
 template <class T>
 __global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t* piece, const T* dy,
                              compute_t<T>* partial) {
@@ -25,7 +25,7 @@ __global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t*
   }
 }
 
-// A block a row of the table that was picked; none where it is below 0.
+// One block per row of the table that was used; no effect if row < 0.
 template <class T>
 __global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* row, const compute_t<T>* partial,
                            T* d_table) {
@@ -48,8 +48,8 @@ void embedding_forward(Cuda device, const Tensor& ids, const Tensor& table, cons
   });
 }
 
-// The positions are sorted by the host, which has the ids, while the GPU is still at earlier work. A step that is
-// recorded has as many pieces and rows as there can be, of which those too many are empty.
+// The host, which has the ids, sorts the positions while the GPU is still busy with earlier work. A captured step has
+// the maximum number of pieces and rows; unused ones are empty.
 void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding) {
   const auto sorted = [=] { return detail::EmbeddingPieces(ids.span<int32_t>(), padding); };

@@ -1,4 +1,4 @@
-// Inside embedding.cu: the positions of each id, cut into pieces that blocks of a GPU add up side by side.
+// For embedding.cu only: splits the positions of each id into pieces that GPU blocks sum in parallel.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace godwit::detail {
 
-// Positions of one id, in their order, are order[k] for k in [piece[p], piece[p + 1]) of its pieces p, which are
-// [first[r], first[r + 1]) for row[r]; rows ascend.
+// Row row[r] has pieces [first[r], first[r + 1]); rows ascend. Piece p has positions order[k] for k in [piece[p],
+// piece[p + 1]); the positions of one id are in ascending order.
 struct EmbeddingPieces {
-  static constexpr int32_t kLongest = 64;  // positions of a piece
+  static constexpr int32_t kLongest = 64;  // maximum positions per piece
   std::vector<int32_t> order, piece, first, row;
 
   EmbeddingPieces(std::span<const int32_t> ids, std::optional<int64_t> padding) : order(ids.size()) {

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
+constexpr int64_t kGrain = 1 << 14;  // minimum elements per thread
 
 template <Gelu form>
 void forward(const Tensor& x, const Tensor& y) {

@@ -1,4 +1,4 @@
-// gelu: y = x · Φ(x), Φ the normal distribution function (Hendrycks and Gimpel 2016), for a tensor of any shape.
+// gelu: y = x · Φ(x), where Φ is the normal CDF (Hendrycks and Gimpel 2016), for a tensor of any shape.
 #pragma once
 #include "autograd/var.h"
 
@@ -6,14 +6,14 @@ namespace godwit {
 
 enum class Gelu {
   erf,   // Φ(x) = (1 + erf(x / √2)) / 2
-  tanh,  // its approximation (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
+  tanh,  // approximation: (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
 };
 
-// In float32 the erf form is within 6 · 2⁻²⁴ of its value, in the tail below zero too, its derivative within 1.5 ·
-// 2⁻²³. Values below 2⁻¹²⁶ are 0.
+// In float32, the relative error of the erf form is at most 6 · 2⁻²⁴, also in the negative tail; that of its derivative
+// is at most 1.5 · 2⁻²³. Values below 2⁻¹²⁶ become 0.
 void gelu_forward(Cpu, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_forward(Cuda, const Tensor& x, Gelu form, const Tensor& y);
-void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy itself
+void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy
 void gelu_backward(Cuda, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);
 
 namespace ops {

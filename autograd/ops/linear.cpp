@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// Where the library has no kernel the way is gemm(), for bfloat16 through float32.
+// If the library has no kernel, gemm() is used, in float32 for bfloat16.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   if (x.dtype() != DType::f64 && detail::library_linear_forward(x, w, bias, y)) return;
   if (x.dtype() == DType::bf16) {

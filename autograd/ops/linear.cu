@@ -6,12 +6,12 @@
 namespace godwit {
 namespace {
 
-// Parameters beside bfloat16 activations are rounded to their type.
+// For bfloat16 activations, parameters are rounded to bfloat16.
 Tensor like(const Tensor& parameter, const Tensor& x) {
   return parameter.dtype() == x.dtype() ? parameter : parameter.to(x.dtype());
 }
 
-// Whether the library may do more than the product: none of it is documented for 64 bits.
+// Whether the library may fuse bias or sums with the product; cuBLASLt documents no fusion for float64.
 bool in_one_call(const Tensor& vector, const Tensor& x) { return vector.defined() && x.dtype() != DType::f64; }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 namespace godwit {
 
-// x, y and their gradients are float32, bfloat16 or float64; w, bias and their gradients have the same type, float32
-// beside bfloat16. An undefined bias or db is left out.
+// x, y and their gradients are float32, bfloat16 or float64. w, bias and their gradients have the same type, or float32
+// for bfloat16 x. An undefined bias or db is ignored.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear_forward(Cuda, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx);
@@ -15,7 +15,7 @@ void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tens
 
 namespace ops {
 
-Var linear(const Var& x, const Var& w, const Var& bias = Var());  // an undefined bias is none
+Var linear(const Var& x, const Var& w, const Var& bias = Var());  // undefined bias: no bias
 
 }  // namespace ops
 }  // namespace godwit

@@ -10,8 +10,8 @@ using onednn::Weighted;
 using Product = std::optional<Weighted<dnnl::matmul>>;
 using WeightGradient = dnnl::inner_product_backward_weights;
 
-// Of x [n, in] · op(w) [in, out] + bias; w float32 in memory, [out, in] when transposed. Weights in blocks make float32
-// faster too; without them gemm() does as well.
+// x [n, in] · op(w) [in, out] + bias; w is stored as float32, [out, in] if transposed. Blocked weights make float32
+// faster too; without them, gemm() is as fast.
 const Product& product(int64_t n, int64_t in, int64_t out, bool transposed, bool bias, DType type) {
   return onednn::cached_if_any<dnnl::matmul>(onednn::Key(n, in, out, transposed, bias, type == DType::f32), type, [&] {
     const Desc x = onednn::matrix(n, in, type), y = onednn::matrix(n, out, type);
@@ -47,7 +47,7 @@ bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tenso
   return multiply(product(dy.dim(0), w.dim(0), w.dim(1), false, false, dy.dtype()), dy, w, Tensor(), dx);
 }
 
-// With AVX512_BF16 alone the library's kernel for its own layout of dw is the slower one.
+// With only AVX512_BF16, the library's kernel for its own layout of dw is slower.
 bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw) {
   if (x.dtype() == DType::f32) return false;
   const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);

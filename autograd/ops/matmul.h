@@ -1,18 +1,18 @@
-// matmul: c = op(a) · op(b) of matrices, or of as many pairs of matrices.
+// matmul: c = op(a) · op(b), for matrices or batches of matrices.
 #pragma once
 #include "autograd/var.h"
 
 namespace godwit {
 
-// c [m, n] = op(a) [m, k] · op(b) [k, n], or the same of each of the first extent's entries; float32, bfloat16 (through
-// float32 products, rounded at the end) or float64. op transposes when its flag is set.
+// c [m, n] = op(a) [m, k] · op(b) [k, n], or a batch of such products over an additional first extent. Types: float32,
+// bfloat16 (products in float32, rounded at the end) or float64. op transposes if its flag is set.
 void matmul(Cpu, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c);
 void matmul(Cuda, bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, const Tensor& c);
 
 namespace ops {
 
-// a [m, k] ([k, m] when trans_a) and b [k, n] ([n, k] when trans_b) → [m, n], or the same with one more first extent,
-// equal in both. Throws on other shapes and types.
+// a is [m, k] ([k, m] if trans_a), b is [k, n] ([n, k] if trans_b), the result [m, n]; all three may have an additional
+// equal first extent. Throws for other shapes or types.
 Var matmul(const Var& a, const Var& b, bool trans_a = false, bool trans_b = false);
 
 }  // namespace ops

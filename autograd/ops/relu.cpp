@@ -4,7 +4,7 @@
 
 namespace godwit {
 namespace {
-constexpr int64_t kGrain = 1 << 16;  // elements worth a thread
+constexpr int64_t kGrain = 1 << 16;  // minimum elements per thread
 }
 
 void relu_forward(Cpu, const Tensor& x, const Tensor& y) {

@@ -6,7 +6,7 @@ namespace godwit {
 
 void relu_forward(Cpu, const Tensor& x, const Tensor& y);
 void relu_forward(Cuda, const Tensor& x, const Tensor& y);
-// dx = dy where y > 0, else 0; a NaN in y lets dy through. dx may be dy itself.
+// dx = dy where y > 0 or y is NaN, otherwise 0. dx may be dy.
 void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);
 void relu_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
 

@@ -1,4 +1,4 @@
-// reshape: the elements of x, in their order, under another shape; the same memory.
+// reshape: x with another shape; shares the memory of x.
 #pragma once
 #include "autograd/var.h"
 

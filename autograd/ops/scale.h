@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-void scale_forward(Cpu, const Tensor& x, double factor, const Tensor& y);  // y may be x itself
+void scale_forward(Cpu, const Tensor& x, double factor, const Tensor& y);  // y may be x
 void scale_forward(Cuda, const Tensor& x, double factor, const Tensor& y);
 
 namespace ops {

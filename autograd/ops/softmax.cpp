@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-// f(begin, end) for the elements of each row of x.
+// Calls f(begin, end) for the elements of each row of x.
 template <class F>
 void for_rows(const Tensor& x, const F& f) {
   const int64_t c = x.dim(1);
@@ -18,7 +18,7 @@ void for_rows(const Tensor& x, const F& f) {
   });
 }
 
-// Σ f(i) of i in [begin, end), in sixteen sums that stay in vectors.
+// Σ f(i) for i in [begin, end), in sixteen partial sums that stay in vectors.
 template <class C, class F>
 GODWIT_INLINE inline C sum_of(int64_t begin, int64_t end, const F& f) {
   constexpr int64_t kSums = 16;

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-// A block a row.
+// One block per row.
 template <class T>
 __global__ void softmax_kernel(int64_t c, const T* x, const uint8_t* mask, T* y) {
   using C = compute_t<T>;

@@ -27,9 +27,9 @@ void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int3
 
 int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
 
-constexpr int64_t kPiece = 512;  // classes at a time, in the first-level cache
+constexpr int64_t kPiece = 512;  // classes per piece, which fits in the L1 cache
 
-// The largest of x [n], NaN passed over.
+// Maximum of x [n]; NaN is ignored.
 template <class T>
 GODWIT_INLINE inline T largest_of(const T* x, int64_t n) {
   constexpr int64_t kLanes = 32;
@@ -40,7 +40,8 @@ GODWIT_INLINE inline T largest_of(const T* x, int64_t n) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-// log Σ_c exp(x_c), in one pass: the sum, of pieces in T, is that of exp(x_c - largest) for the largest so far.
+// log Σ_c exp(x_c) in one pass. The running sum is that of exp(x_c - largest) for the largest value so far; each piece
+// is summed in T.
 template <class T>
 GODWIT_INLINE inline double log_sum_of(const T* x, int64_t n) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
@@ -74,7 +75,7 @@ void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labe
         if (label[i] == ignore) continue;
         const double log_sum_x = log_sum[i] = log_sum_of(x, classes);
         loss[i] = (1 - smoothing) * (log_sum_x - static_cast<double>(x[label[i]]));
-        if (smoothing == 0) continue;  // a class at -inf must not count then
+        if (smoothing == 0) continue;  // a class at -inf must not contribute
         const auto term = [=](int64_t c) GODWIT_INLINE { return log_sum_x - static_cast<double>(x[c]); };
         loss[i] += smoothing / static_cast<double>(classes) * row_sum<double>(0, classes, term);
       }
@@ -131,13 +132,13 @@ void top_k_hits(Cpu, const Tensor& logits, const Tensor& labels, int k, const Te
 
 namespace ops {
 
-// Labels are checked and counted on the CPU, where loaders leave them: for those on a GPU the host waits.
+// Labels are checked and counted on the CPU, where loaders put them. For labels on a GPU, the host waits.
 Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing,
                           std::optional<int32_t> ignore) {
   const Tensor here = labels.to(kCpu), there = labels.to(logits.device());
   check_labels(logits.value(), here, ignore, "softmax_cross_entropy");
-  check(!ignore || !recording(), "softmax_cross_entropy: the host counts the rows that are not left out, which a step ",
-        "recorded as CUDA graphs does not repeat; do without `ignore` there");
+  check(!ignore || !recording(), "softmax_cross_entropy: `ignore` makes the host count rows, which a step ",
+        "captured as CUDA graphs cannot repeat; do not use `ignore` in captured steps");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
   check(label_smoothing >= 0 && label_smoothing <= 1,
@@ -154,7 +155,7 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
   return Var::result(
       mean, {logits},
       [dx = logits.gradient(), x = logits.value(), there, label_smoothing, ignore, log_sums, share](const Tensor& dy) {
-        const Tensor g = x.shared() ? dx.target() : x;  // x is read for the last time
+        const Tensor g = x.shared() ? dx.target() : x;  // last use of x
         on_device(x, [&](auto device) {
           softmax_cross_entropy_backward(device, x, there, label_smoothing, ignore, log_sums, dy, share, g);
         });
@@ -169,7 +170,7 @@ Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int k) {
   const Tensor correct({}, DType::f64, logits.device());
   on_device(logits, [&](auto device) {
     top_k_hits(device, logits, there, k, hits);
-    mean_loss(device, hits, 1, correct);  // whole numbers: their sum is exact
+    mean_loss(device, hits, 1, correct);  // integers, so the sum is exact
   });
   return correct;
 }

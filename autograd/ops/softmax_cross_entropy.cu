@@ -8,7 +8,7 @@
 namespace godwit {
 namespace {
 
-// The label that stands for "leave this row out", where there is one.
+// The label of rows to ignore, if any.
 struct Ignore {
   bool any;
   int32_t label;
@@ -16,7 +16,7 @@ struct Ignore {
   __device__ bool operator()(int32_t other) const { return any && other == label; }
 };
 
-// A block a row: the largest, then the sum of exp(x - largest), a thread's share in T, all shares in float64.
+// One block per row: the maximum, then the sum of exp(x - largest): per thread in T, over the threads in float64.
 template <class T>
 __global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing, Ignore ignore,
                                double* losses, double* log_sums) {
@@ -37,7 +37,7 @@ __global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* 
   const double sum = block_reduce(static_cast<double>(share), Plus());
   const double log_sum = static_cast<double>(largest) + std::log(sum);
   double loss = (1 - smoothing) * (log_sum - static_cast<double>(x[label]));
-  if (smoothing != 0) {  // else a class at -inf must not count
+  if (smoothing != 0) {  // with smoothing 0, a class at -inf must not contribute
     double all = 0;
     for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) all += log_sum - static_cast<double>(x[c]);
     loss += smoothing / static_cast<double>(classes) * block_reduce(all, Plus());
@@ -48,7 +48,7 @@ __global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* 
   }
 }
 
-// One block.
+// Uses one block.
 template <class T>
 __global__ void mean_kernel(int64_t n, const double* losses, double share, T* mean) {
   double sum = 0;
@@ -75,7 +75,7 @@ __global__ void backward_kernel(int64_t classes, const T* logits, const int32_t*
   }
 }
 
-// A block a row.
+// One block per row.
 template <class T>
 __global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* labels, int k, double* hits) {
   const T* x = logits + blockIdx.x * classes;

@@ -1,4 +1,4 @@
-// Softmax cross-entropy with label smoothing, the mean over a batch; and top-k hits for evaluation.
+// Softmax cross-entropy with label smoothing, averaged over a batch, and top-k hits for evaluation.
 #pragma once
 #include <optional>
 
@@ -7,17 +7,17 @@
 
 namespace godwit {
 
-// losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels [n];
-// both are 0 where the label is `ignore`.
+// Computes losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels
+// [n]. Both are 0 for rows with label `ignore`.
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                    std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
 void softmax_cross_entropy_forward(Cuda, const Tensor& logits, const Tensor& labels, double smoothing,
                                    std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
-// mean, one element of any type, = Σ share · losses.
+// mean = Σ share · losses; one element of any type.
 void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean);
 void mean_loss(Cuda, const Tensor& losses, double share, const Tensor& mean);
 // d_logits = dy · share · (softmax(logits) - target), where dy has one element and target = (1 - smoothing) ·
-// onehot(label) + smoothing / classes; 0 where the label is `ignore`. d_logits may be logits.
+// onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits);
@@ -25,26 +25,26 @@ void softmax_cross_entropy_backward(Cuda, const Tensor& logits, const Tensor& la
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits);
 
-// Class c of a row goes before the label: it is larger, or equal and lower, or NaN.
+// Whether class c ranks before the label: a larger logit, an equal logit with a lower class number, or NaN.
 template <class T>
 GODWIT_INLINE inline bool goes_before(const T* x, int64_t c, int64_t label) {
   return c != label && (x[c] > x[label] || x[c] != x[c] || (x[c] == x[label] && c < label));
 }
-// hits [n] float64: 1 where the label is among the k largest of its row, else 0; as ops::top_k_correct counts.
+// hits [n] float64: 1 if the label is among the k largest logits of its row, otherwise 0. Ties as in
+// ops::top_k_correct.
 void top_k_hits(Cpu, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits);
 void top_k_hits(Cuda, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits);
 
 namespace ops {
 
-// The mean of -Σ_c target_c · log softmax(logits)_c over the rows whose label is not `ignore`, as a scalar of the
-// logits' type, float32 or float64; 0 when there is no such row. Throws when another label is outside [0, classes) or
-// label_smoothing outside [0, 1].
+// Mean of -Σ_c target_c · log softmax(logits)_c over the rows whose label is not `ignore`, as a scalar of the logits'
+// type (float32 or float64). 0 if there are no such rows. Throws if another label is outside [0, classes) or
+// label_smoothing is outside [0, 1].
 Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0,
                           std::optional<int32_t> ignore = std::nullopt);
 
-// How many rows of logits [n, classes] have their label among the k largest: one float64, where the logits are. Of
-// equal logits the lower class goes first, NaN goes before every number, and a label whose own logit is NaN is never a
-// hit.
+// Number of rows of logits [n, classes] whose label is among the k largest, as one float64 on the logits' device. Ties
+// rank the lower class first. NaN ranks before every number. A label whose logit is NaN is never a hit.
 Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int k);
 
 }  // namespace ops

@@ -4,7 +4,7 @@
 namespace godwit {
 namespace {
 
-// Extents of x, and of y.
+// Extents of x and y.
 struct Extents {
   int64_t h, w, c, out_h, out_w, out_c, stride;
 };

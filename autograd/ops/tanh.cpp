@@ -5,7 +5,7 @@
 
 namespace godwit {
 namespace {
-constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
+constexpr int64_t kGrain = 1 << 14;  // minimum elements per thread
 }
 
 void tanh_forward(Cpu, const Tensor& x, const Tensor& y) {

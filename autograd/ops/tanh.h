@@ -6,7 +6,7 @@ namespace godwit {
 
 void tanh_forward(Cpu, const Tensor& x, const Tensor& y);
 void tanh_forward(Cuda, const Tensor& x, const Tensor& y);
-void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);  // dx = dy · (1 - y²), may be dy itself
+void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);  // dx = dy · (1 - y²); dx may be dy
 void tanh_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 namespace ops {

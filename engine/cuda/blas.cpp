@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-// A handle of the library's, destroyed by `destroy`.
+// An owned library handle, destroyed by `destroy`.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -34,12 +34,12 @@ struct Plan {
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm{};
   int64_t workspace = 0;
-  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // of the search for an algorithm
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // of the algorithm search
 };
 
-constexpr uint64_t kMostWorkspace = 32 << 20;  // what NVIDIA asks for on Hopper
-constexpr uint32_t kAlignment = 16;            // bytes: of what the library's fastest kernels load and store at once
-constexpr int64_t kProduct = 1;                // first of the keys of this file in the context's cache
+constexpr uint64_t kMostWorkspace = 32 << 20;  // NVIDIA's recommendation for Hopper
+constexpr uint32_t kAlignment = 16;            // bytes; width of the library's widest loads and stores
+constexpr int64_t kProduct = 1;                // first cache key of this file in the context
 
 cudaDataType_t library_type(DType dtype, const char* operation) {
   switch (dtype) {
@@ -60,7 +60,7 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
              "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Of a row-major matrix [rows, columns]: to the library, which counts by columns, it is its transpose.
+// Layout of a row-major matrix [rows, columns]. The library is column-major and sees its transpose.
 Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t entries, const char* operation) {
   Layout made;
   cuda_check(cublasLtMatrixLayoutCreate(made.out(), library_type(dtype, operation), static_cast<uint64_t>(columns),
@@ -78,8 +78,8 @@ Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t entries, const
 
 bool is_aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.address()) % kAlignment == 0; }
 
-// Parameters begin anywhere in their bucket. A copy costs less than the kernels for such memory, and sums do not depend
-// on where it begins.
+// Parameters may begin at any offset of a bucket. A copy is cheaper than the kernels for unaligned memory, and sums do
+// not depend on the alignment.
 Tensor aligned(const Tensor& x) { return is_aligned(x) ? x : x.clone(); }
 
 cublasComputeType_t compute_type(DType dtype) {
@@ -95,7 +95,7 @@ cublasLtEpilogue_t epilogue(BesideProduct beside) {
   }
 }
 
-// cᵀ = op(b)ᵀ · op(a)ᵀ is what the library computes, so its first matrix is our b, and its second our a.
+// The library computes cᵀ = op(b)ᵀ · op(a)ᵀ, so its first matrix is b and its second is a.
 Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type) {
   Plan plan;
   cuda_check(cublasLtMatmulDescCreate(plan.desc.out(), compute_type(type),
@@ -105,7 +105,7 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   if (beside != BesideProduct::none) {
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(beside));
-    // Of the vector the search sees how it is aligned, and nothing else.
+    // The search uses only the alignment of this pointer.
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kAlignment});
   }
   plan.a = layout(type, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.entries, p.operation);
@@ -114,7 +114,7 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
   Preference preference;
   cuda_check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-  // Parts of a sum are added as float32 (float64), never rounded to c's type before.
+  // Partial sums are added in float32 (float64) and not rounded to c's type before.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
@@ -159,7 +159,7 @@ void run(Cuda device, const Plan& plan, bool add, const Tensor& a, const Tensor&
              "cublasLtMatmul");
 }
 
-// Memory to write x to: its own, where that is aligned.
+// Memory for writing x: its own memory if aligned, otherwise a temporary tensor.
 Tensor room_for(const Tensor& x) { return is_aligned(x) ? x : Tensor(x.shape(), x.dtype(), x.device()); }
 
 void put_back(const Tensor& written, const Tensor& x) {
@@ -170,7 +170,7 @@ void put_back(const Tensor& written, const Tensor& x) {
 
 void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
   const Plan& plan = plan_for(device, BesideProduct::none, p, a.dtype(), c.dtype());
-  check(plan.status == CUBLAS_STATUS_SUCCESS, p.operation, ": cuBLASLt has no way to multiply ", a.dtype(), " [", p.m,
+  check(plan.status == CUBLAS_STATUS_SUCCESS, p.operation, ": cuBLASLt cannot multiply ", a.dtype(), " [", p.m,
         ", ", p.k, "] by [", p.k, ", ", p.n, "] to ", c.dtype(), ": ", cublasLtGetStatusString(plan.status));
   const Tensor to = p.add ? aligned(c) : room_for(c);
   run(device, plan, p.add, aligned(a), aligned(b), to);

@@ -1,20 +1,20 @@
-// Matrix products of row-major matrices through cuBLASLt.
+// Row-major matrix products through cuBLASLt.
 #pragma once
 #include "engine/tensor.h"
 
 namespace godwit {
 
-// c [m, n] = op(a) [m, k] · op(b) [k, n] (+ c) for each of `entries` pairs, one after another in memory;
-// op transposes when its flag is set.
+// c [m, n] = op(a) [m, k] · op(b) [k, n] (+ c), for each of `entries` consecutive matrices; op transposes if its flag
+// is set.
 struct CudaProduct {
   const char* operation;  // for messages
   bool trans_a, trans_b;
   int64_t m, n, k, entries = 1;
-  bool add = false;  // to what is in c
+  bool add = false;  // accumulate into c
 };
 
-// a and b have one type: float32, bfloat16 or float64; c has it too, or is float32 beside bfloat16. The sums are
-// float32's, or float64's. The library's algorithm is chosen once for a shape.
+// a and b have the same type: float32, bfloat16 or float64. c has that type, or is float32 for bfloat16 inputs. Sums
+// are in float32, or float64 for float64. The library's algorithm is chosen once per shape.
 void multiply(Cuda device, const CudaProduct& product, const Tensor& a, const Tensor& b, const Tensor& c);
 
 enum class BesideProduct {
@@ -23,8 +23,8 @@ enum class BesideProduct {
   sum_a,     // vector [m] becomes the sums of op(a) over k; a is transposed
 };
 
-// multiply() of one entry in 32 or 16 bits, and in the same call that, with a vector of c's type. False, with nothing
-// done, where the library has no way.
+// Like multiply() for one entry in 32 or 16 bits, fused with the operation `beside` on a vector of c's type. Returns
+// false, without any effect, if the library does not support it.
 bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& product, const Tensor& a, const Tensor& b,
                   const Tensor& vector, const Tensor& c);
 

@@ -1,4 +1,4 @@
-// Calls of the CUDA libraries, checked: an Error names the call, its place, and what CUDA says.
+// Checked calls of CUDA libraries. An Error gives the call, its source location and CUDA's message.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>

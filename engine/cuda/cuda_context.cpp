@@ -18,14 +18,14 @@ class CudaMemory : public MemorySource {
     void* data = nullptr;
     const cudaError_t status = beside_captures([&] { return cudaMalloc(&data, static_cast<size_t>(bytes)); });
     if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // not one for later calls to report
+      cudaGetLastError();  // clears the error, so that later calls do not report it
       return nullptr;
     }
     cuda_check(status, "cudaMalloc");
     return static_cast<std::byte*>(data);
   }
-  // From any thread, which keeps its current GPU. Work that is still queued in the stream may use the memory. A stream
-  // that is captured cannot be waited for.
+  // May be called from any thread; restores the thread's current GPU. Waits for the stream, because queued work may
+  // still use the memory. Waiting is not possible while the stream is captured.
   bool release(std::byte* data) override {
     if (captured()) return false;
     int before = index_;
@@ -43,13 +43,13 @@ class CudaMemory : public MemorySource {
     size_t free_bytes = 0, total = 0;
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return "";
     return detail::concat(", ", free_bytes, " free of ", total, " on ", device(),
-                          captured() ? ", none of which can be returned while a CUDA graph is recorded; use "
+                          captured() ? ", none of which can be returned while a CUDA graph is captured; use "
                                        "--set cuda_graph=false"
                                      : "");
   }
 
  private:
-  // Calls f, which concerns no work that the calling thread captures.
+  // Calls f in relaxed capture mode, for calls that are not part of the calling thread's capture.
   template <class F>
   static cudaError_t beside_captures(F&& f) {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -68,7 +68,7 @@ class CudaMemory : public MemorySource {
   const std::shared_ptr<const CudaStream> stream_;
 };
 
-// CUDA's answer, asked once: what it says stays true while the process lives.
+// CUDA's device count, queried once; it does not change while the process lives.
 struct Found {
   int count = 0;
   std::string why;
@@ -87,11 +87,11 @@ Found find_devices() {
   if (driver == 0) {
     found.why = "no NVIDIA driver is loaded on this machine; use --device cpu";
   } else if (status == cudaErrorInsufficientDriver) {
-    found.why = detail::concat("the NVIDIA driver knows CUDA up to ", version(driver), ", this build is of CUDA ",
+    found.why = detail::concat("the NVIDIA driver supports CUDA up to ", version(driver), ", but this build uses CUDA ",
                                version(runtime), "; update the driver, or build with an older toolkit");
   } else {
     found.why = detail::concat("no GPU is visible to this process (", cudaGetErrorString(status),
-                               "); look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
+                               "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   return found;
 }
@@ -145,7 +145,7 @@ std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream
 
 CudaContext::CudaContext(int device_index, bool high_priority)
     : index(device_index),
-      multiprocessors(multiprocessors_of(device_index)),  // makes the GPU current for what follows
+      multiprocessors(multiprocessors_of(device_index)),  // also makes the GPU current
       shared_stream(std::make_shared<CudaStream>(high_priority)),
       pool(make_cuda_pool(device_index, shared_stream)) {}
 
@@ -172,7 +172,7 @@ cudnnHandle_t CudaContext::dnn() {
 Cuda cuda_of(Device device) {
   const Context& here = context();
   check(here.cuda && here.cuda->index == device.index, "a tensor on ", device,
-        " was used by a thread whose context is on ", here.device, "; make its context with context_on(device)");
+        " was used by a thread whose context is on ", here.device, "; create the context with context_on(device)");
   return {here.cuda.get(), here.cuda->stream.get()};
 }
 

@@ -1,4 +1,4 @@
-// What one thread works with on a GPU: a stream, the memory that is reused in its order, handles of the libraries.
+// CudaContext: the GPU resources of one thread: a stream, a pool for memory in stream order, and library handles.
 #pragma once
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -29,16 +29,16 @@ class CudaContext {
   const int multiprocessors;  // of the GPU
   const std::shared_ptr<const CudaStream> shared_stream;
   const CudaStream& stream = *shared_stream;
-  std::shared_ptr<Pool> pool;     // within a run of CudaGraphCache, theirs
-  GraphCapture* graph_capture = nullptr;  // while what is asked of the stream is recorded
+  std::shared_ptr<Pool> pool;     // during CudaGraphCache::run(), the cache's pool
+  GraphCapture* graph_capture = nullptr;  // null unless the stream is being captured
   Staging staging;
   ConvolutionPaths convolutions;
-  int64_t choices = 0;  // values that cached() made
+  int64_t choices = 0;  // number of values created by cached()
 
-  cublasLtHandle_t blas();  // made when first asked for
-  cudnnHandle_t dnn();      // likewise; works on `stream`
+  cublasLtHandle_t blas();  // created on first use
+  cudnnHandle_t dnn();      // created on first use; uses `stream`
 
-  // What a library chose, or prepared, for a shape, kept: made by `make` when first asked for under the key.
+  // Per-shape cache of library choices and prepared calls; calls `make` on a miss.
   template <class T>
   T& cached(const std::vector<int64_t>& key, const std::function<T()>& make) {
     auto& slot = cache_[key];
@@ -55,10 +55,11 @@ class CudaContext {
   std::map<std::vector<int64_t>, std::shared_ptr<void>> cache_;
 };
 
-// A pool of a GPU's memory for the work of one stream.
+// A pool of GPU memory for work on one stream.
 std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream> stream);
 
-// What a library call may use meanwhile; freed in the stream's order, so at once after the call.
+// Temporary memory for a library call. It may be released right after the call, because memory is reused in stream
+// order.
 inline Tensor workspace(Cuda device, int64_t bytes) {
   return Tensor({bytes}, DType::u8, cuda_device(device.context->index));
 }

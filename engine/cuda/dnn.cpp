@@ -13,10 +13,10 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kConvolution = 2;             // first of the keys of this file in the context's cache
+constexpr int64_t kConvolution = 2;             // first cache key of this file in the context
 constexpr int64_t kAlignment = 16;              // bytes
-constexpr int64_t kMostWorkspace = 1ll << 30;   // of a GPU's memory, while an operation runs
-enum Uid : int64_t { kX = 1, kW = 2, kY = 3 };  // names of a graph's tensors
+constexpr int64_t kMostWorkspace = 1ll << 30;   // of GPU memory, while an operation runs
+enum Uid : int64_t { kX = 1, kW = 2, kY = 3 };  // IDs of a graph's tensors
 
 std::string last_error(const char* call, cudnnStatus_t status) {
   std::array<char, 512> text{};
@@ -24,18 +24,18 @@ std::string last_error(const char* call, cudnnStatus_t status) {
   return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
 }
 
-// cuDNN's answer that it cannot do what it is asked for, which is no fault.
+// Thrown if cuDNN reports that it does not support a configuration; not an error.
 struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 void library_check(cudnnStatus_t status, const char* call) {
-  constexpr int kCategory = 1000;  // of which each has a thousand codes
+  constexpr int kCategory = 1000;  // each category has a thousand codes
   if (status / kCategory == CUDNN_STATUS_NOT_SUPPORTED / kCategory) throw NotSupported(last_error(call, status));
   cuda_check(status, call);
 }
 
-// A descriptor of cuDNN's, owned. Attributes are copied into it; of a descriptor, what it says.
+// An owned cuDNN descriptor. Setting an attribute copies the value, including the contents of other descriptors.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -66,7 +66,7 @@ class Descriptor {
     set(name, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(values.size()), values.begin());
   }
 
-  // At most as many as `to` holds are written to it; how many there are.
+  // Writes at most `room` elements to `to`; returns the number available.
   template <class T>
   int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, T* to) const {
     int64_t count = 0;
@@ -74,7 +74,7 @@ class Descriptor {
     return count;
   }
 
-  // Where cuDNN cannot do what it is asked for, that is its answer.
+  // Returns cuDNN's status; a failure may mean that the configuration is not supported.
   cudnnStatus_t try_finalize() { return cudnnBackendFinalize(handle_); }
   void finalize() { library_check(try_finalize(), "cudnnBackendFinalize"); }
 
@@ -86,7 +86,7 @@ class Descriptor {
   cudnnBackendDescriptor_t handle_ = nullptr;
 };
 
-// What one kind of operation is called, and calls its attributes.
+// Name and cuDNN identifiers of one kind of operation.
 struct Names {
   const char* text;
   cudnnBackendDescriptorType_t operation;
@@ -99,11 +99,11 @@ const Names& names_of(Convolution what) {
        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
-      {"backward to its data", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+      {"backward data", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
-      {"backward to its filters", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+      {"backward filters", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
@@ -115,7 +115,7 @@ cudnnDataType_t library_type(DType dtype) {
   return dtype == DType::f32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
 }
 
-// cuDNN names extents in the order n, c, h, w, wherever they lie in memory.
+// cuDNN orders extents as n, c, h, w, independent of the memory layout.
 Descriptor tensor_descriptor(Uid uid, const Tensor& t) {
   const int64_t n = t.dim(0), h = t.dim(1), w = t.dim(2), c = t.dim(3);
   Descriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -141,8 +141,8 @@ Descriptor convolution_descriptor(const ConvolutionOptions& options) {
   return made;
 }
 
-// What cuDNN says of an engine that we do not take: sums that change from run to run, numbers of fewer bits than
-// asked for, and transforms, which lose some.
+// Whether to reject an engine because of its numerical notes: nondeterministic sums, reduced precision, or transforms
+// that lose precision.
 bool refused(const Descriptor& config, bool tensor_cores) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t into = engine.get();
@@ -163,7 +163,7 @@ bool refused(const Descriptor& config, bool tensor_cores) {
                      });
 }
 
-// The engines that cuDNN proposes for the graph, the fastest first as it thinks; where it has none, `why`.
+// The engines that cuDNN proposes for the graph, fastest first by cuDNN's estimate. Sets `why` if there are none.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode, std::string& why) {
   std::vector<Descriptor> configs;
   try {
@@ -181,12 +181,12 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
     configs.resize(static_cast<size_t>(std::min(given, count)));
     return configs;
   } catch (const NotSupported& answer) {
-    why = detail::concat("; the heuristics said ", answer.what());
+    why = detail::concat("; cuDNN's heuristics reported ", answer.what());
     return {};
   }
 }
 
-// The engine that computes one operation: the first proposal that can, or why there is none.
+// The engine for one operation: the first proposal that works, or the reason why there is none.
 class Plan {
  public:
   Plan(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
@@ -200,10 +200,10 @@ class Plan {
     }
   }
 
-  const std::string& lacks() const { return lacks_; }  // why there is no engine; empty: there is one
+  const std::string& lacks() const { return lacks_; }  // reason why there is no engine; empty if there is one
   int64_t workspace() const { return workspace_; }
 
-  // An engine that fails the first time is replaced by the next one. False: call it again, unless lacks().
+  // Runs the engine. If its first run fails, selects the next engine and returns false; call again, unless lacks().
   template <class F>
   bool execute(Cuda device, const Descriptor& pack, F&& description) {
     const cudnnStatus_t status = cudnnBackendExecute(device.context->dnn(), plan_.get(), pack.get());
@@ -213,8 +213,8 @@ class Plan {
       return true;
     }
     if (ran_) cuda_check(status, detail::concat("cudnnBackendExecute of ", description()).c_str());
-    why_ = detail::concat("; the last engine said ", last_error("cudnnBackendExecute", status));
-    cudaGetLastError();  // not one for later calls to report
+    why_ = detail::concat("; the last engine reported ", last_error("cudnnBackendExecute", status));
+    cudaGetLastError();  // clears the error, so that later calls do not report it
     ++failed_;
     advance(device);
     return false;
@@ -241,7 +241,7 @@ class Plan {
     return graph;
   }
 
-  // To the next engine that can be taken; where there is none, lacks_ says why.
+  // Selects the next acceptable engine; sets lacks_ if there is none.
   void advance(Cuda device) {
     constexpr std::array kModes{CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     for (;; ++at_) {
@@ -254,11 +254,11 @@ class Plan {
       try {
         if (take(device, proposals_[at_])) return ++at_, void();
       } catch (const NotSupported& answer) {
-        why_ = detail::concat("; the last engine said ", answer.what());
+        why_ = detail::concat("; the last engine reported ", answer.what());
       }
     }
     lacks_ = detail::concat("of ", proposed_, " engines ", passed_over_, " are not deterministic in float32, ",
-                            too_large_, " want more than ", kMostWorkspace, " bytes, ", failed_, " do not run", why_);
+                            too_large_, " need more than ", kMostWorkspace, " bytes, ", failed_, "failed to run", why_);
   }
 
   bool take(Cuda device, Descriptor& config) {
@@ -279,8 +279,8 @@ class Plan {
 
   bool tensor_cores_, ran_ = false;
   Descriptor graph_, config_, plan_;
-  std::vector<Descriptor> proposals_;  // of the last mode asked for
-  size_t mode_ = 0, at_ = 0;           // the next ones
+  std::vector<Descriptor> proposals_;  // from the last heuristic mode
+  size_t mode_ = 0, at_ = 0;           // indices of the next mode and proposal
   int64_t workspace_ = 0;
   size_t proposed_ = 0, passed_over_ = 0, too_large_ = 0, failed_ = 0;
   std::string why_, lacks_;
@@ -288,8 +288,8 @@ class Plan {
 
 void* memory_of(const Tensor& t) {
   void* memory = t.dtype() == DType::bf16 ? static_cast<void*>(t.cuda_data<bf16>()) : t.cuda_data<float>();
-  check(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "conv2d: memory for cuDNN must begin at ", kAlignment,
-        " bytes, that of a tensor ", t.shape(), " begins at ", memory);
+  check(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "conv2d: cuDNN needs memory aligned to ", kAlignment,
+        " bytes; tensor ", t.shape(), " is at address ", memory);
   return memory;
 }
 

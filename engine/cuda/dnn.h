@@ -1,4 +1,4 @@
-// Convolutions through cuDNN: images [n, h, w, c], filters [o, kh, kw, c/groups], results [n, ho, wo, o].
+// Convolutions through cuDNN: images [n, h, w, c], filters [o, kh, kw, c/groups], outputs [n, ho, wo, o].
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,10 +14,10 @@ struct ConvolutionOptions {
   bool tf32;  // float32 products may round their factors to 11 bits
 };
 
-// Writes y, x or w, as `what` says, from the other two; gradients take the place of what they are of. float32 or
-// bfloat16, in memory that begins at 16 bytes; sums of products in float32, by deterministic engines only. The groups
-// follow from the channels. Empty when done; else why cuDNN has no way, and what is written is undefined. The engine is
-// chosen once for a shape: the first that cuDNN proposes and that then runs.
+// Computes y, x or w, as `what` selects, from the other two; a gradient is passed in place of its tensor. Types:
+// float32 or bfloat16, aligned to 16 bytes; sums are in float32; only deterministic engines are used. The number of
+// groups follows from the channels. Returns "" on success, otherwise the reason why cuDNN cannot compute it; the output
+// is then undefined. The engine is chosen once per shape: the first of cuDNN's proposals that runs.
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y);
 

@@ -1,4 +1,4 @@
-// Elementwise kernels: to[i] = f(from[i]…), 16 bytes of the widest type at a time, the rest one by one.
+// Elementwise kernels: to[i] = f(from[i]…). Each access handles 16 bytes of the widest type; the tail is scalar.
 #pragma once
 #include <cstdint>
 
@@ -19,7 +19,7 @@ __device__ Pack<T, n> load_pack(const T* from, int64_t pack) {
   return reinterpret_cast<const Pack<T, n>*>(from)[pack];
 }
 
-// The result is rounded once, to To; f computes in compute_t.
+// f computes in compute_t; the result is rounded once, to To.
 template <int n, class F, class To, class... From>
 __device__ void map_pack(const F& f, To* to, int64_t pack, const Pack<From, n>&... from) {
   Pack<To, n> result;
@@ -27,7 +27,7 @@ __device__ void map_pack(const F& f, To* to, int64_t pack, const Pack<From, n>&.
   reinterpret_cast<Pack<To, n>*>(to)[pack] = result;
 }
 
-// `packs` packs of n elements, then the elements after them.
+// Processes `packs` packs of n elements, then the remaining elements.
 template <int n, class F, class To, class... From>
 __global__ void map_kernel(F f, int64_t packs, int64_t elements, To* to, const From*... from) {
   const int64_t first = grid_thread(), stride = grid_threads();
@@ -49,14 +49,15 @@ constexpr int largest(int a, int b, Rest... rest) {
 
 }  // namespace detail
 
-// Whether all of these begin at a multiple of so many bytes.
+// Whether all pointers are aligned to `bytes`.
 template <size_t bytes, class... Pointers>
 bool aligned_to(Pointers... pointers) {
   return (... && (reinterpret_cast<uintptr_t>(pointers) % bytes == 0));
 }
 
-// to[i] = f(from[i]…) for i in [0, n). f is a functor with a const __device__ operator() on compute_t of the types;
-// `to` may be one of `from`, element for element. Memory that does not begin at 16 bytes is walked one by one.
+// to[i] = f(from[i]…) for i in [0, n). f is a functor with a const __device__ operator() on compute_t of the types.
+// `to` may be one of `from`, element for element. Memory that is not aligned to 16 bytes is processed element by
+// element.
 template <class F, class To, class... From>
 void elementwise(Cuda device, const char* operation, int64_t n, F f, To* to, const From*... from) {
   constexpr int kWidth = 16 / detail::largest(sizeof(To), sizeof(From)...);

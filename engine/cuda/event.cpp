@@ -9,7 +9,7 @@ namespace godwit {
 Event Event::record() {
   Event mark;
   if (const auto& cuda = context().cuda) {
-    check(!cuda->graph_capture, "a recorded step is ordered with other threads between its parts alone; call graph_break()");
+    check(!cuda->graph_capture, "cannot synchronize with other threads during CUDA graph capture; call graph_break()");
     const auto event = std::make_shared<CudaEvent>();
     event->record(cuda->stream.get());
     mark.event_ = event;

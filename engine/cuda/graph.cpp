@@ -26,10 +26,10 @@ GraphCapture::~GraphCapture() {
   cudaGraph_t dropped = nullptr;
   cudaStreamEndCapture(context_.stream.get(), &dropped);
   if (dropped) cudaGraphDestroy(dropped);
-  cudaGetLastError();  // not one for later calls to report
+  cudaGetLastError();  // clears the error, so that later calls do not report it
 }
 
-// A capture of this thread alone: what others do with the GPU meanwhile is none of its business.
+// Captures the work of this thread only; other threads may use the GPU meanwhile.
 void GraphCapture::begin() {
   cuda_check(cudaStreamBeginCapture(context_.stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   usual_pool_ = std::exchange(context_.pool, pool_);
@@ -53,7 +53,7 @@ void GraphCapture::graph_break(std::function<void()> f) {
   begin();
 }
 
-// Written before the part's first kernel, so in memory that none of them had before.
+// `kept` is written before the part's first kernel, so it must not share memory with tensors of the capture's pool.
 void GraphCapture::copy(const Tensor& from, const Tensor& to) {
   const Tensor kept = Tensor::over(Buffer(usual_pool_, to.bytes()), 0, {to.bytes()}, DType::u8);
   part_.before.push_back({[&context = context_, from, kept] {
@@ -72,7 +72,7 @@ std::vector<GraphCapture::Part> GraphCapture::finish() {
 
 struct CudaGraphCache::Impl {
   struct Step {
-    std::vector<GraphCapture::Part> parts;  // none before it is recorded
+    std::vector<GraphCapture::Part> parts;  // empty before capture
   };
 
   const std::shared_ptr<CudaContext> context;
@@ -85,13 +85,13 @@ struct CudaGraphCache::Impl {
       : context(std::move(given)), pool(make_cuda_pool(context->index, context->shared_stream)), most(most_steps) {
     rank_pools(*context)->add(pool);
   }
-  ~Impl() { cudaStreamSynchronize(context->stream.get()); }  // graphs may still run
+  ~Impl() { cudaStreamSynchronize(context->stream.get()); }  // graphs may still be running
 
   void call(const std::function<void()>& f) const;
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
 };
 
-// In the memory that the recording will take from: there is none elsewhere for a step then.
+// Runs f eagerly, with tensors from the capture's pool, so that the usual pool need not reserve memory for a step.
 void CudaGraphCache::Impl::call(const std::function<void()>& f) const {
   struct Scope {
     CudaContext& context;
@@ -103,8 +103,8 @@ void CudaGraphCache::Impl::call(const std::function<void()>& f) const {
 }
 
 CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, const std::function<void()>& f) {
-  check(godwit::context().cuda == context, "graphs: run() on another thread, or device, than they were made for");
-  check(!context->graph_capture, "graphs: run() within what is recorded");
+  check(godwit::context().cuda == context, "graphs: run() must be called on the thread and device of the constructor");
+  check(!context->graph_capture, "graphs: run() was called during CUDA graph capture");
   const auto found = steps.find(key);
   if (found == steps.end()) {
     call(f);
@@ -129,8 +129,8 @@ CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, c
 }
 
 CudaGraphCache::CudaGraphCache(size_t most) {
-  check(context().cuda != nullptr, "graphs: steps are recorded on a GPU, the thread's context is on ", context().device,
-        "; make it with context_on(device)");
+  check(context().cuda != nullptr, "graphs: CUDA graphs need a GPU, but the thread's context is on ", context().device,
+        "; create it with context_on(device)");
   impl_ = std::make_unique<Impl>(context().cuda, most);
 }
 

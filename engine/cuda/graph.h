@@ -1,4 +1,4 @@
-// GraphCapture: keeps what a thread asks of its stream, in parts: a CUDA graph, and what the host does before and after it.
+// GraphCapture: captures a thread's stream in parts. Each part is a CUDA graph with host calls before and after it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,22 +16,22 @@ class GraphCapture {
     bool replays_only;
   };
   struct Part {
-    std::vector<Call> before;  // without effect on the stream's work so far
+    std::vector<Call> before;  // must not affect work already in the stream
     CudaGraph graph;
     std::function<void()> after;
 
-    void launch(cudaStream_t stream, bool replays) const;  // with the calls before it
+    void launch(cudaStream_t stream, bool replays) const;  // after calling `before`
   };
 
-  // From now on the thread's work is recorded; tensors come from `pool`.
+  // Starts capturing the thread's work. Tensors are allocated from `pool`.
   GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool);
-  ~GraphCapture();  // what was not finished is dropped
+  ~GraphCapture();  // drops an unfinished capture
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 
   void on_replay(std::function<void()> f) { part_.before.push_back({std::move(f), true}); }
   void graph_break(std::function<void()> f);
-  // Of the CPU's memory to the GPU's, by way of memory there that the recording keeps.
+  // Copies CPU memory to GPU memory through a GPU buffer that the capture keeps.
   void copy(const Tensor& from, const Tensor& to);
   std::vector<Part> finish();
 
@@ -41,7 +41,7 @@ class GraphCapture {
 
   CudaContext& context_;
   std::shared_ptr<Pool> pool_, usual_pool_;
-  Part part_;  // that is recorded
+  Part part_;  // being captured
   std::vector<Part> parts_;
 };
 

@@ -1,4 +1,4 @@
-// Streams, events and graphs of CUDA, owned. Made on the calling thread's current GPU.
+// Owning wrappers of CUDA streams, events and graphs, created on the calling thread's current GPU.
 #pragma once
 #include <utility>
 
@@ -18,20 +18,20 @@ class CudaEvent {
     return *this;
   }
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
-  // The host waits; at once when nothing was recorded yet.
+  // Blocks the host until the event. Returns immediately if nothing was recorded.
   void synchronize() const { cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  // What is asked of the stream from now on waits.
+  // Makes work queued on the stream from now on wait for the event.
   void hold(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-// What a stream captured, to be launched.
+// An executable graph, instantiated from a stream capture.
 class CudaGraph {
  public:
-  CudaGraph() = default;  // nothing
-  explicit CudaGraph(cudaGraph_t captured) {  // which it takes over
+  CudaGraph() = default;  // empty
+  explicit CudaGraph(cudaGraph_t captured) {  // takes ownership
     size_t nodes = 0;
     cudaError_t status = cudaGraphGetNodes(captured, nullptr, &nodes);
     if (status == cudaSuccess && nodes > 0) status = cudaGraphInstantiate(&exec_, captured, 0);
@@ -54,7 +54,7 @@ class CudaGraph {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// Does not wait for, nor hold up, the default stream. An urgent one has the greatest priority, others the least.
+// Does not synchronize with the default stream. Has the highest priority if `high_priority`, otherwise the lowest.
 class CudaStream {
  public:
   explicit CudaStream(bool high_priority = false) {

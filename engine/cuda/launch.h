@@ -1,4 +1,4 @@
-// Kernel launches, checked, on the stream of the thread's context.
+// Checked kernel launches on the stream of the thread's context.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace godwit {
 
-// kernel<<<blocks, threads>>>(arguments…); nothing when there are no blocks. An Error names the operation. What fails
-// while the kernel runs is reported by a later call: CUDA_LAUNCH_BLOCKING=1 shows which.
+// kernel<<<blocks, threads>>>(arguments…); no launch if `blocks` is 0. An Error names the operation. Failures while the
+// kernel runs are reported by a later call; CUDA_LAUNCH_BLOCKING=1 shows the kernel.
 template <class... Parameters, class... Arguments>
 void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
             const Arguments&... arguments) {
   if (blocks == 0) return;
-  check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks are more than a launch takes");
+  check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks exceed the launch limit of 2^31 - 1");
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -23,16 +23,15 @@ void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), i
         " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
 }
 
-constexpr int kBlock = 256;  // threads of a block, where nothing else is said
+constexpr int kBlock = 256;  // default threads per block
 
-// Blocks for n independent pieces of work, one a thread, in a loop of stride gridDim · blockDim: enough to fill the
-// GPU.
+// Number of blocks for n independent items in a grid-stride loop: one thread per item, at most enough to fill the GPU.
 inline int64_t blocks_for(Cuda device, int64_t n, int threads = kBlock) {
   return std::min<int64_t>((n + threads - 1) / threads,
                            int64_t{8} * device.context->multiprocessors * kBlock / threads);
 }
 
-// The thread's place among all of the launch, and how many there are.
+// The thread's index in the whole grid, and the number of threads in the grid.
 __device__ inline int64_t grid_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
 

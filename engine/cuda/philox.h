@@ -1,4 +1,4 @@
-// Philox words of four values in a row, as a thread needs them.
+// Philox words of four consecutive elements, for use by one thread.
 #pragma once
 #include "engine/cuda/launch.h"
 #include "engine/philox.h"
@@ -10,7 +10,7 @@ struct FourWords {
   uint32_t words[4];
 };
 
-// Of elements [element, element + 4), any element.
+// The words of elements [element, element + 4); `element` need not be a multiple of 4.
 __device__ inline FourWords four_words(const RngKey& rng, int64_t element) {
   const auto block = [&](int64_t index) {
     return philox4x32({static_cast<uint32_t>(index), rng.step, rng.purpose, rng.sender},

@@ -2,7 +2,7 @@
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
-#else  // a toolkit installed in parts may lack it; CMake says so
+#else  // NVTX may be missing from a partial CUDA toolkit; CMake reports it
 static int nvtxRangePushA(const char*) { return 0; }
 static int nvtxRangePop() { return 0; }
 #endif

@@ -5,7 +5,7 @@
 namespace godwit {
 namespace {
 
-const std::vector<int64_t> kKey{-1};  // among what a context keeps; libraries' keys begin with their own numbers
+const std::vector<int64_t> kKey{-1};  // cache key in the context; keys of libraries begin with other numbers
 
 }  // namespace
 

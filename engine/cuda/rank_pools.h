@@ -1,4 +1,4 @@
-// The pools of one rank's threads on one GPU, of which each has its own.
+// The GPU pools of one rank's threads on one GPU; each thread has its own pool.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -11,16 +11,16 @@ namespace godwit {
 class RankPools {
  public:
   void add(const std::shared_ptr<Pool>& pool);
-  int64_t peak_bytes() const;  // the sum of the peaks of those that live
+  int64_t peak_bytes() const;  // sum of the peaks of all live pools
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<Pool>> pools_;
 };
 
-// Of the rank that the context belongs to. Called on its thread.
+// The pools of the context's rank. Call on the context's thread.
 std::shared_ptr<RankPools> rank_pools(CudaContext& context);
-// Makes `context` one of the rank's whose thread calls this, where that is on the same GPU.
+// Adds `context` to the rank of the calling thread, if both are on the same GPU.
 void join_rank(CudaContext& context);
 
 }  // namespace godwit

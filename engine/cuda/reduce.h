@@ -1,4 +1,5 @@
-// Reductions over a block's threads and over the rows of a matrix, in one order: the bits do not depend on timing.
+// Reductions over a block's threads and over the rows of a matrix, in a fixed order, so results do not depend on
+// timing.
 #pragma once
 #include "engine/column_chunk.h"
 #include "engine/context.h"
@@ -13,20 +14,20 @@ struct Plus {
   }
 };
 
-struct Larger {  // NaN is passed over
+struct Larger {  // ignores NaN in b
   template <class C>
   __device__ C operator()(C a, C b) const {
     return b > a ? b : a;
   }
 };
 
-// op over the values of all threads of the block, which is a multiple of 32, at most 1024; every thread gets it. op is
-// commutative.
+// Reduces the values of all threads of the block with op, which is commutative; every thread gets the result. The block
+// size is a multiple of 32, at most 1024.
 template <class C, class Op>
 __device__ C block_reduce(C value, Op op) {
   __shared__ C of_warps[32];
   for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
-  __syncthreads();  // what an earlier reduction left has been read
+  __syncthreads();  // an earlier reduction's result has been read
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
   __syncthreads();
   C result = of_warps[0];
@@ -34,14 +35,14 @@ __device__ C block_reduce(C value, Op op) {
   return result;
 }
 
-// Threads of a block that works on a row of so many elements.
+// Threads per block for one row of `width` elements.
 inline int row_threads(int64_t width) {
   return static_cast<int>(std::clamp<int64_t>((width + 31) / 32 * 32, 32, kBlock));
 }
 
 namespace detail {
 
-// A block adds a chunk of rows for kBlock columns.
+// Each block sums a chunk of rows for kBlock columns.
 template <class Term>
 __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, int64_t width, int64_t tiles,
                                       double* partial) {
@@ -64,7 +65,8 @@ __global__ void column_total_kernel(const double* partial, int64_t chunks, int64
 
 }  // namespace detail
 
-// to[c] = Σ term(row, c) over the rows, in float64: chunks of column_chunk() rows, then the chunks, each in order.
+// to[c] = Σ term(row, c) over the rows, in float64: first in chunks of column_chunk() rows, then over the chunks, each
+// in order.
 template <class Term, class C>
 void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term, C* to) {
   const int64_t chunk = column_chunk(rows), chunks = (rows + chunk - 1) / chunk;

@@ -12,7 +12,7 @@ class PinnedMemory : public MemorySource {
     void* data = nullptr;
     const cudaError_t status = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
     if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // not one for later calls to report
+      cudaGetLastError();  // clears the error, so that later calls do not report it
       return nullptr;
     }
     cuda_check(status, "cudaHostAlloc");
@@ -31,7 +31,7 @@ Staging::~Staging() {
 
 void Staging::copy(const void* from, void* to, int64_t bytes, cudaStream_t stream) {
   constexpr auto kSlot = static_cast<size_t>(kSlotBytes);
-  // next_ counts the bytes of all slots: small copies follow one another within one, and the host waits once a slot.
+  // next_ counts bytes over all slots. Consecutive small copies share a slot, so the host waits once per slot.
   for (int64_t done = 0; done < bytes;) {
     Slot& slot = slots_[next_ / kSlot];
     const size_t begin = next_ % kSlot, count = std::min(kSlot - begin, static_cast<size_t>(bytes - done));

@@ -1,4 +1,4 @@
-// Staging: host memory that a GPU reads by itself, in turn filled by the host and copied from.
+// Staging: ring of page-locked staging buffers for asynchronous host-to-device copies.
 #pragma once
 #include <array>
 
@@ -14,8 +14,8 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Copies bytes of ordinary host memory to the GPU, in the stream's order. Returns when `from` has been read; it waits
-  // for the GPU only where more than the slots hold is on its way.
+  // Copies bytes from pageable host memory to the GPU, in stream order. Returns once `from` has been read. Waits for
+  // the GPU only if all slots are in flight.
   void copy(const void* from, void* to, int64_t bytes, cudaStream_t stream);
 
  private:
@@ -28,7 +28,8 @@ class Staging {
   size_t next_ = 0;
 };
 
-// A pool of such memory, for tensors on the CPU that a stream reads or writes: whoever frees one has waited for that.
+// A pool of page-locked memory for CPU tensors that a stream reads or writes. Before releasing a tensor, wait for the
+// stream.
 std::shared_ptr<Pool> make_pinned_pool();
 
 }  // namespace godwit

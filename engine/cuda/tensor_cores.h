@@ -1,5 +1,5 @@
-// What a warp does on the tensor cores of compute capability 8.0 and later, and how it feeds them; all 32 lanes call
-// these together. Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"), with g = lane / 4 and t = lane % 4:
+// Tensor-core operations of one warp, for compute capability 8.0 and later; all 32 lanes must call them together.
+// Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"), with g = lane / 4 and t = lane % 4:
 //   a [16, 16]: words 0…3 hold columns (2t, 2t + 1) of rows g and g + 8, then columns (2t + 8, 2t + 9) of the two
 //   b [16, 8]:  words 0 and 1 hold rows (2t, 2t + 1) and (2t + 8, 2t + 9) of column g
 //   d [16, 8]:  columns 2t and 2t + 1 of row g, then of row g + 8
@@ -11,7 +11,7 @@
 #ifdef __CUDACC__
 namespace godwit {
 
-// d += a · b: bfloat16 in pairs, the first in the lower half of a word; sums in float32.
+// d += a · b. Each word holds two bfloat16, the first in the lower half; sums are in float32.
 __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
@@ -19,8 +19,8 @@ __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four matrices of 8 rows of 16 bytes in shared memory: lane i names row i % 8 of matrix i / 8. Word m is row g,
-// columns (2t, 2t + 1) of matrix m.
+// Loads four matrices of 8 rows of 16 bytes from shared memory: lane i passes row i % 8 of matrix i / 8. Word m is row
+// g, columns (2t, 2t + 1) of matrix m.
 __device__ inline void load_matrices(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -28,7 +28,7 @@ __device__ inline void load_matrices(uint32_t (&words)[4], const void* row) {
                : "memory");
 }
 
-// The same of their transposes: word m is rows (2t, 2t + 1), column g of matrix m.
+// Loads the transposes: word m is rows (2t, 2t + 1), column g of matrix m.
 __device__ inline void load_transposes(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -36,7 +36,7 @@ __device__ inline void load_transposes(uint32_t (&words)[4], const void* row) {
                : "memory");
 }
 
-// 16 bytes, or as many zeros where `there` is false and nothing is read, to shared memory in the background.
+// Asynchronously copies 16 bytes to shared memory; if `there` is false, writes zeros and does not read `from`.
 __device__ inline void copy_async(void* to, const void* from, bool there) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
@@ -44,17 +44,17 @@ __device__ inline void copy_async(void* to, const void* from, bool there) {
       : "memory");
 }
 
-// The thread's copies are there.
+// Waits for the thread's asynchronous copies.
 __device__ inline void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// 2^x to 2 units in the last place; what is subnormal becomes 0.
+// 2^x, with an error of at most 2 units in the last place; subnormal results become 0.
 __device__ inline float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Two numbers rounded to bfloat16, the first in the lower half.
+// Two values rounded to bfloat16, the first in the lower half.
 __device__ inline uint32_t pack_bf16(float first, float second) {
   uint32_t word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));

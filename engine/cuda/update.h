@@ -1,4 +1,4 @@
-// Kernels that change several arrays in place: f(i, a[i], b[i], …), 16 bytes of the widest type at a time.
+// Kernels that update several arrays in place: f(i, a[i], b[i], …). Each access handles 16 bytes of the widest type.
 #pragma once
 #include <type_traits>
 
@@ -13,7 +13,7 @@ __device__ void store_pack(T* to, const Pack<T, n>& pack) {
   *reinterpret_cast<Pack<T, n>*>(to) = pack;
 }
 template <class T, int n>
-__device__ void store_pack(const T*, const Pack<T, n>&) {}  // of what is only read
+__device__ void store_pack(const T*, const Pack<T, n>&) {}  // read-only array
 
 template <int n, class F, class... T>
 __device__ void update_pack(const F& f, int64_t i, T*... at) {
@@ -24,7 +24,7 @@ __device__ void update_pack(const F& f, int64_t i, T*... at) {
   update(load_pack<n>(at + i, 0)...);
 }
 
-// [begin, first) and [last, end) one by one, [first, last) by packs.
+// Processes [begin, first) and [last, end) element by element, [first, last) in packs.
 template <int n, class F, class... T>
 __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, int64_t end, T*... at) {
   const int64_t thread = grid_thread(), stride = grid_threads();
@@ -35,9 +35,9 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
 
 }  // namespace detail
 
-// f(i, at[i]…) for i in [begin, end); f is a functor with a const __device__ operator() that takes the elements of what
-// it changes by reference. What is only read may be what is
-// changed. Arrays that do not reach a multiple of 16 bytes at the same i are walked one by one.
+// f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements to
+// update by reference. A read-only array may be one of the updated arrays. Arrays that do not reach 16-byte alignment
+// at the same i are processed element by element.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);

@@ -229,7 +229,7 @@ TEST(CommandLine, UnknownNamesTheNearest) {
   expect_parts(error({"--frobnicate"}), {"no such flag --frobnicate", "--help"});
   expect_parts(error({"train"}), {"unexpected argument 'train'"});
   expect_parts(error({"--optimizer", "birdr"}), {"--optimizer", "birdr", "did you mean 'birder'?"});
-  expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "there are: sgd, sgdm"});
+  expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "available: sgd, sgdm"});
   expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
   expect_parts(error({"--set", "exchange.wire=f8"}), {"exchange.wire 'f8'", "f16"});
   expect_parts(error({"--model", "resnet21"}), {"model 'resnet21'", "resnet20"});
@@ -279,7 +279,7 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--dtype", "f16"}), {"--dtype: no such dtype 'f16'", "bf16"});
   if (cuda_devices() == 0)
     expect_parts(error({"--device", "cuda:0"}), {"--device: 'cuda:0' is not available: ", why_no_cuda()});
-  expect_parts(error({"--device", "gpu"}), {"--device: 'gpu' is no device", "cuda:N"});
+  expect_parts(error({"--device", "gpu"}), {"--device: unknown device 'gpu'", "cuda:N"});
   expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
 }
 

@@ -42,7 +42,7 @@ TEST(Cast, ToItsOwnTypeIsTheVariableItself) {
 
 TEST(Cast, RefusesIntegersAndFloat16) {
   EXPECT_EQ(error_of([] { ops::cast(Var(Tensor::zeros({3})), DType::i32); }),
-            "cast: goes between float32, bfloat16 and float64, not from float32 to int32");
+            "cast: converts between float32, bfloat16 and float64, not from float32 to int32");
   EXPECT_THROW(ops::cast(Var(Tensor::zeros({3}, DType::f16)), DType::f32), Error);
 }
 

@@ -258,7 +258,7 @@ TEST_F(CudaAttention, RefusesWideHeads) {
                 const Var x(Tensor::zeros({1, 2, 1, 129}));
                 return error_of([&] { ops::attention(x, x, x); });
               }),
-              ::testing::HasSubstr("attention: on a GPU a head is at most 128 wide, q is [1, 2, 1, 129]"));
+              ::testing::HasSubstr("attention: on a GPU head_dim must be at most 128, q is [1, 2, 1, 129]"));
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST_F(CudaConv2d, SaysWhyTheLibraryHasNoWay) {
                   convolve(cuda_of(context().device), Convolution::forward, {1, 1, 1, false}, off,
                            Tensor::zeros({8, 3, 3, 8}), Tensor::zeros({1, 4, 4, 8}));
                 }),
-                ::testing::HasSubstr("must begin at 16 bytes"));
+                ::testing::HasSubstr("aligned to 16 bytes"));
     EXPECT_THAT(error_of([&] {
                   convolve(cuda_of(context().device), Convolution::forward, {1, 1, 1, false},
                            Tensor::zeros({1, 4, 4, 8}).to(kCpu), Tensor::zeros({8, 3, 3, 8}),

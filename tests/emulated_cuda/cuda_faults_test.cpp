@@ -47,9 +47,9 @@ TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
     const int64_t reserved = pool->stats().bytes_reserved;
     leave(32 * kMiB);
     const std::string error = error_of([&] { graphs.run({1}, step); });
-    EXPECT_THAT(error, HasSubstr("out of memory: 67108864 bytes asked for"));
+    EXPECT_THAT(error, HasSubstr("out of memory: 67108864 bytes requested"));
     EXPECT_THAT(error,
-                HasSubstr("none of which can be returned while a CUDA graph is recorded; use --set cuda_graph=false"));
+                HasSubstr("none of which can be returned while a CUDA graph is captured; use --set cuda_graph=false"));
     EXPECT_EQ(emulated::used_bytes(), used);
     EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool knows of all its memory";
     const Tensor after = Tensor::full({3}, 2);
@@ -203,7 +203,7 @@ TEST_F(CudaFaults, GradientsOfFiltersInFloat32AreNotedInBfloat16) {
     EXPECT_EQ(paths.operations, 1);
     EXPECT_THAT(paths.plain, SizeIs(0));
     ASSERT_THAT(paths.by_float32, SizeIs(1));
-    EXPECT_THAT(paths.by_float32[0], HasSubstr("conv2d backward to its filters, x bfloat16 [2, 6, 6, 8]"));
+    EXPECT_THAT(paths.by_float32[0], HasSubstr("conv2d backward filters, x bfloat16 [2, 6, 6, 8]"));
   });
 }
 

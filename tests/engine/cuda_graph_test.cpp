@@ -16,7 +16,7 @@ using How = CudaGraphCache::How;
 class CudaGraphs : public OnGpu {};
 
 TEST(Graphs, OfAThreadWithoutAGpuAreRefused) {
-  EXPECT_THAT(error_of([] { CudaGraphCache(); }), HasSubstr("graphs: steps are recorded on a GPU"));
+  EXPECT_THAT(error_of([] { CudaGraphCache(); }), HasSubstr("graphs: CUDA graphs need a GPU"));
   EXPECT_FALSE(recording());
   bool called = false;
   on_replay([&] { called = true; });
@@ -114,14 +114,14 @@ TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
       return error;
     };
     EXPECT_THAT(refusal({1}, [&] { x.item(); }),
-                HasSubstr("the host reads a value of cuda:0, float32 [1], within a step that is recorded"));
+                HasSubstr("the host cannot read a value on cuda:0, float32 [1], during CUDA graph capture"));
     EXPECT_THAT(refusal({2}, [] { synchronize(); }), HasSubstr("cudaStreamSynchronize failed"));
-    EXPECT_THAT(refusal({3}, [] { Event::record(); }), HasSubstr("between its parts alone; call graph_break()"));
+    EXPECT_THAT(refusal({3}, [] { Event::record(); }), HasSubstr("during CUDA graph capture; call graph_break()"));
     EXPECT_THAT(refusal({4},
                         [&] {
                           if (recording()) graphs.run({5}, [] {});
                         }),
-                HasSubstr("run() within what is recorded"));
+                HasSubstr("run() was called during CUDA graph capture"));
     EXPECT_THAT(refusal({6}, [] { check(!recording(), "of its own"); }), HasSubstr("of its own"));
   });
 }

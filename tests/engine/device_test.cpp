@@ -25,7 +25,7 @@ TEST(Device, IsReadAndPrinted) {
 TEST(Device, OtherTextsAreRefused) {
   for (const char* text : {"", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999999999", "gpu", "cuda 1"})
     EXPECT_THAT(error_of([&] { parse_device(text, "--device"); }),
-                AllOf(HasSubstr("--device: '" + std::string(text) + "' is no device"), HasSubstr("cuda:N")));
+                AllOf(HasSubstr("--device: unknown device '" + std::string(text) + "'"), HasSubstr("cuda:N")));
 }
 
 TEST(Device, OneThatIsNotThereIsRefusedWithTheReason) {

@@ -24,7 +24,7 @@ TEST(Nearest, SaysNothingWhenNothingIsNear) {
 
 TEST(Nearest, SuggestionEndsAMessage) {
   EXPECT_EQ(did_you_mean("birdr", kNames), "; did you mean 'birder'?");
-  EXPECT_EQ(did_you_mean("lion", {"sgd", "adam"}), "; there are: sgd, adam");
+  EXPECT_EQ(did_you_mean("lion", {"sgd", "adam"}), "; available: sgd, adam");
 }
 
 // Names from a file: of any length, and any number of them.
@@ -34,7 +34,7 @@ TEST(Nearest, TimeAndTextAreBounded) {
   EXPECT_EQ(nearest(word, names), "");
   EXPECT_EQ(nearest("birdr", names), "");
   EXPECT_LT(did_you_mean(word, names).size(), 5000u);
-  EXPECT_EQ(did_you_mean("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; there are: name\\n, name");
+  EXPECT_EQ(did_you_mean("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; available: name\\n, name");
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(Pool, TakesFromAnySource) {
     void* large = pool.allocate(36 * kMiB);
     EXPECT_EQ(left, 4 * kMiB) << "the first segment, which is free, went back to make room";
     EXPECT_THAT(error_of([&] { pool.allocate(5 * kMiB); }),
-                testing::AllOf(testing::HasSubstr("5242880 bytes asked for, 37748736 in use"),
+                testing::AllOf(testing::HasSubstr("5242880 bytes requested, 37748736 in use"),
                                testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU")));
     pool.release(large, 36 * kMiB);
   }

@@ -76,7 +76,7 @@ TEST(Tensor, RefusesViewsOutside) {
     EXPECT_THAT(error_of([&] { x.rows(begin, count); }), HasSubstr("rows: ")) << begin << " " << count;
   EXPECT_THROW(Tensor(Shape{}).rows(0, 1), Error);
   EXPECT_THAT(error_of([&] { x.item(24); }), HasSubstr("element 24 of 24"));
-  EXPECT_THAT(error_of([&] { x.data<int32_t>(); }), HasSubstr("holds float32, was asked for int32"));
+  EXPECT_THAT(error_of([&] { x.data<int32_t>(); }), HasSubstr("has type float32, requested as int32"));
   EXPECT_THAT(error_of([&] { Tensor::of(std::vector<float>{1, 2}, {3}); }), HasSubstr("2 values for shape [3]"));
 }
 
@@ -157,7 +157,7 @@ TEST(Tensor, OverForeignMemoryStaysWithinIt) {
 
 TEST(Tensor, NamesTheShapeThatMemoryDoesNotHold) {
   const std::string error = error_of([] { Tensor({1 << 20, 1 << 28}); });
-  EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes asked for"));
+  EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
 }
 
 }  // namespace

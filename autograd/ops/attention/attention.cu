@@ -1,6 +1,6 @@
-// Attention by tiles of queries and keys that lie in a block's shared memory, in float32 or float64, for what
-// attention_mma.cu does not do; the softmax goes along with the tiles of keys (Milakov and Gimelshein 2018), so that no
-// more than a tile of it ever exists.
+// Attention in float32 or float64, and all cases that attention_mma.cu does not support. Works on tiles of queries and
+// keys in shared memory. The softmax is computed online over the tiles of keys (Milakov and Gimelshein 2018), so that
+// only one tile of scores exists at a time.
 #include <cmath>
 #include <limits>
 
@@ -19,22 +19,21 @@ __device__ inline double log_of(double x) { return log(x); }
 
 constexpr double kLog2E = 1.44269504088896340736, kLn2 = 0.693147180559945309417;
 
-// Tiles of kRows queries and kRows keys, kWidth wide, in compute_t. A block is kSide² threads: thread (y, x) has the
-// rows y + kSide · r and the columns x + kSide · c of a tile's scores, and of what is summed over a tile.
+// Tiles of kRows queries and kRows keys, kWidth wide, in compute_t. A block has kSide² threads. Thread (y, x) computes
+// rows y + kSide · r and columns x + kSide · c of a tile's scores and of the sums over tiles.
 template <class T, int kWidth>
 struct Tiles {
   using C = compute_t<T>;
   static constexpr int kRows = kWidth <= 64 ? 128 / sizeof(C) : 64 / sizeof(C);
   static constexpr int kSide = kRows < 16 ? kRows : 16, kThreads = kSide * kSide;
   static constexpr int kPer = kRows / kSide, kColumns = kWidth / kSide;
-  static constexpr int kRow = kWidth + 1, kScores = kRows + 1;  // odd: columns spread over all banks
+  static constexpr int kRow = kWidth + 1, kScores = kRows + 1;  // odd, so that columns use all banks
   static int64_t count(int64_t length) { return (length + kRows - 1) / kRows; }
 
   static __device__ int y() { return static_cast<int>(threadIdx.x) / kSide; }
   static __device__ int x() { return static_cast<int>(threadIdx.x) % kSide; }
 
-  // to [kRows, kRow] = rows [first, first + kRows) of the head, 0 beyond the length or the width and, of keys, where
-  // they do not count.
+  // to [kRows, kRow] = rows [first, first + kRows) of the head; 0 beyond the length or the width, and for masked keys.
   template <class Counts>
   static __device__ void load(const AttentionView& call, const AttentionHeadView& head, const T* from, int64_t length,
                               int64_t first, C* to, const Counts& counts) {
@@ -45,7 +44,7 @@ struct Tiles {
     }
   }
 
-  // sums[r][c] = row y + kSide · r of a · row x + kSide · c of b.
+  // sums[r][c] = row y + kSide · r of a, dot product with row x + kSide · c of b.
   static __device__ void scores(const C* a, const C* b, C (&sums)[kPer][kPer]) {
     for (int r = 0; r < kPer; ++r)
       for (int c = 0; c < kPer; ++c) sums[r][c] = 0;
@@ -58,7 +57,7 @@ struct Tiles {
     }
   }
 
-  // sums[r][c] += Σ_k p(y + kSide · r, k) · column x + kSide · c of row k of b, over the tile.
+  // sums[r][c] += Σ_k p(y + kSide · r, k) · b(k, x + kSide · c), over the tile.
   template <class P>
   static __device__ void add_product(const P& p, const C* b, C (&sums)[kPer][kColumns]) {
     for (int k = 0; k < kRows; ++k) {
@@ -70,7 +69,7 @@ struct Tiles {
     }
   }
 
-  // to [kRows, kScores] = 0 where the probability of a query and a key is dropped, call.kept else.
+  // to [kRows, kScores] = call.kept, or 0 where dropout drops the probability of a query and a key.
   static __device__ void factors(const AttentionView& call, const AttentionHeadView& head, int64_t first_query,
                                  int64_t first_key, C* to) {
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kRows / 4; i += kThreads) {
@@ -82,7 +81,7 @@ struct Tiles {
     }
   }
 
-  // Whether any key of the tile counts: the same answer in all threads.
+  // Whether any key of the tile is attended; the same result in all threads.
   static __device__ bool any(const AttentionView& call, const AttentionHeadView& head, int64_t first) {
     if (call.mask == nullptr) return true;
     for (int64_t j = first; j < first + kRows && j < call.keys; ++j)
@@ -90,7 +89,7 @@ struct Tiles {
     return false;
   }
 
-  // op over the threads that share a row of scores.
+  // Reduces with op over the threads that share a row of scores.
   template <class Op>
   static __device__ C across(C value, Op op) {
     for (int mask = kSide / 2; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
@@ -109,7 +108,7 @@ struct Tiles {
   }
 };
 
-// A block a tile of queries; o, largest and sum follow the tiles of keys.
+// One block per tile of queries; o, largest and sum are updated for each tile of keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
     forward_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, T* out,
@@ -129,7 +128,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
   Of::load(call, head, q, call.queries, first, qs, [&](int64_t i) { return i < call.queries; });
   for (int64_t key = 0; key < call.keys; key += kRows) {
     if (!Of::any(call, head, key)) continue;
-    __syncthreads();  // the last tile has been read
+    __syncthreads();  // all threads have read the last tile
     Of::load(call, head, k, call.keys, key, ks, attended);
     Of::load(call, head, v, call.keys, key, vs, attended);
     if (call.dropped > 0) Of::factors(call, head, first, key, ps);
@@ -170,7 +169,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
   Of::write(call, head, out, call.queries, first, o, inverse);
 }
 
-// delta [batch, heads, queries] = Σ d_out · out: a warp a query.
+// delta [batch, heads, queries] = Σ d_out · out; one warp per query.
 template <class T, class C = compute_t<T>>
 __global__ void delta_kernel(AttentionView call, const T* out, const T* d_out, C* delta) {
   const int64_t rows = call.batch * call.heads * call.queries, step = grid_threads() / 32;
@@ -186,8 +185,9 @@ __global__ void delta_kernel(AttentionView call, const T* out, const T* d_out, C
   }
 }
 
-// p and ds [kRows, kScores]: the probabilities behind the dropout and the gradients of the scaled scores of one tile of
-// queries and one of keys, 0 where a query or a key does not count. ps comes with the dropout's factors.
+// For one tile of queries and one of keys: p [kRows, kScores] becomes the probabilities after dropout, ds the gradients
+// of the scaled scores; both are 0 for queries or keys that are masked or out of range. On input, ps contains the
+// dropout factors.
 template <class T, int kWidth, class C = compute_t<T>>
 __device__ void tile_gradients(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key,
                                const C* qs, const C* gs, const C* ks, const C* vs, const C* log_sums, const C* delta,
@@ -214,7 +214,7 @@ __device__ void tile_gradients(const AttentionView& call, const AttentionHeadVie
   }
 }
 
-// A block a tile of queries: dq = scale · Σ ds · k, tile of keys by tile.
+// One block per tile of queries: dq = scale · Σ ds · k, over the tiles of keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
     query_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
   Of::write(call, head, dq, call.queries, first, sums, scale);
 }
 
-// A block a tile of keys: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q, tile of queries by tile.
+// One block per tile of keys: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q, over the tiles of queries.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
     key_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
@@ -285,18 +285,18 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
     const bool counts = attended(first + Of::y() + Of::kSide * r);
     scale[r] = static_cast<C>(call.scale), one[r] = 1;
     for (int c = 0; c < Of::kColumns && !counts; ++c)
-      of_k[r][c] = 0, of_v[r][c] = 0;  // of products with what is no number
+      of_k[r][c] = 0, of_v[r][c] = 0;  // discards products with NaN or infinity
   }
   if (dk) Of::write(call, head, dk, call.keys, first, of_k, scale);
   if (dv) Of::write(call, head, dv, call.keys, first, of_v, one);
 }
 
-// f of the width that rows are padded to.
+// Calls f with the width to which rows are padded.
 template <class F>
 void dispatch_width(const AttentionTensors& t, const F& f) {
   const int64_t width = t.q.dim(3);
-  check(width <= 128, "attention: on a GPU a head is at most 128 wide, q is ", t.q.shape(),
-        "; take more heads, or the CPU");
+  check(width <= 128, "attention: on a GPU head_dim must be at most 128, q is ", t.q.shape(),
+        "; use more heads, or the CPU");
   if (width <= 32) f(std::integral_constant<int, 32>());
   else if (width <= 64) f(std::integral_constant<int, 64>());
   else f(std::integral_constant<int, 128>());

@@ -1,6 +1,6 @@
-// VDPBF16PS adds the products of pairs of bfloat16 values, which lie side by side in words of 32 bits. So the matrices
-// on the left are rows of words; those on the right, [pairs][columns], interleave two rows, or are the transpose of a
-// matrix of words. Queries and keys are padded by zeros to whole tiles.
+// VDPBF16PS adds the products of pairs of bfloat16 values; each pair is one 32-bit word. Left matrices are rows of
+// words. Right matrices, [pairs][columns], interleave two rows, or are the transpose of a matrix of words. Queries and
+// keys are zero-padded to whole tiles.
 #include "autograd/ops/attention/attention_bf16_avx512.h"
 
 #ifdef __x86_64__
@@ -11,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#if defined(__GNUC__) && !defined(__clang__)  // takes the undefined vectors of its own headers for ours
+#if defined(__GNUC__) && !defined(__clang__)  // false warnings about undefined vectors in the compiler's own headers
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kTileRows = 8, kTileColumns = 32, kQueryBlock = 96, kKeyBlock = 128;
 
 constexpr int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-// Words between rows of n: an odd number of cache lines, so that columns spread over all sets.
+// Row stride in words for rows of n: an odd number of cache lines, so that columns use all cache sets.
 constexpr int64_t padded_stride(int64_t n) { return (up(n, kTileColumns) / 16 | 1) * 16; }
 
 // A matrix of words or floats.
@@ -58,7 +58,7 @@ GODWIT_BF16 inline void tile(int64_t pairs, const uint32_t* a, int64_t lda, cons
     for (int v = 0; v < 2; ++v) _mm512_storeu_ps(c + r * ldc + v * 16, sum[r][v]);
 }
 
-// c [m, n] = (add ? c : 0) + op(a) · b, m and n rounded up to tiles.
+// c [m, n] = (add ? c : 0) + op(a) · b; m and n are rounded up to whole tiles.
 template <bool transposed>
 GODWIT_BF16 void product(int64_t m, int64_t n, int64_t pairs, const Words& a, const Words& b, const Floats& c,
                          bool add) {
@@ -68,7 +68,7 @@ GODWIT_BF16 void product(int64_t m, int64_t n, int64_t pairs, const Words& a, co
                        add);
 }
 
-// Memory of one thread.
+// Scratch memory of one thread.
 class Workspace {
  public:
   explicit Workspace(const std::shared_ptr<Pool>& pool) : pool_(pool) {}
@@ -84,7 +84,7 @@ class Workspace {
   std::vector<Buffer> buffers_;
 };
 
-// Rows of `width` values as they lie in a tensor: those of `index`, or all from `first` on.
+// Rows of `width` values of a tensor: rows `index`, or consecutive rows from `first` on.
 struct Rows {
   bf16* first;
   int64_t step, width;
@@ -92,9 +92,9 @@ struct Rows {
   bf16* operator()(int64_t i) const { return first + (index ? index[i] : i) * step; }
 };
 
-// to [padded, words of the width] = the first n rows, then zeros.
+// to [padded, words per row] = the first n rows, then zeros.
 void copy_rows(int64_t n, int64_t padded, const Rows& rows, const Words& to) {
-  constexpr int64_t kAhead = 8;  // rows lie too far apart for the processor to guess
+  constexpr int64_t kAhead = 8;  // the row stride defeats the hardware prefetcher
   const int64_t pairs = (rows.width + 1) / 2;
   for (int64_t i = 0; i < padded; ++i) {
     if (i + kAhead < n)
@@ -105,7 +105,8 @@ void copy_rows(int64_t n, int64_t padded, const Rows& rows, const Words& to) {
   }
 }
 
-// to [columns, rows] = the transpose of from [rows, columns]; rows are whole fours, columns beyond them are read.
+// to [columns, rows] = the transpose of from [rows, columns]. rows is a multiple of 4; columns are read up to the next
+// multiple of 4.
 GODWIT_BF16 void transpose(int64_t rows, int64_t columns, const Words& from, const Words& to) {
   const auto load = [](const uint32_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); };
   for (int64_t i = 0; i < rows; i += 4)
@@ -121,7 +122,7 @@ GODWIT_BF16 void transpose(int64_t rows, int64_t columns, const Words& from, con
     }
 }
 
-// to [rows / 2, columns] = pairs of rows of from, whose columns lie two to a word; rows are even.
+// to [rows / 2, columns] = pairs of rows of `from`, which stores two columns per word; rows is even.
 GODWIT_BF16 void interleave(int64_t rows, int64_t columns, const Words& from, const Words& to) {
   alignas(64) static constexpr uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -138,14 +139,14 @@ GODWIT_BF16 void interleave(int64_t rows, int64_t columns, const Words& from, co
     }
 }
 
-// Lanes below n.
+// Mask of the lanes below n.
 GODWIT_BF16 inline __mmask16 lanes(int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (uint32_t{1} << std::max<int64_t>(n, 0)) - 1);
 }
 
-// e^x for x at most a little above 0, as engine/vector_math.h has it; NaN stays NaN.
+// e^x for x at most slightly above 0, as in engine/vector_math.h; NaN stays NaN.
 GODWIT_BF16 inline __m512 exp_of(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-87), x);  // of NaN the second
+  x = _mm512_max_ps(_mm512_set1_ps(-87), x);  // for NaN, the second operand
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)), 0);
   const __m512 r =
       _mm512_fnmadd_ps(n, _mm512_set1_ps(-0x1.bd0106p-13f), _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.63p-1f), x));
@@ -157,7 +158,7 @@ GODWIT_BF16 inline __m512 exp_of(__m512 x) {
   return _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1)), n);
 }
 
-// The lanes whose draws keep them, of n from j on; without draws all.
+// Mask of the lanes among n, from j on, that dropout keeps; all lanes if `word` is null.
 GODWIT_BF16 inline __mmask16 kept_lanes(const uint32_t* word, int32_t dropped, int64_t j, int64_t n) {
   const __mmask16 there = lanes(n - j);
   if (word == nullptr) return there;
@@ -167,7 +168,7 @@ GODWIT_BF16 inline __mmask16 kept_lanes(const uint32_t* word, int32_t dropped, i
 
 GODWIT_BF16 inline __m512i bits_of(__m512bh x) { return reinterpret_cast<__m512i>(x); }
 
-// First n values of each row = factor(i) · from.
+// The first to.width values of each of n rows = factor(i) · from.
 template <class Factor>
 GODWIT_BF16 void write_rows(int64_t n, const Floats& from, const Rows& to, const Factor& factor) {
   for (int64_t i = 0; i < n; ++i) {
@@ -211,8 +212,8 @@ class Forward {
   }
 
  private:
-  // Scores of query i become exp(score - largest), where they are not dropped, in bfloat16, which starts where they do;
-  // scale_ of the row is what they lack to be probabilities.
+  // Replaces the scores of query i in place by exp(score - largest), or 0 if dropped, in bfloat16. Sets scale_ of the
+  // row to the factor that makes them probabilities.
   GODWIT_BF16 void probabilities(const AttentionHead& head, int64_t i, int64_t row) {
     const int64_t n = head.count();
     float* s = s_.row(row);
@@ -275,7 +276,7 @@ class Backward {
     return {head_->of(x.data<bf16>(), call_.keys), head_->step(), call_.width, head_->attended.data() + first};
   }
 
-  // q, d_out and delta of all queries.
+  // Prepares q, d_out and delta of all queries.
   GODWIT_BF16 void prepare() {
     copy_rows(call_.queries, queries_, queries(t_.out), q_);
     copy_rows(call_.queries, queries_, queries(d_.out), g_);
@@ -301,7 +302,7 @@ class Backward {
         std::fill_n(head_->of(gradient.data<bf16>(), call_.keys) + j * head_->step(), call_.width, bf16(0));
   }
 
-  // Gradients of the n keys from `first` on, and what they add to dq.
+  // Computes the gradients of n keys from `first` on, and adds their contribution to dq.
   void block(int64_t first, int64_t n) {
     const int64_t width = call_.width, columns = up(n, kTileColumns);
     copy_rows(n, columns, keys(t_.v, first), rows_);
@@ -325,8 +326,8 @@ class Backward {
 
   float kept_factor() const { return static_cast<float>(1 / (1 - call_.options.dropout)); }
 
-  // Of rows r and r + 1 of the queries from i on: p2_ gets the probabilities that are not dropped, ds2_ the gradients
-  // of the scores, pairs of queries to a word; dsw_ those gradients with pairs of keys to a word.
+  // For rows r and r + 1 of the queries from i on: p2_ gets the probabilities after dropout and ds2_ the score
+  // gradients, in words of query pairs. dsw_ gets the score gradients in words of key pairs.
   GODWIT_BF16 void probabilities(int64_t i, int64_t r, int64_t first, int64_t n, int64_t columns) {
     alignas(64) static constexpr uint16_t kPairs[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

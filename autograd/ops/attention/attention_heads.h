@@ -1,4 +1,4 @@
-// Inside attention*.cpp: what the heads of a call share, and where each one's rows lie.
+// For attention*.cpp only: data shared by the heads of a call, and the memory layout of each head.
 #pragma once
 #include <cmath>
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace godwit {
 
-// What all heads of a call share.
+// Data shared by all heads of a call.
 struct AttentionCall {
   int64_t batch, queries, keys, heads, width;
   double scale;
   const AttentionOptions& options;
   RngKey rng;
-  int32_t dropped;                             // U is below the dropout where its 24 bits are below this
-  std::vector<std::vector<int32_t>> attended;  // per batch entry: the keys that are not masked
+  int32_t dropped;                             // a probability is dropped if the 24 bits of its U are below this
+  std::vector<std::vector<int32_t>> attended;  // per batch entry: the unmasked keys
   std::shared_ptr<Pool> pool;
-  int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads
+  int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads per thread
 
   AttentionCall(const AttentionTensors& t, const AttentionOptions& o)
       : batch(t.q.dim(0)),
@@ -49,7 +49,7 @@ struct AttentionHead {
   AttentionHead(const AttentionCall& c, int64_t entry, int64_t head)
       : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }
-  int64_t step() const { return call.heads * call.width; }  // elements between rows
+  int64_t step() const { return call.heads * call.width; }  // row stride in elements
   template <class T>
   T* of(T* data, int64_t length) const {
     return data + (b * length * call.heads + h) * call.width;
@@ -59,7 +59,7 @@ struct AttentionHead {
     return log_sums.data<C>() + (b * call.heads + h) * call.queries;
   }
 
-  // The draws of query i for n attended keys from `first` on; `words` is memory for them.
+  // The random words of query i for n attended keys, starting at key number `first`. `words` is scratch memory.
   const uint32_t* dropout_words(int64_t i, int64_t first, int64_t n, std::vector<uint32_t>& words) const {
     const int32_t* key = attended.data() + first;
     const int64_t row = ((b * call.heads + h) * call.queries + i) * call.keys, span = key[n - 1] - key[0] + 1;
@@ -71,8 +71,8 @@ struct AttentionHead {
   }
 };
 
-// The heads [begin, end), counted through all batch entries before the next head, so that threads share long and short
-// entries alike; those of one entry, whose rows are neighbours, run after one another.
+// Calls run() for heads [begin, end). Heads are numbered with the batch entry fastest, so that each thread gets both
+// long and short entries. The heads of one entry, whose rows are adjacent in memory, run consecutively.
 template <class F>
 void for_heads(const AttentionCall& call, int64_t begin, int64_t end, const F& run) {
   for (int64_t b = 0; b < call.batch; ++b)

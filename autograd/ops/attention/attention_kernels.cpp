@@ -15,8 +15,8 @@
 
 #include "autograd/ops/attention/attention_lanes-inl.h"
 
-// One head at a time: its rows, which lie heads·width apart, are copied together as compute_t, the products run over
-// blocks of fixed size that stay in the second-level cache. Masked keys are left out when their rows are copied.
+// Processes one head at a time. The head's rows, which have stride heads·width, are copied to contiguous compute_t.
+// Products run over blocks of fixed size that fit in the L2 cache. Masked keys are skipped when rows are copied.
 #ifndef GODWIT_ATTENTION_ARGS
 #define GODWIT_ATTENTION_ARGS
 namespace godwit {
@@ -39,7 +39,7 @@ struct Head : AttentionHead {
     return {of(x.data<T>(), call.keys), step(), attended.data() + first};
   }
 
-  // factors[j] of the probability of query i for key first + j: 0 where it is dropped, 1/(1 - p) else.
+  // factors[j] for the probability of query i and key first + j: 0 if dropped, otherwise 1/(1 - p).
   template <class C>
   void dropout_factors(int64_t i, int64_t first, int64_t n, std::vector<uint32_t>& words, C* factors) const {
     const uint32_t* word = dropout_words(i, first, n, words);
@@ -49,7 +49,7 @@ struct Head : AttentionHead {
   }
 };
 
-// Memory of one thread, handed out piece by piece.
+// Scratch memory of one thread, allocated piece by piece.
 template <class C>
 class Workspace {
  public:
@@ -88,7 +88,7 @@ class ForwardHeads {
   }
 
  private:
-  // o = exp(scores - largest) · v and inverse = 1/Σ exp(scores - largest) of m queries from `first` on.
+  // o = exp(scores - largest) · v and inverse = 1/Σ exp(scores - largest), for m queries from `first` on.
   void block(const Head& head, int64_t first, int64_t m) {
     const int64_t n = head.count(), width = call_.width, columns = padded_columns<C>(n);
     C* log_sums = head.sums<C>(t_.log_sums) + first;
@@ -149,7 +149,7 @@ class BackwardHeads {
         std::fill_n(head.of(gradient.data<T>(), call_.keys) + j * head.step(), call_.width, T(C(0)));
   }
 
-  // Gradients of the n keys from `first` on, and what they add to dq.
+  // Computes the gradients of n keys from `first` on, and adds their contribution to dq.
   void block(const Head& head, int64_t first, int64_t n) {
     const int64_t width = call_.width, columns = padded_columns<C>(n), across = padded_columns<C>(width);
     copy_rows(n, width, C(1), head.keys<T>(t_.v, first), row_, k_);
@@ -177,7 +177,7 @@ class BackwardHeads {
           n, call_.width, [scale](int64_t) { return scale; }, from, row_, rows_of(to));
   }
 
-  // Of query i: p becomes the probabilities behind the dropout, ds the gradient of the scores.
+  // For query i: p becomes the probabilities after dropout, ds the score gradients.
   void probabilities(const Head& head, int64_t i, int64_t first, int64_t n, C* p, C* ds) {
     const C log_sum = head.sums<C>(t_.log_sums)[i];
     if (call_.options.dropout == 0) return score_gradient(n, log_sum, delta_[i], p, ds);
@@ -192,8 +192,9 @@ class BackwardHeads {
   const AttentionGradients& d_;
   const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(kKeyBlock);
   Workspace<C> memory_;
-  C *q_ = memory_.take(call_.queries * row_), *g_ = memory_.take(call_.queries * row_);  // of all queries, as are:
-  C *d_q_ = memory_.take(call_.queries * row_), *delta_ = memory_.take(call_.queries);   // delta = Σ d_out · out
+  // q_, g_, d_q_ and delta_ hold all queries; delta = Σ d_out · out.
+  C *q_ = memory_.take(call_.queries * row_), *g_ = memory_.take(call_.queries * row_);
+  C *d_q_ = memory_.take(call_.queries * row_), *delta_ = memory_.take(call_.queries);
   C *k_ = memory_.take(kKeyBlock * row_), *d_k_ = memory_.take(kKeyBlock * row_),
     *d_v_ = memory_.take(kKeyBlock * row_);
   C *kt_ = memory_.take(call_.width * scores_), *vt_ = memory_.take(call_.width * scores_);  // [width, keys]

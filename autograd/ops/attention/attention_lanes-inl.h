@@ -1,5 +1,4 @@
-// What attention does with vectors: copies of rows, transposes, exponentials; part of its kernel source, once
-// per instruction set.
+// Vector primitives of attention: row copies, transposes, exponentials. Included once per instruction set.
 #if defined(GODWIT_ATTENTION_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_ATTENTION_LANES_INL_H_
 #undef GODWIT_ATTENTION_LANES_INL_H_
@@ -22,7 +21,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of `width` elements, `step` apart: those of `index`, or all from `first` on.
+// Rows of `width` elements with row stride `step`: rows `index`, or consecutive rows from `first` on.
 template <class T>
 struct Rows {
   T* first;
@@ -31,14 +30,14 @@ struct Rows {
   T* operator()(int64_t i) const { return first + (index ? index[i] : i) * step; }
 };
 
-constexpr int64_t kAhead = 8;  // rows fetched before their turn: they lie too far apart for the processor to guess
+constexpr int64_t kAhead = 8;  // rows to prefetch ahead: the stride defeats the hardware prefetcher
 
 template <class T>
 HWY_INLINE void prefetch(int64_t width, const T* row) {
   for (int64_t c = 0; c < width; c += 64 / static_cast<int64_t>(sizeof(T))) hwy::Prefetch(row + c);
 }
 
-// to [n, stride] = scale · the first n rows, 0 up to padded_columns(width).
+// to [n, stride] = scale · the first n rows, zero-padded to padded_columns(width).
 template <class C, class T>
 void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t stride, C* to) {
   const int64_t end = padded_columns<C>(width);
@@ -52,7 +51,7 @@ void copy_rows(int64_t n, int64_t width, C scale, const Rows<T>& rows, int64_t s
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// to [4, stride_to] = the transpose of from [4, stride], four floats each.
+// Transposes 4 × 4 floats: from [4, stride] to [4, stride_to].
 HWY_INLINE void transpose_4x4(const float* from, int64_t stride, float* to, int64_t stride_to) {
   const hn::FixedTag<float, 4> d;
   const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
@@ -66,10 +65,11 @@ HWY_INLINE void transpose_4x4(const float* from, int64_t stride, float* to, int6
 }
 #endif
 
-// to [width, stride_to] = the transpose of from [n, stride], of which `width` columns, 0 up to padded_columns(n).
+// to [width, stride_to] = the transpose of the first `width` columns of from [n, stride], zero-padded to
+// padded_columns(n).
 template <class C>
 void transpose(int64_t n, int64_t width, const C* from, int64_t stride, C* to, int64_t stride_to) {
-  int64_t rows = 0, columns = 0;  // done in fours
+  int64_t rows = 0, columns = 0;  // transposed in 4 × 4 blocks
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (std::is_same_v<C, float>) {
     rows = n / 4 * 4, columns = width / 4 * 4;
@@ -85,7 +85,7 @@ void transpose(int64_t n, int64_t width, const C* from, int64_t stride, C* to, i
   }
 }
 
-// The first n rows = scale · from [n, stride], of which `width` columns; scale of each row.
+// The first n rows = scale(row) · the first `width` columns of from [n, stride].
 template <class C, class T, class Scale>
 void write_rows(int64_t n, int64_t width, const Scale& scale, const C* from, int64_t stride, const Rows<T>& rows) {
   for (int64_t i = 0; i < n; ++i, from += stride) {
@@ -103,7 +103,7 @@ void multiply(int64_t n, const C* HWY_RESTRICT by, C* HWY_RESTRICT x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= by[i];
 }
 
-// Σ a·b, in eight sums that the compiler keeps in vectors.
+// Σ a·b, in eight partial sums that the compiler keeps in vectors.
 template <class C, class T>
 C dot(int64_t n, const C* HWY_RESTRICT a, const T* HWY_RESTRICT b) {
   C sums[8] = {};
@@ -114,8 +114,8 @@ C dot(int64_t n, const C* HWY_RESTRICT a, const T* HWY_RESTRICT b) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// exp(x) for x at most a little above 0, to two units in the last place; 0 below about -87 (-708 in float64); NaN
-// stays.
+// exp(x) for x at most slightly above 0; error at most two units in the last place. 0 below about -87 (float64: -708).
+// NaN stays NaN.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   constexpr bool kSingle = sizeof(T) == 4;
@@ -134,10 +134,11 @@ HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
                                       T(1.0 / 39916800),
                                       T(1.0 / 479001600),
                                       T(1.0 / 6227020800)};
-  // ln 2 = high + low, where n · high is exact for the n that occur.
+  // ln 2 = high + low, where n · high is exact for all n that occur.
   constexpr T kHigh = kSingle ? T(0x1.63p-1) : T(0x1.62e42feep-1);
   constexpr T kLow = kSingle ? T(-2.12194440e-4) : T(0x1.a39ef35793c76p-33);
-  const auto magic = hn::Set(d, kSingle ? T(0x1.8p23) : T(0x1.8p52));  // the integer nearest to y ends y + magic
+  // Adding `magic` rounds y to the nearest integer, in the low bits of the sum.
+  const auto magic = hn::Set(d, kSingle ? T(0x1.8p23) : T(0x1.8p52));
   const hn::RebindToUnsigned<D> bits;
   const auto shifted = hn::MulAdd(x, hn::Set(d, T(1.44269504088896340736)), magic);
   const auto n = hn::Sub(shifted, magic);
@@ -149,7 +150,8 @@ HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   return hn::IfThenElse(low, hn::Zero(d), hn::Mul(y, hn::BitCast(d, power)));
 }
 
-// x [n] becomes exp(x - largest), n being whole vectors; returns the largest and the sum. A NaN reaches the sum.
+// x [n] becomes exp(x - max); n is a multiple of the vector length. Returns the maximum and the sum. A NaN propagates
+// to the sum.
 template <class T>
 std::pair<T, T> exp_of_differences(T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -166,7 +168,7 @@ std::pair<T, T> exp_of_differences(T* x, int64_t n) {
   return {hn::GetLane(largest), hn::GetLane(hn::SumOfLanes(d, sum))};
 }
 
-// p becomes exp(p - log_sum), then ds becomes p · (ds - delta), for n elements of rows padded to whole vectors.
+// p becomes exp(p - log_sum), then ds becomes p · (ds - delta), for n elements; n is a multiple of the vector length.
 template <class T>
 void score_gradient(int64_t n, T log_sum, T delta, T* HWY_RESTRICT p, T* HWY_RESTRICT ds) {
   const hn::ScalableTag<T> d;

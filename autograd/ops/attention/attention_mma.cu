@@ -1,7 +1,6 @@
-// A warp keeps the rows that it owns, and what it sums for them, in registers; the others come tile by tile through
-// shared memory, the next tile while one is multiplied (Dao 2023, "FlashAttention-2"). What one product leaves in a
-// lane's registers is what the next takes as its left matrix, so that neither scores nor probabilities are ever
-// written.
+// Each warp keeps its own rows and their sums in registers. The other operand is loaded tile by tile through shared
+// memory; the next tile is prefetched while one is multiplied (Dao 2023, "FlashAttention-2"). The output registers of
+// one product are the left operand of the next, so scores and probabilities are never written to memory.
 #include <cfloat>
 #include <cmath>
 
@@ -11,7 +10,8 @@
 namespace godwit::detail {
 namespace {
 
-// By which rows a block's warps own. Two times sixteen keys 64 wide, with the sums for them, do not fit in registers.
+// Tile sizes by the rows that warps own. For keys of width 64, two times sixteen rows with their sums do not fit in
+// registers.
 template <int kWidth>
 using ByQuery = Sizes<kWidth, kWidth <= 64 ? 2 : 1>;
 template <int kWidth>
@@ -19,8 +19,8 @@ using ByKey = Sizes<kWidth, kWidth <= 32 ? 2 : 1>;
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// Of scores as the products leave them, to powers of two. Their sign is in the left matrix, so that the largest product
-// is the largest score; not 0, as -infinity stands for what is masked.
+// Factor from raw products to exponents of 2. The sign of the scale is applied to the left matrix, so that the largest
+// product is the largest score. The factor is not 0, because -infinity marks masked scores.
 __device__ inline float exponent_scale(const AttentionView& call) {
   return fmaxf(fabsf(static_cast<float>(call.scale)) * kLog2E, FLT_MIN);
 }
@@ -33,7 +33,7 @@ __device__ float across(float x, Op op) {
   return op(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// A block's warps own queries, the tiles are of keys and values.
+// The warps of a block own queries; the tiles are keys and values.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, int64_t tiles, const bf16* q,
                                                            const bf16* k, const bf16* v, bf16* out, float* log_sums) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
 
   for (int stage = 0; tile.attended != 0; stage ^= 1) {
     await_copies();
-    __syncthreads();  // this tile is there, and everyone is done with the one before
+    __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
     if (next.attended != 0) load(next, stage ^ 1);
     float s[kM][kN][4];
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
   write_own<Of>(call, head, out, call.queries, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
-// delta [batch, heads, queries] = Σ d_out · out: kColumns lanes a row, eight elements each.
+// delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
 template <int kWidth>
 __global__ void delta_kernel(AttentionView call, const bf16* out, const bf16* d_out, float* delta) {
   constexpr int kColumns = kWidth / 8;
@@ -145,7 +145,7 @@ __global__ void delta_kernel(AttentionView call, const bf16* out, const bf16* d_
   }
 }
 
-// A block's warps own queries, the tiles are of keys and values: dq = scale · Σ ds · k.
+// The warps of a block own queries; the tiles are keys and values: dq = scale · Σ ds · k.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
 
   for (int stage = 0; tile.attended != 0; stage ^= 1) {
     await_copies();
-    __syncthreads();  // this tile is there, and everyone is done with the one before
+    __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
     if (next.attended != 0) load(next, stage ^ 1);
     uint32_t kept[kM][2] = {};
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kThreads)
   write_own<Of>(call, head, dq, call.queries, first, sums, [&](int, int, float x) { return x * factor; });
 }
 
-// A block's warps own keys and values, the tiles are of queries: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q.
+// The warps of a block own keys and values; the tiles are queries: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
@@ -236,8 +236,8 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionHeadView head = place.head;
   const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
-  uint32_t attended = 0;  // of the warp's keys
-  bool any = false;       // of the block's
+  uint32_t attended = 0;  // the warp's keys
+  bool any = false;       // any key of the block
   for (int w = 0; w < kWarps; ++w) {
     const int64_t key = of_block + w * Of::kWarpRows + lane();
     const uint32_t bits = __ballot_sync(~0u, lane() < Of::kWarpRows && head.attended(call, key));
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kThreads)
   int stage = 0;
   for (int64_t query = 0; any && query < call.queries; query += Of::kRows, stage ^= 1) {
     await_copies();
-    __syncthreads();  // this tile is there, and everyone is done with the one before
+    __syncthreads();  // this tile is loaded; all threads have finished the previous one
     if (query + Of::kRows < call.queries) load(query + Of::kRows, stage ^ 1);
     if (attended == 0) continue;
     uint32_t kept[kM] = {};

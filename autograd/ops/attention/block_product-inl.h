@@ -1,4 +1,4 @@
-// Products of blocks that lie in the caches, by vectors; part of a kernel source, once per instruction set.
+// Vectorized matrix products of blocks in cache. Included once per instruction set.
 #if defined(GODWIT_BLOCK_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_BLOCK_PRODUCT_INL_H_
 #undef GODWIT_BLOCK_PRODUCT_INL_H_
@@ -14,24 +14,24 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kTileRows = 6;  // with two vectors a row, twelve sums: enough for two multiply-adds a cycle
+constexpr int64_t kTileRows = 6;  // with two vectors per row, twelve sums: enough for two multiply-adds per cycle
 
-// Columns of a block of n: whole pairs of vectors.
+// Columns of a block, rounded up to whole pairs of vectors.
 template <class T>
 int64_t padded_columns(int64_t n) {
   const int64_t pair = 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   return (n + pair - 1) / pair * pair;
 }
 
-// Elements between rows of n columns: an odd number of cache lines, so that columns spread over all sets.
+// Row stride for n columns: an odd number of cache lines, so that columns use all cache sets.
 template <class T>
 int64_t row_distance(int64_t n) {
   constexpr int64_t kLine = 64 / sizeof(T);
   return ((padded_columns<T>(n) + kLine - 1) / kLine | 1) * kLine;
 }
 
-// c [rows, two vectors] = (add ? c : 0) + a · b, where a is [rows, k], or [k, rows] when transposed, and b
-// [k, two vectors]; ld*: elements between rows.
+// c [rows, two vectors] = (add ? c : 0) + a · b, where a is [rows, k], or [k, rows] if transposed, and b is [k, two
+// vectors]. ld*: row strides in elements.
 template <bool transposed, int rows, class T>
 HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
                      T* HWY_RESTRICT c, int64_t ldc, bool add) {
@@ -71,7 +71,7 @@ HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* H
   if constexpr (rows > 5) store(l5, h5, c + 5 * ldc);
 }
 
-// c [m, n] = (add ? c : 0) + op(a) [m, k] · b [k, n] for n of whole pairs of vectors; sums run over k in order.
+// c [m, n] = (add ? c : 0) + op(a) [m, k] · b [k, n], where n is a multiple of two vectors. Sums over k are in order.
 template <bool transposed, class T>
 void product(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc,
              bool add) {

@@ -25,7 +25,7 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
   return {x[0], x[1], x[2], x[3], w[0], w[1], w[2], ho, wo, stride, padding, dilation, groups};
 }
 
-// Where the library has no bfloat16 kernel the way is through float32.
+// If the library has no bfloat16 kernel, the convolution is computed in float32.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   if (x.dtype() == DType::f64) return detail::Im2col<double>(s).forward(x, w, bias, y);
   if (detail::conv2d_forward_library(s, x, w, bias, y)) return;

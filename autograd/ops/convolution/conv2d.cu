@@ -8,7 +8,7 @@
 namespace godwit {
 namespace {
 
-// An element of memory [.., rows, columns, channels].
+// Indices of an element of memory [.., rows, columns, channels].
 struct Place {
   int64_t image, row, column, channel;
   __device__ Place(int64_t at, int64_t rows, int64_t columns, int64_t channels)
@@ -18,14 +18,14 @@ struct Place {
         channel(at % channels) {}
 };
 
-// Where tap (i, j) of window (r, o) begins in x, or -1 on the padding.
+// Offset in x of tap (i, j) of window (r, o), or -1 for padding.
 __device__ int64_t pixel(const Conv2dShape& s, int64_t image, int64_t r, int64_t o, int64_t i, int64_t j) {
   const int64_t row = r * s.stride + i * s.dilation - s.padding, column = o * s.stride + j * s.dilation - s.padding;
   if (row < 0 || row >= s.h || column < 0 || column >= s.w) return -1;
   return ((image * s.h + row) * s.w + column) * s.c;
 }
 
-// The plain loops: a thread an element of y.
+// Plain loops: one thread per element of y.
 template <class T>
 struct Correlated {
   Conv2dShape s;
@@ -45,7 +45,7 @@ struct Correlated {
   }
 };
 
-// A thread an element of dx: the windows that saw it.
+// One thread per element of dx: sums over the windows that contain it.
 template <class T>
 struct DataSlope {
   Conv2dShape s;
@@ -67,12 +67,12 @@ struct DataSlope {
   }
 };
 
-// A block an element of dw.
+// One block per element of dw.
 template <class T>
 __global__ void filter_slope_kernel(Conv2dShape s, const T* x, const T* dy, compute_t<T>* dw) {
   using C = compute_t<T>;
   const int64_t in = s.c / s.groups;
-  const Place p(blockIdx.x, s.kh, s.kw, in);  // of a filter
+  const Place p(blockIdx.x, s.kh, s.kw, in);  // within a filter
   const int64_t channel = p.image / (s.o / s.groups) * in + p.channel;
   C sum = 0;
   for (int64_t window = threadIdx.x; window < s.n * s.ho * s.wo; window += blockDim.x) {
@@ -94,16 +94,16 @@ struct AddBias {
   }
 };
 
-// Filters beside bfloat16 images are rounded to their type.
+// For bfloat16 images, filters are rounded to bfloat16.
 Tensor like(const Tensor& w, const Tensor& x) { return w.dtype() == x.dtype() ? w : w.to(x.dtype()); }
 
-// What an operation writes.
+// The tensor that an operation writes.
 const Tensor& written(Convolution what, const Tensor& x, const Tensor& w, const Tensor& y) {
   return what == Convolution::forward ? y : what == Convolution::backward_data ? x : w;
 }
 
-// By cuDNN, in copies of what does not begin at 16 bytes: parameters lie anywhere in their bucket. Empty when done,
-// else cuDNN's reason.
+// Computes by cuDNN. Tensors that are not aligned to 16 bytes are copied, because parameters may begin at any offset of
+// a bucket. Returns "" on success, otherwise cuDNN's reason.
 std::string_view by_library(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                             const Tensor& w, const Tensor& y) {
   const Tensor& to = written(what, x, w, y);
@@ -117,7 +117,7 @@ std::string_view by_library(Cuda device, Convolution what, const ConvolutionOpti
   return why;
 }
 
-// Where cuDNN has no engine for bfloat16 the way is through float32. TF32 holds every bfloat16: it is exact.
+// If cuDNN has no bfloat16 engine, computes in float32. TF32 is exact here, because it represents every bfloat16.
 std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions options, const Tensor& x, const Tensor& w,
                             const Tensor& y) {
   options.tf32 = true;
@@ -132,9 +132,9 @@ std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions op
   return why;
 }
 
-constexpr int64_t kPath = 3;  // first of the keys of this file in the context's cache
+constexpr int64_t kPath = 3;  // first cache key of this file in the context
 
-// By cuDNN, directly or through float32; false where it has no way. The context keeps which way an operation goes.
+// Computes by cuDNN, directly or in float32; returns false if cuDNN supports neither. The context caches the choice.
 bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
                 const Tensor& y) {
   if (y.dtype() == DType::f64) return false;

@@ -1,34 +1,35 @@
-// conv2d: images [n, h, w, c] correlated with filters [o, kh, kw, c/groups], plus a bias [o], to [n, ho, wo, o].
+// conv2d: cross-correlation of images [n, h, w, c] with filters [o, kh, kw, c/groups], plus bias [o]; result [n, ho,
+// wo, o].
 #pragma once
 #include "autograd/var.h"
 
 namespace godwit {
 
-// One number for both directions; zeros are padded on all four sides.
+// Each value applies to both dimensions; padding is zeros on all four sides.
 struct Conv2dOptions {
   int stride = 1, padding = 0, dilation = 1, groups = 1;
 };
 
-// The extents of one convolution: ho = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1, wo likewise.
+// Extents of one convolution: ho = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1; the same formula gives wo.
 struct Conv2dShape {
   int64_t n, h, w, c;  // images
   int64_t o, kh, kw;   // filters
-  int64_t ho, wo;      // result
+  int64_t ho, wo;      // output
   int64_t stride, padding, dilation, groups;
 };
 
-// Throws where images and filters do not fit, or the result would be empty.
+// Throws if images and filters do not match, or if the output would be empty.
 Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
-// Images, results and their gradients are float32, bfloat16 or float64; filters, bias and their gradients have the same
-// type, float32 beside bfloat16. float64: the same bits on any thread count. Else through oneDNN: the same bits on the
-// same thread count; for bfloat16 it rounds the filters to bfloat16 and sums in float32. On a GPU through cuDNN, by
-// engines that give the same bits each time; where it has none, and for float64, by plain loops, which are slow.
+// Images, outputs and their gradients are float32, bfloat16 or float64. Filters, bias and their gradients have the same
+// type, or float32 for bfloat16 images. CPU float64: bit-identical on any thread count. CPU float32 and bfloat16 use
+// oneDNN: bit-identical for the same thread count; for bfloat16 the filters are rounded to bfloat16 and sums are in
+// float32. GPU: deterministic cuDNN engines; float64, and shapes that cuDNN does not support, use slow plain kernels.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_forward(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 void conv2d_backward_data(Cuda, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
-// An undefined bias or db is left out.
+// An undefined bias or db is ignored.
 void conv2d_backward_weights(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                              const Tensor& db);
 void conv2d_backward_weights(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,

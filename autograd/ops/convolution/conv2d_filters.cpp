@@ -1,4 +1,4 @@
-// oneDNN's own reorders to these layouts take four times as long.
+// oneDNN's reorders to these layouts take four times as long.
 #include "autograd/ops/convolution/conv2d_filters.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace godwit::detail {
 namespace {
 
-constexpr int64_t kTile = 16;   // values of a line of memory
-constexpr int64_t kAhead = 64;  // so far the rows are fetched ahead
+constexpr int64_t kTile = 16;   // values per cache line
+constexpr int64_t kAhead = 64;  // prefetch distance of the rows
 
 struct Job {
   const float* w;
@@ -25,7 +25,7 @@ GODWIT_INLINE inline uint32_t pair_of(float low, float high) {
   return static_cast<uint32_t>(bf16_bits(low)) | static_cast<uint32_t>(bf16_bits(high)) << 16;
 }
 
-// [o / block][i / 2][block][2], as forward convolutions read them: a transposition of pairs, 16 × 16 at a time.
+// [o / block][i / 2][block][2], for forward convolutions: a transposition of pairs, 16 × 16 at a time.
 GODWIT_INLINE inline void by_inputs(const Job& j, int64_t begin, int64_t end) {
   uint32_t tile[kTile][kTile];
   for (int64_t strip = begin; strip < end; ++strip) {  // of 16 outputs
@@ -54,7 +54,7 @@ GODWIT_INLINE inline void by_inputs(const Job& j, int64_t begin, int64_t end) {
   }
 }
 
-// [o / 16][i / 16][8][16][2 of o], as data gradients read them.
+// [o / 16][i / 16][8][16][2 of o], for data gradients.
 GODWIT_INLINE inline void by_outputs(const Job& j, int64_t begin, int64_t end) {
   for (int64_t strip = begin; strip < end; ++strip)  // of 16 outputs
     for (int64_t t = 0; t < j.taps; ++t)
@@ -70,7 +70,7 @@ GODWIT_INLINE inline void by_outputs(const Job& j, int64_t begin, int64_t end) {
       }
 }
 
-// [i / block][o / 2][block][2 of o], the taps from the last to the first.
+// [i / block][o / 2][block][2 of o], with the taps in reverse order.
 GODWIT_INLINE inline void turned(const Job& j, int64_t begin, int64_t end) {
   for (int64_t strip = begin; strip < end; ++strip) {  // of 16 inputs
     const int64_t first = strip * kTile;

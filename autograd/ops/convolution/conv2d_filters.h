@@ -1,4 +1,4 @@
-// Inside conv2d_*.cpp: float32 filters rounded to bfloat16 in the blocked layouts that AVX512_BF16 convolutions read.
+// For conv2d_*.cpp only: packs float32 filters as bfloat16 in the blocked layouts of AVX512_BF16 convolutions.
 #pragma once
 #include <array>
 #include <utility>
@@ -8,16 +8,16 @@
 
 namespace godwit::detail {
 
-// Where a filter's value [o, i, kh, kw] lies: the inner blocks (dimension, size) are dense and the last moves fastest;
-// what they leave of each index counts strides. Values beyond the extents are zeros.
+// Position of filter value [o, i, kh, kw]: the inner blocks (dimension, size) are dense, fastest last; the outer
+// indices have strides. Values beyond the extents are zeros.
 struct FilterBlocks {
   std::array<int64_t, 4> padded, strides;
   std::vector<std::pair<int, int64_t>> inner;
 };
 
-// Writes w [o, kh, kw, i] float32 as `blocks` say; false where no kernel here knows them.
+// Writes w [o, kh, kw, i] float32 in the layout `blocks`. Returns false if no kernel here supports the layout.
 bool arrange_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
-// The same of the filters [i, kh, kw, o], turned by half a circle, that take dy to dx as a forward convolution does.
+// The same for filters [i, kh, kw, o] rotated by 180°, which compute dx from dy as a forward convolution.
 bool arrange_turned_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
 
 }  // namespace godwit::detail

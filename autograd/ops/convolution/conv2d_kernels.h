@@ -1,4 +1,4 @@
-// Inside conv2d*.cpp: the kernels of the build's library, and the im2col kernels every type can use.
+// For conv2d*.cpp only: kernels of the build's library, and im2col kernels for any type.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,17 +10,17 @@
 
 namespace godwit::detail {
 
-// Of float32 or bfloat16 images and gradients, w, bias, dw and db float32. False, with nothing done, where the library
-// has no bfloat16 kernel.
+// Images and gradients are float32 or bfloat16; w, bias, dw and db are float32. Returns false, without any effect, if
+// the library has no bfloat16 kernel.
 bool conv2d_forward_library(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias,
                             const Tensor& y);
 bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                                      const Tensor& db);
 
-// A convolution as matrix products: for each group, row (image, oy, ox) of the matrix `columns` holds the
-// kh·kw·(c/groups) inputs that output position sees. Some images at a time, their number by extents alone, so that sums
-// never depend on threads.
+// Convolution as matrix products. For each group, row (image, oy, ox) of the matrix `columns` contains the
+// kh·kw·(c/groups) inputs of that output position. Images are processed in batches whose size depends only on the
+// extents, so that sums do not depend on the thread count.
 template <class T>
 class Im2col {
  public:
@@ -64,7 +64,7 @@ class Im2col {
   }
 
  private:
-  // Calls f(first image, output positions of these images, group) over all.
+  // Calls f(first image, number of output positions of the batch, group) for all batches and groups.
   template <class F>
   void each(F&& f) {
     for (int64_t image = 0; image < s_.n; image += images_)
@@ -76,7 +76,7 @@ class Im2col {
     return y.data<T>() + image * positions_ * s_.o + group * og_;
   }
 
-  // The columns of so many rows from `image` on; the images themselves where they are their own columns.
+  // Returns the columns of `rows` rows, starting at `image`; the images themselves if no copy is needed (1×1 filters).
   const T* gather(const T* x, int64_t image, int64_t rows, int64_t group) {
     x += image * s_.h * s_.w * s_.c + group * cg_;
     if (direct_) return x;
@@ -98,7 +98,7 @@ class Im2col {
       }
   }
 
-  // The transpose of gather: each input sums the columns that saw it, in the order of the filter's taps.
+  // Transpose of gather: each input sums the columns that contain it, in order of the filter taps.
   void scatter(T* to, int64_t images) const {
     parallel_for(images * s_.h, std::max<int64_t>(1, (1 << 15) / (s_.w * k_)), [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line)

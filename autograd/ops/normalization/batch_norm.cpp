@@ -27,8 +27,8 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
         options.momentum);
 }
 
-// Mean and variance of this rank's batch become those of all ranks' together; returns the rows of all, [1] where they
-// are. The host waits for them only where there may be too few.
+// Replaces mean and variance of this rank's batch by those of all ranks. Returns the total rows [1] on the same device.
+// The host waits for the total only if there may be too few rows.
 Tensor combine_statistics(double own, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
   const Tensor message({1 + 2 * mean.numel()}, DType::f64, mean.device()), rows({1}, DType::f64, mean.device());
   on_device(mean, [&](auto device) { batch_norm_tell(device, own, mean, variance, message); });
@@ -37,17 +37,17 @@ Tensor combine_statistics(double own, const BatchNormOptions& options, const Ten
   return rows;
 }
 
-// What backward captures.
+// State captured for backward.
 struct Backward {
   BatchNormState state;
   bool training;
   std::function<Tensor(const Tensor&)> gather;
   double own_rows;
-  Tensor rows;  // of all ranks, with `gather`
+  Tensor rows;  // of all ranks, if `gather` is set
   Gradient dx, d_gamma, d_beta, d_residual;
 
   void operator()(const Tensor& dy) const {
-    const bool ours = !dy.shared();  // nobody else reads it: gradients may be written over it
+    const bool ours = !dy.shared();  // nobody else reads dy, so gradients may overwrite it
     const Tensor g = !state.y.defined() || ours ? dy : Tensor(dy.shape(), dy.dtype(), dy.device());
     const auto target = [&](const Gradient& gradient) {
       return gradient ? gradient.target() : Tensor(state.gamma.shape(), state.gamma.dtype(), dy.device());
@@ -56,12 +56,12 @@ struct Backward {
     if (training || d_gamma || d_beta || state.y.defined())
       on_device(dy, [&](auto device) { batch_norm_backward_parameters(device, state, dy, g, g_gamma, g_beta); });
     if (d_residual) d_residual.add(g);
-    // The kernel divides by this rank's rows.
+    // The kernel divides by this rank's rows, so the sums over all ranks are scaled by this rank's share.
     const auto [all_gamma, all_beta] = gather ? all_sums(g_gamma, g_beta) : std::pair(g_gamma, g_beta);
     if (dx) {
       const Tensor to = ours && !d_residual ? g
                         : state.x.shared()  ? dx.target()
-                                            : state.x;  // x is read for the last time
+                                            : state.x;  // last use of x
       on_device(dy, [&, sums = std::pair(all_gamma, all_beta)](auto device) {
         batch_norm_backward_input(device, state, g, training, sums.first, sums.second, to);
       });
@@ -71,7 +71,7 @@ struct Backward {
     if (d_beta) d_beta.add(g_beta);
   }
 
-  // The sums over all ranks' rows times this rank's share of the rows.
+  // The sums over all ranks, times this rank's share of the rows.
   std::pair<Tensor, Tensor> all_sums(const Tensor& g_gamma, const Tensor& g_beta) const {
     const int64_t channels = g_gamma.numel();
     const Tensor message({2 * channels}, DType::f64, g_gamma.device());

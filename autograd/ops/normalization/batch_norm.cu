@@ -9,9 +9,9 @@ namespace {
 
 using detail::load_pack, detail::Pack;
 
-// How [rows, channels] is cut into blocks: a chunk of rows, a tile of channels. Of a block's threads `lanes` stand side
-// by side, each over a pack of n channels, and walk down every row_lanes-th row. The cut depends on the shape and on
-// the width of a pack only.
+// How [rows, channels] is split into blocks: chunks of rows, tiles of channels. `lanes` adjacent threads of a block
+// each have a pack of n channels and process every row_lanes-th row. The split depends only on the shape and the pack
+// width.
 struct Tiling {
   int64_t rows, channels, packs, lanes, row_lanes, tiles, chunk, chunks;
 
@@ -30,7 +30,7 @@ struct Tiling {
   int64_t blocks() const { return tiles * chunks; }
 };
 
-// The channels and rows of a thread: none where begin is end.
+// The channels and rows of a thread; none if begin == end.
 struct Strip {
   int64_t channel, begin, end;
   __device__ Strip(const Tiling& t, int n) {
@@ -43,8 +43,8 @@ struct Strip {
   }
 };
 
-// f.operator()<u>(at, step) for a thread's rows, in order: u packs of memory at `at` and steps behind it, which f loads
-// before it uses one, so that `deep` loads of each array are on their way at once.
+// Calls f.operator()<u>(at, step) for a thread's rows, in order: u packs of memory, at `at` and at multiples of `step`
+// behind it. f loads all u packs before it uses one, so that `deep` loads per array are in flight.
 template <int deep, class F>
 __device__ void for_rows(const Strip& strip, const Tiling& t, F f) {
   const int64_t step = t.row_lanes * t.channels;
@@ -69,7 +69,7 @@ __device__ void store_pack(T* to, const Pack<T, n>& pack) {
   *reinterpret_cast<Pack<T, n>*>(to) = pack;
 }
 
-// Parameters [channels] as kernels get them, and those of a thread's channels.
+// Parameters [channels] as passed to kernels, and those of a thread's channels.
 template <class C>
 struct Norm {
   const C *mean, *inv_std, *gamma, *beta;
@@ -92,12 +92,12 @@ struct Channels {
       beta[k] = norm.beta[channel + k];
     }
   }
-  // One rounding, so that the backward pass finds the same sign again.
+  // A single rounding, so that backward recomputes the same sign.
   __device__ C normalized(int k, C centered) const { return std::fma(centered, scale[k], beta[k]); }
 };
 
-// Two sums over the rows for each channel, in float64: a thread's rows, a block's threads, then the blocks, in order.
-// `Term` makes the run<n> of a thread's channels, whose add<u> is for_rows' f.
+// Two sums over the rows for each channel, in float64 and in a fixed order: a thread's rows, a block's threads, the
+// blocks. `Term` creates the run<n> of a thread's channels; its add<u> is the f of for_rows().
 template <int n, class Term>
 __global__ void sums_kernel(Tiling t, Term term, double* partial) {
   __shared__ double sums[kBlock * 2 * n];
@@ -118,7 +118,7 @@ __global__ void sums_kernel(Tiling t, Term term, double* partial) {
   }
 }
 
-// A block a channel; `finish` gets both sums.
+// One block per channel; `finish` receives both sums.
 template <class Finish>
 __global__ void totals_kernel(const double* partial, int64_t chunks, int64_t channels, Finish finish) {
   double first = 0, second = 0;
@@ -182,7 +182,7 @@ struct Moments {
   }
 };
 
-// running = (1 - momentum) · running + momentum · batch, by the unbiased variance
+// running = (1 - momentum) · running + momentum · batch, with the unbiased variance
 template <class C>
 __global__ void settle_kernel(int64_t channels, const double* mean, const double* variance, double own_rows,
                               const double* all_rows, double momentum, double eps, C* running_mean, C* running_var,
@@ -216,14 +216,14 @@ __global__ void forward_kernel(Tiling t, Norm<C> norm, bool relu, const T* x, co
   });
 }
 
-// How backward finds what the relu let pass: there is none, from x by normalising again, or from y.
+// Source of the ReLU mask in backward: no ReLU, recomputed from x, or the output y.
 enum class Mask { none, recomputed, output };
 
 Mask mask_of(const BatchNormState& state) {
   return !state.relu ? Mask::none : state.y.defined() ? Mask::output : Mask::recomputed;
 }
 
-// Σ g and Σ g · (x - mean), where g is dy behind the relu; by Mask::output g is written.
+// Σ g and Σ g · (x - mean), where g is dy after the ReLU mask. With Mask::output, g is written.
 template <class T>
 struct Products {
   using C = compute_t<T>;
@@ -303,7 +303,8 @@ __global__ void input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma
   });
 }
 
-// f.operator()<n>(): packs of 16 bytes where rows divide into them and all of this begins at one; else elements.
+// Calls f.operator()<n>() with packs of 16 bytes if the rows are a multiple of packs and all pointers are aligned;
+// otherwise with single elements.
 template <class T, class F, class... Pointers>
 void by_packs(const Tensor& x, F&& f, Pointers... pointers) {
   constexpr int kWidth = 16 / sizeof(T);

@@ -1,5 +1,5 @@
-// Batch normalisation over all extents but the last (channels), optionally with what follows it in a residual network
-// fused in: y = gamma · (x - mean) / sqrt(variance + eps) + beta, then y + residual, then max(y, 0).
+// Batch normalization over all extents except the last (channels), optionally fused with the operations that follow it
+// in a residual network: y = gamma · (x - mean) / sqrt(variance + eps) + beta, then y + residual, then max(y, 0).
 #pragma once
 #include <functional>
 
@@ -8,46 +8,46 @@
 namespace godwit {
 
 struct BatchNormOptions {
-  bool training = true;   // statistics of the batch, which also move the running ones; else the running ones
+  // true: use batch statistics and update the running ones. false: use the running statistics.
+  bool training = true;
   double momentum = 0.1;  // running = (1 - momentum) · running + momentum · batch
   double eps = 1e-5;
   bool relu = false;
-  // Set where the batch is that of several ranks: gives every rank's x, float64 [n], as [ranks, n] in rank order, on
-  // the device of x.
-  // Called once in a training forward and once in its backward, in the same order on all ranks.
+  // Set for batch norm over several ranks: gathers x, float64 [n], of every rank as [ranks, n] in rank order on the
+  // device of x. Called once in a training forward and once in its backward, in the same order on all ranks.
   std::function<Tensor(const Tensor& x)> gather = {};
 };
 
-// What the kernels behind the statistics read: x [.., c]; mean to beta [c] of compute_t; y, the output, only where it
-// tells what the relu let pass: behind a residual. Else that is found again from x, which costs no memory traffic.
+// Inputs of the kernels that follow the statistics: x [.., c]; mean to beta are [c] of compute_t. y is kept only if a
+// residual was added, to recover the ReLU mask; otherwise the mask is recomputed from x at no extra memory traffic.
 struct BatchNormState {
   Tensor x, mean, inv_std, gamma, beta;
   bool relu = false;
   Tensor y;
 };
 
-// mean and biased variance, both float64 [c], of x [.., c].
+// Mean and biased variance of x [.., c], both float64 [c].
 void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
 void batch_norm_statistics(Cuda, const Tensor& x, const Tensor& mean, const Tensor& variance);
-// state.mean and state.inv_std from those; moves the running statistics, if defined, by a batch of so many rows, which
-// all_rows [1], float64, says instead where it is defined.
+// Computes state.mean and state.inv_std from mean and variance, and updates the running statistics if they are defined.
+// The batch has `rows` rows, or all_rows [1] (float64) if all_rows is defined.
 void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
                        const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormState& state);
 void batch_norm_settle(Cuda, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
                        const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormState& state);
-// The residual is of x's shape and type, or undefined.
+// The residual has the shape and type of x, or is undefined.
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual, const Tensor& y);
 void batch_norm_forward(Cuda, const BatchNormState& state, const Tensor& residual, const Tensor& y);
-// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t, where g is dy behind the relu and x̂ the normalised x. With
-// state.y defined, g is kept for the next kernel and the residual; it may be dy itself.
+// d_beta = Σ g and d_gamma = Σ g · x̂, both [c] of compute_t. g is dy after the ReLU mask, x̂ the normalized x. If
+// state.y is defined, g is stored for the next kernel and for the residual; g may be dy.
 void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tensor& dy, const Tensor& g,
                                     const Tensor& d_gamma, const Tensor& d_beta);
 void batch_norm_backward_parameters(Cuda, const BatchNormState& state, const Tensor& dy, const Tensor& g,
                                     const Tensor& d_gamma, const Tensor& d_beta);
-// dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) when mean and std come from x (training), else
-// gamma / std · g. With state.y defined, dy is that g. dx may be dy or x itself.
+// dx = gamma / std · (g - d_beta / rows - x̂ · d_gamma / rows) in training, otherwise gamma / std · g. If state.y is
+// defined, dy is the stored g. dx may be dy or x.
 void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& dy, bool training, const Tensor& d_gamma,
                                const Tensor& d_beta, const Tensor& dx);
 void batch_norm_backward_input(Cuda, const BatchNormState& state, const Tensor& dy, bool training,
@@ -55,11 +55,12 @@ void batch_norm_backward_input(Cuda, const BatchNormState& state, const Tensor& 
 
 namespace ops {
 
-// x [.., c] with gamma, beta, running_mean, running_var [c] of x's type, or float32 with bfloat16 x; a residual, where
-// defined, like x. Training normalises by the biased variance and moves running_var by the unbiased one, as PyTorch
-// does; it throws when there is one value per channel only. With options.gather, ranks (whose batches may differ in
-// size) get the outputs and input gradients, of the sum of their losses, that one rank with all their rows would get;
-// d_gamma and d_beta are sums over a rank's own rows, as for any parameter: the exchange takes their mean.
+// x [.., c]; gamma, beta, running_mean and running_var [c] have the type of x, or float32 for bfloat16 x. A defined
+// residual has the shape and type of x. As in PyTorch, training normalizes by the biased variance and updates
+// running_var with the unbiased variance. Throws in training if there is only one value per channel. With
+// options.gather, ranks (whose batch sizes may differ) get the outputs and input gradients that one rank with all rows
+// would get for the sum of all losses. d_gamma and d_beta are sums over the rank's own rows, like all parameter
+// gradients; the exchange averages them.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
                const BatchNormOptions& options = {}, const Var& residual = Var());
 

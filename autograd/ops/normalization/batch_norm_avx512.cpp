@@ -20,7 +20,7 @@ GODWIT_BF16 inline __m512 load(const bf16* from) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, bits), 16));
 }
 
-// The instruction takes subnormal numbers for zeros: where there is one, rounding goes by bf16().
+// The instruction flushes subnormal numbers to zero. If there is one, bf16() rounds instead.
 GODWIT_BF16 inline void store(bf16* to, __m512 low, __m512 high) {
   constexpr int kSubnormal = 0x20;
   if (__builtin_expect(_mm512_fpclass_ps_mask(low, kSubnormal) | _mm512_fpclass_ps_mask(high, kSubnormal), 0)) {
@@ -47,7 +47,7 @@ GODWIT_BF16 void normalize(const NormPass& p, int64_t begin, int64_t end) {
     __m512 v = _mm512_sub_ps(load(x + l), _mm512_loadu_ps(mean + l));
     v = _mm512_add_ps(_mm512_mul_ps(v, _mm512_loadu_ps(scale + l)), _mm512_loadu_ps(beta + l));
     if (residual) v = _mm512_add_ps(v, load(plus + l));
-    return relu ? _mm512_maskz_max_ps(0xFFFF, _mm512_setzero_ps(), v) : v;  // NaN stays
+    return relu ? _mm512_maskz_max_ps(0xFFFF, _mm512_setzero_ps(), v) : v;  // NaN stays NaN
   };
   for (; begin < end; begin += p.lanes, x += p.lanes, y += p.lanes) {
     for (int64_t l = 0, n = std::min(p.lanes, end - begin); l < n; l += kStep) store(y + l, value(l), value(l + 16));

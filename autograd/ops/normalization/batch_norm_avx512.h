@@ -1,5 +1,5 @@
-// Inside batch_norm*.cpp: passes of a bfloat16 batch norm by AVX512_BF16 instructions, x86 only. They give the bits
-// that the plain loops give, in less than half their time in a cache: rounding is one instruction, not ten.
+// For batch_norm*.cpp only: bfloat16 batch norm with AVX512_BF16 instructions (x86). Results are bit-identical to the
+// plain loops. For data in a cache it takes less than half the time: rounding is one instruction instead of ten.
 #pragma once
 #include <cstdint>
 
@@ -7,27 +7,29 @@
 
 namespace godwit::detail {
 
-// How backward finds what the relu let pass: there is none, from x by normalising again, or from y.
+// Source of the ReLU mask in backward: no ReLU, recomputed from x, or the output y.
 enum class Mask { none, recomputed, output };
 
-// What the passes read and write: elements in runs of `lanes`, over which the parameters are spread.
+// Arguments of the passes. Elements are processed in runs of `lanes` elements; parameters are repeated to `lanes`
+// values.
 struct NormPass {
-  const bf16 *x, *other;  // other: the residual or null; of the gradient dy
+  const bf16 *x, *other;  // other: in forward the residual or null; in backward dy
   bf16* to;
-  int64_t lanes;  // in multiples of 32
+  int64_t lanes;  // a multiple of 32
   const float *mean, *scale, *beta, *offset, *slope;
 };
 
-// A multiple of 32 channels, on a processor with the instructions.
+// Whether channels is a multiple of 32 and the processor supports AVX512_BF16.
 bool fits_norm_avx512(int64_t channels);
-// Of n elements, where a run begins: sums[l] += Σ (x - center), squares[l] += Σ (x - center)², four runs at a time.
+// Over the n elements from x on, which is the start of a run: sums[l] += Σ (x - center), squares[l] += Σ (x - center)².
+// Sums four runs at a time.
 void add_squares_avx512(const bf16* x, int64_t n, int64_t lanes, const float* center, float* sums, float* squares);
-// Elements begin to end, where runs of lanes begin and end.
+// Process elements [begin, end); both are run boundaries.
 void normalize_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
 void input_gradient_avx512(const NormPass& pass, bool relu, int64_t begin, int64_t end);
 
-// The first n elements, where a run begins: sums[l] += Σ g, products[l] += Σ g · (x - mean), four runs at a time, where
-// g is dy behind the relu, and by Mask::output goes to pass.to.
+// Over the first n elements: sums[l] += Σ g, products[l] += Σ g · (x - mean), four runs at a time. g is dy after the
+// ReLU mask; with Mask::output, g is also written to pass.to.
 void add_products_avx512(const NormPass& pass, Mask mask, const bf16* y, int64_t n, float* sums, float* products);
 
 }  // namespace godwit::detail

@@ -9,11 +9,11 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kRun = 64;            // rows of lanes, at most, summed in compute_t before the sums go to float64
-constexpr int64_t kBlocks = 64;         // at most
-constexpr int64_t kElements = 1 << 17;  // of a block, at least, where there are more than two blocks
+constexpr int64_t kRun = 64;  // maximum rows of lanes summed in compute_t before the sums are added in float64
+constexpr int64_t kBlocks = 64;         // maximum
+constexpr int64_t kElements = 1 << 17;  // minimum per block, if there are more than two blocks
 
-// For vectors of whole lines of memory: the widest loads then stay within one.
+// Allocator for vectors aligned to cache lines, so that the widest loads do not cross lines.
 template <class T>
 struct LineAllocator {
   using value_type = T;
@@ -25,11 +25,11 @@ struct LineAllocator {
 template <class T>
 using LineVector = std::vector<T, LineAllocator<T>>;
 
-// How [rows, c] is walked: as flat memory in lanes, the shortest run of whole rows of at least 512 elements, so that
-// few channels vectorise too. Sums are taken per run of lanes in compute_t, then per block and over the blocks, in
-// order, in float64; the cut depends on the shape only, so the sums do not depend on the number of threads. Of two
-// passes the first walks the blocks from the last to the first: it finds the end of what was written just before in
-// the cache, and the second pass the beginning.
+// Traversal of [rows, c]: flat memory in lanes, the shortest run of whole rows with at least 512 elements, so that few
+// channels vectorize too. Sums are taken per run of lanes in compute_t, then per block and over the blocks, in order,
+// in float64. The split depends only on the shape, so sums do not depend on the thread count. The first of two passes
+// visits the blocks from last to first: the end of the most recently written tensor is still in the cache. The second
+// pass then finds the beginning in the cache.
 struct Walk {
   int64_t numel, channels, rows, lanes, run, block, blocks;  // lanes, run and block in elements
 
@@ -37,7 +37,8 @@ struct Walk {
     const int64_t c = std::max<int64_t>(channels, 1);
     rows = numel / c;
     lanes = c * ((511 + c) / c);
-    // Blocks of one size, cut into runs of about one size; both in fours of rows, which the sums take together.
+    // Blocks of equal size, split into runs of about equal size; both are multiples of four rows, which are summed
+    // together.
     const int64_t count = std::clamp<int64_t>(numel / kElements, 2, kBlocks);
     auto fours = [](int64_t n, int64_t parts) { return std::max<int64_t>(1, (n + 4 * parts - 1) / (4 * parts)) * 4; };
     const int64_t block_rows = fours((numel + lanes - 1) / lanes, count);
@@ -59,7 +60,7 @@ struct Walk {
     spread(per_channel.data<T>(), result.data());
     return result;
   }
-  // per_channel[c] += Σ of the lanes of c, in order
+  // per_channel[c] += Σ over the lanes of c, in order
   template <class T>
   GODWIT_INLINE void fold(const T* sums, double* __restrict per_channel) const {
     for (int64_t l = 0; l < lanes; l += channels)
@@ -67,7 +68,7 @@ struct Walk {
   }
 };
 
-// Two sums per channel in float64: of each block, then of all.
+// Two sums per channel in float64, per block and in total.
 struct Sums {
   explicit Sums(const Walk& w)
       : walk(w), first(Tensor::zeros({w.blocks + 1, w.channels}, DType::f64)), second(first.clone()) {}
@@ -90,8 +91,8 @@ struct Sums {
   }
 };
 
-// sums[l] += Σ (x - center), squares[l] += Σ (x - center)²; four rows of lanes at a time take less traffic and round
-// less.
+// sums[l] += Σ (x - center), squares[l] += Σ (x - center)². Four rows of lanes at a time reduce memory traffic and
+// rounding error.
 template <class T, class C = compute_t<T>>
 GODWIT_INLINE inline void add_squares(const T* x, int64_t n, int64_t lanes, const C* center, C* __restrict sums,
                                       C* __restrict squares) {
@@ -111,14 +112,14 @@ GODWIT_INLINE inline void add_squares(const T* x, int64_t n, int64_t lanes, cons
     }
 }
 
-// add_squares by other means, where there are any for T.
+// add_squares() with AVX512_BF16 instructions; returns false if T is not bfloat16.
 template <class T, class C = compute_t<T>>
 bool by_instruction(const T* x, int64_t n, int64_t lanes, const C* center, C* sums, C* squares) {
   if constexpr (std::is_same_v<T, bf16>) detail::add_squares_avx512(x, n, lanes, center, sums, squares);
   return std::is_same_v<T, bf16>;
 }
 
-// mean and variance [c] from the sums about a center of each channel, in one pass.
+// mean and variance [c] in one pass, from the sums about a center of each channel.
 template <class T>
 void statistics_about(const Walk& walk, const T* x, const std::vector<double>& center, double* mean, double* variance) {
   using C = compute_t<T>;
@@ -147,7 +148,7 @@ void statistics_about(const Walk& walk, const T* x, const std::vector<double>& c
   }
 }
 
-// The mean of eight rows that lie far apart.
+// Mean of up to eight evenly spaced rows.
 template <class T>
 std::vector<double> guess_mean(const Walk& walk, const T* x) {
   std::vector<double> mean(walk.channels);
@@ -160,7 +161,7 @@ std::vector<double> guess_mean(const Walk& walk, const T* x) {
   return mean;
 }
 
-// What the passes over x and dy read, spread over the lanes.
+// Parameters of the passes over x and dy, repeated over the lanes.
 template <class C>
 struct Lanes {
   LineVector<C> mean, scale, beta;
@@ -196,14 +197,14 @@ GODWIT_INLINE inline C passed(C centered, C scale, C beta, C y, C dy) {
   return mask == Mask::output && y <= 0 ? C(0) : dy;
 }
 
-// What the first pass of backward reads and, behind a residual, writes.
+// Arrays that the first pass of backward reads and, with a residual, writes.
 template <class T>
 struct Streams {
   const T *x, *dy, *y;
   T* g;
 };
 
-// sums[l] += Σ g, products[l] += Σ g · (x - mean), where g is dy behind the relu.
+// sums[l] += Σ g, products[l] += Σ g · (x - mean), where g is dy after the ReLU mask.
 template <Mask mask, class T, class C = compute_t<T>>
 GODWIT_INLINE inline void add_products(Streams<T> in, int64_t n, int64_t lanes, const Lanes<C>& per_lane,
                                        C* __restrict sums, C* __restrict products) {
@@ -237,7 +238,7 @@ GODWIT_INLINE inline void add_products(Streams<T> in, int64_t n, int64_t lanes, 
   }
 }
 
-// add_products by other means, where there are any for T.
+// add_products() with AVX512_BF16 instructions; returns false if T is not bfloat16.
 template <class T, class C = compute_t<T>>
 bool by_instruction(const Streams<T>& in, int64_t n, int64_t lanes, const Lanes<C>& per_lane, Mask mask, C* sums,
                     C* products) {
@@ -261,7 +262,7 @@ GODWIT_INLINE inline void input_gradient(const T* x, const T* dy, int64_t n, con
   }
 }
 
-// f.operator()<flag>() for a flag known at run time.
+// Calls f.operator()<flag>() for a run-time flag.
 template <class F>
 void dispatch_bool(bool flag, F&& f) {
   if (flag) f.template operator()<true>();
@@ -276,13 +277,15 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
   dispatch_float(x.dtype(), "batch_norm", [&]<class T>() {
     const std::vector<double> center = guess_mean(walk, x.data<T>());
     statistics_about(walk, x.data<T>(), center, m, v);
-    bool far = false;  // by eight deviations: the difference of the sums has lost 64 times their rounding
+    // True if a mean is more than eight standard deviations from its center: the difference of sums then has 64 times
+    // the rounding error.
+    bool far = false;
     for (int64_t c = 0; c < walk.channels; ++c) far |= (m[c] - center[c]) * (m[c] - center[c]) > 64 * v[c];
     if (far) statistics_about(walk, x.data<T>(), std::vector<double>(m, m + walk.channels), m, v);
   });
 }
 
-// running = (1 - momentum) · running + momentum · batch, by the unbiased variance
+// running = (1 - momentum) · running + momentum · batch, with the unbiased variance
 void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
                        const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                        const BatchNormState& state) {

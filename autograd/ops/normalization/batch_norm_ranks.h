@@ -1,26 +1,26 @@
-// Batch norm over the rows of several ranks: what they tell each other and what follows, without the host's help.
+// Synchronized batch norm: packing, exchanging and combining per-rank statistics on the device.
 #pragma once
 #include "autograd/ops/normalization/batch_norm.h"
 #include "engine/inline.h"
 
 namespace godwit {
 
-// message [1 + 2c] float64: this rank's rows, means and Σ (x - mean)².
+// Packs message [1 + 2c] float64: this rank's number of rows, means and Σ (x - mean)².
 void batch_norm_tell(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
 void batch_norm_tell(Cuda, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
-// From messages [ranks, 1 + 2c] the rows [1], mean and variance of all ranks together; the same bits on all ranks.
+// From messages [ranks, 1 + 2c]: total rows [1], and mean and variance over all ranks; bit-identical on all ranks.
 void batch_norm_combine(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
 void batch_norm_combine(Cuda, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
-// message [2c] float64: d_gamma and d_beta.
+// Packs message [2c] float64: d_gamma and d_beta.
 void batch_norm_tell_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
 void batch_norm_tell_sums(Cuda, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
-// sums [2c], of d_gamma's type: those of all ranks' messages [ranks, 2c] in rank order, times own_rows / rows.
+// sums [2c] of d_gamma's type: the messages [ranks, 2c] summed in rank order, times own_rows / rows.
 void batch_norm_combine_sums(Cpu, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
 void batch_norm_combine_sums(Cuda, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
 
 namespace detail {
 
-// Each by channel, or by element of a message; shared by the CPU and a GPU.
+// Functors per channel or per element of a message, shared by CPU and GPU.
 struct Tell {
   double rows;
   const double *mean, *variance;

@@ -9,7 +9,8 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kRows = 32;  // of a block, whose parameter gradients are summed in compute_t, then all in float64
+// Rows per block. Parameter gradients are summed in compute_t within a block and in float64 over the blocks.
+constexpr int64_t kRows = 32;
 
 int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
@@ -23,7 +24,7 @@ void check_arguments(const char* operation, const Var& x, const Var& gamma, cons
   check(eps >= 0 && std::isfinite(eps), operation, ": eps must be finite and not negative, it is ", eps);
 }
 
-// What backward captures.
+// State captured for backward.
 struct Backward {
   Tensor x, gamma, mean, inv_std;
   Gradient dx, d_residual, d_gamma, d_beta;

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-// A block a row; a thread reads again only what it wrote.
+// One block per row; a thread reads back only values that it wrote.
 template <class T>
 __global__ void forward_kernel(int64_t width, const T* x, const T* residual, const compute_t<T>* gamma,
                                const compute_t<T>* beta, compute_t<T> eps, T* sum, T* y, compute_t<T>* mean,
@@ -83,7 +83,7 @@ void layer_norm_forward(Cuda device, const Tensor& x, const Tensor& residual, co
   });
 }
 
-// The parameters' gradients are read off before dx, which may be dy, is written.
+// Computes the parameters' gradients before writing dx, because dx may be dy.
 void layer_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
                          const Tensor& dy, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta) {
   const int64_t n = x.dim(0), width = x.dim(1);

@@ -1,17 +1,18 @@
-// Layer normalisation over the last extent (Ba et al. 2016): y = gamma · (x - mean) / sqrt(variance + eps) + beta, with
-// mean and biased variance of each row; alone, or of the sum of a layer's output and what it was given.
+// Layer normalization over the last extent (Ba et al. 2016): y = gamma · (x - mean) / sqrt(variance + eps) + beta, with
+// mean and biased variance of each row. Optionally fused with the residual addition before it.
 #pragma once
 #include "autograd/var.h"
 
 namespace godwit {
 
-// x and y are [n, width]; gamma, beta [width], mean and inv_std [n] are of compute_t, as are all sums. With a residual
-// (undefined: none) x + residual is normalised, and written to sum, which may be x.
+// x and y are [n, width]. gamma and beta [width], mean and inv_std [n], and all sums have type compute_t. With a
+// defined residual, normalizes x + residual and writes it to sum, which may be x.
 void layer_norm_forward(Cpu, const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
 void layer_norm_forward(Cuda, const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
-// x is what was normalised. dx may be dy itself; d_gamma and d_beta [width] are summed over the rows in a fixed order.
+// x is the normalized input (with a residual, the sum). dx may be dy. d_gamma and d_beta [width] sum over rows in a
+// fixed order.
 void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
                          const Tensor& dy, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
 void layer_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
@@ -19,10 +20,10 @@ void layer_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tenso
 
 namespace ops {
 
-// x [n, width] with gamma and beta [width] of x's type, or float32 beside bfloat16 x.
+// x [n, width]; gamma and beta [width] have the type of x, or float32 for bfloat16 x.
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps);
 
-// layer_norm(x + residual) in one pass over memory; the sum, rounded to x's type, is kept for backward.
+// layer_norm(x + residual) in one pass over memory. The sum, rounded to x's type, is kept for backward.
 Var add_layer_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps);
 
 }  // namespace ops

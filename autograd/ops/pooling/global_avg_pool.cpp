@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// Each row of pixels is summed in compute_t, the rows in float64.
+// Sums each row of pixels in compute_t, and the rows in float64.
 void global_avg_pool_forward(Cpu, const Tensor& x, const Tensor& y) {
   const int64_t height = x.dim(1), width = x.dim(2), channels = x.dim(3);
   dispatch_float(x.dtype(), "global_avg_pool", [&]<class T>() {

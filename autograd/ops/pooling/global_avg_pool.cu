@@ -4,7 +4,7 @@
 namespace godwit {
 namespace {
 
-// Each row of pixels is summed in compute_t, the rows in float64.
+// Sums each row of pixels in compute_t, and the rows in float64.
 template <class T>
 struct Mean {
   const T* from;

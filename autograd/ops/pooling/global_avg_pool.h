@@ -1,4 +1,4 @@
-// The mean of every channel of an image: [n, h, w, c] to [n, c].
+// Global average pooling, per channel: [n, h, w, c] to [n, c].
 #pragma once
 #include "autograd/var.h"
 

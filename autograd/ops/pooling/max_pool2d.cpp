@@ -9,7 +9,7 @@
 #ifndef GODWIT_MAX_POOL2D_ARGS
 #define GODWIT_MAX_POOL2D_ARGS
 namespace godwit {
-constexpr int64_t kMaxKernel = 16;  // a tap fits into a byte
+constexpr int64_t kMaxKernel = 16;  // so that a tap fits in one byte
 template <class T>
 struct MaxPoolForward {
   detail::PoolGeometry g;
@@ -32,7 +32,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of compute_t from and to memory of T; bits as bf16() rounds.
+// Loads and stores vectors of compute_t from and to memory of T, with the rounding of bf16().
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -60,7 +60,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, T* to) {
   }
 }
 
-// Bytes as unsigned numbers of the lanes' size.
+// Loads bytes as unsigned integers of the lane size.
 template <class DU>
 HWY_INLINE hn::Vec<DU> load_taps(DU du, const uint8_t* from) {
   const auto bytes = hn::LoadU(hn::Rebind<uint8_t, DU>(), from);
@@ -68,7 +68,7 @@ HWY_INLINE hn::Vec<DU> load_taps(DU du, const uint8_t* from) {
   else return hn::PromoteTo(du, bytes);
 }
 
-// step(d, c) for all channels: whole vectors, then one at a time.
+// Calls step(d, c) for all channels: whole vectors, then single elements.
 template <class T, class Step>
 HWY_INLINE void for_channels(int64_t channels, const Step& step) {
   const hn::ScalableTag<compute_t<T>> d;
@@ -79,7 +79,7 @@ HWY_INLINE void for_channels(int64_t channels, const Step& step) {
   for (; c < channels; ++c) step(one, c);
 }
 
-// One window: where a value is larger than the best, or the first NaN, it and its tap take the place.
+// One window: a larger value, or the first NaN, replaces the maximum and its tap.
 template <class T>
 HWY_INLINE void forward_window(const MaxPoolForward<T>& a, int64_t image, int64_t r, int64_t o) {
   const auto &rows = a.g.rows, &columns = a.g.columns;
@@ -106,12 +106,12 @@ HWY_INLINE void forward_window(const MaxPoolForward<T>& a, int64_t image, int64_
   });
 }
 
-// A window that covers a pixel: its offset in dy, and the pixel's tap in it.
+// A window that covers a pixel: its offset in dy, and the pixel's tap.
 struct Cover {
   int64_t at, tap;
 };
 
-// One pixel of dx: of the windows that cover it, row by row, the dy of those where this pixel was the largest.
+// One pixel of dx: the sum of dy over the windows, in row order, whose maximum is this pixel.
 template <class T>
 HWY_INLINE void backward_pixel(const uint8_t* taps, const T* dy, int64_t channels, const Cover* cover, const Cover* end,
                                T* dx) {
@@ -143,7 +143,7 @@ HWY_INLINE void backward_rows(const MaxPoolBackward<T>& a, int64_t begin, int64_
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / rows.in, i = row % rows.in;
     const int64_t first_r = rows.first_window(i), end_r = rows.end_window(i);
-    int64_t first_o = 0, end_o = 0;  // move on with j, which saves divisions
+    int64_t first_o = 0, end_o = 0;  // updated with j, to avoid divisions
     for (int64_t j = 0; j < columns.in; ++j, dx += channels) {
       while (first_o < columns.out && columns.start(first_o) + columns.kernel <= j) ++first_o;
       while (end_o < columns.out && columns.start(end_o) <= j) ++end_o;

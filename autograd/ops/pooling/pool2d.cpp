@@ -11,21 +11,21 @@ namespace {
 
 using Geometry = detail::PoolGeometry;
 
-// f(offset of the pixel in x) for the taps of window (r, o) of an image.
+// Calls f(offset of the pixel in x) for all taps of window (r, o) of an image.
 template <class F>
 GODWIT_INLINE inline void for_taps(const Geometry& g, int64_t image, int64_t r, int64_t o, F f) {
   for (int64_t i = g.rows.first_tap(r); i < g.rows.end_tap(r); ++i)
     for (int64_t j = g.columns.first_tap(o); j < g.columns.end_tap(o); ++j) f(g.pixel(image, r, o, i, j));
 }
 
-// dx = share · Σ of dy over the windows that cover a pixel, in compute_t. A row of dx is written by one thread, window
-// after window.
+// dx = share · Σ of dy over the windows that cover a pixel, in compute_t. One thread writes each row of dx, window by
+// window.
 template <class T>
 void spread(const Geometry& g, compute_t<T> share, const T* dy, T* dx) {
   vector_for(g.images * g.rows.in, g.grain(g.columns.in), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     using C = compute_t<T>;
     const int64_t width = g.columns.in * g.channels;
-    std::vector<C> sums(std::is_same_v<T, C> ? 0 : width);  // of a row, where they are not those of T
+    std::vector<C> sums(std::is_same_v<T, C> ? 0 : width);  // sums of a row, if T is not C
     for (int64_t row = begin; row < end; ++row) {
       const int64_t image = row / g.rows.in, in = row % g.rows.in;
       C* dx_row = sums.data();

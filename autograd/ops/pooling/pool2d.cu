@@ -7,7 +7,7 @@ namespace {
 
 using Geometry = detail::PoolGeometry;
 
-// Element i of x or y by its place.
+// Indices of element i of x or y.
 struct Place {
   int64_t image, r, o, c;
   __device__ Place(int64_t i, int64_t rows, int64_t columns, int64_t channels)
@@ -17,7 +17,7 @@ struct Place {
         c(i % channels) {}
 };
 
-// A value takes the place of the best when it is larger, or the first NaN.
+// A larger value, or the first NaN, replaces the maximum.
 template <class T>
 __global__ void max_kernel(Geometry g, int64_t n, const T* x, T* y, uint8_t* taps) {
   using C = compute_t<T>;
@@ -37,7 +37,7 @@ __global__ void max_kernel(Geometry g, int64_t n, const T* x, T* y, uint8_t* tap
   }
 }
 
-// Σ slope(window, tap) over the windows that cover a pixel, row by row; tap is the pixel's place in the window.
+// Σ slope(window, tap) over the windows that cover a pixel, in row order; tap is the pixel's position in the window.
 template <class C, class F>
 __device__ C sum_of_windows(const Geometry& g, int64_t at, const F& slope) {
   const Place p(at, g.rows.in, g.columns.in, g.channels);
@@ -48,7 +48,7 @@ __device__ C sum_of_windows(const Geometry& g, int64_t at, const F& slope) {
   return sum;
 }
 
-// dy where this pixel was the window's largest.
+// dy if this pixel is the window's maximum.
 template <class T>
 struct MaxSlope {
   Geometry g;

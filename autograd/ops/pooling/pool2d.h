@@ -1,4 +1,4 @@
-// Max and average pooling over square windows of [n, h, w, c], as PyTorch defines them (floor of the output size).
+// Max and average pooling over square windows of [n, h, w, c], as in PyTorch (the output size is rounded down).
 #pragma once
 #include "autograd/var.h"
 
@@ -8,17 +8,17 @@ struct Pool2dOptions {
   int kernel = 2, stride = 2, padding = 0;  // padding on each side, at most kernel / 2
 };
 
-// [n, out_h, out_w, c] for x; throws when x is not an image or the window does not fit.
+// Returns [n, out_h, out_w, c]. Throws if x is not an image or the window does not fit.
 Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* operation);
 
-// y is the largest value of each window and `taps` (uint8, y's shape) its place in it, row by row: the first of equal
-// ones. NaN is larger than any number; padding never wins.
+// y is the maximum of each window; `taps` (uint8, y's shape) is its row-major position in the window. Ties go to the
+// first. NaN is larger than any number; padding is never selected.
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
 void max_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 void max_pool2d_backward(Cuda, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
-// y is the sum of each window over kernel²: padding counts as zeros.
+// y is the sum of each window / kernel²; padding counts as zeros.
 void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
 void avg_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
 void avg_pool2d_backward(Cpu, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
@@ -26,7 +26,7 @@ void avg_pool2d_backward(Cuda, const Tensor& dy, const Pool2dOptions& options, c
 
 namespace ops {
 
-// Kernels of up to 16: the place of the largest is kept in a byte.
+// Kernels of at most 16: the position of the maximum is stored in one byte.
 inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   const Shape shape = pool2d_shape(x.value(), options, "max_pool2d");
   check(options.kernel <= 16, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");

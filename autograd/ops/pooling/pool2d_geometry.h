@@ -1,4 +1,4 @@
-// Which inputs the windows of a pooling cover, and which windows cover an input.
+// Maps pooling windows to the inputs they cover, and inputs to the windows that cover them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace godwit::detail {
 
-// The windows over rows or columns: output o covers inputs [o · stride - padding, … + kernel).
+// Windows over rows or columns: output o covers inputs [o · stride - padding, … + kernel).
 struct PoolAxis {
   int64_t in, out, kernel, stride, padding;
 
   constexpr int64_t start(int64_t o) const { return o * stride - padding; }
-  // Taps of window o that lie inside.
+  // Taps of window o inside the image.
   constexpr int64_t first_tap(int64_t o) const { return std::max<int64_t>(0, -start(o)); }
   constexpr int64_t end_tap(int64_t o) const { return std::min(kernel, in - start(o)); }
   // Windows that cover input i.
@@ -31,7 +31,7 @@ struct PoolGeometry {
         columns{x[2], y[2], o.kernel, o.stride, o.padding},
         images(x[0]),
         channels(x[3]) {}
-  // Rows of so many pixels worth a thread.
+  // Minimum rows per thread, for rows of `width` pixels.
   int64_t grain(int64_t width) const {
     return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, width * channels));
   }

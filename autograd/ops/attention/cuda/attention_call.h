@@ -1,4 +1,4 @@
-// What the kernels of attention share: where the rows of a head lie, which keys count, which probabilities are dropped.
+// Shared by the attention kernels: memory layout of a head, key mask, dropout.
 #pragma once
 #include <cmath>
 
@@ -11,14 +11,14 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
   return key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
 }
 
-// One call, as its kernels get it.
+// The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
   double scale;
   double kept;      // 1/(1 - dropout)
-  int32_t dropped;  // U is below the dropout where its 24 bits are below this: 0 without dropout
+  int32_t dropped;  // U is below the dropout if its 24 bits are below this; 0 without dropout
   RngKey rng;
-  const uint32_t* counter;  // null, or where draws.step is
+  const uint32_t* counter;  // null, or the device address of the step
   const uint8_t* mask;  // [batch, keys] or null
 
   AttentionView(const AttentionTensors& t, const AttentionOptions& o)
@@ -33,7 +33,7 @@ struct AttentionView {
         rng(o.key.rng()),
         counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
-  // Read where it is needed: the kernels have no register to spare.
+  // Read at the point of use, because the kernels have no spare register.
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
   __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }
 };
@@ -55,7 +55,7 @@ struct AttentionHeadView {
   }
 };
 
-// Blocks of a launch in which each works on one of `tiles` tiles of a head.
+// The work of a thread block in a launch with `tiles` blocks per head.
 struct AttentionPlace {
   AttentionHeadView head;
   int64_t tile;

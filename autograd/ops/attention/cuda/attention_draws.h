@@ -1,15 +1,15 @@
-// Which probabilities the dropout keeps, as bits in the order of tensor cores' fragments.
+// Dropout decisions as bit masks in the order of tensor-core fragments.
 #pragma once
 #include "autograd/ops/attention/cuda/attention_tiles.h"
 
 namespace godwit::detail {
 
-// Bit k: whether the probability of element 4 · quad + k is kept.
+// Bit k: 1 if the probability of element 4 · quad + k is kept.
 __device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
   const auto words = philox4x32({quad, call.step(), call.rng.purpose, call.rng.sender},
                                 {static_cast<uint32_t>(call.rng.seed), static_cast<uint32_t>(call.rng.seed >> 32)});
   const uint32_t last =
-      (static_cast<uint32_t>(call.dropped) << 8) - 1;  // of the words whose 24 bits are below `dropped`
+      (static_cast<uint32_t>(call.dropped) << 8) - 1;  // the largest word whose upper 24 bits are below `dropped`
   uint32_t kept = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k) kept |= (words[k] > last ? 1u : 0u) << k;
@@ -20,8 +20,8 @@ __device__ inline uint32_t kept_of_element(const AttentionView& call, int64_t el
   return kept_of_quad(call, static_cast<uint32_t>(element >> 2)) >> (element & 3) & 1;
 }
 
-// Where rows are queries: bit 4n + c of kept[r] is for query `query` + lane / 4 + 8r, key `key` + 8n + 2(lane % 4) + c.
-// Where four keys in a row share a draw, one of two lanes makes it for both.
+// For tiles whose rows are queries: bit 4n + c of kept[r] is for query `query` + lane / 4 + 8r, key `key` + 8n + 2(lane
+// % 4) + c. If keys % 4 == 0, four consecutive keys share a Philox draw; one of two lanes computes it for both.
 template <int kN>
 __device__ void kept_by_query(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key,
                               uint32_t (&kept)[2]) {
@@ -46,8 +46,9 @@ __device__ void kept_by_query(const AttentionView& call, const AttentionHeadView
   }
 }
 
-// Where rows are keys: bit 4n + 2r + c is for key `key` + lane / 4 + 8r, query `query` + 8n + 2(lane % 4) + c. Where
-// four keys in a row share a draw, a lane makes it for the four of other lanes that have these.
+// For tiles whose rows are keys: bit 4n + 2r + c is for key `key` + lane / 4 + 8r, query `query` + 8n + 2(lane % 4) +
+// c. If keys % 4 == 0, four consecutive keys share a Philox draw; one lane computes it for the four lanes that hold
+// these keys.
 template <int kN>
 __device__ uint32_t kept_by_key(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key) {
   const int g = lane() / 4, t = lane() % 4;

@@ -1,10 +1,10 @@
-// Attention in bfloat16 on tensor cores: heads of any width that is a multiple of 8, at most 128, aligned to 16 bytes.
+// bfloat16 attention on tensor cores, for head widths that are multiples of 8, at most 128, aligned to 16 bytes.
 #pragma once
 #include "autograd/ops/attention/cuda/attention_call.h"
 
 namespace godwit::detail {
 
-bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out);  // d_out: undefined in forward
+bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out);  // d_out is undefined in forward
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options);
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                             const AttentionGradients& d);

@@ -1,4 +1,4 @@
-// Rows of heads as tensor cores take them: a warp's own in its registers, the others' tiles in shared memory.
+// Tiles for tensor cores: each warp keeps its own rows in registers; the other operand's tiles are in shared memory.
 #pragma once
 #include <bit>
 
@@ -10,23 +10,23 @@ namespace godwit::detail {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-// Eight elements of a row. A tile of rows of kWidth keeps them in an order in which eight rows' chunks of one column
-// lie in eight different eighths of the banks.
+// Eight elements of a row. Chunks of a tile are permuted so that the chunks of one column in eight consecutive rows are
+// in different banks.
 struct alignas(16) Chunk {
   uint32_t words[4];
 };
 
-// Sizes for rows padded to width elements: 32, 64 or 128. A warp's own are 16 · m of them: more use what is loaded from
-// shared memory more often, and more registers.
+// Tile sizes for rows padded to `width` elements: 32, 64 or 128. Each warp has 16 · m own rows. A larger m reuses loads
+// from shared memory more often and needs more registers.
 template <int width, int m>
 struct Sizes {
   static constexpr int kWidth = width, kM = m;
-  static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // of 16 to multiply; of 8 columns to sum
+  static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16; groups of 8 columns
   static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
-  static constexpr int kRows = kWidth <= 64 ? 64 : 32;  // of a tile in shared memory
+  static constexpr int kRows = kWidth <= 64 ? 64 : 32;  // rows of a tile in shared memory
   static constexpr int kChunks = kRows * kColumns;
-  using Left = uint32_t[kM][kSteps][4];  // the warp's rows
-  using Sums = float[kM][kColumns][4];   // of products, for them
+  using Left = uint32_t[kM][kSteps][4];  // the warp's own rows
+  using Sums = float[kM][kColumns][4];   // accumulators for the own rows
   static int64_t tiles(int64_t length) { return (length + kOwnRows - 1) / kOwnRows; }
 
   static __device__ int place(int row, int column) {
@@ -39,10 +39,11 @@ __device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
 
 __device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// Rows of a head, as the block's threads copy tiles of them: each thread the chunks of one column.
+// Copies tiles of a head's rows to shared memory with all threads of the block. Each thread copies chunks of one
+// column.
 template <class Of>
 class TileRows {
-  static constexpr int kStride = kThreads / Of::kColumns;  // rows between a thread's
+  static constexpr int kStride = kThreads / Of::kColumns;  // row stride of one thread
 
  public:
   __device__ TileRows(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length)
@@ -50,12 +51,13 @@ class TileRows {
         step_(call.heads * call.width),
         mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
 
-  // Rows [first, first + kRows) on their way to `to`; zeros where `there` has no bit, and beyond the width.
+  // Starts copying rows [first, first + kRows) to `to`. Writes zeros for rows without a bit in `there` and for columns
+  // beyond the width.
   __device__ void load(int64_t first, uint64_t there, Chunk* to) const {
     there = (there & mask_) >> row();
     to += Of::place(row(), column());
 #pragma unroll
-    for (int i = 0; i < Of::kRows; i += kStride) {  // their place in a row is the same
+    for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
       copy_async(to + i * Of::kColumns, copies ? from_ + (first + i) * step_ : from_, copies);
     }
@@ -70,7 +72,7 @@ class TileRows {
   uint64_t mask_;
 };
 
-// Rows from `first` on as left matrices; `flip` is added to their bits.
+// Loads rows from `first` on as left operands; their bits are XORed with `flip`.
 template <class Of>
 __device__ void load_own(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length,
                          int64_t first, uint32_t flip, typename Of::Left& to) {
@@ -91,7 +93,7 @@ __device__ void load_own(const AttentionView& call, const AttentionHeadView& hea
     }
 }
 
-// s[m][n] = the own rows · rows [row + 8n, row + 8n + 8) of the tile.
+// s[m][n] = own rows · rows [row + 8n, row + 8n + 8) of the tile, transposed.
 template <class Of, int kN>
 __device__ void multiply_rows(const typename Of::Left& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
 #pragma unroll
@@ -129,7 +131,7 @@ __device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int 
   }
 }
 
-// The own rows of x from `first` on become value(m, r, sum), r = 1 for the lower eight of sixteen.
+// Writes value(m, r, sum) to the own rows of x, starting at row `first`; r = 1 for the lower eight of sixteen rows.
 template <class Of, class F>
 __device__ void write_own(const AttentionView& call, const AttentionHeadView& head, bf16* x, int64_t length,
                           int64_t first, const typename Of::Sums& sums, const F& value) {
@@ -149,13 +151,13 @@ __device__ void write_own(const AttentionView& call, const AttentionHeadView& he
     }
 }
 
-// A tile of keys, and which of them count, a bit each: none behind the last tile.
+// A tile of keys with one bit per key: 1 if the key is attended. After the last tile, `attended` is 0.
 struct KeyTile {
   int64_t first;
   uint64_t attended;
 };
 
-// The first tile from `first` on in which a key counts. Every warp finds the same.
+// The first tile at or after `first` with an attended key. All warps get the same result.
 template <int kRows>
 __device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first) {
   for (; first < call.keys; first += kRows) {
