@@ -1,4 +1,4 @@
-// name=value settings of a benchmark, and results as lines of JSON for programs that read them.
+// Settings: name=value arguments of a benchmark; JsonLine: results as JSON lines.
 #pragma once
 #include <cmath>
 #include <cstdio>
@@ -33,10 +33,10 @@ class Settings {
   const std::string& text(const char* name) const { return values_.at(name); }
   int number(const char* name) const { return static_cast<int>(whole_number(values_.at(name), name, 0)); }
   DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
-  bool graph() const { return text("graph") == "1"; }  // by CUDA graphs, where the benchmark has that setting
+  bool graph() const { return text("graph") == "1"; }  // use CUDA graphs; only for benchmarks with this setting
   bool json() const { return text("json") == "1"; }
 
-  // body(communicator) as one rank on the settings' device; threads: 0 for all cores.
+  // Runs body(communicator) as a single rank on the configured device. threads: 0 uses all cores.
   void run_alone(int threads, const std::function<void(Communicator&)>& body) const {
     LocalOptions options;
     options.threads_per_rank = threads;
