@@ -48,8 +48,8 @@ class SquadFeatures : public TextDataset {
   int64_t first_window(int64_t question) const { return first_window_[static_cast<size_t>(question)]; }
   int64_t left_out() const { return left_out_; }  // number of skipped questions
   int64_t context_begin(int64_t window) const;    // position of the first context token, counted from [CLS]
-  // True if, among the windows of the question that contain this context token, this window maximizes min(left context,
-  // right context). Ties go to the first window.
+  // True if, among the windows of the question that contain this context token, this window has the largest
+  // min(left context, right context) + 0.01 · window size. Ties go to the first window.
   bool has_most_context(int64_t window, int64_t token) const;
   std::string_view text(int64_t window, int64_t start, int64_t end) const;  // source text of tokens, counted from [CLS]
 
