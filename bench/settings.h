@@ -24,7 +24,7 @@ class Settings {
       const std::string argument = argv[i];
       const size_t equals = argument.find('=');
       check(equals != std::string::npos && values_.contains(argument.substr(0, equals)), argv[0], ": '", argument,
-            "' is none of", names);
+            "' is unknown; expected one of", names);
       values_[argument.substr(0, equals)] = argument.substr(equals + 1);
     }
     check(!values_.contains("dtype") || text("dtype") == "f32" || text("dtype") == "bf16", argv[0],

@@ -1,7 +1,7 @@
-// WordPiece over many texts, by one thread: megabytes and tokens per second of its own time.
+// Measures WordPiece on many texts with one thread: megabytes and tokens per second of CPU time.
 //   bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]    keys: lower strip cjk max
-//   TEXTS: for each text its length (uint32) and its bytes. OUT: what came of it, for each text the number of tokens
-//   and their id, begin and end (int32, for bench/peers/tokenizer.py, which compares and makes TEXTS).
+//   TEXTS: length (uint32) and bytes of each text. OUT: for each text the number of tokens, then id, begin and end of
+// each token (int32). bench/peers/tokenizer.py creates TEXTS and compares OUT.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
