@@ -73,7 +73,7 @@ void check_results(int64_t length, int64_t width, int filled, double dropout, DT
   const double bound = dtype == DType::bf16 ? 0.05 : 1e-7 * static_cast<double>(length);
   auto expect = [&](const char* name, const Tensor& x, const Tensor& expected) {
     for (int64_t i = 0; i < x.numel(); ++i)
-      check(std::abs(x.item(i) - expected.item(i)) <= bound, name, ": element ", i, " is ", x.item(i), ", should be ",
+      check(std::abs(x.item(i) - expected.item(i)) <= bound, name, ": element ", i, " is ", x.item(i), ", expected ",
             expected.item(i));
   };
   expect("forward", ours.t.out, exact.t.out);

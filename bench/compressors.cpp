@@ -158,7 +158,7 @@ void time_all(int threads) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_compressors [NAME]\n"
-      "Compressors against a copy of as many bytes, with one thread and with all.\n"
+      "Compressors relative to a copy of as many bytes, with one thread and with all threads.\n"
       "NAME: only the kernels whose name contains it";
   return bench::run_program(argc, argv, usage, [&] {
     if (argc > 1) only = argv[1];

@@ -76,7 +76,7 @@ void check_results(const Layer& layer, DType dtype) {
     const double bound = unit * 0.25 * static_cast<double>(terms);
     for (int64_t i = 0; i < exact.numel(); ++i)
       check(std::abs(single.item(i) - exact.item(i)) <= bound, name, " of ", c.w.shape(), ": element ", i, " is ",
-            single.item(i), ", should be ", exact.item(i));
+            single.item(i), ", expected ", exact.item(i));
   };
   expect("forward", c.y, y, c.s.kh * c.s.kw * c.s.c);
   expect("backward data", c.dx, dx, c.s.kh * c.s.kw * c.s.o);

@@ -161,7 +161,7 @@ void check_results() {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_elementwise [THREADS…]\n"
-      "Operations bound by memory in a ResNet-50 training step at batch 16, 224x224, against their floor.\n"
+      "Memory-bound operations of a ResNet-50 training step at batch 16, 224x224, relative to their floor.\n"
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();

@@ -154,7 +154,7 @@ void time_computing(Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: mpirun -np 4 build/release/bench/bench_mpi_collectives\n"
-      "All-reduces of Godwit against MPI's own, checked before they are timed, and the cost of waiting.\n"
+      "Godwit's all-reduce compared with MPI's, after a check of the results, and the cost of waiting.\n"
       "Needs at least two ranks.";
   return bench::run_program(argc, argv, usage, [] {
     const std::optional<Launcher> launched = launcher();

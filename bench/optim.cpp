@@ -274,7 +274,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_optim [KEY=VALUE…]\n"
-      "Optimizer kernels, checked against scalar code, against a copy of as many bytes.\n"
+      "Optimizer kernels relative to a copy of as many bytes, after a check against scalar code.\n"
       "keys: only= (part of a name) values= (of each array; default 1 and 25 Mi on the CPU, 110 M on a GPU)\n"
       "      repeats=15 device=cpu json=0 (1: lines of JSON)";
   return bench::run_program(argc, argv, usage, [&] {

@@ -66,7 +66,7 @@ void run(int64_t n) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_sign_bits\n"
-      "Rates of the sign-bit kernels on one thread; sums are checked against a plain count first.";
+      "Throughput of the sign-bit kernels on one thread, after a check of the sums against a plain count.";
   return bench::run_program(argc, argv, usage, [&] {
     Context one = context();
     one.threads = 1;

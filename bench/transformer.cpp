@@ -188,7 +188,7 @@ void check_results() {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_transformer [THREADS…]\n"
-      "Operations of a transformer around its attention, at BERT-Base's sizes with 8 sequences of 128 tokens.\n"
+      "Operations of a transformer except attention, at BERT-Base's sizes with 8 sequences of 128 tokens.\n"
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();

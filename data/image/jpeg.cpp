@@ -1,6 +1,6 @@
 #include "data/image/jpeg.h"
 
-#include <jpeglib.h>  // wants <cstdio> before it
+#include <jpeglib.h>  // requires <cstdio>
 
 #include <algorithm>
 #include <csetjmp>
