@@ -105,7 +105,7 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
   EXPECT_EQ(found.train.size(), 3u);
   EXPECT_EQ(found.test.size(), 2u);
   ASSERT_EQ(found.skipped.size(), 9u);
-  const std::vector<std::string> why = {"is empty",         "is no image",  "PNG",
+  const std::vector<std::string> why = {"is empty",         "is not an image", "PNG",
                                         "not a readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
                                         "No such file",     "regular",      "is truncated"};
   for (size_t i = 0; i < why.size(); ++i)

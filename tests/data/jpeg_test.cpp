@@ -88,7 +88,7 @@ TEST(Jpeg, WindowsAreCutFromTheWhole) {
 TEST(Jpeg, NamesWhatIsNoJpeg) {
   const auto error = [](const Bytes& bytes) { return decode_error([&] { read_jpeg_header(bytes); }); };
   EXPECT_EQ(error({}), "is empty");
-  EXPECT_EQ(error({1, 2, 3, 4}), "is no image");
+  EXPECT_EQ(error({1, 2, 3, 4}), "is not an image");
   EXPECT_THAT(error({0x89, 'P', 'N', 'G', 13, 10}), HasSubstr("is a PNG image"));
   EXPECT_THAT(error({0xff, 0xd8, 0xff}), HasSubstr("not a readable JPEG"));
   Bytes bytes = golden_jpeg("colour");
