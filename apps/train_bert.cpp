@@ -1,4 +1,5 @@
-// train_bert: pre-trains and fine-tunes BERT over nodes × workers, each a rank with its own model and data shard.
+// train_bert: pre-trains and fine-tunes BERT on nodes × workers ranks, each with a model replica and a shard of the
+// text.
 #include "apps/train/main.h"
 #include "apps/text/text_config.h"
 

@@ -1,4 +1,4 @@
-// train_resnet: trains a ResNet on images over nodes × workers, each a rank with its own model and data shard.
+// train_resnet: trains a ResNet on nodes × workers ranks, each with a model replica and a shard of the images.
 #include "apps/train/main.h"
 #include "apps/image/image_config.h"
 

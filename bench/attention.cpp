@@ -1,5 +1,5 @@
-// Attention forward and backward, checked against float64 before it is timed; medians over the rounds. One thread is
-// timed by its CPU time, several by wall time. bench/peers/attention.py does the same with PyTorch.
+// Times attention forward and backward, after a check against float64; medians over the rounds. Measures CPU time with
+// one thread, wall time with several. bench/peers/attention.py is the PyTorch counterpart.
 #include "autograd/ops/attention/attention.h"
 
 #include <algorithm>
@@ -61,7 +61,8 @@ struct Attention {
   void backward() const { attention_backward(Cpu{}, t, options, d); }
 };
 
-// Against float64 on one batch entry and two heads: sums of `length` products of order 1, and roundings of bfloat16.
+// Checks one batch entry and two heads against float64, within the errors of sums of `length` products of order 1 and
+// of bfloat16 rounding.
 void check_results(int64_t length, int64_t width, int filled, double dropout, DType dtype) {
   const Shape shape{1, length, 2, width};
   const Attention ours(shape, filled, dropout, dtype);
@@ -72,7 +73,7 @@ void check_results(int64_t length, int64_t width, int filled, double dropout, DT
   const double bound = dtype == DType::bf16 ? 0.05 : 1e-7 * static_cast<double>(length);
   auto expect = [&](const char* name, const Tensor& x, const Tensor& expected) {
     for (int64_t i = 0; i < x.numel(); ++i)
-      check(std::abs(x.item(i) - expected.item(i)) <= bound, name, ": element ", i, " is ", x.item(i), ", should be ",
+      check(std::abs(x.item(i) - expected.item(i)) <= bound, name, ": element ", i, " is ", x.item(i), ", expected ",
             expected.item(i));
   };
   expect("forward", ours.t.out, exact.t.out);

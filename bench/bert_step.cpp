@@ -1,6 +1,8 @@
-// A whole training step of a BERT on random texts, one rank: the median over steps, by phase, and the peak memory.
-// task=squad trains begin and end of an answer, task=pretrain 15 % masked words and next sentences. Dropout is 10 %.
-// bench/peers/bert_step.py does the same with HuggingFace's; `bench/peers/compare PYTHON ROUNDS bert_step` alternates.
+// Times a BERT training step on random texts, one rank: median over steps, by phase, and peak memory.
+// task=squad trains start and end of the answer; task=pretrain trains 15 % masked tokens and next-sentence prediction.
+// Dropout is 10 %.
+// bench/peers/bert_step.py is the HuggingFace counterpart; `bench/peers/compare PYTHON ROUNDS bert_step` alternates
+// both.
 #include "bench/program.h"
 #include "bench/step.h"
 #include "engine/philox.h"
@@ -10,7 +12,7 @@ using namespace godwit;
 
 namespace {
 
-// Numbers stay on the CPU, as a loader leaves them: of those on a GPU the host would wait for a copy to check them.
+// Indices stay on the CPU, as from a loader. The host checks indices, and would have to copy them back from a GPU.
 Tensor draw(RandomStream& random, const Shape& shape, int64_t limit) {
   const Tensor x(shape, DType::i32, kCpu);
   for (int32_t& value : x.span<int32_t>()) value = static_cast<int32_t>(random.below(static_cast<uint32_t>(limit)));

@@ -1,5 +1,5 @@
-// Compressors against a copy of as many bytes: what is decoded is checked first, then runs are timed, alternating. The
-// copy is memcpy's of pieces that it does not write past the caches, so that sizes compare.
+// Times compressors relative to a copy of as many bytes, in alternating runs, after checking the decoded values. The
+// copy calls memcpy on pieces small enough to avoid non-temporal stores, so that sizes are comparable.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,9 +21,9 @@ namespace {
 
 constexpr int kRepeats = 9;
 
-std::string only;  // what names must contain
+std::string only;  // substring that names must contain
 
-// bytes: read and written per value, as the copy does.
+// `bytes`: bytes read and written per value; the copy moves as many.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
   if (name.find(only) == std::string::npos) return;
   constexpr int64_t kPiece = 1 << 18;  // bytes
@@ -91,7 +91,7 @@ void time_majority(int64_t values) {
          [&] { majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values); });
 }
 
-// LoCo's worker, and the sum of eight workers' codes.
+// Times LoCo's worker, and the sum of eight workers' codes.
 void time_loco(int bits, bool random, int64_t values) {
   constexpr int64_t kPiece = 8192;
   constexpr int kSenders = 8;
@@ -120,10 +120,10 @@ void time_loco(int bits, bool random, int64_t values) {
       loco::sum_codes(words.data<uint32_t>() + at * bits / 32, stride, kSenders, bits, kPiece, sums.data<int32_t>() + at);
     });
   };
-  double sent = 0, all = 0;  // what was sent, and what should have been
+  double sent = 0, all = 0;  // sums of the sent and of the original values
   for (int t = 0; t < 50; ++t) {
     encode();
-    sum();  // the others send nothing: their codes are 0, or −1
+    sum();  // the other senders' codes are zero: value 0, or −1 with one bit
     for (int64_t i = 0; i < 100; ++i) {
       const int own = sums.data<int32_t>()[i] + (bits == 1 ? kSenders - 1 : 0);
       sent += own / (bits == 1 ? 2.0 * s : 1.0 * s);
@@ -154,11 +154,11 @@ void time_all(int threads) {
 
 }  // namespace
 
-// bench_compressors [NAME]: times those whose name contains it.
+// bench_compressors [NAME]: times compressors whose name contains NAME.
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_compressors [NAME]\n"
-      "Compressors against a copy of as many bytes, with one thread and with all.\n"
+      "Compressors relative to a copy of as many bytes, with one thread and with all threads.\n"
       "NAME: only the kernels whose name contains it";
   return bench::run_program(argc, argv, usage, [&] {
     if (argc > 1) only = argv[1];

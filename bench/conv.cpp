@@ -1,4 +1,4 @@
-// GFLOP/s of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224).
+// Throughput (GFLOP/s) of the convolutions of ResNet-20 (28x28) and ResNet-50 (224x224).
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -19,7 +19,7 @@ using namespace godwit;
 namespace {
 
 struct Layer {
-  int64_t count, size, in, out, kernel;  // `count` such layers, on size x size pixels
+  int64_t count, size, in, out, kernel;  // number of such layers; images have size x size pixels
   int stride;
 };
 
@@ -60,8 +60,8 @@ struct Convolution {
   double flop() const { return 2.0 * static_cast<double>(y.numel() * s.kh * s.kw * s.c); }
 };
 
-// Against the float64 kernels, on one image of at most 14 x 14: within the rounding of sums of `terms` products, and of
-// bfloat16 filters and results.
+// Checks against the float64 kernels on one image of at most 14 x 14, within the rounding errors of sums of `terms`
+// products and of bfloat16 filters and results.
 void check_results(const Layer& layer, DType dtype) {
   const Convolution c(layer, 1, std::min<int64_t>(layer.size, 14), dtype);
   const Tensor x = c.x.to(DType::f64), w = c.w.to(DType::f64), dy = c.dy.to(DType::f64);
@@ -76,7 +76,7 @@ void check_results(const Layer& layer, DType dtype) {
     const double bound = unit * 0.25 * static_cast<double>(terms);
     for (int64_t i = 0; i < exact.numel(); ++i)
       check(std::abs(single.item(i) - exact.item(i)) <= bound, name, " of ", c.w.shape(), ": element ", i, " is ",
-            single.item(i), ", should be ", exact.item(i));
+            single.item(i), ", expected ", exact.item(i));
   };
   expect("forward", c.y, y, c.s.kh * c.s.kw * c.s.c);
   expect("backward data", c.dx, dx, c.s.kh * c.s.kw * c.s.o);

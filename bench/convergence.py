@@ -91,11 +91,11 @@ def main():
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", nargs="+", type=pathlib.Path)
-    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), help="of all runs, unless their configurations name it")
+    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), help="data of all runs whose configurations do not set it")
     parser.add_argument("--program", default="train_resnet")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time [1]; with more, steps take longer, and results stay")
+    parser.add_argument("--jobs", type=int, default=1, help="concurrent runs [1]; more runs slow down each step but do not change the results")
     parser.add_argument("--plot")
     arguments = parser.parse_args(own)
     seeds = [int(seed) for seed in arguments.seeds.split(",")]

@@ -1,6 +1,6 @@
-// Time of one ResNet-50 training step at batch 16, 224², spent in each kind of operation bound by memory, against its
-// floor: the bytes it must move over the rate of a copy in the same run. Buffers rotate, so that inputs come from
-// memory, not from a cache.
+// Times the memory-bound operations of a ResNet-50 training step at batch 16, 224², relative to their floor: the bytes
+// moved divided by the copy bandwidth of the same run. Rotates over many buffers, so that inputs come from memory
+// instead of a cache.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,7 +40,7 @@ struct Set {
   Tensor x, dy, other, y, dx;
 };
 
-// The tensors of calls that follow one another, more than any cache holds.
+// Tensors of consecutive calls, together larger than any cache.
 std::vector<Set> sets_of(Shape shape, DType dtype) {
   const int64_t bytes = 5 * shape.numel() * size_of(dtype);
   std::vector<Set> sets(sets_beyond_caches(bytes));
@@ -57,7 +57,7 @@ class Bench {
     std::printf("%d thread%s, %s: copy %.1f GB/s\n", context().threads, context().threads > 1 ? "s" : "",
                 name_of(dtype), copy_ * 1e-6);
   }
-  // `passes` tensors of the shape are read or written, plus `bytes` of other memory per element.
+  // `passes` tensors of the shape are read or written, plus `bytes` bytes of other memory per element.
   void operator()(const char* name, const std::vector<Layer>& layers, double passes, double bytes,
                   const std::function<void(const Set&)>& f) const {
     double ms = 0, moved = 0;
@@ -128,7 +128,7 @@ void pooling(const Bench& bench) {
         [=](const Set& s) { global_avg_pool_backward(Cpu{}, means(s), s.dx); });
 }
 
-// What the fused operations replace, for comparison, and the sum of two gradients at a block's input.
+// The separate operations that the fused ones replace, and the sum of two gradients at a block's input.
 void elementwise(const Bench& bench) {
   bench("gradients summed", kBlockInput, 3, 0, [](const Set& s) { accumulate(Cpu{}, s.dy, s.dx); });
   bench("relu (where not fused)", kRelu, 2, 0, [](const Set& s) { relu_forward(Cpu{}, s.x, s.y); });
@@ -136,7 +136,7 @@ void elementwise(const Bench& bench) {
   bench("add (where not fused)", kResidual, 3, 0, [](const Set& s) { add_forward(Cpu{}, s.x, s.other, s.y); });
 }
 
-// Every kernel against its formula in double, on each element.
+// Checks every element of every kernel against its formula in double precision.
 void check_results() {
   const Shape shape{2, 14, 14, 64};
   const Tensor x = random_tensor(shape, DType::f32, 1), b = random_tensor(shape, DType::f32, 2), y(shape);
@@ -161,7 +161,7 @@ void check_results() {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_elementwise [THREADS…]\n"
-      "Operations bound by memory in a ResNet-50 training step at batch 16, 224x224, against their floor.\n"
+      "Memory-bound operations of a ResNet-50 training step at batch 16, 224x224, relative to their floor.\n"
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();

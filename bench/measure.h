@@ -1,4 +1,4 @@
-// What benchmarks of kernels share: inputs, clocks, and the rate of a copy, which bounds whatever moves memory.
+// Helpers of kernel benchmarks: inputs, clocks, and the copy bandwidth, an upper bound for memory-bound kernels.
 #pragma once
 #include <algorithm>
 #include <ctime>
@@ -12,7 +12,7 @@
 
 namespace godwit {
 
-// Normal numbers, the same ones again and again.
+// Fills x with normally distributed numbers, which repeat.
 inline void fill_normal(const Tensor& x, uint64_t seed) {
   static const std::vector<float> some = [] {
     std::vector<float> values(1 << 20);
@@ -33,7 +33,7 @@ inline Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
   return x;
 }
 
-// Flat memory of any type on the context's device, zero at first.
+// Zero-initialized array of any type on the context's device.
 template <class T>
 class Array {
  public:
@@ -55,7 +55,7 @@ class Array {
   Tensor bytes_;
 };
 
-// Of one thread the time it computed, of more the time that passed; a call's among ten that a GPU does in a row.
+// Time of one call in ms: CPU time with one thread, wall time otherwise; on a GPU the mean of ten consecutive calls.
 inline double ms_of(const std::function<void()>& f) {
   const bool on_gpu = context().device.is_cuda();
   const auto clock = context().threads == 1 && !on_gpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
@@ -77,7 +77,7 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The median time of f(set) over at least nine calls, sets taking turns.
+// The median time of f(set) in ms over at least nine calls that cycle through the sets.
 template <class Set, class F>
 double median_ms(const std::vector<Set>& sets, const F& f) {
   std::vector<double> times;
@@ -87,12 +87,12 @@ double median_ms(const std::vector<Set>& sets, const F& f) {
   return median(times);
 }
 
-// Sets of so many bytes each that no cache holds them all.
+// Number of sets of `bytes` each that together exceed all caches.
 inline size_t sets_beyond_caches(int64_t bytes) {
   return static_cast<size_t>(std::clamp<int64_t>((int64_t{160} << 20) / bytes, 2, 32));
 }
 
-// Bytes read and written per ms by a copy from memory to memory.
+// Copy bandwidth of main memory: bytes read and written per ms.
 inline double copy_rate() {
   struct Pair {
     Tensor from, to;

@@ -1,4 +1,4 @@
-// State bytes per parameter and bytes per step of each method, measured on ranks of this process.
+// Measures state bytes per parameter and bytes per step of each method, on ranks of this process.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,11 +16,11 @@ using namespace godwit;
 namespace {
 
 struct Sizes {
-  double optimizer = 0, exchange = 0, masters = 0;  // state bytes of a rank, mean
-  int64_t intra = 0, inter = 0, calls = 0;          // of a step, all ranks together; calls of one rank
+  double optimizer = 0, exchange = 0, masters = 0;  // state bytes per rank, mean
+  int64_t intra = 0, inter = 0, calls = 0;          // per step: bytes of all ranks, calls of one rank
 };
 
-// Four square matrices, and a vector of what is left.
+// Four square matrices, and a vector for the remaining values.
 std::vector<Parameter> model(int64_t d) {
   const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(d) / 4));
   std::vector<Parameter> parameters;
@@ -72,7 +72,7 @@ Sizes measure(const Topology& topology, int64_t d, const DataParallelOptions& op
   return sizes;
 }
 
-// A method that is refused says why; a sharding that an exchange does not have is left out.
+// Prints the reason if a method is refused; omits unsupported shardings of an exchange.
 void print(const std::string& name, const Topology& topology, int64_t d, const DataParallelOptions& options) {
   const double n = static_cast<double>(d), workers = topology.world();
   try {
@@ -91,7 +91,8 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
   std::printf("%-34s %9s %9s %8s %13s %13s %6s\n", "", "optimizer", "exchange", "masters", "within nodes",
               "between nodes", "calls");
   DataParallelOptions options;
-  options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};  // one bucket: some scales are of all a worker sends
+  // a single bucket, because some scales cover a worker's whole message
+  options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};
   for (const std::string& name : method_names<OptimizerMethod>()) {
     options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
     options.exchange = "dense";

@@ -1,5 +1,5 @@
-// All-reduces of Godwit under mpirun against MPI's own, checked before they are timed, in alternating runs; and what
-// waiting costs.
+// Compares Godwit's all-reduce under mpirun with MPI's, in alternating runs after a check, and measures the cost of
+// waiting.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -24,7 +24,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Of all threads of this process, system time included.
+// CPU time of all threads of this process, including system time.
 double cpu_seconds() {
   rusage use;
   getrusage(RUSAGE_SELF, &use);
@@ -65,7 +65,7 @@ void fill(const Tensor& x, int rank) {
   for (float& value : x.span<float>()) value = static_cast<float>(i++ % 1000 * (rank + 1));
 }
 
-// Whole numbers below 2^24: every order of summation gives the same.
+// Uses whole numbers below 2^24, for which every order of summation gives the same result.
 void check_sums(const Tensor& x, const Way& way, int rank, int world) {
   fill(x, rank);
   way.all_reduce(x);
@@ -97,7 +97,7 @@ void time_all_reduce(Communicator& comm, int64_t bytes) {
                 1e3 * median(cpu[1]), median(wall[0]) / median(wall[1]));
 }
 
-// Rank 0 comes a second late: the cores that the others use meanwhile.
+// Rank 0 arrives one second late. Measures the cores that the other ranks use meanwhile.
 void time_waiting(Communicator& comm) {
   for (const Way& way : ways(comm)) {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -120,7 +120,8 @@ double compute() {
   return now() - start;
 }
 
-// Every rank but 0 computes on one thread while another waits for rank 0, which comes when they are done.
+// All ranks except 0 compute on one thread while another thread waits for rank 0, which arrives when they have
+// finished.
 void time_computing(Communicator& comm) {
   std::vector<double> alone, beside[2];
   for (int i = 0; i < 7; ++i) {
@@ -153,7 +154,7 @@ void time_computing(Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: mpirun -np 4 build/release/bench/bench_mpi_collectives\n"
-      "All-reduces of Godwit against MPI's own, checked before they are timed, and the cost of waiting.\n"
+      "Godwit's all-reduce compared with MPI's, after a check of the results, and the cost of waiting.\n"
       "Needs at least two ranks.";
   return bench::run_program(argc, argv, usage, [] {
     const std::optional<Launcher> launched = launcher();
@@ -165,7 +166,7 @@ int main(int argc, char** argv) {
         time_waiting(comm);
         time_computing(comm);
       });
-    } catch (const PeerFailed&) {  // the other rank reports it
+    } catch (const PeerFailed&) {  // reported by the failed rank
       std::exit(1);
     }
   });

@@ -1,7 +1,8 @@
-// Optimizer kernels against a copy of as many bytes: checked against scalar code first, then timed, runs alternating.
+// Times optimizer kernels relative to a copy of as many bytes, in alternating runs, after checking them against scalar
+// code.
 //   bench_optim [only=] [device=cpu] [values=] [repeats=15] [json=0]
-// only: what names must contain. values: of each array; left out, 1 and 25 Mi on the CPU, with one thread and with all,
-// and 110 M on a GPU.
+// only: substring that names must contain. values: values per array; default on the CPU 1 and 25 Mi, with one thread
+// and with all threads, and on a GPU 110 M.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -36,8 +37,8 @@ std::vector<float> uniform_values(int64_t n) {
   return values;
 }
 
-// bytes: read and written per value. Prints the median over alternating runs, and the ratio to a copy that reads one
-// half of them and writes the other.
+// `bytes`: bytes read and written per value. Prints the median over alternating runs, and the ratio to a copy that
+// reads half of the bytes and writes the other half.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
   if (name.find(only) == std::string::npos) return;
   const auto half = static_cast<int64_t>(bytes * static_cast<double>(values) / 2);
@@ -149,7 +150,7 @@ void time_birder(int64_t values) {
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });
 }
 
-// Scaled signs of one sender whose message, with one scale a block, is its own.
+// Scaled signs of one sender, which also receives its own message; one scale per block.
 struct ScaledSigns {
   ScaledSigns(int64_t values, int64_t block) : x(values), e(values), words(message(values, block)) {
     const int64_t blocks = blocks_of(values, block);
@@ -214,8 +215,8 @@ void time_scaled_signs(int64_t values) {
   report("same, expanded", values, 4.125, [&] { signs.expand(); });
 }
 
-// exchange() and apply() of one bucket, alone; the reference is the same update of its first values in a bucket of
-// their own, one by one.
+// Times exchange() and apply() of one bucket on a single rank. Checks the first value against an optimizer of a bucket
+// with this value only.
 void time_optimizer(const std::string& name, double bytes, int64_t values, Communicator& comm) {
   const auto make_buckets = [](int64_t n) {
     Buckets buckets({{"x", Var(Tensor::zeros({n}), true)}}, {1ll << 40, 1ll << 40, 32});
@@ -248,7 +249,7 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
   report(name, values, bytes, next);
 }
 
-// Bytes a value of each method; birder: the worker's 28.125, the server's 8.25, and the update's 8.125.
+// Bytes per value of each method. birder: 28.125 for the worker, 8.25 for the server and 8.125 for the update.
 void time_all(int64_t values, Communicator& comm) {
   time_birder(values);
   time_scaled_signs(values);
@@ -273,7 +274,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_optim [KEY=VALUE…]\n"
-      "Optimizer kernels, checked against scalar code, against a copy of as many bytes.\n"
+      "Optimizer kernels relative to a copy of as many bytes, after a check against scalar code.\n"
       "keys: only= (part of a name) values= (of each array; default 1 and 25 Mi on the CPU, 110 M on a GPU)\n"
       "      repeats=15 device=cpu json=0 (1: lines of JSON)";
   return bench::run_program(argc, argv, usage, [&] {

@@ -1,4 +1,4 @@
-// name=value settings of a benchmark, and results as lines of JSON for programs that read them.
+// Settings: name=value arguments of a benchmark; JsonLine: results as JSON lines.
 #pragma once
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ class Settings {
       const std::string argument = argv[i];
       const size_t equals = argument.find('=');
       check(equals != std::string::npos && values_.contains(argument.substr(0, equals)), argv[0], ": '", argument,
-            "' is none of", names);
+            "' is unknown; expected one of", names);
       values_[argument.substr(0, equals)] = argument.substr(equals + 1);
     }
     check(!values_.contains("dtype") || text("dtype") == "f32" || text("dtype") == "bf16", argv[0],
@@ -33,10 +33,10 @@ class Settings {
   const std::string& text(const char* name) const { return values_.at(name); }
   int number(const char* name) const { return static_cast<int>(whole_number(values_.at(name), name, 0)); }
   DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
-  bool graph() const { return text("graph") == "1"; }  // by CUDA graphs, where the benchmark has that setting
+  bool graph() const { return text("graph") == "1"; }  // use CUDA graphs; only for benchmarks with this setting
   bool json() const { return text("json") == "1"; }
 
-  // body(communicator) as one rank on the settings' device; threads: 0 for all cores.
+  // Runs body(communicator) as a single rank on the configured device. threads: 0 uses all cores.
   void run_alone(int threads, const std::function<void(Communicator&)>& body) const {
     LocalOptions options;
     options.threads_per_rank = threads;

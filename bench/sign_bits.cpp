@@ -1,4 +1,4 @@
-// Rates of the sign-bit kernels on one thread; the sums are checked against a plain count before they are timed.
+// Throughput of the sign-bit kernels on one thread. Sums are checked against a plain count before timing.
 #include "comm/compress/wire/sign_bits.h"
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace godwit;
 
-// Seconds of the fastest of several calls.
+// The shortest time of several calls, in seconds.
 double fastest(const std::function<void()>& work) {
   double best = 1e9;
   for (int round = 0; round < 15; ++round) {
@@ -66,7 +66,7 @@ void run(int64_t n) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_sign_bits\n"
-      "Rates of the sign-bit kernels on one thread; sums are checked against a plain count first.";
+      "Throughput of the sign-bit kernels on one thread, after a check of the sums against a plain count.";
   return bench::run_program(argc, argv, usage, [&] {
     Context one = context();
     one.threads = 1;

@@ -1,4 +1,4 @@
-// What the benchmarks of whole training steps share: one rank's step timed, also by its phases.
+// StepTimer: times whole training steps of one rank, also by phase.
 #pragma once
 #include <sys/resource.h>
 
@@ -28,8 +28,8 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Time of all threads on their cores: with threads=1 it compares on a busy machine too (more of them spin as they
-// wait).
+// CPU time of all threads. With threads=1 it is comparable on a busy machine; with more threads it includes spinning
+// while waiting.
 inline double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline double median(std::vector<double> values) {
@@ -43,13 +43,13 @@ inline double resident_mb() {
   return static_cast<double>(usage.ru_maxrss) * 1024e-6;
 }
 
-// The most that the context's device held in tensors.
+// Peak tensor memory on the context's device.
 inline double tensor_mb() {
   const bool there = context().device.is_cuda();
   return static_cast<double>(there ? peak_gpu_bytes() : context().pool->stats().peak_bytes_in_use) * 1e-6;
 }
 
-// Steps by settings' optimizer, timed.
+// Runs and times steps with the configured optimizer.
 class StepTimer {
  public:
   StepTimer(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
@@ -77,7 +77,7 @@ class StepTimer {
     return loss_;
   }
 
-  // Windows of five steps on a GPU, where the host runs ahead and waits once.
+  // Times windows of five steps, because on a GPU the host runs ahead and waits once per window.
   void time(int samples) {
     constexpr int kSteps = 5;
     for (int i = 0; i < samples; ++i) {
@@ -90,7 +90,7 @@ class StepTimer {
     }
   }
 
-  // Steps whose phases are waited for one by one, which on a GPU takes longer.
+  // Times steps with a synchronization after each phase, which is slower on a GPU.
   void time_phases(int samples) {
     for (int i = 0; i < samples; ++i) {
       synchronize();
@@ -136,8 +136,8 @@ class StepTimer {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-// Steps `loss` by settings' optimizer, after two to warm up, and prints medians: `what` and samples per second as
-// `unit`. Throws where the loss does not fall.
+// Runs two warm-up steps, times steps with the configured optimizer, and prints medians. `what` describes the run,
+// `unit` names the samples. Throws if the loss does not decrease.
 inline void time_steps(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
                        const std::string& what, const char* unit, std::function<Var(int step)> loss_of) {
   StepTimer timer(settings, comm, model, lr, std::move(loss_of));

@@ -1,6 +1,6 @@
-// Preparing text: reading SQuAD's training set, its features, batches with and without sorting by length, and samples
-// for pre-training.
-//   bench_text_data FOLDER [THREADS] [TEXT]      FOLDER holds squad/train-v1.1.json.gz and bert-vocab/vocab.txt
+// Benchmarks text preparation: reading SQuAD's training set, features, batches with and without sorting by length, and
+// pre-training samples.
+//   bench_text_data FOLDER [THREADS] [TEXT]      FOLDER contains squad/train-v1.1.json.gz and bert-vocab/vocab.txt
 #include <sys/resource.h>
 
 #include <chrono>
@@ -32,7 +32,7 @@ double peak_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// One epoch of training batches.
+// Times one epoch of training batches.
 void load(const data::TextDataset& source, const char* name, int threads, int64_t window) {
   data::TextLoader loader(source, {.batch = 32, .prefetch = 4, .workers = threads}, window);
   double tokens = 0, padded = 0, wait = 0;

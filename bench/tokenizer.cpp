@@ -1,7 +1,7 @@
-// WordPiece over many texts, by one thread: megabytes and tokens per second of its own time.
+// Measures WordPiece on many texts with one thread: megabytes and tokens per second of CPU time.
 //   bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]    keys: lower strip cjk max
-//   TEXTS: for each text its length (uint32) and its bytes. OUT: what came of it, for each text the number of tokens
-//   and their id, begin and end (int32, for bench/peers/tokenizer.py, which compares and makes TEXTS).
+//   TEXTS: length (uint32) and bytes of each text. OUT: for each text the number of tokens, then id, begin and end of
+// each token (int32). bench/peers/tokenizer.py creates TEXTS and compares OUT.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -91,7 +91,7 @@ void run(const std::vector<std::string>& args, const char* usage) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]\n"
-      "WordPiece over many texts on one thread: megabytes and tokens per second of its own time.\n"
+      "WordPiece on many texts with one thread: megabytes and tokens per second of CPU time.\n"
       "TEXTS: the length (uint32) and bytes of each text; bench/peers/tokenizer.py makes and compares it\n"
       "OUT: number of tokens of each text, then id, begin and end of each (int32)   ROUNDS: 5\n"
       "keys: lower strip cjk max";

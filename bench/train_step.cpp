@@ -1,8 +1,8 @@
-// A whole training step of a ResNet on random images, one rank: the median over steps, by phase, and the peak memory.
+// Times a ResNet training step on random images, one rank: median over steps, by phase, and peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
 //                    [graph=0] [device=cpu] [json=0]
-// graph=1: the passes are recorded as CUDA graphs.
-// bench/peers/train_step.py does the same with PyTorch; bench/peers/compare alternates the two.
+// graph=1: captures the passes as CUDA graphs.
+// bench/peers/train_step.py is the PyTorch counterpart; bench/peers/compare alternates both.
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "bench/program.h"
 #include "bench/step.h"
@@ -21,7 +21,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
   const auto model = make_resnet(config);
   RandomStream random(1, Purpose::test);
   std::vector<float> pixels(static_cast<size_t>(int64_t{batch} * image * image * config.in_channels));
-  const Tensor labels({batch}, DType::i32, kCpu);  // as a loader leaves them: the host checks them
+  const Tensor labels({batch}, DType::i32, kCpu);  // on the CPU, as from a loader, because the host checks them
   for (float& value : pixels) value = static_cast<float>(random.normal());
   for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(10));
   const Tensor images = Tensor::of(pixels, {batch, image, image, config.in_channels});

@@ -1,6 +1,7 @@
-// The operations of a transformer around its attention, at BERT-base's sizes with 8 sequences of 128: those bound by
-// memory against the time of a copy of as many bytes in the same run (buffers rotate, so that inputs come from memory),
-// linear against its bare matrix product. `bench_transformer [threads…]`, 1 and 2 when left out.
+// Times the operations of a transformer except attention, at BERT-Base's sizes with 8 sequences of 128 tokens.
+// Memory-bound operations are compared with a copy of as many bytes in the same run (rotating buffers keep inputs out
+// of the caches), linear with a plain matrix product.
+//   bench_transformer [THREADS…], default 1 and 2
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -111,7 +112,7 @@ void on_the_vocabulary(const Bench& bench) {
         [&](const Set& s) { softmax_cross_entropy_backward(Cpu{}, s.x, labels, 0, {}, log_sums, one, 1, s.x); });
 }
 
-// y [n, out] = x [n, in] · wᵀ and its gradients, in float32 each beside gemm() alone.
+// Times y [n, out] = x [n, in] · wᵀ and its gradients; in float32 relative to gemm() alone.
 void linear(DType dtype, int64_t in, int64_t out) {
   struct Product {
     Tensor x, w, bias, y;
@@ -156,7 +157,7 @@ void linear(DType dtype, int64_t in, int64_t out) {
       });
 }
 
-// Kernels against their formulas in double.
+// Checks the kernels against their formulas in double precision.
 void check_results() {
   const Shape shape{33, 70};
   const Tensor x = random_tensor(shape, DType::f32, 1), b = random_tensor(shape, DType::f32, 2), y(shape);
@@ -187,7 +188,7 @@ void check_results() {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_transformer [THREADS…]\n"
-      "Operations of a transformer around its attention, at BERT-Base's sizes with 8 sequences of 128 tokens.\n"
+      "Operations of a transformer except attention, at BERT-Base's sizes with 8 sequences of 128 tokens.\n"
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();

@@ -1,4 +1,4 @@
-// Training a WordPiece vocabulary on the lines of a file: seconds, and the vocabulary for bench/peers/vocabulary.py.
+// Times the training of a WordPiece vocabulary on the lines of a file, and writes it for bench/peers/vocabulary.py.
 //   bench_vocabulary TEXT SIZE THREADS [OUT]
 #include <chrono>
 #include <cstdio>

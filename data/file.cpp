@@ -17,12 +17,12 @@
 namespace godwit::data {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;  // largest window, gzip wrapper required
-constexpr size_t kPiece = 1 << 18;    // read of a gzip file at a time
+constexpr int kGzipWindow = 15 + 16;  // maximum window size, gzip format only
+constexpr size_t kPiece = 1 << 18;    // bytes of a gzip file per read
 
 bool is_gzip(const uint8_t* bytes, size_t count) { return count >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
 
-// A regular file from its beginning.
+// A regular file, read from the beginning.
 class Input {
  public:
   Input(const std::string& path, const std::string& expected) : path_(path) {
@@ -44,7 +44,7 @@ class Input {
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
 
-  // Fewer than `count` bytes at the end of the file only.
+  // Returns fewer than `count` bytes only at the end of the file.
   size_t read(uint8_t* to, size_t count) {
     size_t done = 0;
     while (done < count) {
@@ -66,24 +66,24 @@ class Input {
   uint64_t size_ = 0, position_ = 0;
 };
 
-// The content of a gzip file, of one or several members.
+// The decompressed content of a gzip file with one or several members.
 class Inflater {
  public:
   explicit Inflater(Input& input) : input_(input), packed_(kPiece) {
-    check(inflateInit2(&stream_, kGzipWindow) == Z_OK, input.path(), ": zlib does not start");
+    check(inflateInit2(&stream_, kGzipWindow) == Z_OK, input.path(), ": zlib cannot be initialized");
   }
   ~Inflater() { inflateEnd(&stream_); }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Fewer than `count` bytes when all are read and their checksums are right.
+  // Returns fewer than `count` bytes only at the end, after all checksums were verified.
   size_t read(uint8_t* to, size_t count) {
     size_t done = 0;
     while (done < count) {
       if (stream_.avail_in < 2) refill();
       if (ended_ && stream_.avail_in == 0) break;
       if (ended_) begin_member();
-      const size_t room = std::min<size_t>(count - done, 1 << 30);  // zlib counts in 32 bits
+      const size_t room = std::min<size_t>(count - done, 1 << 30);  // zlib uses 32-bit counts
       stream_.next_out = to + done;
       stream_.avail_out = static_cast<uInt>(room);
       const int result = inflate(&stream_, Z_NO_FLUSH);
@@ -113,14 +113,14 @@ class Inflater {
   Input& input_;
   std::vector<uint8_t> packed_;
   z_stream stream_{};
-  bool ended_ = false;  // between members
+  bool ended_ = false;  // between two members
 };
 
 void resize(std::vector<uint8_t>& bytes, uint64_t size, const std::string& path) {
   try {
     bytes.resize(size);
   } catch (const std::exception&) {  // bad_alloc, length_error
-    fail(path, ": out of memory: ", size, " bytes asked for to hold it");
+    fail(path, ": out of memory: cannot allocate ", size, " bytes");
   }
 }
 
@@ -131,7 +131,7 @@ std::string size_text(uint64_t bytes) {
                                     : detail::concat(bytes, " bytes");
 }
 
-// At most `limit` bytes, from the beginning.
+// Returns at most the first `limit` bytes.
 std::vector<uint8_t> read_plain(Input& input, uint64_t limit) {
   std::vector<uint8_t> bytes;
   resize(bytes, std::min(input.size(), limit), input.path());
@@ -174,7 +174,7 @@ std::vector<uint8_t> read_beginning(const std::string& path, const std::string& 
 std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& expected, uint64_t limit) {
   std::vector<uint8_t> bytes = read_beginning(path, expected, limit + 1);
   check(bytes.size() <= limit, path, ": holds more than ", size_text(limit), ", expected ", expected,
-        " of at most as many");
+        " of at most this size");
   return bytes;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDepth = 64;
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of the text; the parsed values take several times as many
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // size of the text; the parsed values need several times as much
 
 const json& as_json(const void* value) { return *static_cast<const json*>(value); }
 

@@ -1,4 +1,4 @@
-// JsonFile: a JSON file whose fields are asked for by name and type; errors name the file and the way to the field.
+// JsonFile: a JSON file with typed access to its fields; errors name the file and the path of the field.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,16 +8,17 @@
 
 namespace godwit::data {
 
-// A value in a JsonFile, which must outlive it. Whatever is asked of a value that does not fit throws an Error.
+// A value in a JsonFile, which must outlive the node. Accessors throw an Error if the value has another type.
 class JsonNode {
  public:
   const std::string& path() const { return path_; }  // "data[3].paragraphs[0].context"
   std::string where() const;                         // "FILE: data[3].paragraphs[0].context: "
 
-  JsonNode member(const std::string& name) const;                  // of an object
-  std::optional<JsonNode> find(const std::string& name) const;     // of an object; none: it is missing or null
-  void each(const std::function<void(const JsonNode&)>& f) const;  // the values of an array, in order
-  void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;  // of an object
+  JsonNode member(const std::string& name) const;                  // object member; throws if missing or null
+  std::optional<JsonNode> find(const std::string& name) const;     // object member; none if missing or null
+  void each(const std::function<void(const JsonNode&)>& f) const;  // visits the values of an array, in order
+  // visits the members of an object
+  void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;
   const std::string& text() const;
   const std::string& text_not_blank() const;
   int64_t integer() const;
@@ -36,8 +37,7 @@ class JsonNode {
   std::string path_;
 };
 
-// The file may be gzip. `expected` as in read_file(). At most 1 GiB and 64 levels deep; of two equal keys the last
-// counts.
+// The file may be gzip. `expected` as in read_file(). Limits: 1 GiB, 64 levels. The last of several equal keys is used.
 class JsonFile {
  public:
   JsonFile(const std::string& path, const std::string& expected);

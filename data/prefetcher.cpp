@@ -11,8 +11,8 @@
 namespace godwit::data {
 namespace {
 
-// Linux keeps a nice value for each thread: preparing takes the time that computing leaves, and whole cores as soon as
-// computing has to wait for it.
+// On Linux each thread has its own nice value. Loader threads use the time that computing threads leave, and full cores
+// while computing waits for data.
 void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
 
 }  // namespace
@@ -42,7 +42,7 @@ void Prefetcher::close() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// What nobody has begun is never done.
+// Jobs that have not started are canceled.
 void Prefetcher::drop() {
   std::unique_lock lock(mutex_);
   for (const auto& job : ahead_) {
@@ -95,8 +95,8 @@ void Prefetcher::work() {
     const std::shared_ptr<PrefetchJob> job = *next;
     const size_t part = job->taken_++;
     lock.unlock();
-    // The error travels as a value, taken before the lock: its last owner is then the thread that takes it, which
-    // ThreadSanitizer can follow.
+    // Captures the error before locking. Its last owner is then the thread that rethrows it, which ThreadSanitizer can
+    // follow.
     std::exception_ptr error;
     try {
       job->prepare(part);

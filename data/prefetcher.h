@@ -1,4 +1,4 @@
-// Prefetcher: batches prepared ahead, in order, by a few threads of low priority.
+// Prefetcher: prepares batches in advance, in order, on low-priority threads.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -11,13 +11,13 @@
 
 namespace godwit::data {
 
-// A batch in work: its parts are handed out in order, it is ready when all of them are done. It holds what it needs, or
-// refers to what outlives the prefetcher.
+// A batch in preparation. Parts are started in order; the job is ready when all parts are done. Objects that it refers
+// to must outlive the prefetcher.
 class PrefetchJob {
  public:
   virtual ~PrefetchJob() = default;
-  virtual size_t parts() const = 0;       // at least 1, always the same
-  virtual void prepare(size_t part) = 0;  // called once for each part, from several threads at once
+  virtual size_t parts() const = 0;       // constant, at least 1
+  virtual void prepare(size_t part) = 0;  // called once per part, concurrently on several threads
 
  private:
   friend class Prefetcher;
@@ -27,17 +27,17 @@ class PrefetchJob {
 
 class Prefetcher {
  public:
-  Prefetcher(int ahead, int workers);  // jobs held ready or in work, threads; both at least 1
+  Prefetcher(int ahead, int workers);  // jobs in flight or ready; threads; both at least 1
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   using Make = std::function<std::shared_ptr<PrefetchJob>()>;
-  void start(Make make);                // drops what is ahead; make() runs on the caller's thread, null ends the row
-  std::shared_ptr<PrefetchJob> next();  // in the order made; null at the end; rethrows what prepare() threw
+  void start(Make make);  // drops all jobs; make() runs on the caller's thread and returns null at the end
+  std::shared_ptr<PrefetchJob> next();  // in order of make(); null at the end; rethrows an error of prepare()
 
  private:
-  void close();  // ends and joins the threads that were started
+  void close();  // ends and joins all threads
   void drop();
   void submit();
   void work();

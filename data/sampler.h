@@ -1,4 +1,4 @@
-// Which samples a rank sees in which batch of an epoch: a pure function of seed, epoch, rank and world size.
+// Sampler: the samples of each batch as a pure function of seed, epoch, rank and world size.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,18 +13,18 @@ struct SamplerOptions {
   bool train = true;
 };
 
-// Training: each epoch has its own permutation p of all samples, and batch k of rank r is p[(k·W + r)·B … + B), so
-// ranks are disjoint and have equally many batches; an incomplete global batch at the end is dropped. Evaluation: rank
-// r has the contiguous samples [n·r/W, n·(r+1)/W), its last batch may be smaller, and with n < W some ranks have none.
+// Training: each epoch has a permutation p of all samples. Batch k of rank r is p[(k·W + r)·B … + B), so ranks are
+// disjoint and have equal numbers of batches. An incomplete global batch at the end is dropped. Evaluation: rank r has
+// the contiguous samples [n·r/W, n·(r+1)/W). The last batch may be smaller. If n < W, some ranks have no samples.
 class Sampler {
  public:
-  // Throws Error on batch < 1, a rank outside [0, world), and a global training batch larger than the data.
+  // Throws Error if batch < 1, rank is outside [0, world), or a global training batch exceeds the number of samples.
   Sampler(int64_t samples, SamplerOptions options);
 
-  int64_t batches() const { return batches_; }  // of this rank in every epoch
+  int64_t batches() const { return batches_; }  // per epoch, of this rank
   void start_epoch(int64_t epoch);
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
-  // All of p in training, the rank's samples in evaluation; valid until start_epoch().
+  // Training: all of p. Evaluation: the rank's samples. Valid until start_epoch().
   std::span<const uint32_t> order() const { return order_; }
 
  private:

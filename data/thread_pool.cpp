@@ -41,7 +41,7 @@ void parallel_for_each(int64_t n, int threads, const std::function<void(int64_t)
           start_thread<std::jthread>(work, detail::concat("thread ", t, " of ", wanted, " that read the data")));
   } catch (...) {
     next = n;
-    throw;  // what was started is joined
+    throw;  // jthreads that were started are joined
   }
   {
     std::unique_lock lock(mutex);

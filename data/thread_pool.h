@@ -1,15 +1,15 @@
-// Work on many items by several threads, with a progress report.
+// A parallel loop over many items, with a progress report.
 #pragma once
 #include <cstdint>
 #include <functional>
 
 namespace godwit::data {
 
-// Called about twice a second, from the thread that waits for the work.
+// Called about twice per second on the thread that waits for the loop.
 using ProgressFunction = std::function<void(int64_t done, int64_t total)>;
 
-// Calls f(i) for every i in [0, n), in any order, from `threads` threads (at least one). When f throws, the Error of
-// the smallest i is rethrown, and what nobody has begun is left.
+// Calls f(i) for every i in [0, n), in any order, on `threads` threads (at least 1). If f throws, remaining items are
+// skipped and the error with the smallest i is rethrown.
 void parallel_for_each(int64_t n, int threads, const std::function<void(int64_t)>& f,
                    const ProgressFunction& progress = {});
 

@@ -32,8 +32,8 @@ std::optional<data::Batch> ImageBatches::next() {
   return batch;
 }
 
-// The memory is the computing thread's, which may have kernels under way that read what was there before: the stream's
-// work comes after them.
+// Allocates on the computing thread. Pending kernels of this thread may still read the recycled memory; the stream's
+// copies are ordered after these kernels.
 void ImageBatches::fetch() {
   stream_->submit([this, room = Tensor(room_)] {
     ahead_ = loader_.next();

@@ -1,4 +1,4 @@
-// ImageBatches: a loader's batches, with their images where the rank's kernels run.
+// ImageBatches: a loader's batches with the images on the rank's device.
 #pragma once
 #include <memory>
 #include <optional>
@@ -8,22 +8,22 @@
 
 namespace godwit::apps {
 
-// On a GPU a thread and a stream of their own copy the next batch's images while kernels work on this one's. Labels
+// On a GPU, a dedicated thread and CUDA stream copy the next batch's images while the current batch is computed. Labels
 // stay on the CPU, where they are checked.
 class ImageBatches {
  public:
   ImageBatches(const data::ImageDataset& source, const data::LoaderOptions& options);
 
-  int64_t batches() const { return loader_.batches(); }  // of this rank in an epoch
+  int64_t batches() const { return loader_.batches(); }  // per epoch, of this rank
   void start_epoch(int64_t epoch);
-  std::optional<data::Batch> next();  // none at the end of the epoch; rethrows what went wrong in preparing it
+  std::optional<data::Batch> next();  // none at the end of the epoch; rethrows errors of the loader
 
  private:
   void fetch();
 
   data::Loader loader_;
-  Shape room_;                        // of a whole batch's images
-  std::optional<data::Batch> ahead_;  // the stream's, until it was waited for
+  Shape room_;                        // of the images of a full batch
+  std::optional<data::Batch> ahead_;  // owned by stream_ until stream_ has been waited for
   std::unique_ptr<Stream> stream_;    // null on the CPU
 };
 

@@ -9,24 +9,25 @@ namespace godwit::apps {
 
 struct ImageModelConfig {
   std::string name = "resnet20";
-  bool small_stem = false;         // resnet18 … 101: 3×3 stride 1 and no pooling, for small images
-  bool zero_init_residual = true;  // the last batch norm of each block starts at gamma 0
+  bool small_stem = false;  // resnet18 … resnet101: 3×3 convolution with stride 1 and no pooling, for small images
+  bool zero_init_residual = true;  // initialize gamma of each block's last batch norm to 0
   bool sync_bn = false;            // batch norm over the batches of all workers
 };
 
 struct ImageDataConfig {
-  std::string path;  // folder of IDX or CIFAR files or of class folders; empty: the distribution's Fashion-MNIST
-  int pad = 0;       // images in memory: pixels on each side before a random crop of the original size; 0: no crop
+  std::string path;  // folder of IDX or CIFAR files or of class folders; empty: Debian's Fashion-MNIST package
+  int pad = 0;       // images in memory: padding in pixels before a random crop to the original size; 0: no crop
   bool flip = true;  // random horizontal flip
-  int64_t crop = 0, resize = 0;   // JPEGs: side of the model's images (0: 224); short side in evaluation (0: crop·8/7)
+  int64_t crop = 0, resize = 0;   // JPEGs: side of the input (0: 224); short side in evaluation (0: crop·8/7)
   double color_jitter = 0;        // JPEGs: strength of random brightness, contrast and saturation; 0: none
-  std::vector<double> mean, std;  // per channel, of values in [0, 1]; empty: ImageNet's, or the data's when in memory
-  int64_t max_pixels = 64000000;  // JPEGs: larger ones are skipped
-  int64_t decode_mib = 256;       // JPEGs: progressive ones whose coefficients take more are skipped
-  bool strict = false;            // JPEGs: refuse what else is skipped
+  // per channel, of values in [0, 1]; empty: ImageNet's for JPEGs, computed for images in memory
+  std::vector<double> mean, std;
+  int64_t max_pixels = 64000000;  // JPEGs: larger images are skipped
+  int64_t decode_mib = 256;       // JPEGs: progressive images whose coefficients need more memory are skipped
+  bool strict = false;            // JPEGs: fail instead of skipping a file
   double label_smoothing = 0;
-  int prefetch = 2;  // batches prepared ahead, at least 1
-  int workers = 0;   // threads of a worker that prepare them; 0: 2, with a GPU all it has
+  int prefetch = 2;  // batches prepared in advance, at least 1
+  int workers = 0;   // loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU
 };
 
 struct ImageConfig : CommonConfig {

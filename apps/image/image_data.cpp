@@ -22,8 +22,8 @@ std::vector<float> floats(const std::vector<double>& values) { return {values.be
 ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
   const ImageDataConfig& options = config.data;
   check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
-        ": data.crop, data.resize and data.color_jitter are for folders of JPEGs, these images are kept in "
-        "memory as they are (data.pad crops them)");
+        ": data.crop, data.resize and data.color_jitter apply to folders of JPEGs only; images in "
+        "memory are cropped with data.pad");
   const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
   data::RawImages train = load(folder, data::Split::train), test = load(folder, data::Split::test);
   check(train.image_shape == test.image_shape, "data folder ", folder, ": training images are ", train.image_shape,
@@ -49,13 +49,13 @@ std::string split_text(const data::ImageFolder& folder) {
   };
   std::string text = std::to_string(folder.classes.size()) +
                      " classes; training: " + part(folder.train.size(), folder.train_name) + "; evaluation: ";
-  text += folder.test_name == folder.train_name ? "the same (no val, validation or test folder)"
+  text += folder.test_name == folder.train_name ? "same images (no val, validation or test folder)"
                                                 : part(folder.test.size(), folder.test_name);
   for (const std::string& name : folder.unused) text += "; " + name + " is not read";
   return text;
 }
 
-constexpr size_t kShown = 5;  // of the skipped files, at the start of a run
+constexpr size_t kShown = 5;  // skipped files listed at the start of a run
 
 std::string skipped_text(const data::ImageFolder& folder) {
   const size_t used = folder.train.size() + (folder.test_name == folder.train_name ? 0 : folder.test.size());
@@ -74,12 +74,12 @@ std::vector<std::string> skipped_lines(const data::ImageFolder& folder) {
 
 ImageData load_image_folder(const ImageConfig& config, const std::string& root, Progress* progress) {
   const ImageDataConfig& options = config.data;
-  check(options.pad == 0, "data folder ", root, ": data.pad is for small images in memory; JPEGs get a random part, ",
-        "resized to data.crop");
+  check(options.pad == 0, "data folder ", root, ": data.pad applies to images in memory only; JPEGs are cropped ",
+        "at random and resized to data.crop");
   data::IndexOptions index;
   index.max_pixels = options.max_pixels;
   index.most_decode_bytes = options.decode_mib << 20;
-  index.threads = hardware_threads() + 2;  // some wait for the disk
+  index.threads = hardware_threads() + 2;  // more than the cores, because some threads wait for the disk
   auto shown = std::chrono::steady_clock::now();
   if (progress)
     index.progress = [&](int64_t done, int64_t total) {
@@ -103,7 +103,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   photo.most_decode_bytes = options.decode_mib << 20;
   ImageData images;
   images.notes.push_back({"images", split_text(folder)});
-  const char* all = folder.skipped.size() > kShown ? " (skipped.txt in the run directory names all)" : "";
+  const char* all = folder.skipped.size() > kShown ? " (full list: skipped.txt in the run directory)" : "";
   if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder) + all});
   images.skipped = skipped_lines(folder);
   images.train = std::make_shared<data::ImageFolderDataset>(root, folder.classes, std::move(folder.train), photo);

@@ -1,4 +1,4 @@
-// The images of a run: what --data names, as sources for the loaders.
+// The images of a run: datasets for the loaders, read from --data.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace godwit::apps {
 
-// What the ranks of a process share, read-only.
+// Read-only data shared by all ranks of a process.
 struct ImageData {
   std::shared_ptr<const data::ImageDataset> train, test;
-  Rows notes = {};  // rows for the start of a run: label, text
-  std::vector<std::string> skipped = {};                        // files that cannot be used: "path: reason"
+  Rows notes = {};  // printed at the start of a run
+  std::vector<std::string> skipped = {};                        // unusable files, "path: reason"
 };
 
-// Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs; no folder: the distribution's Fashion-MNIST.
-// Throws when the splits do not fit each other, when the images carry no information, or when a setting cannot be used
-// with such data. A long indexing is reported to `progress`, if there is one.
+// Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs. An empty path selects Debian's Fashion-MNIST
+// package. Throws if the splits do not match, if all pixels are equal, or if a setting does not apply to the data.
+// Reports long indexing to `progress` unless it is null.
 ImageData load_image_data(const ImageConfig& config, Progress* progress);
 
-// Writes run_dir/skipped.txt, a line per skipped file; without any, there is none. Throws when it cannot be written.
+// Writes run_dir/skipped.txt, one line per skipped file, if any file was skipped. Throws if the file cannot be written.
 void write_skipped(const ImageData& data, const std::string& run_dir);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// What train_resnet adds to the common settings, and their defaults and checks.
+// The options of train_resnet, with their defaults and checks.
 #include <cmath>
 #include <utility>
 
@@ -26,7 +26,7 @@ Results go to the run directory: config.json (every option except run_dir; givin
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
 )";
 
-// Kept as float32, which neither holds 1e-60 nor 1e300.
+// The values are stored as float32, which cannot represent 1e-60 or 1e300.
 void check_statistics(const ImageDataConfig& data) {
   for (const double mean : data.mean)
     check(std::isfinite(static_cast<float>(mean)), "data.mean: ", mean, " is too large for float32");
@@ -35,9 +35,9 @@ void check_statistics(const ImageDataConfig& data) {
           " in float32, but pixels are divided by it");
   check(data.mean.empty() || data.std.empty() || data.mean.size() == data.std.size(), "data.mean has ",
         data.mean.size(), " and data.std ", data.std.size(), " values; give one of each per channel");
-  if (data.crop > 0 || data.resize > 0)  // of JPEGs
+  if (data.crop > 0 || data.resize > 0)  // set only for JPEGs
     for (const auto& [key, size] : {std::pair{"data.mean", data.mean.size()}, {"data.std", data.std.size()}})
-      check(size == 0 || size == 3, key, " has ", size, " values, JPEGs need three (red, green, blue)");
+      check(size == 0 || size == 3, key, " has ", size, " values; JPEGs need three (red, green, blue)");
 }
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
@@ -54,7 +54,7 @@ void ImageConfig::check_together() const {
         data.crop > 0 ? "" : ", its default");
   check_statistics(data);
   check(!cuda_graph || !model.sync_bn, "cuda_graph: with model.sync_bn workers exchange statistics within a ",
-        "pass, which cannot be captured; leave one of the two out");
+        "pass, which cannot be captured; disable one of them");
 }
 
 void ImageConfig::describe(OptionList& list) {

@@ -15,7 +15,7 @@
 namespace godwit::apps {
 namespace {
 
-// Large images take much memory in an evaluation, and few at a time are as fast.
+// Large images use the training batch in evaluation: larger batches need more memory and are not faster.
 int64_t eval_batch(const ImageConfig& config, const Shape& image) {
   if (config.eval_batch > 0) return config.eval_batch;
   return image[0] * image[1] > 64 * 64 ? config.batch : 250;
@@ -32,11 +32,11 @@ std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::Image
   return make_resnet(model);
 }
 
-// What to do when the model does not take images of `side` pixels. Only JPEGs have a data.crop, 224 where it is not said.
+// Remedy if the model rejects images of `side` pixels. Only JPEGs have a data.crop, 224 by default.
 std::string smaller_hint(const ImageConfig& config, const ResNet& model, int64_t side) {
   if (config.data.crop > 0) return "; raise data.crop to " + std::to_string(model.smallest_image());
-  if (side < 4) return "";  // no model does
-  return config.model.small_stem ? "; resnet20 takes them"
+  if (side < 4) return "";  // no model accepts them
+  return config.model.small_stem ? "; resnet20 accepts them"
                                  : "; for small images use resnet20 or --set model.small_stem=true";
 }
 
@@ -51,7 +51,7 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
       model_(build_model(config, *data.train)) {
   const Shape image = data.train->image_shape();
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
-        model_->smallest_image(), "×", model_->smallest_image(), ", those of the data are ", image[0], "×", image[1],
+        model_->smallest_image(), "×", model_->smallest_image(), ", the data has ", image[0], "×", image[1],
         smaller_hint(config, *model_, std::min(image[0], image[1])));
   check_identical(*comm.world, data.train->hash(), "the training data");
   check_identical(*comm.world, data.test->hash(), "the test data");
@@ -84,7 +84,7 @@ Forward ImageTask::forward(int64_t micro_batch) {
   return result;
 }
 
-// Batches of a training epoch are whole, so all have one shape.
+// All batches of a training epoch are complete and therefore have equal shapes.
 LoadedBatch ImageTask::load_batch(int64_t micro_batch) {
   double waited = 0;
   const data::Batch batch = next(micro_batch, waited);
@@ -95,7 +95,7 @@ LoadedBatch ImageTask::load_batch(int64_t micro_batch) {
   return {{batch.images.dim(0)}, waited};
 }
 
-// With sync_bn they are equal already, and an average of equal numbers may round.
+// With sync_bn the buffers are already equal, and averaging equal values may round.
 void ImageTask::average_buffers() {
   if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
 }

@@ -14,7 +14,7 @@ namespace godwit::apps {
 
 class ImageTask : public Task {
  public:
-  // Collective: the ranks check that they have the same images. What is referred to must outlive the task.
+  // Collective: checks that all ranks have the same images. References must outlive the task.
   ImageTask(const ImageConfig& config, const ImageData& data, Communicator& comm);
 
   nn::Module& model() override { return *model_; }
@@ -42,7 +42,7 @@ class ImageTask : public Task {
   Communicator& comm_;
   ImageBatches train_, test_;
   std::unique_ptr<ResNet> model_;
-  data::Batch fixed_;  // where batches are fetched to
+  data::Batch fixed_;  // batch at a fixed address, for CUDA graphs
 };
 
 }  // namespace godwit::apps

@@ -12,12 +12,12 @@ std::vector<std::string> ConvolutionNotices::fresh() {
   for (; plain_ < paths.plain.size(); ++plain_)
     if (plain_ < kShown)
       texts.push_back(
-          detail::concat("cuDNN is not used, a plain kernel is, which is much slower: ", paths.plain[plain_],
-                         plain_ + 1 == kShown ? "; further operations are counted at the end" : ""));
+          detail::concat("cuDNN is not used; a much slower plain kernel computes ", paths.plain[plain_],
+                         plain_ + 1 == kShown ? "; the end of the run reports how many more there are" : ""));
   if (!by_float32_ && !paths.by_float32.empty()) {
     by_float32_ = true;
     texts.push_back(detail::concat("cuDNN computes in float32 instead of bfloat16, which is slower: ",
-                                   paths.by_float32[0], "; further operations are counted at the end"));
+                                   paths.by_float32[0], "; the end of the run reports how many there are"));
   }
   return texts;
 }
@@ -29,7 +29,7 @@ std::vector<std::string> ConvolutionNotices::summary() const {
   if (!paths.plain.empty())
     lines.push_back(detail::concat(
         "cuDNN was not used for ", paths.plain.size(), of_all,
-        " (passes and gradients counted apart): plain kernels, which are much slower; first ", paths.plain[0]));
+        " (forward and gradients counted separately), but much slower plain kernels; first: ", paths.plain[0]));
   if (!paths.by_float32.empty())
     lines.push_back(detail::concat("cuDNN computed ", paths.by_float32.size(), of_all,
                                    " in float32 instead of bfloat16, which is slower"));

@@ -1,4 +1,4 @@
-// ConvolutionNotices: tells which convolutions of a run take a slower way than cuDNN's own.
+// ConvolutionNotices: reports convolutions that use a slower path than a native cuDNN kernel.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -6,16 +6,16 @@
 
 namespace godwit::apps {
 
-// Of the thread that constructs it, trains and evaluates: of its context's convolution_paths().
+// Reads convolution_paths() of the calling thread's context. Construct and use it on the thread that trains.
 class ConvolutionNotices {
  public:
-  // What is new since the last call: one text for each operation without cuDNN, of which the fifth ends the list, and
-  // one for the first operation by way of float32.
+  // Notices since the last call: one per operation without cuDNN (the first five operations only), and one for the
+  // first operation computed in float32.
   std::vector<std::string> fresh();
-  std::vector<std::string> summary() const;  // for the end of a run: how many there were; empty where none
+  std::vector<std::string> summary() const;  // counts for the end of a run; empty if there were none
 
  private:
-  size_t plain_ = 0;  // that fresh() has told
+  size_t plain_ = 0;  // operations already reported by fresh()
   bool by_float32_ = false;
 };
 

@@ -24,7 +24,7 @@ std::string print(const char* format, Args... args) {
   return text;
 }
 
-// `digits` significant ones: "34.1 kB" has three.
+// Formats with `digits` significant digits: "34.1 kB" has three.
 std::string bytes_text(double bytes, int digits) {
   if (!(bytes >= 0) || std::isinf(bytes)) return "? B";
   const char* units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -65,7 +65,7 @@ std::string count_text(const char* word, int64_t done, int64_t all) {
 
 bool knows_time_left(const ProgressState& s) { return s.seconds_left >= 0 && s.step < s.steps; }
 
-// One part of the text beside the bar. Parts of high rank go first when the line is too long.
+// One part of the text next to the bar. If the line is too long, parts are dropped in descending order of rank.
 struct Part {
   int rank;
   std::string text;
@@ -132,7 +132,7 @@ std::string render_line(const ProgressState& s) {
 }
 
 std::string render_bar(const ProgressState& state, int width) {
-  constexpr int kShortest = 10, kLongest = 30, kAround = 3;  // "[", "]", a space
+  constexpr int kShortest = 10, kLongest = 30, kAround = 3;  // kAround: "[", "]" and a space
   const auto room = static_cast<size_t>(std::max(width, 0));
   std::vector<Part> parts = short_parts(state);
   while (parts.size() > 1 && joined(parts).size() > room)
@@ -185,7 +185,7 @@ void Progress::finish() {
 void Progress::flush() {
   if (std::fflush(out_) == 0 && !std::ferror(out_)) return;
   if (!lost_)
-    std::fprintf(stderr, "output cannot be written (%s); the run goes on, its metrics are in the run directory\n",
+    std::fprintf(stderr, "output cannot be written (%s); the run continues; its metrics are in the run directory\n",
                  std::strerror(errno));
   lost_ = true;
   ::__fpurge(out_);
@@ -194,7 +194,7 @@ void Progress::flush() {
 
 void Progress::draw() {
   clear();
-  // One column stays free: some terminals wrap as soon as the last one is written.
+  // Leaves one column free, because some terminals wrap as soon as the last column is written.
   std::fputs(render_bar(state_, terminal_width(out_) - 1).c_str(), out_);
   drawn_ = true;
 }

@@ -1,4 +1,4 @@
-// What a run shows while it trains: a bar on a terminal, plain lines anywhere else.
+// Progress: displays a running training: a bar on a terminal, plain lines otherwise.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,34 +9,34 @@
 namespace godwit::apps {
 
 struct ProgressState {
-  int64_t step = 0, steps = 0;              // done, in the whole run
-  int64_t epoch = 0, epochs = 0;            // the current one, from 1
-  double loss = 0, accuracy = 0;            // of recent steps; accuracy in [0, 1]
-  double samples_per_s = 0;                 // all workers together
-  double bytes_intra = 0, bytes_inter = 0;  // per step, within nodes and between them
-  double seconds_left = 0;                  // negative: not known yet
-  std::string unit = "images";              // what samples are
+  int64_t step = 0, steps = 0;              // completed; of the whole run
+  int64_t epoch = 0, epochs = 0;            // current one, starting at 1
+  double loss = 0, accuracy = 0;            // over recent steps; accuracy in [0, 1]
+  double samples_per_s = 0;                 // sum over the workers
+  double bytes_intra = 0, bytes_inter = 0;  // per step, within and between nodes
+  double seconds_left = 0;                  // negative if not yet known
+  std::string unit = "images";              // name of a sample
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
 std::string percent(double fraction);                           // "81.25 %"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
-std::string render_bar(const ProgressState& state, int width);  // at most `width` columns; what does not fit is left
-                                                                // out: the bar, epoch, step, … loss and time last
-std::string render_line(const ProgressState& state);            // everything, as a line of text
+// At most `width` columns. Drops parts that do not fit: first the bar, then epoch, step, …; loss and time last.
+std::string render_bar(const ProgressState& state, int width);
+std::string render_line(const ProgressState& state);            // all parts, as a line of text
 
-// All of a run's output goes through one Progress, so that nothing prints over the bar. What cannot be written is lost,
-// which stderr says once. Thread-safe.
+// Prints all output of a run, so that no line overwrites the bar. A failed write is reported once on stderr.
+// Thread-safe.
 class Progress {
  public:
-  enum class Style { automatic, bar, lines };  // automatic: a bar when `out` is a terminal
+  enum class Style { automatic, bar, lines };  // automatic: a bar if `out` is a terminal
   explicit Progress(std::FILE* out = stdout, Style style = Style::automatic, double seconds_between_lines = 5);
   ~Progress();  // clears the bar
   Progress(const Progress&) = delete;
 
-  void update(const ProgressState& state);  // the bar at most ten times a second; the last step always
+  void update(const ProgressState& state);  // redraws the bar at most ten times per second, and for the last step
   void line(const std::string& text);       // prints `text` and a newline above the bar
-  void finish();                            // clears the bar; a later update draws it again
+  void finish();                            // clears the bar; the next update draws it again
 
  private:
   using Clock = std::chrono::steady_clock;

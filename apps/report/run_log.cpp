@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string metrics_file(const std::string& dir) { return dir + "/metrics.jsonl"; }
 
-// %.9g gives a float32 back exactly.
+// Nine digits restore a float32 exactly.
 std::string number(double value, const char* format = "%.9g") {
   if (!std::isfinite(value)) return "null";
   char text[400];
@@ -26,19 +26,19 @@ std::string number(double value, const char* format = "%.9g") {
   return text;
 }
 
-constexpr const char* kRemedy = "; choose another, --run-dir DIR";
+constexpr const char* kRemedy = "; choose another with --run-dir DIR";
 
 [[noreturn]] void fail_writing(const std::string& path, int error) {
   fail(path, ": cannot be written (", std::strerror(error), "); ", error == ENOSPC ? "free space there or " : "",
        "choose another --run-dir");
 }
 
-// Under another name first, so that a reader sees the old file or the whole new one.
+// Writes under a temporary name and renames, so that a reader sees either the old or the complete new file.
 void write_whole(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp";
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (!file) fail_writing(temporary, errno);
-  int error = 0;  // of the first call that failed
+  int error = 0;  // of the first failed call
   auto note = [&](bool good) {
     if (!good && error == 0) error = errno;
   };
@@ -56,16 +56,16 @@ void make_folders(const std::string& dir) {
   std::error_code error, unknown;
   fs::create_directories(dir, error);
   if (fs::is_directory(dir, unknown)) return;
-  const std::string reason = fs::exists(dir, unknown) || !error ? "a file of this name is there" : error.message();
+  const std::string reason = fs::exists(dir, unknown) || !error ? "a file with this name exists" : error.message();
   fail("run directory ", dir, ": cannot be created (", reason, ")", kRemedy);
 }
 
 [[noreturn]] void fail_taken(const std::string& dir) {
-  fail("run directory ", dir, ": holds the metrics of another run; choose another --run-dir or remove this one");
+  fail("run directory ", dir, ": contains metrics of another run; choose another --run-dir or remove the folder");
 }
 
-// Created, or taken over when it is empty: from a run that never trained. The lock keeps out a run that starts
-// meanwhile; where the file system has no locks, only a new file is accepted.
+// Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
+// without locks, only a new file is accepted.
 std::FILE* open_metrics(const std::string& dir) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");
@@ -89,9 +89,9 @@ std::string fresh_dir(const std::string& name) {
   std::string dir = base;
   make_folders("runs");
   std::error_code error;
-  for (int i = 2; !fs::create_directory(dir, error); ++i) {  // false when another run has just made it
+  for (int i = 2; !fs::create_directory(dir, error); ++i) {  // false if another run has just created it
     check(!error && i < 1000, "run directory ", dir, ": cannot be created (",
-          error ? error.message() : "a thousand of this name are there", ")", kRemedy);
+          error ? error.message() : "1000 folders with this name exist", ")", kRemedy);
     dir = base + "-" + std::to_string(i);
   }
   return dir;

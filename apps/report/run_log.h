@@ -9,7 +9,7 @@
 
 namespace godwit::apps {
 
-// Where a step's time went, in seconds, means over the workers. See StepTimes in optim/data_parallel.h.
+// Time of a step by activity, in seconds, means over the workers. See StepTimes in optim/data_parallel.h.
 struct TimeSplit {
   double computation = 0, waiting = 0, idle = 0;
   double compression = 0, communication = 0, update = 0;
@@ -24,11 +24,11 @@ struct TimeSplit {
 struct StepMetrics {
   int64_t step, epoch;
   double loss, lr, samples_per_s, step_s;  // step_s: seconds
-  double bytes_intra, bytes_inter;         // of the step, all workers together
-  double data_wait_s = 0;                  // of step_s: waiting for data, mean over the workers
+  double bytes_intra, bytes_inter;         // per step, sum over the workers
+  double data_wait_s = 0;                  // part of step_s spent waiting for data, mean over the workers
   std::optional<TimeSplit> times = {};
-  std::optional<double> grad_norm = {};    // of all gradients, before clipping
-  std::optional<int64_t> skipped = {};     // steps so far with a gradient that was not finite
+  std::optional<double> grad_norm = {};    // global norm, before clipping
+  std::optional<int64_t> skipped = {};     // steps skipped so far because of a non-finite gradient
 };
 
 struct EvalMetrics {
@@ -36,30 +36,30 @@ struct EvalMetrics {
   std::vector<std::pair<std::string, double>> values;  // "test_loss", "test_top1", …
 };
 
-// Creates `wanted` (parents too), or, when it is empty, a new folder runs/<name>-<date>-<time>. Returns its path.
-// Throws when `wanted` already holds metrics of another run or cannot be written; an empty metrics.jsonl is none.
+// Creates the folder `wanted` and its parents, or runs/<name>-<date>-<time> if `wanted` is empty. Returns the path.
+// Throws if the folder cannot be written or contains a nonempty metrics.jsonl of another run.
 std::string create_run_dir(const std::string& wanted, const std::string& name);
 
-// Appends to metrics.jsonl one JSON object per line, at once and whole or, with an Error, not at all; a number that is
-// not finite becomes null.
+// Appends JSON objects to metrics.jsonl, one per line. A line is written immediately and completely; on an error it is
+// removed and the call throws. Non-finite numbers become null.
 class RunLog {
  public:
-  RunLog(std::string dir, const std::string& config_json);  // writes config.json, whole or not at all; throws
-                                                            // when another run has the directory
+  // Writes config.json atomically. Throws if another run uses the directory.
+  RunLog(std::string dir, const std::string& config_json);
   ~RunLog();
   RunLog(const RunLog&) = delete;
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvalMetrics& metrics);
-  void interrupted(int64_t step, int64_t epoch);  // where a run was stopped
-  void file(const std::string& name, const std::string& text);  // another file of the run, whole or not at all
+  void interrupted(int64_t step, int64_t epoch);  // the step at which the run stopped
+  void file(const std::string& name, const std::string& text);  // another file of the run, written atomically
   const std::string& path() const { return dir_; }
 
  private:
   void append(const std::string& line);
   std::string dir_;
-  std::FILE* file_;   // written to by its descriptor: nothing is buffered
-  int64_t size_ = 0;  // of the whole lines
+  std::FILE* file_;   // written through its descriptor, so nothing is buffered
+  int64_t size_ = 0;  // bytes of complete lines
 };
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// What a run kept and sent: state by name, bytes and calls by phase and link level, and where the time of a step went.
+// RunSummary: optimizer and exchange state, bytes and calls by phase and link level, and time per step of a run.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,18 +10,18 @@ namespace godwit::apps {
 
 struct RunSummary {
   struct State {
-    std::string owner, name;     // "optimizer", "exchange" or, of masters, "owner"; "m"
-    std::vector<int64_t> bytes;  // of each rank
+    std::string owner, name;     // "optimizer", "exchange" or "owner" (master weights); "m"
+    std::vector<int64_t> bytes;  // per rank
   };
   struct Phase {
     std::string name;
-    int64_t calls = 0;                         // of one worker, the largest number
-    int64_t bytes_intra = 0, bytes_inter = 0;  // all workers together
+    int64_t calls = 0;                         // maximum over the workers
+    int64_t bytes_intra = 0, bytes_inter = 0;  // sum over the workers
     double seconds = 0;                        // mean over the workers
   };
   Topology topology;
   int64_t parameters = 0, steps = 0, skipped = 0;
-  std::vector<State> state;   // in order of their first rank
+  std::vector<State> state;   // ordered by the first rank that has the state
   std::vector<Phase> phases;  // by name
   TimeSplit step;             // mean over steps and workers
 
@@ -30,7 +30,7 @@ struct RunSummary {
   std::string json() const;
 };
 
-// Collective; whole on rank 0. `times`: sums over this rank's `steps`. Phases up to this call.
+// Collective; complete on rank 0 only. `times`: sums over this rank's `steps`. Counts all phases up to this call.
 RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// Classification of sentences.
+// ClassifyTask: sentence classification.
 #include "apps/train/device_sum.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"

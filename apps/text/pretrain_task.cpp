@@ -1,4 +1,4 @@
-// Pre-training: masked words and next sentences.
+// PretrainTask: masked language modeling and next-sentence prediction.
 #include "apps/train/device_sum.h"
 #include "apps/text/text_task.h"
 #include "autograd/ops/softmax_cross_entropy.h"
@@ -22,7 +22,7 @@ class PretrainTask : public TextTask {
   }
 };
 
-// The accuracy is that of the masked words.
+// Counts correct predictions of masked tokens only.
 Forward PretrainTask::loss(const data::TextBatch& batch, const DropoutContext* run) const {
   const BertForPreTraining::Output out = output(batch, run);
   return {.loss = pretraining_loss(out, batch.masked_labels, batch.labels),

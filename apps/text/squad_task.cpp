@@ -1,4 +1,4 @@
-// Questions about paragraphs: the answer is a span of the text.
+// SquadTask: extractive question answering; the answer is a span of the context.
 #include <cstring>
 #include <iomanip>
 #include <sstream>
@@ -19,7 +19,7 @@ class SquadTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "windows"; }
-  Evaluation evaluate() override;  // em, f1, in percent, as the official evaluation counts them: on rank 0
+  Evaluation evaluate() override;  // em and f1 of the official evaluation, in percent, on rank 0
   void write_evaluation(const std::string& run_dir) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);
     data::write_nbest(run_dir + "/nbest_predictions.json", answers_);
@@ -27,12 +27,12 @@ class SquadTask : public TextTask {
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
-  std::vector<data::Candidate> candidates();  // collective: of all ranks' windows
+  std::vector<data::Candidate> candidates();  // collective: candidates of the windows of all ranks
 
   std::vector<data::QuestionAnswers> answers_;  // of the last evaluation, on rank 0
 };
 
-// One column of logits [batch·length, 2] on the CPU, of one row of the batch.
+// Returns column `which` of logits [batch·length, 2] (on the CPU) for one row of the batch.
 std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int64_t which) {
   std::vector<float> values(static_cast<size_t>(length));
   const float* from = logits.data<float>() + row * length * 2 + which;
@@ -40,7 +40,7 @@ std::vector<float> column(const Tensor& logits, int64_t row, int64_t length, int
   return values;
 }
 
-// The accuracy is that of the most likely begins and ends, each by itself.
+// Counts correct start and end predictions separately.
 Forward SquadTask::loss(const data::TextBatch& batch, const DropoutContext* run) const {
   const Var logits = net<BertForQuestionAnswering>().forward(input_of(batch), run);
   const int64_t rows = batch.ids.dim(0), length = batch.ids.dim(1);

@@ -20,29 +20,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kBible = "/usr/lib/bible.data";  // Debian's bible-kjv-text
+constexpr const char* kBible = "/usr/lib/bible.data";  // path in Debian's bible-kjv-text
 
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
-// Reports about every two seconds, once the work takes that long.
+// Reports progress about every two seconds. Shorter work is not reported.
 data::ProgressFunction reporter(Progress* progress, const std::string& what) {
   if (!progress) return {};
   return [progress, what, shown = std::chrono::steady_clock::now()](int64_t done, int64_t total) mutable {
     if (std::chrono::steady_clock::now() - shown < std::chrono::seconds(2)) return;
     shown = std::chrono::steady_clock::now();
-    progress->line("tokenising " + what + ": " + std::to_string(done) + " of " + std::to_string(total));
+    progress->line("tokenizing " + what + ": " + std::to_string(done) + " of " + std::to_string(total));
   };
 }
 
-// The training and the evaluation file: data.path and data.test, or the first of these names in the folder data.path.
+// The training and the evaluation file: data.path and data.test, or, if data.path is a folder, the first existing file
+// of each list.
 std::pair<std::string, std::string> find_files(const TextDataConfig& options, const std::vector<std::string>& train,
                                                const std::vector<std::string>& test) {
   std::error_code ignored;
   if (!fs::is_directory(options.path, ignored)) {
-    check(!options.test.empty(), options.path, ": is no folder; with a training file give data.test too, ",
+    check(!options.test.empty(), options.path, ": is a file; also set the evaluation file with ",
           "--set data.test=FILE");
     return {options.path, options.test};
   }
@@ -82,20 +83,20 @@ TextData with_tokenizer(const TextConfig& config, const data::TextReader& texts)
   const std::string from = tokenizer.vocabulary.empty() ? "trained on this text" : tokenizer.vocabulary;
   data.notes.push_back({"vocabulary", plural(tokenizer.pieces.vocabulary().size(), "token") + ", " + from +
                                           "; letters " +
-                                          (tokenizer.config.options.lower_case ? "in lower case" : "as they are")});
+                                          (tokenizer.config.options.lower_case ? "lower-cased" : "unchanged")});
   return data;
 }
 
 TextData load_pretraining(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const std::string path = options.path.empty() ? kBible : options.path;
-  check(!options.path.empty() || exists(path), path, ": is not there; install bible-kjv-text (scripts/setup), or give a ",
-        "text file, --data FILE");
+  check(!options.path.empty() || exists(path), path, ": not found; install bible-kjv-text (scripts/setup), or pass a ",
+        "text file with --data FILE");
   const data::Sentences rule = options.sentences == "split" ? data::Sentences::split : data::Sentences::lines;
   const data::Corpus all = data::read_corpus(path, rule);
   check(!options.test.empty() || all.documents() >= options.hold_out, path, ": has ",
-        plural(all.documents(), "document"), " (blank lines part them), too few to evaluate on one of ",
-        options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or evaluate on another file, ",
+        plural(all.documents(), "document"), " (separated by blank lines), too few to hold out one of ",
+        options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or set an evaluation file with ",
         "--set data.test=FILE");
   const auto [train, test] = options.test.empty() ? all.hold_out(options.hold_out)
                                                   : std::pair(all, data::read_corpus(options.test, rule));
@@ -137,9 +138,9 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
       throw error.with_text(file + ": " + error.what());
     }
     std::string text = plural(std::ssize(squad.questions), "question") + " in " + plural(source->size(), "window");
-    if (source->left_out() > 0) text += ", " + std::to_string(source->left_out()) + " left out";
+    if (source->left_out() > 0) text += ", " + std::to_string(source->left_out()) + " skipped";
     if (!squad.misplaced.empty())
-      text += "; " + plural(std::ssize(squad.misplaced), "answer") + " not where the file says (" +
+      text += "; " + plural(std::ssize(squad.misplaced), "answer") + " not at the position given in the file (" +
               squad.misplaced.front() + ")";
     data.notes.push_back({training ? "training" : "evaluation", file_name(file) + ": " + text});
     return source;
@@ -151,7 +152,7 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
   return data;
 }
 
-// The classes of the head that the initial weights have; no names where they have none.
+// The classes of the initial weights' classification head; names is empty if the weights have no such head.
 data::KnownClasses classes_of_head(const TextConfig& config) {
   if (config.init_weights.empty()) return {};
   data::KnownClasses head;
@@ -165,19 +166,19 @@ data::KnownClasses classes_of_head(const TextConfig& config) {
     for (int64_t i = 0; i < *outputs; ++i) head.names.push_back(default_name(static_cast<size_t>(i)));
   check(*outputs == std::ssize(head.names), config.init_weights, ": classifier.weight has ", plural(*outputs, "output"),
         ", but ", head.origin, " names ", plural(std::ssize(head.names), "label"));
-  check(*outputs > 1, head.origin, ": a head with one label is regression to HuggingFace, which is not supported yet; ",
-        "expected two classes at least");
+  check(*outputs > 1, head.origin, ": a head with one label means regression, which is not supported yet; ",
+        "expected at least two classes");
   bool defaults = true;
   for (size_t i = 0; i < head.names.size(); ++i) defaults = defaults && head.names[i] == default_name(i);
   if (defaults)
     head.remedy =
-        "these default names do not tell which class is which: name the classes in id2label of config.json, or "
-        "write their numbers as labels; ";
-  head.remedy += "for a new head start from weights without classifier.weight and classifier.bias";
+        "these default names do not identify the classes: name the classes in id2label of config.json, or "
+        "use their numbers as labels; ";
+  head.remedy += "for a new head, start from weights without classifier.weight and classifier.bias";
   return head;
 }
 
-// "2 of train.tsv: negative, positive", and which of them the file lacks.
+// "2 of train.tsv: negative, positive", followed by the classes without a training sentence.
 std::string classes_note(const data::TsvDataset& text, const std::string& origin) {
   const auto listed = [](const std::vector<std::string>& names) {
     constexpr size_t kShown = 10;
@@ -213,7 +214,7 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
     classification.progress = reporter(progress, file);
     auto made = std::make_unique<data::ClassificationSource>(text, data.tokenizer.pieces, classification);
     data.notes.push_back({label, file_name(file) + ": " + plural(made->size(), "sentence") +
-                                     (made->cut() > 0 ? ", " + std::to_string(made->cut()) + " of them cut" : "")});
+                                     (made->cut() > 0 ? ", " + std::to_string(made->cut()) + " truncated" : "")});
     return made;
   };
   data.train = source(train, train_file, "training");
@@ -222,12 +223,12 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   return data;
 }
 
-// Of the config.json beside the initial weights, or of a named size with this vocabulary.
+// The model configuration: from config.json next to the initial weights, or a named size with this vocabulary.
 BertConfig model_config(const TextConfig& config, const TextData& data, std::string* name) {
   const std::string folder = weights_folder(config), file = (fs::path(folder) / "config.json").string();
   const bool of_weights = config.model.name == "auto" && !folder.empty() && exists(file);
-  check(of_weights || folder.empty() || config.model.name != "auto", file, ": is missing, which gives the sizes of ",
-        "the model; put it beside the weights or name them, as --model bert_base");
+  check(of_weights || folder.empty() || config.model.name != "auto", file, ": is missing, so the sizes of ",
+        "the model are unknown; put it next to the weights or choose a model, such as --model bert_base");
   *name = of_weights ? "bert" : config.model.name == "auto" ? "bert_mini" : config.model.name;
   BertConfig model = of_weights ? read_bert_config(file) : bert_config(*name);
   const int64_t tokens = data.tokenizer.pieces.vocabulary().size();
@@ -237,7 +238,8 @@ BertConfig model_config(const TextConfig& config, const TextData& data, std::str
     model.max_position_embeddings = std::max(model.max_position_embeddings, config.data.length);
   }
   const int64_t beyond = model.vocab_size - tokens;
-  const bool rounded_up = model.vocab_size % 8 == 0 && beyond > 0 && beyond < 128;  // as some models' are, for speed
+  // Some models pad the embedding table for speed.
+  const bool rounded_up = model.vocab_size % 8 == 0 && beyond > 0 && beyond < 128;
   check(beyond == 0 || rounded_up, data.tokenizer.vocabulary, ": has ", tokens,
         " tokens, but vocab_size of ", file, " is ", model.vocab_size);
   check(config.data.length <= model.max_position_embeddings, "data.length is ", config.data.length,
@@ -249,7 +251,7 @@ BertConfig model_config(const TextConfig& config, const TextData& data, std::str
 
 std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progress* progress) {
   check(config.init_weights.empty() || exists(config.init_weights), config.init_weights,
-        ": no such file or folder; --init-weights expects weights as HuggingFace keeps them");
+        ": no such file or folder; --init-weights expects weights in HuggingFace's format");
   auto data = std::make_shared<TextData>(config.task == "squad"      ? load_squad(config, progress)
                                          : config.task == "classify" ? load_classification(config, progress)
                                                                      : load_pretraining(config, progress));

@@ -1,4 +1,4 @@
-// The text of a run, tokenised, and the model that fits it.
+// The tokenized text of a run and the matching model configuration.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace godwit::apps {
 
-// What the ranks of a process share, read-only.
+// Read-only data shared by all ranks of a process.
 struct TextData {
   TextTokenizer tokenizer;
   BertConfig model = {};
-  std::string model_name = {};                                 // "bert_mini"; "bert" for one of a config.json
-  std::unique_ptr<const data::Squad> train_squad = {}, test_squad = {};  // squad: what the sources below stand on
+  std::string model_name = {};                                 // "bert_mini"; "bert" if read from a config.json
+  std::unique_ptr<const data::Squad> train_squad = {}, test_squad = {};  // squad only; referenced by train and test
   std::unique_ptr<const data::TextDataset> train = {}, test = {};
-  Rows notes = {};  // for the start of a run
+  Rows notes = {};  // printed at the start of a run
 };
 
-// Reads what data.path, data.test, data.vocab and init_weights name. Throws when something is missing or malformed, or
-// when vocabulary, lengths and model do not fit each other. Long work is reported to `progress`, if there is one.
+// Reads data.path, data.test, data.vocab and init_weights. Throws if a file is missing or malformed, or if vocabulary,
+// lengths and model do not match. Reports long work to `progress` unless it is null.
 std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progress* progress);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// What train_bert adds to the common settings, and their defaults and checks.
+// The options of train_bert, with their defaults and checks.
 #include <algorithm>
 
 #include "apps/text/text_config.h"
@@ -36,12 +36,13 @@ ConfigPtr defaults(const Lookup& lookup) {
   config->batch = config->task == "squad" ? 8 : 16;
   config->data.length = config->task == "squad" ? 384 : 128;
   const std::string optimizer = lookup("optimizer.name");
-  // Birder's update does not grow with the gradient, and clipping would keep its exchange from the backward pass.
+  // Birder's update does not grow with the gradient norm, and clipping would delay its exchange until the backward pass
+  // ends.
   config->clip.norm = optimizer.empty() || !find_method<OptimizerMethod>(optimizer).communicates_itself ? 1 : 0;
   return config;
 }
 
-// Learning rates of the Birder and 0/1 Adam papers; for classification those of BERT's fine-tuning.
+// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning.
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;
@@ -63,7 +64,7 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
 void TextConfig::check_together() const {
   check(task == "pretrain" || !data.path.empty(), "task ", task, " needs --data, a folder with ",
         task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
-  check(data.test.empty() || !data.path.empty(), "data.test is given without data.path");
+  check(data.test.empty() || !data.path.empty(), "data.test requires data.path");
   check(model.dropout.size() <= 2, "model.dropout has ", model.dropout.size(),
         " values; give one for hidden states and, if it differs, one for attention");
 }

@@ -14,7 +14,7 @@ namespace godwit::apps {
 namespace {
 
 int64_t eval_batch(const TextConfig& config) {
-  constexpr int64_t kEvaluated = 32;  // samples at a time: short ones alone would not fill the cores
+  constexpr int64_t kEvaluated = 32;  // samples per batch; smaller batches of short samples would not use all cores
   return config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kEvaluated);
 }
 

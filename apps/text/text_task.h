@@ -1,4 +1,4 @@
-// TextTask: one rank's text and BERT; what pre-training, SQuAD and classification have in common.
+// TextTask: one rank's batches of text and BERT model; base class of pre-training, SQuAD and classification.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,19 +19,19 @@ class TextTask : public Task {
   std::string name() const override { return data_.model_name + "-" + config_.task; }
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return notes_; }
-  void on_run_start(const std::string& run_dir) override;  // keeps a vocabulary that was trained
+  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run trained it
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  void save(const std::string& run_dir, const std::string& which) override;  // a folder HuggingFace reads
+  void save(const std::string& run_dir, const std::string& which) override;  // a folder in HuggingFace's format
 
  protected:
-  // Collective: the ranks check that they have the same text. What is referred to must outlive the task. Starts from the
-  // initial weights where some are named.
+  // Collective: checks that all ranks have the same text. References must outlive the task. Loads the initial weights
+  // if the configuration names them.
   TextTask(const TextConfig& config, const TextData& data, Communicator& comm, std::unique_ptr<BertModule> model);
 
-  // Loss and right answers of a batch; `run` names its dropout.
+  // Loss and number of correct answers of a batch; `run` keys the dropout masks (null: no dropout).
   virtual Forward loss(const data::TextBatch& batch, const DropoutContext* run) const = 0;
   template <class Net>
   const Net& net() const {
@@ -50,9 +50,9 @@ class TextTask : public Task {
   data::TextLoader train_, test_;
   std::unique_ptr<BertModule> model_;
   Rows notes_;
-  std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // where batches of each shape are fetched to
+  std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // by batch shape; fixed addresses for CUDA graphs
   const data::TextBatch* fetched_ = nullptr;
-  Tensor micro_batch_;  // the number of that one
+  Tensor micro_batch_;  // number of the fetched micro-batch
 };
 
 TextInput input_of(const data::TextBatch& batch);
@@ -60,6 +60,7 @@ TextInput input_of(const data::TextBatch& batch);
 std::unique_ptr<Task> make_pretrain_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_classify_task(const TextConfig& config, const TextData& data, Communicator& comm);
-std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm);  // config.task
+// by config.task
+std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm);
 
 }  // namespace godwit::apps

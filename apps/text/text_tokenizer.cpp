@@ -24,11 +24,11 @@ std::string beside_weights(const TextConfig& config, const char* name) {
 void check_equal(const std::string& file, const data::Vocabulary& vocabulary, const std::string& other_file,
                  const data::Vocabulary& other) {
   const std::vector<std::string>&a = vocabulary.tokens(), &b = other.tokens();
-  const auto remedy = "; remove the one that is wrong, or name the right one, --vocab FILE";
+  const auto remedy = "; remove the wrong file, or select the right one with --vocab FILE";
   check(a.size() == b.size(), file, ": has ", a.size(), " tokens, but ", other_file, " has ", b.size(), remedy);
   for (size_t id = 0; id < a.size(); ++id)
-    check(a[id] == b[id], file, ": token ", id, " is \"", excerpt(a[id]), "\", but that of ", other_file,
-          " is \"", excerpt(b[id]), '"', remedy);
+    check(a[id] == b[id], file, ": token ", id, " is \"", excerpt(a[id]), "\", but in ", other_file,
+          " it is \"", excerpt(b[id]), '"', remedy);
 }
 
 }  // namespace
@@ -42,12 +42,12 @@ std::string weights_folder(const TextConfig& config) {
 }
 
 TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& texts) {
-  const std::string& given = config.data.vocab;  // in the place of both files beside the weights
+  const std::string& given = config.data.vocab;  // replaces both files of the initial weights
   const bool is_json = given.ends_with(".json");
   const std::string list = given.empty() ? beside_weights(config, "vocab.txt") : is_json ? "" : given;
   const std::string json = given.empty() ? beside_weights(config, "tokenizer.json") : is_json ? given : "";
   check(!list.empty() || !json.empty() || config.init_weights.empty(), config.init_weights,
-        ": has no vocab.txt or tokenizer.json beside the weights, and words learnt under other ids are lost; give ",
+        ": has no vocab.txt or tokenizer.json, but the weights require their vocabulary; use ",
         "--vocab FILE");
   std::optional<data::TokenizerJson> file;
   std::optional<data::Vocabulary> words;

@@ -1,4 +1,4 @@
-// The tokenizer of a run, and of the folders HuggingFace reads.
+// The tokenizer of a run and of saved HuggingFace folders.
 #pragma once
 #include <string>
 
@@ -12,18 +12,18 @@ namespace godwit::apps {
 struct TextTokenizer {
   data::WordPiece pieces;
   data::TokenizerConfig config;
-  std::string vocabulary;  // file it was read from; empty: it was trained
+  std::string vocabulary;  // source file; empty if the vocabulary was trained
 };
 
-// The folder of the initial weights, or the one their file lies in; "" when there are none.
+// The folder of the initial weights, or the folder that contains their file; "" without initial weights.
 std::string weights_folder(const TextConfig& config);
 
-// data.vocab, or the weights' vocab.txt or tokenizer.json, which must agree, or a vocabulary trained on the texts that
-// `texts` reads. Letter case and accents as tokenizer.json and the weights' tokenizer_config.json say, but for
-// data.letter_case.
+// The vocabulary comes from data.vocab, from the vocab.txt or tokenizer.json of the initial weights (which must agree),
+// or from training on `texts`. data.letter_case overrides the settings for letter case and accents in tokenizer.json
+// and in the weights' tokenizer_config.json.
 TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& texts);
 
-// vocab.txt and tokenizer_config.json, each whole or not at all.
+// Writes vocab.txt and tokenizer_config.json, each atomically.
 void save_tokenizer(const std::string& folder, const TextTokenizer& tokenizer);
 
 }  // namespace godwit::apps

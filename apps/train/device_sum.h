@@ -1,4 +1,4 @@
-// DeviceSum: sums over batches of what kernels compute, which the host reads once at the end.
+// DeviceSum: a sum of device values over batches, read by the host once at the end.
 #pragma once
 #include <utility>
 #include <vector>
@@ -9,11 +9,11 @@ namespace godwit::apps {
 
 class DeviceSum {
  public:
-  void add(const Tensor& value, double weight = 1) { terms_.emplace_back(value, weight); }  // of one element
+  void add(const Tensor& value, double weight = 1) { terms_.emplace_back(value, weight); }  // one element
   void add(const std::vector<Tensor>& values) {
     for (const Tensor& value : values) add(value);
   }
-  double sum() const {  // in the order of add(); on a GPU it waits
+  double sum() const {  // in the order of add(); waits for a GPU
     double sum = 0;
     for (const auto& [value, weight] : terms_) sum += weight * value.item();
     return sum;

@@ -11,7 +11,7 @@
 namespace godwit::apps {
 namespace {
 
-// Signals belong to the process, and a handler may only touch what is ready: two pairs of texts, one of them in use.
+// Signal handlers may only use prepared data: two buffers of texts, one of them in use.
 constexpr size_t kCapacity = 4096;
 struct Text {
   char bytes[kCapacity];
@@ -51,7 +51,7 @@ void on_signal(int signal) {
 }
 
 void put(Text& text, const std::string& message) {
-  // On a terminal a progress bar or the echoed ^C may stand on the line.
+  // Clears the terminal line, which may contain a progress bar or the echoed ^C.
   const std::string line = (::isatty(STDERR_FILENO) ? "\r\x1b[K" : "") + message.substr(0, kCapacity - 16) + "\n";
   text.size = message.empty() ? 0 : line.size();
   std::memcpy(text.bytes, line.data(), text.size);

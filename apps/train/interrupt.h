@@ -1,19 +1,19 @@
-// SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks a run to stop and to save what it has, the next one ends the
-// process at once.
+// SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first signal asks the run to stop and save; the second ends the process
+// immediately.
 #pragma once
 #include <string>
 
 namespace godwit::apps {
 
-// From now on the first of these signals prints its name and `asked` on stderr as one line ("SIGTERM: stops soon") and
-// is remembered. The next one prints `ended` and ends the process with 128 + the signal's number (130 for Ctrl-C),
-// without running destructors; but a terminal that is closed may send SIGHUP twice, so a later SIGHUP does nothing. An
-// empty text prints nothing. SIGHUP stays ignored where it was (nohup). A later call replaces the texts and forgets
-// what came.
+// Installs handlers. The first signal is recorded and prints its name and `asked` on stderr as one line ("SIGTERM:
+// stops soon"). The second prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C), without
+// running destructors. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP twice.
+// Empty texts print nothing. SIGHUP stays ignored if it was ignored before (nohup). Calling again replaces the texts
+// and clears the recorded signal.
 void catch_interrupts(const std::string& asked, const std::string& ended);
 
-void silence_interrupts();  // signals stay caught, but print nothing from now on
+void silence_interrupts();  // signals remain caught, but print nothing from now on
 
-int interrupted();  // the signal that came, 0: none
+int interrupted();  // the recorded signal; 0 if none
 
 }  // namespace godwit::apps

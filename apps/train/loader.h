@@ -1,4 +1,4 @@
-// How a rank's loader prepares its batches.
+// Options of a rank's data loader.
 #pragma once
 #include <algorithm>
 
@@ -9,8 +9,8 @@
 
 namespace godwit::apps {
 
-// `data`: the program's settings prefetch and workers; 0 workers are two threads, where the rank has as many, and all
-// of the rank's where a GPU computes.
+// Reads prefetch and workers from `data`. If workers is 0, the loader uses all threads of the rank on a GPU, and at
+// most two on the CPU.
 template <class DataConfig>
 data::LoaderOptions loader_options(const CommonConfig& config, const DataConfig& data, const Communicator& comm,
                                    bool train, int64_t eval_batch) {

@@ -27,7 +27,7 @@
 namespace godwit::apps {
 namespace {
 
-// The error's text with control characters escaped, except the line breaks between the errors of several ranks.
+// Escapes control characters, except the line breaks between errors of several ranks.
 std::string shown(const std::string& text) {
   constexpr size_t kLongest = 4000;
   std::istringstream lines(text);
@@ -37,9 +37,9 @@ std::string shown(const std::string& text) {
   return result;
 }
 
-// Every process reads the data; ranks that are threads share them. False when the run was interrupted.
+// Loads the data once per process, shared by ranks that are threads. Returns false if the run was interrupted.
 bool train(const Program& program, const ConfigPtr& config) {
-  // A launcher passes text on in pieces, perhaps to a file: no place for a bar.
+  // Under a launcher, output is forwarded in pieces or written to a file, so no bar is drawn.
   using Style = Progress::Style;
   Progress progress(stdout, uses_mpi(*config) ? Style::lines : Style::automatic);
   const Topology topology{config->nodes, config->workers_per_node};
@@ -49,7 +49,7 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     Context arithmetic = context();
     arithmetic.tf32 = config->tf32;
-    const ContextGuard guard(std::move(arithmetic));  // threads that the task and the trainer start inherit it
+    const ContextGuard guard(std::move(arithmetic));  // inherited by threads that the task and the trainer start
     const std::unique_ptr<Task> task = make(comm);
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);
@@ -71,14 +71,14 @@ bool train(const Program& program, const ConfigPtr& config) {
   return !stopped;
 }
 
-// A closed stdin, stdout or stderr would give its number, and then its text, to the next file that is opened.
+// Opens closed standard streams. Otherwise the next opened file would get their descriptor and receive their output.
 void open_standard_streams() {
   for (int fd = 0; fd < 3; ++fd)
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
-// What is wrong with the command line is wrong on all ranks: rank 0 says so, and when it ends the launcher ends the
-// others. One that lives on has something of its own to say.
+// All ranks find the same command-line error. Rank 0 reports it and exits, after which the launcher ends the other
+// ranks. A rank still alive after the delay reports its own error.
 void wait_for_rank_0(int rank) {
   if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
@@ -94,9 +94,10 @@ int run_program(const Program& program, int argc, char** argv) {
     const ConfigPtr config = parse_command_line(program, argc, argv, rank == 0 ? std::cout : silent);
     check(std::cout.flush().good(), "standard output cannot be written");
     failure = 1;
-    signal(SIGXFSZ, SIG_IGN);  // a file too large is then an error like any other
-    signal(SIGPIPE, SIG_IGN);  // and so is a closed pipe
-    if (config && !train(program, config)) return 128 + (interrupted() ? interrupted() : SIGINT);  // or another's
+    signal(SIGXFSZ, SIG_IGN);  // writing beyond the file-size limit then fails with an error
+    signal(SIGPIPE, SIG_IGN);  // writing to a closed pipe then fails with an error
+    // interrupted() is 0 if the signal reached another rank only
+    if (config && !train(program, config)) return 128 + (interrupted() ? interrupted() : SIGINT);
     return 0;
   } catch (const PeerFailed&) {
     return failure;

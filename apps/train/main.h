@@ -4,8 +4,8 @@
 
 namespace godwit::apps {
 
-// Reads the command line and trains; reports what goes wrong as one line on stderr. Returns the exit code: 0 done, 1
-// failed while running, 2 wrong command line or configuration.
+// Reads the command line and trains. Reports errors as one line on stderr. Returns the exit code: 0 for success, 1 for
+// an error during the run, 2 for an invalid command line or configuration.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace godwit::apps

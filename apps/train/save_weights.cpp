@@ -24,7 +24,7 @@ std::string new_temporary_folder() {
   return name;
 }
 
-// The error's text; empty: it is saved.
+// Returns the error text; empty on success.
 std::string attempt(const std::function<void(const std::string&)>& save, const std::string& folder) {
   try {
     save(folder);
@@ -44,7 +44,7 @@ Saved save_with_retries(const std::function<void(const std::string& folder)>& sa
   };
   std::string error = attempt(save, folder);
   if (!error.empty() && left_s() > 0)
-    warn(detail::concat(error, "; trying again every ", std::min(kPause, patience_s), " s for ", patience_s,
+    warn(detail::concat(error, "; retrying every ", std::min(kPause, patience_s), " s for ", patience_s,
                         " s; free space there"));
   while (!error.empty() && left_s() > 0) {
     for (double until = left_s() - kPause; left_s() > std::max(until, 0.0);) std::this_thread::sleep_for(kLook);
@@ -61,7 +61,7 @@ Saved save_with_retries(const std::function<void(const std::string& folder)>& sa
   if (reason.empty()) return {elsewhere, error};
   std::error_code ignored;
   if (!elsewhere.empty()) std::filesystem::remove_all(elsewhere, ignored);
-  fail(error, "; the weights are lost, as the folder for temporary files ($TMPDIR) failed too: ", reason);
+  fail(error, "; the weights are lost, because the temporary folder ($TMPDIR) failed too: ", reason);
 }
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// Task: what one rank trains: its model, its batches and its evaluation. A Trainer does the rest.
+// Task: the model, batches and evaluation of one rank, as used by Trainer.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,48 +13,49 @@
 
 namespace godwit::apps {
 
-// Of one micro-batch.
+// Result of one micro-batch.
 struct Forward {
-  Var loss;                     // the mean over its samples
-  std::vector<Tensor> correct;  // right answers: the sum of these, of one element each
-  double answers = 0;           // all of them
+  Var loss;                     // mean over the samples
+  std::vector<Tensor> correct;  // one element each; their sum is the number of correct answers
+  double answers = 0;           // total number of answers
   double samples = 0;
-  double data_wait_s = 0;  // until the batch was there
+  double data_wait_s = 0;  // time spent waiting for the batch
 };
 
-// A batch that load_batch() has put in its place.
+// A batch loaded by load_batch().
 struct LoadedBatch {
-  std::vector<int64_t> key;  // equal for batches of equal shapes, which lie in one place
+  std::vector<int64_t> key;  // equal for batches of equal shapes, which use the same memory
   double data_wait_s = 0;
 };
 
 struct Evaluation {
   std::optional<double> loss = {};                      // mean over the test set
-  std::vector<std::pair<std::string, double>> metrics;  // further ones, under their names in metrics.jsonl
-  std::string text;                                     // of those metrics: "top-1 91.20 %, top-5 99.10 %"
+  std::vector<std::pair<std::string, double>> metrics;  // further metrics, by name in metrics.jsonl
+  std::string text;                                     // the metrics as text: "top-1 91.20 %, top-5 99.10 %"
 };
 
 class Task {
  public:
   virtual ~Task() = default;
 
-  virtual nn::Module& model() = 0;        // with its initial weights
-  virtual std::string name() const = 0;   // of the model; names run directories
-  virtual std::string unit() const = 0;   // what its samples are: "images"
-  virtual int64_t batches() const = 0;    // of this rank in an epoch
-  virtual Rows notes() const { return {}; }  // for the start of a run
+  virtual nn::Module& model() = 0;        // with initial weights
+  virtual std::string name() const = 0;   // of the model; prefix of run directory names
+  virtual std::string unit() const = 0;   // name of a sample, such as "images"
+  virtual int64_t batches() const = 0;    // per epoch, of this rank
+  virtual Rows notes() const { return {}; }  // printed at the start of a run
 
   virtual void on_run_start(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
-  virtual void start_epoch(int64_t epoch) = 0;            // from 0; its first batches are prepared meanwhile
-  virtual Forward forward(int64_t micro_batch) = 0;       // the epoch's next; its number in the whole run, from 0
-  // forward() in two parts, of which a step that is recorded (engine/graph.h) repeats the second.
+  virtual void start_epoch(int64_t epoch) = 0;            // starts at 0; begins to prefetch
+  // the next batch of the epoch; micro_batch counts over the whole run, from 0
+  virtual Forward forward(int64_t micro_batch) = 0;
+  // forward() in two parts; a captured step (engine/graph.h) replays the second.
   virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
-  virtual Forward forward_loaded() = 0;  // of the batch that was fetched
-  virtual void average_buffers() {}                       // collective: what differs between ranks but the parameters
-  virtual Evaluation evaluate() = 0;                      // collective: of the model as it is now
+  virtual Forward forward_loaded() = 0;  // of the loaded batch
+  virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
+  virtual Evaluation evaluate() = 0;                      // collective: evaluates the current model
   virtual void write_evaluation(const std::string& /*run_dir*/) {}  // on rank 0: files of the last evaluate()
-  virtual std::vector<std::string> corrupt_files() { return {}; }  // files that turned out so, "path: reason"
-  // On rank 0, the model as it is now, into a folder: "weights", or "ema" for averaged ones.
+  virtual std::vector<std::string> corrupt_files() { return {}; }  // corrupt files found so far, "path: reason"
+  // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights).
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
 };
 

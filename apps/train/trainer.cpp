@@ -33,7 +33,7 @@ BucketOptions bucket_options(const CommonConfig& config) {
   return options;
 }
 
-// Micro-batches left over at the end of an epoch are dropped, like an incomplete batch.
+// Drops the micro-batches at the end of an epoch that do not fill a step.
 int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
   check(config.accumulation <= batches, "accumulation: ", config.accumulation,
         " micro-batches per step, but a worker has ", batches, batches == 1 ? " batch" : " batches",
@@ -48,7 +48,7 @@ int64_t planned_steps(const CommonConfig& config, int64_t steps_per_epoch) {
 
 std::string kernels() { return context().device.is_cuda() ? gpu_name() : kernel_library(); }
 
-// "1.2 GB", or where there is a GPU "1.2 GB, of its GPU 3.4 GB".
+// "1.2 GB", or with a GPU "1.2 GB, of its GPU 3.4 GB".
 std::string peak_memory() {
   std::string text = human_bytes(static_cast<double>(context().pool->stats().peak_bytes_in_use));
   if (context().device.is_cuda()) text += ", of its GPU " + human_bytes(static_cast<double>(peak_gpu_bytes()));
@@ -83,29 +83,30 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
 }
 
 Trainer::~Trainer() {
-  if (leader()) silence_interrupts();  // they stop nothing any more
+  if (leader()) silence_interrupts();  // no longer stop anything
 }
 
 void Trainer::open_run(Progress& progress) {
   started_ = Clock::now();
   if (!leader()) {
-    if (uses_mpi(config_)) catch_interrupts("", "");  // a process of its own
+    if (uses_mpi(config_)) catch_interrupts("", "");  // an MPI rank is a separate process
     return;
   }
   const auto busy = comm_.world->busy();
   run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name());
   log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false));
   task_.on_run_start(run_dir_);
-  // A launcher passes Ctrl-C on as SIGTERM. When a rank has died it sends the same, and SIGKILL soon after.
+  // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by
+  // SIGKILL.
   const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
                                              : "a second signal ends the run at once";
   catch_interrupts("stopping after the current step to save the weights; " + more,
-                   "ended unsaved; the run directory is " + run_dir_);
+                   "ended without saving; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));
   for (const std::string& notice : warnings()) progress.line("notice: " + notice);
 }
 
-// What a user may not expect of the settings, or of this machine.
+// Notices about unexpected consequences of the settings or the machine.
 std::vector<std::string> Trainer::warnings() const {
   std::vector<std::string> all = config_.notices;
   const ExchangeConfig& exchange = config_.exchange;
@@ -113,15 +114,15 @@ std::vector<std::string> Trainer::warnings() const {
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
   if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
     all.push_back(
-        "this build has no NCCL: GPUs read each other's memory within a process, and go through the host's between "
-        "processes; install it (libnccl-dev) and configure again");
+        "this build has no NCCL: GPUs access each other's memory within a process, and use host memory between "
+        "processes; install libnccl-dev and configure again");
   int64_t kept = 0;
   for (const StateTensor& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
   if (exchange.sharding != Sharding::none && kept > 0)
     all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ", exchange.name(),
                                  ": every worker keeps ", human_bytes(static_cast<double>(kept)),
-                                 " of all parameters; the exchanges dense and zeropp keep none"));
-  int64_t sent = 0;  // values of an exchange by shards, whose messages have the size of the largest
+                                 " for all parameters; the exchanges dense and zeropp keep no state"));
+  int64_t sent = 0;  // values sent by the sharded exchange; messages have the size of the largest shard
   for (const Bucket& bucket : replica_->buckets()) {
     int64_t longest = 0;
     for (const Segment& shard : bucket.shards) longest = std::max(longest, shard.numel());
@@ -130,8 +131,8 @@ std::vector<std::string> Trainer::warnings() const {
   if (const double times = static_cast<double>(sent) / static_cast<double>(replica_->buckets().numel());
       exchange.sharding != Sharding::none && times > 1.5)
     all.push_back(detail::concat(
-        "shards are uneven, as whole parameters or blocks stay together, and messages have the largest one's length: ",
-        std::round(10 * times) / 10, " values are sent for each of the model's; exchange.sharding=none sends fewer"));
+        "shards differ in size, because parameters or blocks are not split, and messages have the largest size: ",
+        std::round(10 * times) / 10, " values are sent per parameter; exchange.sharding=none sends fewer"));
   const auto add = [&](const std::vector<std::string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); };
   const OptimizerMethod& method = config_.optimizer.method();
   if (method.notices)
@@ -140,7 +141,7 @@ std::vector<std::string> Trainer::warnings() const {
   return all;
 }
 
-// What may help a run whose loss is not finite.
+// Remedies for a non-finite loss.
 std::string Trainer::nan_hint() const {
   const std::string& hint = config_.optimizer.method().divergence_hint;
   return "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)" + (hint.empty() ? "" : "; " + hint);
@@ -181,7 +182,7 @@ Evaluation Trainer::run(Progress& progress) {
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
     }
     if (stopped_ || !may_continue()) break;
-    if (step_ < total_steps_) task_.start_epoch(e + 1);  // its first batches are prepared meanwhile
+    if (step_ < total_steps_) task_.start_epoch(e + 1);  // prefetches the next epoch during the evaluation
     const auto before = Clock::now();
     last = evaluate();
     evaluating_s_ += seconds_since(before);
@@ -231,7 +232,7 @@ void Trainer::train_step(Progress& progress) {
   ++accumulator_.steps;
 }
 
-// On a GPU the losses are read when the host has asked for all of the step but its end, where it would wait anyway.
+// On a GPU, reads the losses once almost the whole step is queued; the host would wait there in any case.
 double Trainer::forward_and_backward() {
   std::vector<Tensor> losses;
   DeviceSum correct;
@@ -245,7 +246,7 @@ double Trainer::forward_and_backward() {
       waited += forward.data_wait_s;
     }
   } catch (const Error&) {
-    read_losses(losses);  // a loss that is not finite says more than the gradients that it made
+    read_losses(losses);  // report a non-finite loss first; it causes the non-finite gradient
     throw;
   }
   read_losses(losses);
@@ -265,8 +266,7 @@ Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses) 
   return forward;
 }
 
-// What a pass gives lies where the next one writes, so it is copied; of a pass that fails while it is recorded nothing
-// was computed.
+// Copies the outputs, because the next replay overwrites them. A pass that fails during capture has computed nothing.
 Forward Trainer::captured_forward_backward(int micro_batch, std::vector<Tensor>& losses) {
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
@@ -297,7 +297,7 @@ void Trainer::read_losses(const std::vector<Tensor>& losses) {
   }
 }
 
-// Statistics of the batches take what made the gradient so: they are put back as well.
+// The batch-norm statistics contain the skipped batch, so they are restored too.
 void Trainer::skipped(Progress& progress) {
   constexpr int64_t kShown = 5, kMostInARow = 100;
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
@@ -305,10 +305,11 @@ void Trainer::skipped(Progress& progress) {
         replica_->skip_reason(), nan_hint());
   if (!leader() || replica_->skipped() > kShown) return;
   progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
-                               replica_->skipped() == kShown ? "; further ones are counted only" : ""));
+                               replica_->skipped() == kShown ? "; further skipped steps are only counted" : ""));
 }
 
-// The loss is this step's, averaged over the ranks; accuracy, bytes and rate are of the steps since the last report.
+// The loss is of the current step, averaged over the ranks. Accuracy, bytes and rate cover the steps since the last
+// report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = accumulator_.times;
   const Tensor sums = cpu_tensor<double>({last_loss_, accumulator_.correct, accumulator_.answers, accumulator_.samples, accumulator_.bytes_intra,
@@ -412,7 +413,7 @@ void Trainer::save_model(const std::string& which, Progress& progress) {
 
 void Trainer::save(const Evaluation& last, Progress& progress) {
   const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_, all_times_);
-  // Ranks that share their files repeat each other, those in other processes read others.
+  // Threads of one process share their files and repeat the warnings; other processes read other files.
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
@@ -435,13 +436,13 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   if (replica_checks_ > 0)
     progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",
                                  comm_.topology.world(), comm_.topology.world() == 1 ? " worker" : " workers",
-                                 " were equal to the bit"));
+                                 " were bit-identical"));
   if (replica_->skipped() > 0)
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   if (!exchanged.empty()) progress.line(exchanged);
   if (graphs_)
     progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
-                                 " micro-batches were replayed, by ", graphs_->recordings(), " recordings"));
+                                 " micro-batches were replayed from ", graphs_->recordings(), " captured graphs"));
   for (const std::string& line : convolutions_.summary()) progress.line(line);
   constexpr size_t kShown = 5;
   size_t shown = 0;

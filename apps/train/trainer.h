@@ -1,4 +1,4 @@
-// Trainer: one rank's part of a training run: steps, evaluations, replica checks, logging, weights.
+// Trainer: one rank's part of a training run: steps, evaluation, replica checks, logging and saved weights.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -22,13 +22,13 @@ namespace godwit::apps {
 
 class Trainer {
  public:
-  // Collective. What is referred to must outlive the trainer.
+  // Collective. References must outlive the trainer.
   Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
   ~Trainer();
 
-  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. Where
-  // a rank is interrupted, or metrics cannot be written, all stop after the same step, the current one of a rank, and
-  // save what they have, without evaluating it. Files that could not be written are an Error at the end.
+  // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. If a
+  // rank is interrupted or metrics cannot be written, all ranks stop after the same step (the current step of some
+  // rank) and save without evaluating. Throws at the end if files could not be written.
   Evaluation run(Progress& progress);
   bool stopped() const { return stopped_; }  // before the end
 
@@ -37,7 +37,7 @@ class Trainer {
   struct StepAccumulator {
     double correct = 0, answers = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
-    double data_wait_s = 0;  // that this rank waited for its batches
+    double data_wait_s = 0;  // of this rank
     double computation_s = 0;
     StepTimes times;
     int64_t steps = 0;
@@ -47,25 +47,27 @@ class Trainer {
   void open_run(Progress& progress);
   std::vector<std::string> warnings() const;
   std::string nan_hint() const;
-  Rows rows() const;  // for the start of the run
+  Rows rows() const;  // printed at the start of the run
   bool may_continue();  // with the next step or evaluation; sets stopped_
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
-  double forward_and_backward();                 // of all micro-batches; returns the seconds waited for data
-  // Of one micro-batch, and the backward pass; its loss is added to `losses` before that. By CUDA graphs where wanted.
+  double forward_and_backward();                 // over all micro-batches; returns the seconds spent waiting for data
+  // Forward and backward pass of one micro-batch. Appends the loss to `losses` before the backward pass.
+  // captured_forward_backward() does so through CUDA graphs.
   Forward forward_backward(int micro_batch, std::vector<Tensor>& losses);
   Forward captured_forward_backward(int micro_batch, std::vector<Tensor>& losses);
-  void read_losses(const std::vector<Tensor>& losses);  // of the micro-batches: their mean is last_loss_
-  void skipped(Progress& progress);  // after a step that all ranks left out
+  void read_losses(const std::vector<Tensor>& losses);  // sets last_loss_ to the mean over the micro-batches
+  void skipped(Progress& progress);  // handles a step that all ranks skipped
   void report(Progress& progress);
-  void check_replicas();  // collective: throws when replicas differ
-  void synchronize_for_eval();          // makes replicas and averages those that are evaluated and saved
-  Evaluation evaluate();  // of the averaged weights, where there are any
+  void check_replicas();  // collective; throws if replicas differ
+  void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved
+  Evaluation evaluate();  // with the averaged weights if enabled
   void report(const Evaluation& result, Progress& progress);
-  void write(const std::function<void()>& f);  // on rank 0: f() writes a file or the output; its first Error is kept
+  // rank 0: calls f(), which writes a file or prints; stores the first Error
+  void write(const std::function<void()>& f);
   void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
-  int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // from 1
+  int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // starts at 1
   bool leader() const { return comm_.rank == 0; }
 
   const Program& program_;
@@ -74,25 +76,25 @@ class Trainer {
   Communicator& comm_;
   int64_t steps_per_epoch_, total_steps_;
   Schedule schedule_;
-  std::unique_ptr<Ema> ema_;  // null: not wanted
+  std::unique_ptr<Ema> ema_;  // null if disabled
   std::unique_ptr<DataParallel> replica_;
-  std::unique_ptr<CudaGraphCache> graphs_;              // null: not wanted
-  std::map<std::vector<int64_t>, Forward> passes_;  // what those under each key gave
-  int64_t replayed_ = 0;                            // micro-batches
+  std::unique_ptr<CudaGraphCache> graphs_;              // null if disabled
+  std::map<std::vector<int64_t>, Forward> passes_;  // by batch key: the outputs of the captured pass
+  int64_t replayed_ = 0;                            // number of micro-batches
 
   int64_t step_ = 0;
   bool stopped_ = false;
   double last_loss_ = 0;
-  std::vector<Tensor> buffers_, buffers_before_;  // where a step may be skipped: as they were before it
+  std::vector<Tensor> buffers_, buffers_before_;  // buffers_before_: backup for skipped steps
   int64_t skipped_in_a_row_ = 0;
-  int64_t replica_checks_ = 0;  // that passed
-  TimeSplit all_times_;  // of this rank's steps
+  int64_t replica_checks_ = 0;  // number of passed checks
+  TimeSplit all_times_;  // of all steps of this rank
   StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;
   std::chrono::steady_clock::time_point started_;
   double evaluating_s_ = 0;
   std::string run_dir_;
-  std::string weights_dir_;      // run_dir_, or where they could be saved instead
+  std::string weights_dir_;      // run_dir_, or the fallback folder
   std::string write_error_;      // rank 0
   std::unique_ptr<RunLog> log_;  // rank 0
 };

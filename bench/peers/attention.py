@@ -18,7 +18,7 @@ settings = dict(batch="8", length="128", heads="12", width="64", filled="100", d
 for argument in sys.argv[1:]:
     name, _, value = argument.partition("=")
     if name not in settings:
-        sys.exit(f"attention.py: '{argument}' is none of {' '.join(key + '=' for key in settings)}")
+        sys.exit(f"attention.py: '{argument}' is unknown; expected one of {' '.join(key + '=' for key in settings)}")
     settings[name] = value
 batch, length, heads, width = (int(settings[name]) for name in ("batch", "length", "heads", "width"))
 filled, dropout = int(settings["filled"]), float(settings["dropout"])

@@ -15,7 +15,7 @@ def parse(program, defaults):
     for argument in sys.argv[1:]:
         name, _, value = argument.partition("=")
         if name not in settings:
-            sys.exit(f"{program}: '{argument}' is none of {' '.join(key + '=' for key in settings)}")
+            sys.exit(f"{program}: '{argument}' is unknown; expected one of {' '.join(key + '=' for key in settings)}")
         settings[name] = value
     torch.set_num_threads(int(settings["threads"]) or len(os.sched_getaffinity(0)))
     torch.manual_seed(1)

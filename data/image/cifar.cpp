@@ -10,12 +10,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file; the largest of the data sets has 154 MB
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // per file; the largest file of the datasets has 154 MB
 constexpr size_t kPlane = 32 * 32, kChannels = 3;
 
 struct Version {
   int32_t classes;
-  size_t label_bytes;  // the label used is the last of them
+  size_t label_bytes;  // the last label byte is used
   std::vector<std::string> train, test;
 };
 

@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100 in their binary version: records of one or two label bytes and 3×32×32 bytes by channel.
+// CIFAR-10 and CIFAR-100, binary version: records of one or two label bytes and 3×32×32 bytes, channel by channel.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 namespace godwit::data {
 
 // Reads data_batch_1.bin … data_batch_5.bin or test_batch.bin (CIFAR-10), or train.bin or test.bin (CIFAR-100, fine
-// labels), whichever the folder holds. Images are [32, 32, 3]. Throws one Error naming the file that is missing, is
-// not made of whole records, or holds a label that cannot be.
+// labels), depending on the files in the folder. Images are [32, 32, 3]. Throws one Error naming the file if it is
+// missing, contains an incomplete record, or contains an invalid label.
 RawImages load_cifar_folder(const std::string& folder, Split split);
 
 }  // namespace godwit::data

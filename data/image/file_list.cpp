@@ -14,7 +14,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr int kDeepest = 16;  // folders within folders; symbolic links can form circles
+constexpr int kDeepest = 16;  // maximum nesting; symbolic links can form cycles
 
 std::string below(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
@@ -25,7 +25,7 @@ struct Lister {
   std::vector<ImageFile>& files;
 
   void add(const std::string& folder, int32_t label, int depth) {
-    check(depth <= kDeepest, root, "/", folder, ": more than ", kDeepest, " folders deep (a circle of links?)");
+    check(depth <= kDeepest, root, "/", folder, ": more than ", kDeepest, " folders deep (cyclic links?)");
     for (const std::string& name : names_in(root + "/" + folder)) {
       ImageFile file;
       file.path = folder + "/" + name;

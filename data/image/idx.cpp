@@ -20,11 +20,11 @@ std::string product(const std::vector<int64_t>& extents) {
   return text.str();
 }
 
-// The extents in the header, which takes `used` bytes.
+// Parses the extents; sets `used` to the size of the header.
 std::vector<int64_t> read_extents(const std::string& path, const std::vector<uint8_t>& bytes, size_t& used) {
   check(bytes.size() >= 4, path, ": too short for an IDX header");
   check(bytes[0] == 0 && bytes[1] == 0, path, ": not an IDX file (its first two bytes are not zero)");
-  check(bytes[2] == kUnsignedByte, path, ": IDX element type ", int{bytes[2]}, ", only unsigned bytes (8) are read");
+  check(bytes[2] == kUnsignedByte, path, ": IDX element type ", int{bytes[2]}, ", expected unsigned bytes (8)");
   check(bytes[3] >= 1 && bytes[3] <= kMostDimensions, path, ": IDX header with ", int{bytes[3]},
         " dimensions, expected 1 to ", int{kMostDimensions});
   const size_t dimensions = bytes[3];
@@ -49,16 +49,16 @@ Idx read_idx(const std::string& path) {
   const bool none = std::find(idx.extents.begin(), idx.extents.end(), 0) != idx.extents.end();
   for (int64_t extent : idx.extents) {
     const auto factor = static_cast<uint64_t>(none ? 0 : extent);
-    total = factor == 0 || total <= kMostBytes / factor ? total * factor : kMostBytes;  // no file holds as many
+    total = factor == 0 || total <= kMostBytes / factor ? total * factor : kMostBytes;  // larger than any file
   }
 
-  // One byte more would show that the file is too long; what is beyond is not read.
+  // Reads one byte more than expected, to detect a file that is too long.
   std::vector<uint8_t> bytes = read_beginning(path, "an IDX file", used + total + 1);
   const uint64_t found = bytes.size() - std::min(bytes.size(), used);
-  check(found >= total, path, ": its header promises ", product(idx.extents), " bytes, it holds ", found,
+  check(found >= total, path, ": the header specifies ", product(idx.extents), " bytes, the file has ", found,
         " (truncated?)");
   check(found == total, path, ": more data follows the ", product(idx.extents), " = ", total,
-        " bytes its header promises");
+        " bytes given by the header");
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));
   idx.values = std::move(bytes);
   return idx;

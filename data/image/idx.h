@@ -1,4 +1,4 @@
-// IDX files (MNIST, Fashion-MNIST): big-endian header, then unsigned bytes; plain or gzip, told apart by content.
+// IDX files (MNIST, Fashion-MNIST): big-endian header, then unsigned bytes; plain or gzip, detected by content.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,13 +7,13 @@
 namespace godwit::data {
 
 struct Idx {
-  std::vector<int64_t> extents;  // as in the file, first extent outermost
-  std::vector<uint8_t> values;   // row-major, as many as the extents multiply to
+  std::vector<int64_t> extents;  // outermost extent first, as in the file
+  std::vector<uint8_t> values;   // row-major; their number is the product of the extents
 };
 
-// Throws one Error naming the file when it cannot be read, is not IDX of unsigned bytes, or is not exactly as long as
-// its header says (also inside gzip, whose checksum is verified). Memory grows with the file, never with a header's
-// claim, and of a file longer than that no more is read than shows it.
+// Throws one Error naming the file if it cannot be read, is not IDX of unsigned bytes, or does not have exactly the
+// length given by its header. In gzip files the checksum is verified as well. Memory use follows the file size, never
+// the header. Reading stops one byte past the expected end.
 Idx read_idx(const std::string& path);
 
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// What a loader draws from: labelled images that can be written, one by one, as normalised floats.
+// ImageDataset: labeled images for a loader, readable one by one as normalized floats.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,24 +9,24 @@
 
 namespace godwit::data {
 
-// Every function may be called from several threads at once.
+// All functions are thread-safe.
 class ImageDataset {
  public:
   virtual ~ImageDataset() = default;
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
-  virtual Shape image_shape() const = 0;  // [h, w, c] of what is written
-  virtual uint64_t hash() const = 0;      // of the content or, for files, of their list: equal on ranks that agree
+  virtual Shape image_shape() const = 0;  // [h, w, c] of the output
+  virtual uint64_t hash() const = 0;      // of the contents or of the file list; equal on ranks with the same data
 
-  // Both return the label. read_augmented: changed as drawn for (seed, epoch, sample), whichever rank or thread asks.
+  // Both return the label. read_augmented() applies a random change that depends only on (seed, epoch, sample).
   virtual int32_t read(int64_t sample, float* to) const = 0;
   virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;
 
-  // Lines about samples that could not be read as they should, in the order of the samples.
+  // One line per sample that could not be read correctly, ordered by sample.
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 
-// Images held in memory, normalised, padded and cropped, flipped.
+// Images in memory, normalized, randomly cropped and flipped.
 class InMemoryDataset : public ImageDataset {
  public:
   InMemoryDataset(RawImages dataset, TransformOptions options);

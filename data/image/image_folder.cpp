@@ -17,16 +17,16 @@
 namespace godwit::data {
 namespace {
 
-constexpr size_t kHeads[] = {8 << 10, 128 << 10};  // read of a file; a header with long comments may need all of it
+constexpr size_t kHeads[] = {8 << 10, 128 << 10};  // sizes to try; a header with long comments may need the whole file
 constexpr size_t kTail = 4 << 10;
 constexpr int32_t kLongestSide = 16384;
-constexpr int64_t kMostBytes = int64_t{1} << 28;  // of a file: more than 64 million pixels take without compression
+constexpr int64_t kMostBytes = int64_t{1} << 28;  // per file; above the uncompressed size of 64 million pixels
 
 class File {
  public:
   explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     check(fd_ >= 0, "cannot be read (", std::strerror(errno), ")");
-    (void)::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);  // no reading ahead
+    (void)::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);  // disables read-ahead
   }
   ~File() { ::close(fd_); }
   File(const File&) = delete;
@@ -39,7 +39,7 @@ class File {
       const ssize_t got =
           ::pread(fd_, bytes.data() + done, count - done, static_cast<off_t>(from) + static_cast<off_t>(done));
       check(got >= 0 || errno == EINTR, "cannot be read (", std::strerror(errno), ")");
-      check(got != 0, "cannot be read (it is shorter than it was a moment ago)");
+      check(got != 0, "cannot be read (the file shrank while it was read)");
       if (got > 0) done += static_cast<size_t>(got);
     }
     return bytes;
@@ -56,13 +56,13 @@ JpegHeader read_header(const File& in, size_t size) {
     if (bytes[0] != 0xff || bytes[1] != 0xd8) return read_jpeg_header(bytes);  // throws
     try {
       return read_jpeg_header(bytes);
-    } catch (const DecodeError&) {  // perhaps it ends further on
+    } catch (const DecodeError&) {  // the header may be longer
     }
   }
   return read_jpeg_header(in.read(0, size));
 }
 
-// Reads what decides whether a file can be used: its header and its end.
+// Checks the header and the end of a file.
 void inspect(const std::string& path, ImageFile& file) {
   check(file.bytes <= kMostBytes, "has ", file.bytes, " bytes, more than the ", kMostBytes, " of the largest images");
   const File in(path);
@@ -102,7 +102,7 @@ void check_same_classes(const ImageFolder& folder, const std::vector<std::string
 }
 
 void find_splits(ImageFolder& folder) {
-  if (!is_folder(folder.root + "/train")) return;  // the classes are at the root
+  if (!is_folder(folder.root + "/train")) return;  // the class folders are at the root
   folder.train_name = folder.test_name = "train";
   bool found = false;
   for (const char* name : {"val", "validation", "test"}) {
@@ -113,7 +113,7 @@ void find_splits(ImageFolder& folder) {
   }
 }
 
-// Why an image that could be read is not used, or "".
+// Why a readable image is not used, or "".
 std::string too_large(const ImageFile& file, const IndexOptions& options) {
   const bool long_side = std::max(file.width, file.height) > kLongestSide;
   if (long_side || int64_t{file.width} * file.height > options.max_pixels)
@@ -124,7 +124,7 @@ std::string too_large(const ImageFile& file, const IndexOptions& options) {
   return fits ? "" : too_much_memory(file.coefficient_bytes, options.most_decode_bytes);
 }
 
-// Sorts out what cannot be used.
+// Returns the usable files; appends the others to `skipped`.
 std::vector<ImageFile> usable(std::vector<ImageFile> files, const IndexOptions& options,
                               std::vector<ImageFile>& skipped) {
   std::vector<ImageFile> good;

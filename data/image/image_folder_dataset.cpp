@@ -24,7 +24,7 @@ uint64_t hash_of(const std::vector<std::string>& classes, const std::vector<Imag
   return hash.value();
 }
 
-// The strongest reduction that leaves the box at least as large as the target.
+// The largest reduction that leaves the box at least as large as the target.
 int scale_for(const Box& box, int64_t target) {
   for (const int scale : {8, 4, 2})
     if (std::min(box.width, box.height) >= static_cast<double>(target * scale)) return scale;
@@ -76,7 +76,7 @@ int32_t ImageFolderDataset::read_augmented(int64_t sample, int64_t epoch, float*
   });
 }
 
-// draw(i) gives file i's image and says whether it is damaged; it throws when nothing can be decoded.
+// draw(i) produces the image of file i and returns whether the file is damaged; throws if nothing can be decoded.
 template <class Draw>
 int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) const {
   for (int64_t tried = 0; tried < size(); ++tried) {
@@ -84,24 +84,24 @@ int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) con
     const ImageFile& file = files_[static_cast<size_t>(i)];
     std::string problem;
     try {
-      if (draw(i)) problem = "is damaged, used as far as it could be decoded";
+      if (draw(i)) problem = "is damaged; the decodable part is used";
     } catch (const DecodeError& error) {
       check(!options_.strict, file.path, ": ", error.what(), " (--strict)");
-      note(i, std::string(error.what()) + "; the next file takes its place");
+      note(i, std::string(error.what()) + "; the next file is used instead");
       continue;
     }
     check(problem.empty() || !options_.strict, file.path, ": ", problem, " (--strict)");
     if (!problem.empty()) note(i, problem);
     return file.label;
   }
-  fail("data folder ", root_, ": none of its images can be decoded");
+  fail("data folder ", root_, ": no image can be decoded");
 }
 
 bool ImageFolderDataset::decode(int64_t sample, const Box& box, const Rect& window, bool flip, float* to) const {
   const ImageFile& file = files_[static_cast<size_t>(sample)];
   const std::vector<uint8_t> bytes = read_file(root_ + "/" + file.path, "an image");
   check(static_cast<int64_t>(bytes.size()) == file.bytes, root_, "/", file.path, ": has ", bytes.size(),
-        " bytes, it had ", file.bytes, " when training began; data must not change meanwhile");
+        " bytes, but had ", file.bytes, " when training began; files must not change during a run");
   const Pixels pixels = decode_jpeg(bytes, window, scale_for(box, options_.crop), options_.most_decode_bytes);
   resample(pixels, box, flip, options_.crop, options_.crop, to);
   return pixels.damaged;

@@ -1,4 +1,4 @@
-// Photographs read from their files whenever they are drawn: decoded, cropped, resized, normalised.
+// ImageFolderDataset: photographs that are read, decoded, cropped, resized and normalized on demand.
 #pragma once
 #include <map>
 #include <mutex>
@@ -12,21 +12,21 @@
 namespace godwit::data {
 
 struct PhotoOptions {
-  int64_t crop = 224;       // side of the square images that are given
-  int64_t resize = 256;     // evaluation: the short side before the centre crop, at least `crop`
-  bool flip = true;         // training: mirrored left to right for half of the samples
-  double color_jitter = 0;  // training: strength, see color_jitter(); 0: none
+  int64_t crop = 224;       // side of the square output images
+  int64_t resize = 256;     // evaluation: short side before the center crop, at least `crop`
+  bool flip = true;         // training: flip half of the samples horizontally
+  double color_jitter = 0;  // training: strength, see color_jitter(); 0 disables it
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
   uint64_t seed = 0;
-  bool strict = false;  // a damaged file is an error
+  bool strict = false;  // throw an error for a damaged file
   int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
 };
 
-// A file whose data are corrupt gives what could be decoded. One that cannot be decoded at all, although its header was
-// good, is replaced by the next that can, on every rank alike. A file that cannot be read any more is an Error.
+// A file with corrupt image data yields the decodable part. A file that cannot be decoded at all despite a valid header
+// is replaced by the next decodable file, identically on all ranks. An unreadable file throws an Error.
 class ImageFolderDataset : public ImageDataset {
  public:
-  // files: of one split of `root`.
+  // `files`: one split of `root`.
   ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files, PhotoOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }

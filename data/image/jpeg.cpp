@@ -1,6 +1,6 @@
 #include "data/image/jpeg.h"
 
-#include <jpeglib.h>  // wants <cstdio> before it
+#include <jpeglib.h>  // requires <cstdio>
 
 #include <algorithm>
 #include <csetjmp>
@@ -14,10 +14,10 @@
 namespace godwit::data {
 namespace {
 
-constexpr int kMostScans = 500;     // a progressive file has about ten; each costs a pass over the whole image
-constexpr int64_t kUpsampling = 2;  // pixels beside a window whose colour the window's edge is interpolated from
+constexpr int kMostScans = 500;     // progressive files have about ten; each costs a pass over the whole image
+constexpr int64_t kUpsampling = 2;  // color upsampling at the window's edge reads this many pixels outside the window
 
-// One decompression. libjpeg leaves a failed call by longjmp, so what runs inside guarded() holds nothing to destroy.
+// One decompression. libjpeg reports errors by longjmp, so code inside guarded() must not own objects with destructors.
 class Decompressor {
  public:
   explicit Decompressor(std::span<const uint8_t> bytes) : bytes_(bytes) {
@@ -51,7 +51,7 @@ class Decompressor {
     guarded(&Decompressor::start_decompress);
   }
 
-  // Of the arrays that libjpeg keeps from scan to scan, of whole blocks and minimal coded units.
+  // Size of libjpeg's coefficient arrays, which hold complete blocks and minimum coded units.
   int64_t coefficient_bytes() {
     if (!jpeg_has_multiple_scans(&jpeg_)) return 0;
     const auto rounded = [](int64_t blocks, int64_t factor) { return (blocks + factor - 1) / factor * factor; };
@@ -81,7 +81,7 @@ class Decompressor {
 
  private:
   void guarded(void (Decompressor::*work)()) {
-    if (setjmp(escape_)) throw DecodeError(std::string("is no readable JPEG (") + message_ + ")");
+    if (setjmp(escape_)) throw DecodeError(std::string("is not a readable JPEG (") + message_ + ")");
     (this->*work)();
   }
 
@@ -100,7 +100,8 @@ class Decompressor {
     jpeg_start_decompress(&jpeg_);
   }
 
-  // Blocks beside the window are not transformed, rows above it only entropy-decoded, rows below it not read at all.
+  // Skips the inverse transform left and right of the window, only entropy-decodes the rows above, and does not read
+  // the rows below.
   void read_rows() {
     const Rect& part = result_.part;
     const int64_t first = std::max<int64_t>(0, part.left - kUpsampling), columns = jpeg_.output_width;
@@ -118,7 +119,7 @@ class Decompressor {
     }
   }
 
-  // Adobe's files hold the inks inverted, 255 for none.
+  // Adobe files store inverted ink values, 255 for no ink.
   void cmyk_to_rgb(const uint8_t* from, int64_t pixels, uint8_t* to) const {
     const int flip = jpeg_.saw_Adobe_marker ? 0 : 255;
     for (int64_t i = 0; i < pixels; ++i, from += 4, to += 3) {
@@ -143,11 +144,11 @@ const char* format_of(std::span<const uint8_t> bytes) {
     const size_t length = std::strlen(magic);
     return bytes.size() >= at + length && std::memcmp(bytes.data() + at, magic, length) == 0;
   };
-  if (begins("\x89PNG")) return "a PNG image (only JPEG is read)";
-  if (begins("GIF8")) return "a GIF image (only JPEG is read)";
-  if (begins("WEBP", 8)) return "a WebP image (only JPEG is read)";
-  if (begins("II*") || begins("MM")) return "a TIFF image (only JPEG is read)";
-  return "no image";
+  if (begins("\x89PNG")) return "a PNG image (only JPEG is supported)";
+  if (begins("GIF8")) return "a GIF image (only JPEG is supported)";
+  if (begins("WEBP", 8)) return "a WebP image (only JPEG is supported)";
+  if (begins("II*") || begins("MM")) return "a TIFF image (only JPEG is supported)";
+  return "not an image";
 }
 
 }  // namespace
@@ -159,8 +160,8 @@ JpegHeader read_jpeg_header(std::span<const uint8_t> bytes) {
   Decompressor jpeg(bytes);
   const JpegHeader header = jpeg.header();
   if (header.channels != 1 && header.channels != 3 && header.channels != 4)
-    throw DecodeError("is a JPEG of " + std::to_string(header.channels) + " colour components (1, 3 and 4 are read)");
-  if (header.coefficient_bytes == 0) jpeg.start(8);  // more scans would be read to their end
+    throw DecodeError("is a JPEG of " + std::to_string(header.channels) + " color components (supported: 1, 3, 4)");
+  if (header.coefficient_bytes == 0) jpeg.start(8);  // progressive files would be read to the end
   return header;
 }
 
@@ -173,12 +174,12 @@ bool has_jpeg_end(std::span<const uint8_t> data) {
 std::string too_much_memory(int64_t coefficient_bytes, int64_t most_bytes) {
   constexpr int64_t kMiB = 1 << 20;
   return detail::concat("takes ", (coefficient_bytes + kMiB - 1) / kMiB,
-                        " MiB to decode (progressive or of several scans), more than data.decode_mib=",
-                        most_bytes / kMiB, "; raise it, or save the image anew as baseline JPEG");
+                        " MiB to decode (progressive or multi-scan), more than data.decode_mib=",
+                        most_bytes / kMiB, "; raise it, or save the image as a baseline JPEG");
 }
 
 Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale, int64_t most_bytes) {
-  check(scale == 1 || scale == 2 || scale == 4 || scale == 8, "jpeg: scale 1/", scale, ", 1, 1/2, 1/4, 1/8 are read");
+  check(scale == 1 || scale == 2 || scale == 4 || scale == 8, "jpeg: scale 1/", scale, "; expected 1, 1/2, 1/4 or 1/8");
   Decompressor jpeg(bytes);
   const JpegHeader header = jpeg.header();
   check(window.left >= 0 && window.top >= 0 && window.width > 0 && window.height > 0 &&

@@ -32,7 +32,7 @@ bool ends_as_jpeg(const std::string& name) {
   return ending == ".jpg" || ending == ".jpeg";
 }
 
-// Some folder in `folder` holds a file with the name of a JPEG.
+// Whether a folder in `folder` contains a file with a JPEG's name.
 bool holds_class_folders(const std::string& folder) {
   for (const std::string& name : class_names(folder, ""))
     for (const std::string& file : names_in(folder + "/" + name))
@@ -55,7 +55,7 @@ Layout layout_of(const std::string& folder) {
   if (any({"train-images", "train-labels", "t10k-images", "t10k-labels"})) return Layout::idx;
   if (any({"data_batch_", "test_batch.bin", "train.bin", "test.bin"})) return Layout::cifar;
   if (is_folder(folder + "/train") || holds_class_folders(folder)) return Layout::image_folder;
-  fail("data folder ", folder, ": no known data set is there; ", kLookedFor, kRemedy);
+  fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, kRemedy);
 }
 
 }  // namespace godwit::data

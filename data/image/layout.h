@@ -1,4 +1,4 @@
-// Which kind of data set a folder holds, told by its content.
+// Detects the dataset format of a folder from its contents.
 #pragma once
 #include <string>
 
@@ -6,8 +6,7 @@ namespace godwit::data {
 
 enum class Layout { idx, cifar, image_folder };
 
-// Throws one Error that lists what was looked for when nothing fits, when there is no such folder, or when it cannot
-// be read.
+// Throws one Error listing the expected files if no format matches, or if the folder is missing or unreadable.
 Layout layout_of(const std::string& folder);
 
 }  // namespace godwit::data

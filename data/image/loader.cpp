@@ -8,7 +8,7 @@
 namespace godwit::data {
 namespace {
 
-// One batch of images; its parts are the samples.
+// One batch of images; each sample is one part.
 struct Job : PrefetchJob {
   const ImageDataset& source;
   bool train;

@@ -1,4 +1,4 @@
-// Loader: the batches of one rank, prepared ahead by a few threads of low priority.
+// Loader: batches of one rank, prepared in advance by low-priority threads.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,15 +15,15 @@ struct Batch {
   Tensor labels;  // [b] int32
 };
 
-// Make it on the rank's thread: batches, on the CPU, come from that rank's pool. Errors of the preparing threads come
-// out of next(). In training every image is augmented, as drawn for the epoch.
+// Construct it on the rank's thread: batches are CPU tensors from that rank's memory pool. next() rethrows errors of
+// the loader threads. Training images are augmented by (seed, epoch, sample).
 class Loader {
  public:
   Loader(const ImageDataset& source, LoaderOptions options);  // keeps a reference to the source
 
-  int64_t batches() const { return sampler_.batches(); }     // of this rank in an epoch
-  void start_epoch(int64_t epoch, int64_t first_batch = 0);  // at any time; first_batch: where a resumed epoch goes on
-  std::optional<Batch> next();                               // none at the end of the epoch, or before start_epoch()
+  int64_t batches() const { return sampler_.batches(); }     // per epoch, of this rank
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);  // callable at any time; first_batch: where to resume
+  std::optional<Batch> next();                               // none at the end of the epoch and before start_epoch()
 
  private:
   std::shared_ptr<PrefetchJob> make_job();

@@ -18,7 +18,7 @@ constexpr const char* kRemedy =
     "; install the package of Fashion-MNIST (apt-get install dataset-fashion-mnist) or name a folder of IDX files with "
     "--data FOLDER";
 
-// The path of prefix-images-idx3-ubyte (say), in any of its four spellings.
+// Finds, for example, prefix-images-idx3-ubyte in any of its four spellings.
 std::string find_file(const std::string& folder, const std::string& stem, const std::string& kind) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {
@@ -33,7 +33,7 @@ std::string find_file(const std::string& folder, const std::string& stem, const 
 
 Idx read_labels(const std::string& path) {
   Idx labels = read_idx(path);
-  check(labels.extents.size() == 1, path, ": has ", labels.extents.size(), " dimensions, labels have one");
+  check(labels.extents.size() == 1, path, ": has ", labels.extents.size(), " dimensions, expected one for labels");
   check(!labels.values.empty(), path, ": holds no labels");
   return labels;
 }
@@ -47,7 +47,7 @@ RawImages load_idx_folder(const std::string& folder, Split split) {
   const bool found = fs::exists(folder, error);
   check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
   check(found, "data folder ", folder, ": not found, looked for train-images-idx3-ubyte[.gz], ",
-        "train-labels-idx1-ubyte[.gz] and the same with t10k", kRemedy);
+        "train-labels-idx1-ubyte[.gz] and the t10k files", kRemedy);
   check(fs::is_directory(folder, error), "data folder ", folder, ": is a file, expected a folder of IDX files");
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const std::string image_path = find_file(folder, prefix + "-images", "idx3-ubyte");
@@ -58,10 +58,10 @@ RawImages load_idx_folder(const std::string& folder, Split split) {
   Idx images = read_idx(image_path);
   const auto& extents = images.extents;
   check(extents.size() == 3 || extents.size() == 4, image_path, ": has ", extents.size(),
-        " dimensions, images have three [n, h, w] or four [n, h, w, c]");
-  check(extents[0] == labels.extents[0], image_path, ": holds ", extents[0], " images, but ", label_path, " holds ",
+        " dimensions, expected three [n, h, w] or four [n, h, w, c] for images");
+  check(extents[0] == labels.extents[0], image_path, ": has ", extents[0], " images, but ", label_path, " has ",
         labels.extents[0], " labels");
-  check(!images.values.empty(), image_path, ": its images have no pixels");
+  check(!images.values.empty(), image_path, ": the images have no pixels");
 
   RawImages dataset;
   dataset.image_shape = Shape{extents[1], extents[2], extents.size() == 4 ? extents[3] : 1};

@@ -1,4 +1,4 @@
-// Labelled images held in memory as bytes, and the folder of IDX files they are read from.
+// RawImages: labeled images in memory as bytes, and their IDX folder format.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,11 +20,11 @@ struct RawImages {
 
 enum class Split { train, test };
 
-std::string default_data_folder();  // where the distribution's package puts Fashion-MNIST
+std::string default_data_folder();  // where Debian's package installs Fashion-MNIST
 
-// Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte, each also as .gz or with a dot before idx. Images are
-// [n, h, w] (one channel) or [n, h, w, c]. The classes are those of the training labels; test labels must be among
-// them. Throws one Error naming the folder or file, what is wrong and, for missing data, where to get it.
+// Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte; .gz and a dot before "idx" are also accepted. Images are
+// [n, h, w] (one channel) or [n, h, w, c]. The training labels define the classes; test labels must be among them.
+// Throws one Error naming the folder or file and the problem; for missing data also where to get it.
 RawImages load_idx_folder(const std::string& folder, Split split);
 
 // Mean and standard deviation of each channel over all pixels, of values in [0, 1].

@@ -6,7 +6,8 @@
 namespace godwit::data {
 namespace {
 
-// For each output position the input positions first … first + count it is a weighted sum of; weights lie in a row.
+// Each output position is a weighted sum of the inputs [first, first + count); each row of `weight` belongs to one
+// output.
 struct Taps {
   std::vector<int64_t> first, count;
   std::vector<float> weight;  // [positions, most]
@@ -15,7 +16,7 @@ struct Taps {
   const float* weights(int64_t i) const { return weight.data() + i * most; }
 };
 
-// The stretch [start, start + length) becomes `to` positions; inputs are those of [begin, end).
+// Resamples [start, start + length) to `to` positions, using inputs in [begin, end).
 Taps make_taps(double start, double length, int64_t to, int64_t begin, int64_t end) {
   const double step = length / static_cast<double>(to), support = std::max(step, 1.0);
   Taps taps;
@@ -37,7 +38,7 @@ Taps make_taps(double start, double length, int64_t to, int64_t begin, int64_t e
     }
     if (sum > 0)
       for (int64_t k = first; k < last; ++k) weight[k - first] = static_cast<float>(weight[k - first] / sum);
-    else weight[0] = 1;  // the box lies outside the pixels: its nearest
+    else weight[0] = 1;  // the box is outside the pixels: use the nearest one
     taps.first[static_cast<size_t>(i)] = first - begin;
     taps.count[static_cast<size_t>(i)] = last - first;
   }

@@ -9,7 +9,7 @@
 namespace godwit::data {
 
 Transform::Transform(Shape image_shape, TransformOptions options) : shape_(image_shape), options_(std::move(options)) {
-  check(shape_.rank() == 3, "transform: an image is [h, w, c], not ", shape_);
+  check(shape_.rank() == 3, "transform: expected image shape [h, w, c], found ", shape_);
   const auto channels = static_cast<size_t>(shape_[2]);
   auto& [mean, std, pad, flip, seed] = options_;
   if (mean.empty() && std.empty()) {
@@ -44,7 +44,8 @@ void Transform::augment(const uint8_t* image, int64_t epoch, int64_t sample, flo
   RandomStream random(options_.seed, Purpose::augment, static_cast<uint32_t>(epoch), static_cast<uint32_t>(sample));
   const int64_t h = shape_[0], w = shape_[1], c = shape_[2], pad = options_.pad;
   const auto places = static_cast<uint32_t>(2 * pad + 1);
-  const int64_t down = random.below(places) - pad, right = random.below(places) - pad;  // crop's corner in the image
+  // The crop's corner, relative to the image.
+  const int64_t down = random.below(places) - pad, right = random.below(places) - pad;
   const bool flip = options_.flip && (random.next() >> 31);
 
   const int64_t left_pad = std::clamp<int64_t>(-right, 0, w), right_pad = std::clamp<int64_t>(right, 0, w);

@@ -1,5 +1,5 @@
-// BasicTokenizer: text into the words of BERT: cleaned, accents stripped, lower case; cut at whitespace, each mark of
-// punctuation and each Chinese character alone. Every byte of a word knows the bytes of the text it comes from.
+// BasicTokenizer: splits text into BERT's words. Cleans the text, strips accents and lower-cases; splits at whitespace,
+// and around each punctuation mark and Chinese character. Maps every byte of a word to its bytes in the source text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,19 +14,19 @@ namespace godwit::data {
 
 struct BasicTokenizerOptions {
   bool lower_case = true;
-  std::optional<bool> strip_accents = std::nullopt;  // none: as lower_case
+  std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
 };
 
 struct SourceRange {
-  uint32_t begin, end;  // bytes of the text as given
+  uint32_t begin, end;  // bytes of the source text
 };
 
 struct Word {
-  std::string_view text;       // normalised, UTF-8, not empty; valid during the call
+  std::string_view text;       // normalized UTF-8, not empty; valid during the call
   uint32_t chars;              // code points in it
-  uint32_t first;              // where byte 0 comes from, when sources is null: then byte i comes from first + i alone
-  const SourceRange* sources;  // of each byte of text
+  uint32_t first;              // source position of byte 0 if sources is null; byte i then comes from byte first + i
+  const SourceRange* sources;  // one per byte of text
 
   SourceRange source(size_t begin, size_t end) const {  // of bytes [begin, end) of text
     if (sources) return {sources[begin].begin, sources[end - 1].end};
@@ -38,20 +38,20 @@ class BasicTokenizer {
  public:
   explicit BasicTokenizer(const BasicTokenizerOptions& options);
 
-  // Calls f(word) for all words of the bytes [begin, end) of the text, in order. Invalid UTF-8 is read as U+FFFD, which
-  // normalisation removes. The text is below 4 GiB.
+  // Calls f(word) for all words in bytes [begin, end) of the text, in order. Invalid UTF-8 becomes U+FFFD, which
+  // normalization removes. The text must be below 4 GiB.
   template <class F>
   void each_word(std::string_view text, size_t begin, size_t end, F&& f) const;
 
  private:
-  // Words that are not plain ASCII, normalised.
+  // Normalized words that are not plain ASCII.
   struct Chunk {
     struct Part {
       size_t begin, end;  // bytes
       uint32_t chars;
     };
     std::string bytes;
-    std::vector<SourceRange> sources;  // of each byte
+    std::vector<SourceRange> sources;  // one per byte
     std::vector<Part> words;
 
     void clear();
@@ -64,9 +64,9 @@ class BasicTokenizer {
     uint32_t chars_ = 0;
   };
 
-  // What an ASCII byte is: one of these, or, above them, part of a word as the byte given.
+  // Classes of ASCII bytes; larger values are the replacement byte of a character inside a word.
   enum : uint8_t { kSpace, kAlone, kOther };
-  static constexpr size_t kShort = 64;  // longer words are rare and go by way of a chunk
+  static constexpr size_t kShort = 64;  // longer words are rare and use a chunk
 
   void normalize(std::string_view text, size_t begin, size_t end, Chunk& chunk) const;
   void normalize_reordered(std::string_view text, size_t begin, size_t end, Chunk& chunk) const;

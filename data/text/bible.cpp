@@ -1,6 +1,6 @@
-// Format, big-endian: "EC02" and a title, 84 bytes in all; the size of an unpacked block; the number n of blocks; n + 1
-// offsets, the last the file's size; the three bytes that begin a .Z file. The blocks are what follows them in such
-// files.
+// Format, big-endian: "EC02" and a title (84 bytes in total); the size of an unpacked block; the number n of blocks;
+// n + 1 offsets, the last being the file size; the first three bytes of a .Z file. The blocks are .Z files without
+// these three bytes.
 #include "data/text/bible.h"
 
 #include <algorithm>
@@ -14,14 +14,15 @@ namespace {
 constexpr std::string_view kMagic = "EC02";
 constexpr size_t kHeader = 84;
 constexpr uint32_t kLargestBlock = 1 << 24;
-constexpr uint32_t kClear = 256;  // forget all codes
+constexpr uint32_t kClear = 256;  // clears the code table
 constexpr uint32_t kCodes = 1 << 16;
 
 uint32_t word_at(const std::vector<uint8_t>& bytes, size_t at) {
   return uint32_t{bytes[at]} << 24 | bytes[at + 1] << 16 | bytes[at + 2] << 8 | bytes[at + 3];
 }
 
-// LZW as compress(1) writes it: codes of 9 to 16 bits, the lowest bit first, in groups of eight of one width.
+// Decompresses the LZW format of compress(1): codes of 9 to 16 bits, lowest bit first, in groups of eight of equal
+// width.
 class Unpacker {
  public:
   Unpacker(const uint8_t* bytes, size_t count, const std::string& path) : bytes_(bytes), count_(count), path_(path) {}
@@ -65,7 +66,7 @@ class Unpacker {
     return true;
   }
 
-  // To the end of the group.
+  // Skips to the end of the group.
   void align() {
     const size_t group = 8 * width_;
     bit_ = group_begin_ + (bit_ - group_begin_ + group - 1) / group * group;
@@ -104,7 +105,7 @@ std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
   return text;
 }
 
-// "Ge1" of "Ge1:1 In the beginning"; "" when it begins otherwise.
+// "Ge1" from "Ge1:1 In the beginning"; "" for other lines.
 std::string_view chapter_of(std::string_view line) {
   const size_t colon = line.find(':'), space = line.find(' ');
   const bool labeled = colon != std::string_view::npos && space != std::string_view::npos && colon < space;
@@ -125,7 +126,7 @@ std::string bible_text(const std::vector<uint8_t>& bytes, const std::string& pat
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const std::string_view of = chapter_of(line);
-    if (of.empty()) continue;  // the title
+    if (of.empty()) continue;  // title line
     if (of != chapter) text += '\n';
     chapter = of;
     text += line.substr(line.find(' ') + 1);

@@ -1,4 +1,4 @@
-// The King James Bible as the Debian package bible-kjv-text keeps it (/usr/lib/bible.data).
+// Reads the King James Bible of the Debian package bible-kjv-text (/usr/lib/bible.data).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace godwit::data {
 
-bool is_bible(const std::vector<uint8_t>& bytes);  // by its first bytes
+bool is_bible(const std::vector<uint8_t>& bytes);  // checks the first bytes
 
-// A line for each verse, without its number, and a blank line between chapters. Throws one Error naming `path` when the
-// file is damaged.
+// One line per verse, without its number, and a blank line between chapters. Throws one Error naming `path` if the file
+// is corrupt.
 std::string bible_text(const std::vector<uint8_t>& bytes, const std::string& path);
 
 }  // namespace godwit::data

@@ -10,7 +10,7 @@ namespace godwit::data {
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words) : nodes_(2 * kFirst) {
   std::erase_if(words, [](const auto& word) { return word.first.empty() || word.first.find('\0') != word.first.npos; });
   std::sort(words.begin(), words.end());
-  struct Family {  // words [begin, end) share their first `depth` bytes, which lead to this node
+  struct Family {  // a node; words [begin, end) share its first `depth` bytes
     size_t begin, end, depth, node;
   };
   constexpr size_t kRoot = SIZE_MAX;
@@ -23,7 +23,7 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words) : no
     starts.clear();
     for (size_t i = family.begin; i < family.end; ++i) {
       const std::string_view word = words[i].first;
-      if (word.size() == family.depth) {  // the sorted words begin with it
+      if (word.size() == family.depth) {  // sorts before the words that extend it
         nodes_[family.node].value = words[i].second;
         continue;
       }
@@ -42,7 +42,8 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words) : no
   }
 }
 
-// The first base at which all children find a free node. Searching begins where nodes are no longer nearly all taken.
+// The first base at which all children fit into free nodes. The search starts after the nodes that are at least 95 %
+// taken.
 uint32_t ByteTrie::place(const std::vector<uint8_t>& bytes) {
   const auto free = [&](uint32_t at) { return at >= nodes_.size() || nodes_[at].byte == 0; };
   uint32_t taken = 0;
@@ -56,7 +57,7 @@ uint32_t ByteTrie::place(const std::vector<uint8_t>& bytes) {
       taken = 0;
     }
     const uint32_t base = at - bytes[0];
-    check(base < 1u << 24, "trie: the words have too many beginnings, at most about 16 million");
+    check(base < 1u << 24, "trie: the words have too many prefixes, expected at most about 16 million");
     if (base < base_taken_.size() && base_taken_[base]) continue;
     if (!std::all_of(bytes.begin(), bytes.end(), [&](uint8_t byte) { return free(base + byte); })) continue;
     if (nodes_.size() < base + 2 * kFirst) nodes_.resize(2 * size_t{base} + 2 * kFirst);

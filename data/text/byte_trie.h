@@ -1,5 +1,5 @@
-// ByteTrie: the longest word of a fixed set that a text begins with. A double array (Aoe, An efficient digital search
-// algorithm by using a double-array structure, 1989): one load for each byte.
+// ByteTrie: finds the longest word of a fixed set that is a prefix of a text. A double array (Aoe, An efficient digital
+// search algorithm by using a double-array structure, 1989): one load per byte.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,10 +12,10 @@ class ByteTrie {
  public:
   struct Match {
     int32_t value = -1;
-    size_t length = 0;  // 0: the text begins with none
+    size_t length = 0;  // 0: no word matches
   };
 
-  // Words and their values, which are not negative. Words with a byte 0, and the empty one, are never found.
+  // Values must not be negative. Empty words and words with a byte 0 are never found.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words);
 
   Match longest(std::string_view text) const {
@@ -32,7 +32,7 @@ class ByteTrie {
   }
 
  private:
-  // Children of a node lie at its base + byte. Bases differ, so that the byte alone tells whose child lies there.
+  // Children of a node are at base + byte. All bases differ, so the stored byte identifies the parent.
   struct Node {
     uint32_t byte : 8 = 0, base : 24 = 0;
     int32_t value = -1;
@@ -43,7 +43,7 @@ class ByteTrie {
   std::vector<Node> nodes_;
   std::vector<bool> base_taken_;
   uint32_t first_free_ = kFirst, root_ = 0;
-  static constexpr uint32_t kFirst = 256;  // below it lie the children of leaves, which have none: base 0
+  static constexpr uint32_t kFirst = 256;  // entries below belong to leaves, which have base 0 and no children
 };
 
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// ClassificationSource: labelled sentences, tokenised: [CLS] sentence [SEP].
+// ClassificationSource: labeled, tokenized sentences: [CLS] sentence [SEP].
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,8 +11,8 @@
 namespace godwit::data {
 
 struct ClassificationOptions {
-  int64_t length = 128;  // tokens of a sample at most, with two special tokens; the rest is left out
-  int threads = 1;       // that tokenise
+  int64_t length = 128;  // maximum number of tokens including two special ones; longer sentences are truncated
+  int threads = 1;       // for tokenization
   ProgressFunction progress = {};
 };
 
@@ -29,7 +29,7 @@ class ClassificationSource : public TextDataset {
   TextSample read(int64_t sample, int64_t epoch) const override;
 
   int64_t classes() const { return classes_; }
-  int64_t cut() const { return cut_; }  // sentences that were too long
+  int64_t cut() const { return cut_; }  // number of truncated sentences
 
  private:
   int64_t length_, classes_, cut_ = 0;

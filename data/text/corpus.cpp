@@ -13,7 +13,7 @@ constexpr uint64_t kMostBytes = uint64_t{64} << 30;
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
-// The byte behind the sentence that begins at `begin`.
+// The end of the sentence that begins at `begin`.
 size_t sentence_end(const std::string& text, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     if (text[i] != '.' && text[i] != '!' && text[i] != '?') continue;
@@ -70,9 +70,9 @@ void Corpus::add_sentence(size_t begin, size_t end) {
 }
 
 std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
-  check(every >= 2, "corpus: every ", every, ". document held out, expected at least 2");
+  check(every >= 2, "corpus: one of ", every, " documents to hold out, expected one of at least 2");
   check(documents() >= every, "corpus: ", documents(), documents() == 1 ? " document" : " documents",
-        " (blank lines part them), too few to hold out every ", every, ". for evaluation");
+        " (separated by blank lines), too few to hold out one of ", every, " for evaluation");
   std::pair<Corpus, Corpus> parts{Corpus(text_), Corpus(text_)};
   for (int64_t d = 0; d < documents(); ++d) {
     Corpus& part = d % every == every - 1 ? parts.second : parts.first;

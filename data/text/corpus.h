@@ -1,4 +1,4 @@
-// Corpus: plain text for pre-training, cut into documents and sentences.
+// Corpus: plain text for pre-training, split into documents and sentences.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,15 +10,16 @@
 namespace godwit::data {
 
 enum class Sentences {
-  lines,  // each line is one
-  split,  // cut behind . ! ? (and closing quotes and brackets) before a space and anything but a small letter a … z;
-          // lines are joined
+  lines,  // one sentence per line
+  // Joins lines. A sentence ends after . ! ? and closing quotes or brackets, if a space follows and then no character a
+  // … z.
+  split,
 };
 
 class Corpus {
  public:
-  // Blank lines part documents. No sentence is blank, no document without one. Throws when there is no text at all,
-  // naming `name`.
+  // Blank lines separate documents. Sentences are not blank, and every document has at least one. Throws, naming
+  // `name`, if there is no text.
   Corpus(std::string text, Sentences rule, const std::string& name = "corpus");
 
   int64_t documents() const { return static_cast<int64_t>(first_.size()) - 1; }
@@ -30,8 +31,8 @@ class Corpus {
     return std::string_view(*text_).substr(begin, length);
   }
 
-  // Two parts: the second has every `every`-th document (from the last of the first `every` on), the first the others.
-  // Throws unless both get one.
+  // Splits into two parts: the second has every `every`-th document, beginning with document `every` - 1, the first all
+  // others. Throws if there are fewer than `every` documents.
   std::pair<Corpus, Corpus> hold_out(int64_t every) const;
 
  private:
@@ -47,8 +48,8 @@ class Corpus {
   std::vector<int64_t> first_{0};
 };
 
-// A text file, plain or gzip, or the King James Bible as the Debian package bible-kjv-text keeps it: chapters are its
-// documents, verses its lines. Throws one Error naming the file.
+// Reads a text file, plain or gzip, or the King James Bible of the Debian package bible-kjv-text (chapters are
+// documents, verses are lines). Throws one Error naming the file.
 Corpus read_corpus(const std::string& path, Sentences rule = Sentences::lines);
 
 }  // namespace godwit::data

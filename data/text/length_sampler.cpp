@@ -37,10 +37,10 @@ void LengthSampler::start_epoch(int64_t epoch, const std::function<int64_t(int64
 void LengthSampler::deal(std::span<Item> window, int64_t first_batch, int64_t epoch) {
   std::ranges::stable_sort(window, std::greater(), &Item::length);
   const auto world = static_cast<size_t>(options_.world), batch = static_cast<size_t>(options_.batch);
-  std::vector<size_t> place(window.size() / (batch * world));  // of each global batch
+  std::vector<size_t> place(window.size() / (batch * world));  // target of each global batch
   std::iota(place.begin(), place.end(), static_cast<size_t>(first_batch));
   RandomStream random(options_.seed, Purpose::shuffle, static_cast<uint32_t>(epoch),
-                      static_cast<uint32_t>(1 + first_batch / window_));  // 0 is Sampler's
+                      static_cast<uint32_t>(1 + first_batch / window_));  // index 0 is used by Sampler
   for (size_t left = place.size(); left > 1; --left)
     std::swap(place[left - 1], place[random.below(static_cast<uint32_t>(left))]);
   for (size_t g = 0; g < place.size(); ++g)

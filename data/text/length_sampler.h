@@ -1,4 +1,4 @@
-// LengthSampler: a Sampler whose batches hold samples of similar length, so that little of them is padding.
+// LengthSampler: a Sampler that groups samples of similar length into batches, to reduce padding.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,16 +9,16 @@
 
 namespace godwit::data {
 
-// Training: Sampler's permutation is cut into windows of `window` global batches; within each the samples are sorted by
-// length and dealt out in order, B·W to a global batch, one in W to each rank, so that ranks wait little for each
-// other; then the global batches of the window are shuffled. A global batch holds the same samples whatever the number
-// of ranks. Evaluation: Sampler's samples of the rank, the longest first.
+// Training: splits the Sampler's permutation into windows of `window` global batches and sorts the samples of each
+// window by length. Each run of B·W consecutive samples forms a global batch, dealt to the ranks in turn, so that all
+// ranks get similar lengths. The global batches of the window are then shuffled. The samples of a global batch depend
+// on B·W only, not on the number of ranks. Evaluation: the rank's samples, longest first.
 class LengthSampler {
  public:
-  LengthSampler(int64_t samples, SamplerOptions options, int64_t window);  // throws as Sampler, and on window < 1
+  LengthSampler(int64_t samples, SamplerOptions options, int64_t window);  // throws as Sampler does, and if window < 1
 
   int64_t batches() const { return sampler_.batches(); }
-  // `length` of a sample, called once for each that has a place in the epoch.
+  // `length` is called once per sample of the epoch.
   void start_epoch(int64_t epoch, const std::function<int64_t(int64_t sample)>& length);
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
 
@@ -32,7 +32,7 @@ class LengthSampler {
   SamplerOptions options_;
   int64_t window_;
   Sampler sampler_;
-  std::vector<uint32_t> mine_;  // the rank's, batch after batch
+  std::vector<uint32_t> mine_;  // the rank's samples, batch by batch
 };
 
 }  // namespace godwit::data

@@ -13,7 +13,7 @@ namespace godwit::data {
 namespace {
 
 constexpr int64_t kSpecial = 3;  // [CLS] and two [SEP]
-constexpr int64_t kBlock = 256;  // sentences in one piece of work
+constexpr int64_t kBlock = 256;  // sentences per work item
 
 void check_options(const PretrainingOptions& options) {
   check(options.length >= kSpecial + 2, "pre-training: a length of ", options.length, " tokens, expected at least ",
@@ -56,7 +56,7 @@ PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& toke
 void PretrainingSource::tokenize(const Corpus& corpus, const WordPiece& tokenizer) {
   struct Block {
     std::vector<int32_t> ids;
-    std::vector<int64_t> lengths;  // of its sentences
+    std::vector<int64_t> lengths;  // tokens per sentence
   };
   std::vector<Block> blocks(static_cast<size_t>((corpus.sentences() + kBlock - 1) / kBlock));
   const auto work = [&](int64_t b) {
@@ -72,7 +72,7 @@ void PretrainingSource::tokenize(const Corpus& corpus, const WordPiece& tokenize
   parallel_for_each(std::ssize(blocks), options_.threads, work, options_.progress);
 
   int64_t document = 0, sentence = 0;
-  const auto end_documents = [&] {  // those without a token leave nothing
+  const auto end_documents = [&] {  // documents without tokens are dropped
     for (; document < corpus.documents() && corpus.first_sentence(document + 1) == sentence; ++document)
       if (documents_.back() < std::ssize(sentences_) - 1) documents_.push_back(std::ssize(sentences_) - 1);
   };
@@ -129,7 +129,7 @@ PretrainingSource::Plan PretrainingSource::plan(int64_t sample, int64_t epoch) c
   return plan;
 }
 
-// Sentences of one document, until they hold `size` tokens.
+// Consecutive sentences of one document, until they have `size` tokens or the document ends.
 PretrainingSource::Range PretrainingSource::random_text(int32_t document, int64_t size, RandomStream& random) const {
   const int64_t begin = documents_[static_cast<size_t>(document)], end = documents_[static_cast<size_t>(document) + 1];
   const int64_t all = documents_.back(), others = all - (end - begin);

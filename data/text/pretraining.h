@@ -1,4 +1,5 @@
-// PretrainingSource: masked language model and next-sentence samples, drawn anew in each epoch from a corpus.
+// PretrainingSource: samples for masked language modeling and next-sentence prediction, redrawn from a corpus every
+// epoch.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,24 +13,27 @@
 namespace godwit::data {
 
 struct PretrainingOptions {
-  int64_t length = 128;         // tokens of a sample at most, with three special tokens
-  double masked = 0.15;         // of a sample's tokens, special ones included in the count
-  int64_t max_predictions = 0;  // masked tokens of a sample at most; 0: as many as `masked` of the length
-  double short_samples = 0.1;   // fraction whose length is drawn, uniformly, up to the largest
+  int64_t length = 128;         // maximum number of tokens of a sample, including three special ones
+  double masked = 0.15;         // fraction of a sample's tokens, computed with the special tokens
+  int64_t max_predictions = 0;  // maximum number of masked tokens per sample; 0: masked · length
+  double short_samples = 0.1;   // fraction of samples with a random target length, uniform up to the maximum
   uint64_t seed = 0;
-  int threads = 1;  // that tokenise
+  int threads = 1;  // for tokenization
   ProgressFunction progress = {};
 };
 
-// [CLS] A [SEP] B [SEP]. Documents are cut, once for all epochs, into runs of consecutive sentences that fill a sample
-// (longer sentences are first cut into halves of one); sample i stands on run i. Everything else is drawn by (seed,
-// epoch, sample), as in BERT's own preparation: where A ends; whether B is what follows (label 0) or, in half of the
-// samples, text from a random sentence on of another document (label 1; of any place, when there is one document only;
-// always, when the sample takes but one sentence of it); which ends lose tokens when A and B are too long; the masked
-// tokens, never special ones: 80 % become [MASK], 10 % any token of the vocabulary, 10 % stay as they are.
+// Samples are [CLS] A [SEP] B [SEP]. Documents are split once into runs of consecutive sentences that fill a sample;
+// sentences longer than half a sample are cut first. Sample i uses run i. The rest is drawn from (seed, epoch, sample),
+// as in BERT's own preparation:
+// - A ends at a random sentence.
+// - B is the text after A (label 0), or random text (label 1) in half of the samples and whenever only one sentence of
+// the run is used. Random text starts at a random sentence of another document, or anywhere if there is only one
+// document.
+// - If A and B are too long, the longer one loses tokens at random ends.
+// - Masked tokens, never special ones: 80 % become [MASK], 10 % a random token of the vocabulary, 10 % stay unchanged.
 class PretrainingSource : public TextDataset {
  public:
-  // Throws when the options make no sense and when the corpus has no tokens.
+  // Throws if an option is out of range, or if the corpus has no tokens.
   PretrainingSource(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(runs_.size()); }
@@ -40,7 +44,7 @@ class PretrainingSource : public TextDataset {
   Extent measure(int64_t sample, int64_t epoch) const override;
   TextSample read(int64_t sample, int64_t epoch) const override;
 
-  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }  // of the corpus
+  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }  // in the corpus
 
  private:
   struct Run {
@@ -48,7 +52,7 @@ class PretrainingSource : public TextDataset {
     int32_t document;
   };
   struct Range {
-    int64_t begin, end;  // tokens of the corpus
+    int64_t begin, end;  // token range of the corpus
     int64_t size() const { return end - begin; }
   };
   struct Plan {
@@ -66,9 +70,9 @@ class PretrainingSource : public TextDataset {
   PretrainingOptions options_;
   int64_t room_;  // for A and B
   int32_t pad_, cls_, sep_, mask_, vocabulary_;
-  std::vector<int32_t> tokens_;        // of the corpus
-  std::vector<int64_t> sentences_{0};  // the first token of each, and the end
-  std::vector<int64_t> documents_{0};  // the first sentence of each, and the end
+  std::vector<int32_t> tokens_;        // of the whole corpus
+  std::vector<int64_t> sentences_{0};  // first token of each sentence, and the end
+  std::vector<int64_t> documents_{0};  // first sentence of each document, and the end
   std::vector<Run> runs_;
   uint64_t hash_ = 0;
 };

@@ -11,7 +11,7 @@
 namespace godwit::data {
 namespace {
 
-// The byte at which each code point begins, and the end.
+// The byte offset of each code point, and the end.
 std::vector<int64_t> code_points(const std::string& text) {
   std::vector<int64_t> begins;
   begins.reserve(text.size() + 1);
@@ -33,7 +33,7 @@ class Reader {
     check(unanswered_ == 0, file_.path(), ": ", unanswered_, " of ", squad_.questions.size(),
           squad_.questions.size() == 1 ? " question has" : " questions have", " no answer, the first is ",
           first_unanswered_,
-          "; such questions of SQuAD 2.0 are not supported yet, use a file of SQuAD 1.1 or take them out");
+          "; unanswerable questions (SQuAD 2.0) are not supported yet; use a SQuAD 1.1 file or remove them");
     return std::move(squad_);
   }
 
@@ -79,7 +79,7 @@ class Reader {
   JsonFile file_;
   Squad squad_;
   std::vector<int64_t> begins_;                       // of the last context
-  std::unordered_map<std::string, std::string> ids_;  // where each stands
+  std::unordered_map<std::string, std::string> ids_;  // id → path of the field
   int64_t unanswered_ = 0;
   std::string first_unanswered_;
 };

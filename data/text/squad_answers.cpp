@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The places of the n largest, the largest first.
+// The indices of the n largest values, in descending order.
 std::vector<int32_t> best_places(std::span<const float> logits, int64_t n) {
   std::vector<int32_t> places(logits.size());
   std::iota(places.begin(), places.end(), 0);

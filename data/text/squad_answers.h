@@ -1,4 +1,4 @@
-// From the logits of a question-answering model to answers: the n best of each question, and the files of them.
+// Converts the logits of a question-answering model into the n best answers per question, and writes them to files.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,19 +11,19 @@
 namespace godwit::data {
 
 struct AnswerOptions {
-  int64_t best = 20;     // starts and ends that are tried for each window, and answers given for each question
-  int64_t longest = 30;  // tokens of an answer
+  int64_t best = 20;     // starts and ends tried per window, and answers returned per question
+  int64_t longest = 30;  // maximum number of tokens in an answer
 };
 
-// An answer that a window allows; plain values, so that ranks can exchange them.
+// A possible answer within a window; trivially copyable, for exchange between ranks.
 struct Candidate {
-  int32_t window, start, end;  // tokens, counted from [CLS]
+  int32_t window, start, end;  // token positions, counted from [CLS]
   float start_logit, end_logit;
 };
 
-// All pairs of the window's best starts and ends that lie in its context, in this order, not longer than the longest,
-// and whose start has in no other window more context. The logits are those of the window's tokens; more, of padding,
-// may follow and count for nothing. Equal logits go in the order of their places. Throws on a logit that is not finite.
+// All pairs (start, end) of the window's best starts and ends with start ≤ end, both in the context, at most `longest`
+// tokens long. Skips a start that has more context in another window. Logits beyond the window's tokens (padding) are
+// ignored. Ties are ordered by position. Throws on a non-finite logit.
 std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t window,
                                          std::span<const float> start_logits, std::span<const float> end_logits,
                                          const AnswerOptions& options = {});
@@ -37,15 +37,15 @@ struct QuestionAnswers {
   std::vector<Entry> best;  // at least one; the first is the answer
 };
 
-// Of all questions, in the order of the data set; candidates of all windows in any order. Of several candidates with
-// one text the best counts. A question without any candidate gets "empty".
+// The answers of all questions, in dataset order. `candidates` may come in any order of windows. Of several candidates
+// with equal text, the best is kept. A question without a candidate gets the answer "empty".
 std::vector<QuestionAnswers> best_answers(const SquadFeatures& features, std::vector<Candidate> candidates,
                                           const AnswerOptions& options = {});
 
 Answers first_answers(const std::vector<QuestionAnswers>& all);  // for squad_score()
 
-// predictions.json: id → text; nbest_predictions.json: id → [{text, probability, start_logit, end_logit}]. Both replace
-// a file as a whole or throw one Error naming it.
+// Write predictions.json (id → text) and nbest_predictions.json (id → [{text, probability, start_logit, end_logit}]).
+// Both write atomically, or throw one Error naming the file.
 void write_predictions(const std::string& path, const std::vector<QuestionAnswers>& all);
 void write_nbest(const std::string& path, const std::vector<QuestionAnswers>& all);
 

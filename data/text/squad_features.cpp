@@ -14,7 +14,7 @@ struct Span {
   int32_t first, last;  // tokens
 };
 
-// The tokens that hold bytes [begin, end) of the context; none when all of these bytes are space or removed characters.
+// The tokens that contain bytes [begin, end) of the context; none if these bytes are only spaces or removed characters.
 std::optional<Span> tokens_of(const std::vector<Token>& tokens, int64_t begin, int64_t end) {
   std::optional<Span> span;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -25,7 +25,7 @@ std::optional<Span> tokens_of(const std::vector<Token>& tokens, int64_t begin, i
   return span;
 }
 
-// Of the first answer that can be used.
+// The tokens of the first usable answer.
 std::optional<Span> answer_of(const SquadQuestion& question, const std::vector<Token>& tokens) {
   for (const SquadAnswer& answer : question.answers) {
     if (!answer.usable()) continue;
@@ -38,7 +38,7 @@ void check_options(const SquadOptions& options) {
   check(options.max_question >= 1, "squad: max_question ", options.max_question, ", expected at least 1 token");
   check(options.stride >= 1, "squad: doc_stride ", options.stride, ", expected at least 1 token");
   check(options.length > options.max_question + 3, "squad: a length of ", options.length,
-        " tokens leaves no room for the context behind a question of ", options.max_question, " and 3 special tokens");
+        " tokens leaves no room for the context after a question of ", options.max_question, " and 3 special tokens");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ SquadFeatures::SquadFeatures(const Squad& squad, const WordPiece& tokenizer, Squ
       contexts_(squad.contexts.size()),
       questions_(squad.questions.size()) {
   check_options(options);
-  // One piece of work is a context with its questions, which follow one another.
+  // A work item is a context with its questions, which are consecutive.
   std::vector<int64_t> first(squad.contexts.size() + 1, 0);
   for (const SquadQuestion& question : squad.questions) ++first[question.context + 1];
   for (size_t c = 0; c < squad.contexts.size(); ++c) first[c + 1] += first[c];
@@ -86,7 +86,7 @@ SquadFeatures::SquadFeatures(const Squad& squad, const WordPiece& tokenizer, Squ
     for (const Token& token : context) hash.add(static_cast<uint64_t>(token.id));
   hash_ = hash.value();
   check(size() > 0, "squad: none of ", squad.questions.size(),
-        " questions can be used: no answer is where the file says");
+        " questions is usable: no answer is at the position given in the file");
 }
 
 SquadFeatures::Question SquadFeatures::prepare(const WordPiece& tokenizer, int64_t number,
@@ -147,7 +147,7 @@ TextSample SquadFeatures::read(int64_t i, int64_t) const {
 }
 
 bool SquadFeatures::has_most_context(int64_t i, int64_t token) const {
-  // The tokens on the scantier side, and a little for the window's size.
+  // The smaller context, plus a small bonus for the window's size.
   const auto score = [&](const Window& w) {
     return static_cast<double>(std::min(token - w.first, int64_t{w.first} + w.count - 1 - token)) + 0.01 * w.count;
   };

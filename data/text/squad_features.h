@@ -1,4 +1,4 @@
-// SquadFeatures: questions with windows of their context, as BERT takes them: [CLS] question [SEP] context [SEP].
+// SquadFeatures: questions with windows of their context, as input of BERT: [CLS] question [SEP] context [SEP].
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,26 +12,26 @@
 namespace godwit::data {
 
 struct SquadOptions {
-  int64_t length = 384;       // tokens of a window, with the question and three special tokens
-  int64_t stride = 128;       // tokens of context from the beginning of a window to that of the next
-  int64_t max_question = 64;  // the rest of a longer question is left out
-  bool train = true;          // questions whose answers all cannot be used are left out
-  int threads = 1;            // that prepare them
+  int64_t length = 384;       // tokens of a window, including the question and three special tokens
+  int64_t stride = 128;       // context tokens between the starts of consecutive windows
+  int64_t max_question = 64;  // longer questions are truncated
+  bool train = true;          // skips questions without a usable answer
+  int threads = 1;            // for tokenization
   ProgressFunction progress = {};
 };
 
-// A sample is a window. Its target is the first usable answer of the question: the tokens that hold its bytes; 0, 0
-// ([CLS]) where the window does not hold all of them, or the question has no answer. Tokens of each context and
-// question are kept once. The tables are the same for any number of threads.
+// A sample is a window. Its target is the token range of the question's first usable answer, or (0, 0) for [CLS] if the
+// window does not contain the complete answer or there is none. Tokens of each context and question are stored once.
+// The result does not depend on the number of threads.
 class SquadFeatures : public TextDataset {
  public:
   struct Window {
     int32_t question;      // index into Squad::questions
-    int32_t first, count;  // tokens of the context
-    int32_t start, end;    // the answer's first and last token, counted from [CLS]; 0 where it is not in the window
+    int32_t first, count;  // token range of the context
+    int32_t start, end;    // first and last token of the answer, counted from [CLS]; 0 if absent
   };
 
-  // Keeps a reference to `squad`. Throws when the options leave no room for the context, and when no window is left.
+  // Keeps a reference to `squad`. Throws if the options leave no room for the context, or if there are no windows.
   SquadFeatures(const Squad& squad, const WordPiece& tokenizer, SquadOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(windows_.size()); }
@@ -46,12 +46,12 @@ class SquadFeatures : public TextDataset {
   const Window& window(int64_t i) const { return windows_[static_cast<size_t>(i)]; }
   // A question's windows are [first_window(q), first_window(q + 1)).
   int64_t first_window(int64_t question) const { return first_window_[static_cast<size_t>(question)]; }
-  int64_t left_out() const { return left_out_; }  // questions
-  int64_t context_begin(int64_t window) const;    // the place of the first token of the context, counted from [CLS]
-  // Of the question's windows that hold this token (counted in the context), is this the one with the most context on
-  // its scantier side? Of equals the first.
+  int64_t left_out() const { return left_out_; }  // number of skipped questions
+  int64_t context_begin(int64_t window) const;    // position of the first context token, counted from [CLS]
+  // True if, among the windows of the question that contain this context token, this window has the largest
+  // min(left context, right context) + 0.01 · window size. Ties go to the first window.
   bool has_most_context(int64_t window, int64_t token) const;
-  std::string_view text(int64_t window, int64_t start, int64_t end) const;  // of tokens counted from [CLS]
+  std::string_view text(int64_t window, int64_t start, int64_t end) const;  // source text of tokens, counted from [CLS]
 
  private:
   struct Question {

@@ -27,12 +27,12 @@ std::string lower(std::string_view text) {
   }
   UErrorCode error = U_ZERO_ERROR;
   static const UCaseMap* const rules = ucasemap_open("", 0, &error);
-  check(rules != nullptr, "squad: the Unicode library has no rules of letter case");
-  result.resize(3 * text.size());  // no letter's lower case is longer
+  check(rules != nullptr, "squad: the Unicode library has no letter-case data");
+  result.resize(3 * text.size());  // lower case is at most three times as long in bytes
   const int32_t length = ucasemap_utf8ToLower(rules, result.data(), static_cast<int32_t>(result.size()), text.data(),
                                               static_cast<int32_t>(text.size()), &error);
   check(U_SUCCESS(error), "squad: an answer of ", text.size(),
-        " bytes cannot be put in lower case: ", u_errorName(error));
+        " bytes cannot be lower-cased: ", u_errorName(error));
   result.resize(static_cast<size_t>(length));
   return result;
 }
@@ -41,13 +41,13 @@ bool is_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-// str.isspace()
+// Like Python's str.isspace().
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-// \w of regular expressions, but for the underscore, which is punctuation.
+// Like \w in regular expressions, without the underscore, which counts as punctuation.
 bool is_word(char32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
   const auto code = static_cast<UChar32>(c);
@@ -56,7 +56,7 @@ bool is_word(char32_t c) {
 
 bool is_article(std::string_view word) { return word == "a" || word == "an" || word == "the"; }
 
-// Words of an answer that is already normalised.
+// Sorted words of a normalized answer.
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
   while (!text.empty()) {
@@ -67,7 +67,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
-// Of sorted words, each counted as often as both have it.
+// F1 of sorted words; a word counts as often as it occurs in both.
 double f1(const std::vector<std::string_view>& prediction, const std::vector<std::string_view>& truth) {
   std::vector<std::string_view> both;
   std::ranges::set_intersection(prediction, truth, std::back_inserter(both));
@@ -90,8 +90,8 @@ Answers read_answers(const std::string& path) {
 std::string normalize_answer(std::string_view text) {
   const std::string lowered = lower(text);
   std::string result;
-  bool space = false;  // is due before the next character
-  size_t run = 0;      // where the last run of word characters began in the result
+  bool space = false;  // a space is pending before the next character
+  size_t run = 0;      // start of the last run of word characters in the result
   bool in_run = false;
   const auto end_run = [&] {
     if (in_run && is_article(std::string_view(result).substr(run))) {
@@ -136,7 +136,7 @@ SquadScore squad_score(const Squad& squad, const Answers& answers) {
       continue;
     }
     check(!question.answers.empty(), "squad: question \"", excerpt(question.id),
-          "\" has no answers in the data set, its prediction cannot be scored");
+          "\" has no answers in the dataset; its prediction cannot be scored");
     const std::string prediction = normalize_answer(found->second);
     const std::vector<std::string_view> words = words_of(prediction);
     double best_exact = 0, best_f1 = 0;

@@ -1,4 +1,4 @@
-// SQuAD's official scores, those of the reference evaluation script for version 1.1.
+// SQuAD's official scores, as in the reference evaluation script for version 1.1.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace godwit::data {
 
-using Answers = std::unordered_map<std::string, std::string>;  // predicted, by the question's id
+using Answers = std::unordered_map<std::string, std::string>;  // predictions by question id
 
-// A JSON object of ids and texts, plain or gzip. Errors name the file and the id.
+// Reads a JSON object (id → text), plain or gzip. Errors name the file and the id.
 Answers read_answers(const std::string& path);
 
-// Lower case, without ASCII punctuation and the words a, an and the, words parted by one space: in Python's senses of
-// letter case, word and space.
+// Lower-cases, removes ASCII punctuation and the words a, an and the, and separates words by one space. Letter case,
+// words and spaces are defined as in Python.
 std::string normalize_answer(std::string_view text);
 
 struct SquadScore {
@@ -23,8 +23,8 @@ struct SquadScore {
   int64_t questions = 0, unanswered = 0;
 };
 
-// A question without a prediction scores 0; answers to unknown questions count for nothing. Throws when there is a
-// prediction for a question whose answers the data set does not give.
+// A question without a prediction scores 0. Predictions for unknown questions are ignored. Throws if there is a
+// prediction for a question without answers in the dataset.
 SquadScore squad_score(const Squad& squad, const Answers& answers);
 
 }  // namespace godwit::data

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMultiple = 8;
 
-// One batch of text; its parts are the samples.
+// One batch of text; each sample is one part.
 class Job : public PrefetchJob {
  public:
   Job(const TextDataset& source, int64_t epoch, std::span<const uint32_t> samples) : source_(source), epoch_(epoch) {
@@ -45,9 +45,9 @@ class Job : public PrefetchJob {
  private:
   const TextDataset& source_;
   int64_t epoch_;
-  int64_t length_ = 0;  // padded
+  int64_t length_ = 0;  // including padding
   std::vector<TextDataset::Extent> extents_;
-  std::vector<int64_t> first_masked_;  // of each row
+  std::vector<int64_t> first_masked_;  // per row
   TextBatch batch_;
 };
 
@@ -55,7 +55,7 @@ void Job::prepare(size_t row) {
   const TextSample sample = source_.read(batch_.samples[row], epoch_);
   const auto tokens = static_cast<int64_t>(sample.ids.size()), masked = std::ssize(sample.masked_positions);
   check(tokens == extents_[row].tokens && masked == extents_[row].masked, "loader: sample ", batch_.samples[row],
-        " has ", tokens, " tokens, ", masked, " of them masked, and was measured as ", extents_[row].tokens, " and ",
+        " has ", tokens, " tokens, ", masked, " of them masked, but measure() returned ", extents_[row].tokens, " and ",
         extents_[row].masked);
   const int64_t begin = static_cast<int64_t>(row) * length_;
   int32_t* ids = batch_.ids.data<int32_t>() + begin;

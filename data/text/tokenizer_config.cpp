@@ -17,8 +17,9 @@ const char* name_of(bool value) { return value ? "true" : "false"; }
 void check_class(const JsonNode& node, bool with_tokenizer_json) {
   const std::string& name = node.text();
   if (name == "BertTokenizer" || name == "BertTokenizerFast") return;
-  if (with_tokenizer_json && (name == "PreTrainedTokenizerFast" || name == "TokenizersBackend")) return;  // that file's
-  fail(node.where(), "\"", excerpt(name), "\" is another tokenizer than BERT's (BertTokenizer, BertTokenizerFast)");
+  // tokenizer.json defines these generic classes.
+  if (with_tokenizer_json && (name == "PreTrainedTokenizerFast" || name == "TokenizersBackend")) return;
+  fail(node.where(), "\"", excerpt(name), "\" is not a BERT tokenizer; expected BertTokenizer or BertTokenizerFast");
 }
 
 }  // namespace
@@ -29,7 +30,7 @@ TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOp
   TokenizerConfig config;
   WordPieceOptions& options = config.options;
   if (beside) options = *beside;
-  // A field of this file, which the other calls by another name.
+  // Reads a boolean field, which has another name in tokenizer.json.
   const auto read = [&](const char* name, const char* other, bool now) {
     const std::optional<JsonNode> node = root.find(name);
     if (!node) return now;
@@ -48,7 +49,7 @@ TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOp
   if (const auto node = root.find("model_max_length")) {
     config.model_max_length = node->number();
     check(*config.model_max_length >= 1 && std::floor(*config.model_max_length) == *config.model_max_length,
-          node->where(), "is ", *config.model_max_length, ", expected a whole number from 1 on");
+          node->where(), "is ", *config.model_max_length, ", expected a whole number of at least 1");
   }
   return config;
 }
@@ -56,7 +57,7 @@ TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOp
 void write_tokenizer_config(const std::string& path, const TokenizerConfig& config) {
   const WordPieceOptions& options = config.options;
   check(options.max_word == 100, path, ": max_word ", options.max_word,
-        " cannot be written: HuggingFace's BERT tokenizer knows 100 only");
+        " cannot be written: HuggingFace's BERT tokenizer supports only 100");
   std::ostringstream text;
   text << "{\n  \"do_lower_case\": " << name_of(options.lower_case);
   if (config.model_max_length)

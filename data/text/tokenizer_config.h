@@ -1,4 +1,4 @@
-// HuggingFace's tokenizer_config.json of a BERT: how its text is cut (lower case, accents, Chinese characters).
+// HuggingFace's tokenizer_config.json of a BERT: tokenizer options (lower case, accents, Chinese characters).
 #pragma once
 #include <optional>
 #include <string>
@@ -9,15 +9,15 @@ namespace godwit::data {
 
 struct TokenizerConfig {
   WordPieceOptions options = {};
-  std::optional<double> model_max_length = std::nullopt;  // tokens; HuggingFace has 1e30 where there is no limit
+  std::optional<double> model_max_length = std::nullopt;  // in tokens; HuggingFace writes 1e30 for no limit
 };
 
-// What the file leaves out is as in the tokenizer.json beside it (`beside`), or else as HuggingFace has it; fields that
-// do not change the tokens are passed over. Throws Error naming file, field and value for anything malformed, for
-// another tokenizer than BERT's or one without splitting, and for what contradicts `beside`.
+// Missing fields default to the tokenizer.json in the same folder (`beside`), or to HuggingFace's defaults. Fields
+// without influence on the tokens are ignored. Throws an Error naming file, field and value if a field is malformed, if
+// the tokenizer is not BERT's or does not split words, or if a field contradicts `beside`.
 TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOptions* beside = nullptr);
 
-// As HuggingFace reads it, whole or not at all. It knows no max_word but 100: throws for another.
+// Writes atomically, in HuggingFace's format. Throws if max_word is not 100, the only value HuggingFace supports.
 void write_tokenizer_config(const std::string& path, const TokenizerConfig& config);
 
 }  // namespace godwit::data

@@ -21,24 +21,24 @@ void check_boolean(const JsonNode& node, bool expected) {
   check(node.boolean() == expected, node.where(), "is ", expected ? "false, expected true" : "true, expected false");
 }
 
-using Entries = std::vector<std::pair<std::string, int64_t>>;  // tokens and their ids
+using Entries = std::vector<std::pair<std::string, int64_t>>;  // (token, id)
 
 void read_model(const JsonNode& model, Entries* entries) {
-  if (const auto type = model.find("type")) check_text(*type, "WordPiece");  // early versions write none
+  if (const auto type = model.find("type")) check_text(*type, "WordPiece");  // not written by early versions
   check_text(model.member("unk_token"), "[UNK]");
   check_text(model.member("continuing_subword_prefix"), "##");
   const JsonNode longest = model.member("max_input_chars_per_word");
   check(longest.integer() == 100, longest.where(), "is ", longest.integer(),
-        ", expected 100, as HuggingFace's BERT tokenizer has it");
+        ", expected 100, as in HuggingFace's BERT tokenizer");
   const JsonNode vocab = model.member("vocab");
   vocab.each_member([&](const std::string& token, const JsonNode& id) {
-    check(!token.empty(), vocab.where(), "one of its tokens is empty");
-    check(token.find_first_of("\r\n") == std::string::npos, vocab.where(), "one of its tokens holds a line break");
+    check(!token.empty(), vocab.where(), "contains an empty token");
+    check(token.find_first_of("\r\n") == std::string::npos, vocab.where(), "contains a token with a line break");
     entries->emplace_back(token, id.integer());
   });
 }
 
-// Special tokens are found in the text as they stand; the vocabulary need not name them again.
+// Added special tokens are matched verbatim in the text. They need not be in the vocabulary.
 void read_added_tokens(const JsonNode& list, const JsonNode& vocab, Entries* entries) {
   list.each([&](const JsonNode& added) {
     const JsonNode content = added.member("content"), id = added.member("id");
@@ -90,7 +90,7 @@ void check_id(const JsonNode& node, const char* token, const Vocabulary& vocabul
         " of model.vocab is ", *vocabulary.id(token));
 }
 
-// [CLS] A [SEP] as "[CLS]:0 $A:0 [SEP]:0": each piece with its type.
+// Formats a template such as [CLS] A [SEP] as "[CLS]:0 $A:0 [SEP]:0", each piece with its type, and checks it.
 void check_template(const JsonNode& pieces, const std::string& expected) {
   std::string text;
   pieces.each([&](const JsonNode& piece) {
@@ -103,7 +103,7 @@ void check_template(const JsonNode& pieces, const std::string& expected) {
   check(text == expected, pieces.where(), "is \"", excerpt(text), "\", expected \"", expected, '"');
 }
 
-// The special tokens around a text; HuggingFace's BERT tokenizer adds them also where the field is left out.
+// Checks the special tokens around a text. HuggingFace's BERT tokenizer adds them even if the field is missing.
 void check_post_processor(const JsonNode& node, const Vocabulary& vocabulary) {
   const JsonNode type = node.member("type");
   if (type.text() == "BertProcessing") {

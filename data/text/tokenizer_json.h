@@ -1,4 +1,4 @@
-// HuggingFace's tokenizer.json of a BERT: its vocabulary and how its text is cut, in one file.
+// Reads HuggingFace's tokenizer.json of a BERT: vocabulary and tokenizer options in one file.
 #pragma once
 #include <string>
 
@@ -11,9 +11,9 @@ struct TokenizerJson {
   WordPieceOptions options;
 };
 
-// Throws Error naming file, field and value for anything malformed, for ids other than 0 to n-1, each once, and for a
-// tokenizer that gives other tokens than WordPiece: another model, normalizer, pre-tokenizer or template, or added
-// tokens other than [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are the caller's and passed over.
+// Throws an Error naming file, field and value if a field is malformed, if the ids are not exactly 0 to n-1, or if the
+// tokenizer differs from WordPiece: another model, normalizer, pre-tokenizer or template, or added tokens other than
+// [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are ignored; the caller handles them.
 TokenizerJson read_tokenizer_json(const std::string& path);
 
 }  // namespace godwit::data

@@ -14,7 +14,7 @@ namespace godwit::data {
 namespace {
 
 constexpr std::string_view kContinuation = "##";
-constexpr size_t kTakenAtOnce = 1 << 16;  // bytes of text that a counting thread fetches at a time
+constexpr size_t kTakenAtOnce = 1 << 16;  // bytes of text that a counting thread takes at a time
 
 struct TextHash {
   using is_transparent = void;
@@ -29,7 +29,7 @@ void add(WordCounts& counts, std::string_view word, int64_t times) {
   else counts.emplace(word, times);
 }
 
-// The words of all texts, sorted.
+// The words of all texts with their counts, sorted.
 std::vector<CountedWord> count_words(const TextReader& next, const WordPieceOptions& options) {
   const BasicTokenizer splitter({options.lower_case, options.strip_accents, options.split_cjk});
   std::mutex reading, merging;
@@ -44,7 +44,7 @@ std::vector<CountedWord> count_words(const TextReader& next, const WordPieceOpti
         const std::lock_guard lock(reading);
         std::string text;
         for (size_t bytes = 0; !ended && bytes < kTakenAtOnce; bytes += text.size()) {
-          ended = true;  // should next() throw
+          ended = true;  // in case next() throws
           ended = !next(text);
           if (!ended) texts.push_back(text);
         }
@@ -73,7 +73,7 @@ void each_char(std::string_view word, F&& f) {
   }
 }
 
-// The most frequent characters, at most `limit`, sorted; of equally frequent ones the first.
+// The most frequent characters, at most `limit`, sorted. Ties go to the lower code point.
 std::set<char32_t> alphabet_of(const std::vector<CountedWord>& words, int64_t limit) {
   std::unordered_map<char32_t, int64_t> counts;
   for (const auto& [word, times] : words) each_char(word, [&, n = times](char32_t code) { counts[code] += n; });
@@ -92,17 +92,18 @@ class Merger {
   std::vector<std::string> run();
 
  private:
-  using Pair = uint64_t;  // ids of two neighbouring pieces, the first in the upper half
+  using Pair = uint64_t;  // ids of two adjacent pieces, the first in the upper half
   struct Candidate {
     int64_t count;
     Pair pair;
-    bool operator<(const Candidate& other) const {  // the queue's top is the most frequent, then the oldest pair
+    // the top of the queue is the most frequent pair; ties go to the oldest
+    bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
   struct PairUse {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // that have it, or had it
+    std::vector<uint32_t> words;  // words that contain or once contained the pair
   };
   struct Pieces {
     std::vector<int32_t> ids;
@@ -119,8 +120,8 @@ class Merger {
   std::unordered_map<std::string, int32_t> ids_;
   std::vector<Pieces> words_;
   std::unordered_map<Pair, PairUse> uses_;
-  int32_t newest_ = -1;      // the piece that the merge in work makes; -1 while counting for the first time
-  std::vector<Pair> grown_;  // pairs with it
+  int32_t newest_ = -1;      // piece created by the current merge; -1 during the initial count
+  std::vector<Pair> grown_;  // pairs that contain `newest_`
   std::priority_queue<Candidate> queue_;
 };
 
@@ -164,8 +165,8 @@ Merger::Merger(const std::vector<CountedWord>& words, const WordPieceTraining& t
   for (const auto& [pair, use] : uses_) queue_.push({use.count, pair});
 }
 
-// Adds `times` to the counts of all pairs in a word; a negative number takes them away. A merge makes pairs with its
-// new piece only, so no others are to be noted.
+// Adds `times` (possibly negative) to the counts of all pairs in a word. Only pairs with the newest piece are recorded,
+// because a merge creates no other pairs.
 void Merger::count_pairs(uint32_t word, int64_t times) {
   const std::vector<int32_t>& ids = words_[word].ids;
   for (size_t i = 1; i < ids.size(); ++i) {
@@ -186,7 +187,7 @@ void Merger::merge(Pair pair) {
   for (uint32_t word : words) {
     std::vector<int32_t>& ids = words_[word].ids;
     const int32_t both[] = {a, b};
-    if (std::search(ids.begin(), ids.end(), both, both + 2) == ids.end()) continue;  // other merges took it away
+    if (std::search(ids.begin(), ids.end(), both, both + 2) == ids.end()) continue;  // removed by other merges
     count_pairs(word, -words_[word].count);
     size_t kept = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -209,7 +210,7 @@ std::vector<std::string> Merger::run() {
     const int64_t count = uses_[top.pair].count;
     if (count < std::max<int64_t>(training_.min_frequency, 1)) continue;
     if (count == top.count) merge(top.pair);
-    else if (count < top.count) queue_.push({count, top.pair});  // else it stands in the queue with its count
+    else if (count < top.count) queue_.push({count, top.pair});  // if count > top.count, a newer entry is in the queue
   }
   return std::move(tokens_);
 }
@@ -217,9 +218,9 @@ std::vector<std::string> Merger::run() {
 }  // namespace
 
 Vocabulary train_wordpiece(const TextReader& next, const WordPieceTraining& training) {
-  check(training.alphabet >= 1, "train_wordpiece: an alphabet of ", training.alphabet, " characters is none");
+  check(training.alphabet >= 1, "train_wordpiece: alphabet is ", training.alphabet, ", expected at least 1 character");
   check(training.words.max_word >= 1, "train_wordpiece: max_word is ", training.words.max_word,
-        ", at least 1 is needed");
+        ", expected at least 1");
   return Vocabulary(Merger(count_words(next, training.words), training).run());
 }
 

@@ -16,7 +16,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr size_t kShown = 5;  // labels in a message
+constexpr size_t kShown = 5;  // maximum number of labels in a message
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -33,7 +33,7 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \r") - begin + 1);
 }
 
-// An integer as it is usually written; one that is too large for 64 bits is the largest there is.
+// Parses an integer in its usual notation; saturates at the largest 64-bit integer.
 std::optional<int64_t> as_integer(std::string_view text) {
   int64_t number = 0;
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
@@ -53,14 +53,14 @@ bool is_decimal(std::string_view text) {
 
 std::string quoted(const std::string& label) { return '"' + excerpt(label) + '"'; }
 
-// "a, b, c, …": at most kShown of them.
+// "a, b, c, …": at most kShown items.
 std::string listed(const std::vector<std::string>& items) {
   std::string text;
   for (size_t i = 0; i < items.size() && i < kShown; ++i) text += (i ? ", " : "") + items[i];
   return text + (items.size() > kShown ? ", …" : "");
 }
 
-// The lines of a file, their fields counted against the header.
+// The lines of a file; checks the number of fields against the header.
 class Table {
  public:
   Table(const std::string& path, std::string_view text) : path_(path), text_(text) {
@@ -73,7 +73,7 @@ class Table {
     std::string all;
     for (const std::string& column : columns_) all += (all.empty() ? "\"" : ", \"") + column + '"';
     if (found == columns_.end())
-      fail(path_, ": its first line names no column \"", name, "\", but ", excerpt(all, 200));
+      fail(path_, ": the first line names no column \"", name, "\", but ", excerpt(all, 200));
     return static_cast<size_t>(found - columns_.begin());
   }
 
@@ -109,7 +109,7 @@ class Table {
   std::vector<std::string_view> fields_;
 };
 
-// The rows of a file; row i stands in line i + 2.
+// The rows of a file; row i is line i + 2.
 struct Rows {
   std::string path;
   std::vector<std::string> sentences, labels;
@@ -120,7 +120,7 @@ struct Rows {
 Rows read_rows(const std::string& path) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  constexpr std::string_view kMark = "\xef\xbb\xbf";  // some editors begin UTF-8 with it
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // byte-order mark written by some editors
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   text = text.substr(0, text.find_last_not_of(" \r\n") + 1);
   Table table(path, text);
@@ -129,7 +129,7 @@ Rows read_rows(const std::string& path) {
   while (table.next()) {
     rows.sentences.emplace_back(table.field(sentence));
     rows.labels.emplace_back(table.field(label));
-    check(is_utf8(rows.labels.back()), table.where(), "the label is not UTF-8");  // it goes into config.json
+    check(is_utf8(rows.labels.back()), table.where(), "the label is not UTF-8");  // the label is written to config.json
   }
   check(!rows.labels.empty(), path, ": holds no sentence");
   return rows;
@@ -137,11 +137,11 @@ Rows read_rows(const std::string& path) {
 
 [[noreturn]] void refuse_target(const Rows& rows, size_t row) {
   fail(rows.where(row), "label ", quoted(rows.labels[row]),
-       " looks like a target of regression, which is not supported ",
+       " looks like a regression target, which is not supported ",
        "yet; expected classes as names or whole numbers");
 }
 
-// The classes 0 … K-1 of labels that are whole numbers.
+// Classes 0 … K-1 from labels that are whole numbers.
 std::vector<std::string> numbered_classes(const Rows& rows, std::vector<int64_t> numbers) {
   std::ranges::sort(numbers);
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -154,7 +154,7 @@ std::vector<std::string> numbered_classes(const Rows& rows, std::vector<int64_t>
     for (; next < number && missing.size() <= kShown; ++next) missing.push_back(std::to_string(next));
     next = number + (number < INT64_MAX);
   }
-  check(missing.empty(), rows.path, ": its labels are whole numbers up to ", numbers.back(), ", but ", listed(missing),
+  check(missing.empty(), rows.path, ": labels are whole numbers up to ", numbers.back(), ", but ", listed(missing),
         missing.size() == 1 ? " is" : " are", " missing", kRemedy);
   std::vector<std::string> classes;
   for (const int64_t number : numbers) classes.push_back(std::to_string(number));
@@ -172,11 +172,11 @@ std::vector<std::string> classes_of(const Rows& rows) {
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   if (numbers.size() == rows.labels.size()) classes = numbered_classes(rows, std::move(numbers));
   check(classes.size() > 1, rows.path, ": all labels are ", quoted(classes.front()),
-        ", a classifier needs two classes");
+        ", but a classifier needs at least two classes");
   return classes;
 }
 
-// The labels that name no class; `row` is the first of them.
+// Labels that are not among the classes; `row` is the row of the first of them.
 [[noreturn]] void refuse_labels(const Rows& rows, size_t row, const std::unordered_map<std::string, int32_t>& index,
                                 const KnownClasses& known, bool numbered) {
   std::vector<std::string> unknown, classes;

@@ -16,9 +16,9 @@ int age(char32_t code) {
   return version[0];
 }
 
-// The general category in Unicode 8.0, as one of ICU's U_GC_*_MASK; right for those that are asked for here.
+// The general category in Unicode 8.0, as an ICU U_GC_*_MASK. Correct only for the categories used here.
 uint32_t category(char32_t code) {
-  switch (code) {  // those that were given another one since
+  switch (code) {  // code points whose category has changed since
     case 0x166d:
     case 0x111c9:
       return U_GC_PO_MASK;
@@ -68,7 +68,7 @@ uint8_t combining_class(char32_t code) {
 void decompose(char32_t code, std::vector<char32_t>& to) {
   UErrorCode error = U_ZERO_ERROR;
   static const UNormalizer2* const nfd = unorm2_getNFDInstance(&error);
-  if (U_FAILURE(error)) fail("tokenizer: the Unicode library has no normalisation data: ", u_errorName(error));
+  if (U_FAILURE(error)) fail("tokenizer: the Unicode library has no normalization data: ", u_errorName(error));
   UChar units[32];
   const int32_t length = unorm2_getDecomposition(nfd, static_cast<UChar32>(code), units, 32, &error);
   if (U_FAILURE(error)) fail("tokenizer: no decomposition of U+", std::hex, uint32_t{code}, ": ", u_errorName(error));
@@ -83,7 +83,7 @@ void decompose(char32_t code, std::vector<char32_t>& to) {
   }
 }
 
-// Lower-case letters of letters that came with Unicode 16.0 and 17.0; 0 for all others.
+// Lower case of letters added in Unicode 16.0 and 17.0; 0 for all other code points.
 char32_t new_lower(char32_t code) {
   if (code >= 0x10d50 && code <= 0x10d65) return code + 0x20;
   if (code >= 0x16ea0 && code <= 0x16eb8) return code + 0x1b;
@@ -109,7 +109,7 @@ uint32_t make(UnicodeTable::Kind kind, char32_t value) { return uint32_t{kind} <
 }  // namespace
 
 UnicodeTable::UnicodeTable(const NormalizerOptions& options) : options_(options), pages_(1) {
-  // Of the million code points most are unassigned or for private use; ICU tells them range by range.
+  // Most of the million code points are unassigned or for private use. ICU enumerates them in ranges.
   const auto add_range = [](const void* table, UChar32 begin, UChar32 end, UCharCategory type) -> UBool {
     UnicodeTable& self = **static_cast<UnicodeTable* const*>(table);
     for (auto code = static_cast<char32_t>(begin); code < static_cast<char32_t>(end); ++code)
@@ -133,7 +133,8 @@ void UnicodeTable::set(char32_t code, uint32_t entry) {
 
 void UnicodeTable::lower(char32_t code, std::vector<char32_t>& to) const {
   if (!options_.lower_case) to.push_back(code);
-  else if (code == 0x130) to.insert(to.end(), {U'i', char32_t{0x307}});  // the only letter whose lower case is two
+  // the only letter with a two-character lower case
+  else if (code == 0x130) to.insert(to.end(), {U'i', char32_t{0x307}});
   else if (const char32_t letter = new_lower(code)) to.push_back(letter);
   else to.push_back(static_cast<char32_t>(u_tolower(static_cast<UChar32>(code))));
 }
@@ -163,8 +164,7 @@ uint32_t UnicodeTable::make_entry(char32_t code) {
   return make(several, at);
 }
 
-// Marks are put in the order of their combining classes. A mark then stands for the bytes of the one whose place it
-// took.
+// Sorts marks by combining class. A sorted mark takes the source bytes of the mark whose position it takes.
 std::vector<UnicodeTable::Char> UnicodeTable::normalize(std::vector<Char> codes) const {
   std::erase_if(codes, [](const Char& code) { return is_cleaned(code.entry); });
   struct Part {

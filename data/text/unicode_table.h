@@ -1,6 +1,6 @@
-// UnicodeTable: what BERT's normalisation and splitting make of each code point. Exactly the HuggingFace rules, which
-// stand on three versions of Unicode: general categories of 8.0 (unassigned then: part of a word), canonical
-// decompositions of 9.0, lower case of 17.0. So no text is cut otherwise on a machine with another Unicode library.
+// UnicodeTable: normalization and splitting of each code point, exactly as in HuggingFace's BERT tokenizer. Its rules
+// use three Unicode versions: general categories of 8.0 (code points unassigned then are parts of words), canonical
+// decompositions of 9.0, and lower case of 17.0. The results therefore do not depend on the installed Unicode library.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,18 +16,18 @@ struct NormalizerOptions {
 class UnicodeTable {
  public:
   enum Kind : uint32_t {
-    unchanged,  // itself, part of a word
-    word,       // part of a word, as value()
-    alone,      // a word of its own, as value(): punctuation, Chinese characters
+    unchanged,  // part of a word, as is
+    word,       // part of a word, replaced by value()
+    alone,      // a separate word, value(): punctuation, Chinese characters
     space,      // ends a word
-    removed,    // controls, and accents where they are stripped
-    several,    // many(entry)
-    reordered,  // its place depends on the marks around it: see normalize()
+    removed,    // control characters, and accents if they are stripped
+    several,    // several entries, see many()
+    reordered,  // position depends on the neighboring marks, see normalize()
   };
   static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }
   static char32_t value(uint32_t entry) { return entry & 0xffffff; }
 
-  // A code point and the bytes of the text it comes from.
+  // A code point and its byte range in the source text.
   struct Char {
     uint32_t entry;
     uint32_t begin, end;
@@ -36,14 +36,14 @@ class UnicodeTable {
   explicit UnicodeTable(const NormalizerOptions& options);
 
   uint32_t entry(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }
-  // The entries of one of kind several: each unchanged (with its value), word, alone, or space.
+  // The entries of an entry of kind `several`. Their kinds: unchanged (including its value), word, alone or space.
   std::span<const uint32_t> many(uint32_t entry) const {
     const uint32_t* first = several_.data() + value(entry);
     return {first + 1, *first};
   }
 
-  // Text with `reordered` code points: takes entries that are bare code points, gives entries of the kinds word, alone
-  // and space.
+  // Normalizes text with `reordered` code points. The input entries are plain code points; the output entries are of
+  // kind word, alone or space.
   std::vector<Char> normalize(std::vector<Char> codes) const;
 
  private:

@@ -17,17 +17,17 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   check(tokens_.size() < size_t{1} << 31, "vocabulary: ", tokens_.size(),
-        " tokens are more than ids of 31 bits can name");
+        " tokens, expected fewer than 2^31");
   ids_.reserve(tokens_.size());
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const std::string& token = tokens_[i];
     check(!token.empty(), "vocabulary: line ", i + 1, " is empty");
     check(token.find_first_of("\r\n") == std::string::npos, "vocabulary: the token of line ", i + 1,
-          " holds a line break");
+          " contains a line break");
     check(is_utf8(token), "vocabulary: line ", i + 1, " is not UTF-8");
     const auto [known, added] = ids_.emplace(token, static_cast<int32_t>(i));
     if (!added)
-      fail("vocabulary: '", excerpt(token), "' stands in line ", known->second + 1, " and again in line ", i + 1);
+      fail("vocabulary: '", excerpt(token), "' occurs in line ", known->second + 1, " and again in line ", i + 1);
   }
   pad_ = special("[PAD]");
   unk_ = special("[UNK]");

@@ -1,4 +1,4 @@
-// Vocabulary: the tokens of a BERT vocab.txt, one a line; the id of a token is its line, counted from 0.
+// Vocabulary: the tokens of a BERT vocab.txt, one per line; a token's id is its line number, starting at 0.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,15 +11,15 @@ namespace godwit::data {
 
 class Vocabulary {
  public:
-  // The id of a token is its index. Throws, naming lines from 1, when a token is empty, holds a line break, is no UTF-8
-  // or stands there twice, and when one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing.
+  // A token's id is its index. Throws, naming lines starting at 1, if a token is empty, contains a line break, is not
+  // UTF-8 or occurs twice, or if one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing.
   explicit Vocabulary(std::vector<std::string> tokens);
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   std::optional<int32_t> id(std::string_view token) const;
   const std::string& token(int32_t id) const;  // throws unless 0 <= id < size()
   const std::vector<std::string>& tokens() const { return tokens_; }
-  uint64_t hash() const;  // of all tokens in their order
+  uint64_t hash() const;  // of all tokens in order
 
   int32_t pad() const { return pad_; }
   int32_t unk() const { return unk_; }

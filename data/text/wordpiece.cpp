@@ -27,7 +27,7 @@ WordPiece::WordPiece(Vocabulary vocabulary, const WordPieceOptions& options)
       max_word_(static_cast<uint32_t>(options.max_word)),
       beginnings_(trie_of(vocabulary_, false)),
       continuations_(trie_of(vocabulary_, true)) {
-  check(options.max_word >= 1, "tokenizer: max_word is ", options.max_word, ", at least 1 is needed");
+  check(options.max_word >= 1, "tokenizer: max_word is ", options.max_word, ", expected at least 1");
 }
 
 std::vector<Token> WordPiece::encode(std::string_view text) const {
@@ -39,7 +39,7 @@ std::vector<Token> WordPiece::encode(std::string_view text) const {
 
 void WordPiece::encode(std::string_view text, std::vector<Token>& tokens) const {
   check(text.size() <= std::numeric_limits<uint32_t>::max(), "tokenizer: a text of ", text.size(),
-        " bytes; at most 4 GiB are read at once");
+        " bytes; expected at most 4 GiB");
   for (size_t at = 0; at < text.size();) {
     const Special special = next_special(text, at);
     splitter_.each_word(text, at, special.at, [&](const Word& word) { match(word, tokens); });
@@ -58,7 +58,8 @@ WordPiece::Special WordPiece::next_special(std::string_view text, size_t at) con
   return {text.size(), 0, 0};
 }
 
-// The longest token the word begins with, then the longest ## token of what is left, and so on; or [UNK].
+// Matches the longest token at the start of the word, then repeatedly the longest ## token of the rest; [UNK] if a
+// match fails.
 void WordPiece::match(const Word& word, std::vector<Token>& tokens) const {
   const size_t first = tokens.size(), size = word.text.size();
   if (word.chars <= max_word_) {

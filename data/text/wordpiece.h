@@ -1,4 +1,4 @@
-// WordPiece: BERT's tokenizer. The ids and offsets are those of HuggingFace's BertWordPieceTokenizer.
+// WordPiece: BERT's tokenizer, with the ids and offsets of HuggingFace's BertWordPieceTokenizer.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,25 +12,25 @@ namespace godwit::data {
 
 struct Token {
   int32_t id;
-  uint32_t begin, end;  // bytes [begin, end) of the text as given
+  uint32_t begin, end;  // bytes [begin, end) of the source text
 
   bool operator==(const Token&) const = default;
 };
 
 struct WordPieceOptions {
   bool lower_case = true;
-  std::optional<bool> strip_accents = std::nullopt;  // none: as lower_case
+  std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
   int max_word = 100;                                // code points; a longer word is [UNK]
 };
 
-// Thread-safe: one object serves all threads.
+// Thread-safe.
 class WordPiece {
  public:
   explicit WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
 
-  // No special tokens are added. "[PAD]", "[UNK]", "[CLS]", "[SEP]" and "[MASK]" in the text, spelt just so, become
-  // these tokens. Invalid UTF-8 is read as U+FFFD is, that is, passed over. The text is below 4 GiB.
+  // Adds no special tokens. Exact occurrences of "[PAD]", "[UNK]", "[CLS]", "[SEP]" and "[MASK]" in the text become
+  // these tokens. Invalid UTF-8 is ignored, as U+FFFD is. The text must be below 4 GiB.
   std::vector<Token> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends
 
@@ -38,7 +38,7 @@ class WordPiece {
 
  private:
   struct Special {
-    size_t at, length;  // length 0: there is none before the end of the text
+    size_t at, length;  // length 0: no special token before the end of the text
     int32_t id;
   };
   Special next_special(std::string_view text, size_t at) const;

@@ -250,8 +250,8 @@ TEST_F(CudaTrainer, CudaGraphsChangeNothingButTheTime) {
       EXPECT_EQ(found.weights, expected.weights);
       const int all = 2 * (96 / ranks / 4 / accumulation * accumulation);
       EXPECT_THAT(found.printed, HasSubstr("CUDA graphs: " + std::to_string(all - 2 * accumulation) + " of " +
-                                           std::to_string(all) + " micro-batches were replayed, by " +
-                                           std::to_string(accumulation) + " recordings"));
+                                           std::to_string(all) + " micro-batches were replayed from " +
+                                           std::to_string(accumulation) + " captured graphs"));
     }
 }
 

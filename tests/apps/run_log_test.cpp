@@ -103,7 +103,7 @@ TEST_F(RunLogTest, NeverMixesTwoRuns) {
     log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   const std::string message = error("a");
-  EXPECT_NE(message.find("run directory a: holds the metrics of another run"), std::string::npos) << message;
+  EXPECT_NE(message.find("run directory a: contains metrics of another run"), std::string::npos) << message;
   EXPECT_NE(message.find("--run-dir"), std::string::npos);
   EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);
   EXPECT_EQ(content("a/config.json"), "{}\n");
@@ -124,17 +124,17 @@ TEST_F(RunLogTest, ARunThatNeverTrainedIsTakenOver) {
 }
 
 TEST_F(RunLogTest, ReasonsAreTheSystemsOwn) {
-  const std::string remedy = "; choose another, --run-dir DIR", long_name(300, 'x');
+  const std::string remedy = "; choose another with --run-dir DIR", long_name(300, 'x');
   EXPECT_EQ(error(long_name), "run directory " + long_name + ": cannot be created (File name too long)" + remedy);
   fs::create_symlink("loop", "loop");
   EXPECT_EQ(error("loop/a"), "run directory loop/a: cannot be created (Too many levels of symbolic links)" + remedy);
   std::ofstream("runs") << "a file";
-  EXPECT_EQ(error(""), "run directory runs: cannot be created (a file of this name is there)" + remedy);
+  EXPECT_EQ(error(""), "run directory runs: cannot be created (a file with this name exists)" + remedy);
 }
 
 TEST_F(RunLogTest, ForbiddenFolders) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  const std::string remedy = "; choose another, --run-dir DIR";
+  const std::string remedy = "; choose another with --run-dir DIR";
   fs::create_directories("closed/inner");
   fs::permissions("closed", fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_EQ(error("closed"), "run directory closed: cannot be written (Permission denied)" + remedy);

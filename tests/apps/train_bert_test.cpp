@@ -260,13 +260,13 @@ TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
   fs::copy(golden / "tokenizer_config.json", right / "tokenizer_config.json");
   const Outcome outcome = done(kRight);
   EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
-  EXPECT_NE(outcome.out.find("7 tokens, right/tokenizer.json; letters as they are"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("7 tokens, right/tokenizer.json; letters unchanged"), std::string::npos) << outcome.out;
   EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "vocab.txt"));
   const std::string saved = read_file(run_dir() / "model/tokenizer_config.json");
   EXPECT_NE(saved.find("\"model_max_length\": 1000000000000000019884624838656,"), std::string::npos) << saved;
   EXPECT_NE(saved.find("\"do_lower_case\": false"), std::string::npos) << saved;
   // By name it needs no weights; the length is then that of the model.
-  EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters as they are"),
+  EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters unchanged"),
             std::string::npos);
   EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
   // Both files at once must agree; --vocab chooses.
@@ -275,7 +275,7 @@ TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
   fs::remove_all(run_dir());
   write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nbad\ngood\n");
   expect_refused(kRight,
-                 {"right/vocab.txt: token 5 is \"bad\", but that of right/tokenizer.json is \"good\"", "--vocab"});
+                 {"right/vocab.txt: token 5 is \"bad\", but in right/tokenizer.json it is \"good\"", "--vocab"});
   write_file(right / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\n");
   expect_refused(kRight, {"right/vocab.txt: has 6 tokens, but right/tokenizer.json has 7"});
   done(kRight + "--vocab vocab.txt");
@@ -390,7 +390,7 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   const std::string train = read_file(folder_ / "squad" / "train-v1.1.json");
   write_file(folder_ / "squad" / "dev-v1.1.json", squad(2).dump());
   write_file(folder_ / "squad" / "train-v1.1.json", bad.dump());
-  expect_refused(kSquad, {"train-v1.1.json", "none of 2 questions can be used"});
+  expect_refused(kSquad, {"train-v1.1.json", "none of 2 questions is usable"});
   write_file(folder_ / "squad" / "train-v1.1.json", train);
   write_file(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nanna\nanna\n");
   expect_refused(kClassify + "--vocab vocab.txt", {"vocab.txt", "anna"});
@@ -425,8 +425,8 @@ TEST_F(TrainBert, AnswersThatAreNotAtTheirOffsetsAreCounted) {
   odd["data"][0]["paragraphs"][4]["qas"][0]["answers"][0]["answer_start"] = 1;
   write_file(folder_ / "squad" / "train-v1.1.json", odd.dump());
   const Outcome outcome = done(kSquad + "--max-steps 1");
-  EXPECT_NE(outcome.out.find("1 answer not where the file says"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("1 left out"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 answer not at the position given in the file"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 skipped"), std::string::npos) << outcome.out;
 }
 
 }  // namespace

@@ -356,7 +356,7 @@ TEST_F(TrainResnet, NoticesWhatAUserMayNotExpect) {
   expect(
       "--max-steps 1 --optimizer adafactor --set exchange.sharding=zero2 --set bucket.first_mib=0.1 --set "
       "bucket.mib=0.1",
-      "notice: shards are uneven");
+      "notice: shards differ in size");
 }
 
 TEST_F(TrainResnet, RefusesDamagedData) {
@@ -417,7 +417,7 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
     write_file(photos / "train" / "dog" / (name + ".jpg"), "");
     more += "train/dog/" + name + ".jpg: is empty\n";
   }
-  EXPECT_NE(train(flags + " --max-steps 1").out.find("d.jpg is empty; and 1 more (skipped.txt"), std::string::npos);
+  EXPECT_NE(train(flags + " --max-steps 1").out.find("d.jpg is empty; and 1 more (full list"), std::string::npos);
   EXPECT_EQ(read_file(run_dir() / "skipped.txt"), listed + more + cut);
   fs::remove_all(run_dir());
   fs::create_directory(photos / "train" / "emu");
@@ -532,7 +532,7 @@ TEST_F(TrainResnet, SignalsActAtTheNextStep) {
 
 TEST_F(TrainResnet, GoesOnWithoutItsOutput) {
   const std::string flags = "--batch 8 --nodes 2 --set log_every=1",
-                    note = "; the run goes on, its metrics are in the ";
+                    note = "; the run continues; its metrics are in the ";
   int closed[2];
   ASSERT_EQ(pipe(closed), 0);
   close(closed[0]);
@@ -578,7 +578,7 @@ TEST_F(TrainResnet, WeightsAreWrittenAgainAndThenElsewhere) {
   environment_ = faulty_disk("FAULTY_FULL=/weights.safetensors 100000 1");
   const Outcome again = train(flags);
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_NE(again.err.find("No space left on device; trying again every 0.5 s for 0.5 s; free space there\n"),
+  EXPECT_NE(again.err.find("No space left on device; retrying every 0.5 s for 0.5 s; free space there\n"),
             std::string::npos)
       << again.err;
   const std::string weights = read_file(run_dir() / "weights.safetensors"),

@@ -35,7 +35,7 @@ TEST(File, StopsInflatingAtTheLimit) {
   bomb.erase(bomb.end() - 8, bomb.end());
   write(folder / "x", bomb);
   EXPECT_THAT(error_of([&] { read_unpacked(folder / "x", "a file", 1 << 20); }),
-              HasSubstr("holds more than 1 MiB, expected a file of at most as many"));
+              HasSubstr("holds more than 1 MiB, expected a file of at most this size"));
   EXPECT_THAT(error_of([&] { read_unpacked(folder / "x", "a file"); }), HasSubstr("truncated"));
 }
 

@@ -113,7 +113,7 @@ TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
   read(lenient, 1, 0);
   EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "the next file, round the end, with its label";
   EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
-                                             AllOf(HasSubstr("dog/4.jpg"), HasSubstr("takes its place"))));
+                                             AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
   EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
 
   const ImageFolderDataset strict = source({.crop = 24, .resize = 28, .strict = true});

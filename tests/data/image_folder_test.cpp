@@ -105,8 +105,8 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
   EXPECT_EQ(found.train.size(), 3u);
   EXPECT_EQ(found.test.size(), 2u);
   ASSERT_EQ(found.skipped.size(), 9u);
-  const std::vector<std::string> why = {"is empty",         "is no image",  "PNG",
-                                        "no readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
+  const std::vector<std::string> why = {"is empty",         "is not an image", "PNG",
+                                        "not a readable JPEG", "is truncated", "is 20000x90, more than 16384 on a side",
                                         "No such file",     "regular",      "is truncated"};
   for (size_t i = 0; i < why.size(); ++i)
     EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
@@ -154,7 +154,7 @@ TEST(ImageFolder, NamesWhatIsWrong) {
   fs::remove_all(folder / "train/dog");
   EXPECT_THAT(index_error(folder), HasSubstr("holds 1 class folder,"));
   fs::create_directory_symlink("..", folder / "train/cat/loop");
-  EXPECT_THAT(index_error(folder), HasSubstr("circle of links"));
+  EXPECT_THAT(index_error(folder), HasSubstr("cyclic links"));
 }
 
 TEST(ImageFolder, NamesAFolderThatCannotBeRead) {

@@ -88,17 +88,17 @@ TEST(Jpeg, WindowsAreCutFromTheWhole) {
 TEST(Jpeg, NamesWhatIsNoJpeg) {
   const auto error = [](const Bytes& bytes) { return decode_error([&] { read_jpeg_header(bytes); }); };
   EXPECT_EQ(error({}), "is empty");
-  EXPECT_EQ(error({1, 2, 3, 4}), "is no image");
+  EXPECT_EQ(error({1, 2, 3, 4}), "is not an image");
   EXPECT_THAT(error({0x89, 'P', 'N', 'G', 13, 10}), HasSubstr("is a PNG image"));
-  EXPECT_THAT(error({0xff, 0xd8, 0xff}), HasSubstr("no readable JPEG"));
+  EXPECT_THAT(error({0xff, 0xd8, 0xff}), HasSubstr("not a readable JPEG"));
   Bytes bytes = golden_jpeg("colour");
-  EXPECT_THAT(error({bytes.begin(), bytes.begin() + 100}), HasSubstr("no readable JPEG"));
+  EXPECT_THAT(error({bytes.begin(), bytes.begin() + 100}), HasSubstr("not a readable JPEG"));
   const size_t frame = static_cast<size_t>(std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin() - bytes.begin());
   bytes[frame + 1] = 0xc3;
   EXPECT_THAT(error(bytes), HasSubstr("SOF")) << "lossless coding";
   bytes[frame + 1] = 0xc0;
   bytes[frame + 5] = bytes[frame + 6] = 0;
-  EXPECT_THAT(error(bytes), HasSubstr("no readable JPEG")) << "no rows";
+  EXPECT_THAT(error(bytes), HasSubstr("not a readable JPEG")) << "no rows";
 }
 
 // Truncated and overwritten files give some pixels, marked, or a DecodeError; nothing else.
@@ -159,8 +159,8 @@ TEST(Jpeg, StatesTheMemoryOfProgressiveFiles) {
   EXPECT_EQ(read_jpeg_header(large).coefficient_bytes, 1000 * 1000 * 128 * 2);
   const std::string error = decode_error([&] { decode_jpeg(large, {0, 0, 100, 100}, 8, int64_t{150} << 20); });
   EXPECT_EQ(error,
-            "takes 245 MiB to decode (progressive or of several scans), more than data.decode_mib=150; raise it, "
-            "or save the image anew as baseline JPEG");
+            "takes 245 MiB to decode (progressive or multi-scan), more than data.decode_mib=150; raise it, "
+            "or save the image as a baseline JPEG");
 }
 
 TEST(Jpeg, GivesTheMemoryOfALargeFileBack) {

@@ -193,7 +193,7 @@ TEST(TextLoader, RefusesASampleThatIsNotAsMeasured) {
   TextLoader loader(source, {.batch = 4, .train = false});
   loader.start_epoch(0);
   EXPECT_THAT(error_of([&] { loader.next(); }),
-              HasSubstr("sample 2 has 6 tokens, 1 of them masked, and was measured as 5 and 1"));
+              HasSubstr("sample 2 has 6 tokens, 1 of them masked, but measure() returned 5 and 1"));
 }
 
 TEST(TextLoader, RefusesBadOptions) {

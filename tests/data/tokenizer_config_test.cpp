@@ -77,7 +77,7 @@ TEST_F(TokenizerFolder, AgreesWithTheFileBeside) {
               HasSubstr(path_ + ": do_lower_case: is true, but lowercase of the tokenizer.json is false"));
   EXPECT_THAT(error_for(R"({"strip_accents": false})", &cased), HasSubstr("strip_accents: is false"));
   EXPECT_THAT(error_for(R"({"tokenize_chinese_chars": true})", &cased), HasSubstr("handle_chinese_chars"));
-  EXPECT_THAT(error_for(R"({"tokenizer_class": "TokenizersBackend"})"), HasSubstr("is another tokenizer"));
+  EXPECT_THAT(error_for(R"({"tokenizer_class": "TokenizersBackend"})"), HasSubstr("is not a BERT tokenizer"));
 }
 
 TEST_F(TokenizerFolder, RefusesOtherTokenizersAndMalformedFiles) {
@@ -86,7 +86,7 @@ TEST_F(TokenizerFolder, RefusesOtherTokenizersAndMalformedFiles) {
   EXPECT_THAT(error_for(R"({"strip_accents": "no"})"), HasSubstr("strip_accents: expected true or false"));
   EXPECT_THAT(error_for(R"({"do_basic_tokenize": false})"), HasSubstr("do_basic_tokenize: is false"));
   EXPECT_THAT(error_for(R"({"tokenizer_class": "RobertaTokenizer"})"),
-              HasSubstr("\"RobertaTokenizer\" is another tokenizer"));
+              HasSubstr("\"RobertaTokenizer\" is not a BERT tokenizer"));
   EXPECT_THAT(error_for("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of([&] { read_tokenizer_config(folder_ / "none"); }), HasSubstr("none: no such file"));
   EXPECT_THAT(error_of([&] { write_tokenizer_config(folder_ / "x", {.options = {.max_word = 7}}); }),

@@ -116,7 +116,7 @@ TEST_F(TokenizerJsonFile, IdsAreAPermutation) {
   changed.erase("good");
   EXPECT_THAT(error_of_vocab(changed), HasSubstr("is 19, expected 0 to 18")) << "a gap";
   changed[""] = 5;
-  EXPECT_THAT(error_of_vocab(changed), HasSubstr("one of its tokens is empty"));
+  EXPECT_THAT(error_of_vocab(changed), HasSubstr("contains an empty token"));
   changed.erase("");
   changed["a\nb"] = 5;
   EXPECT_THAT(error_of_vocab(changed), HasSubstr("line break"));

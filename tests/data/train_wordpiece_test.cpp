@@ -154,7 +154,7 @@ TEST(TrainWordPiece, RefusesWhatCannotBe) {
   const std::vector<std::string> texts = {"ab cd"};
   EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.size = 10}); }),
               AllOf(HasSubstr("10 tokens has no room"), HasSubstr("11 together")));
-  EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.alphabet = 0}); }), HasSubstr("alphabet of 0"));
+  EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.alphabet = 0}); }), HasSubstr("alphabet is 0"));
   EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.words = {.max_word = 0}}); }), HasSubstr("max_word is 0"));
   Context wanted = context();
   wanted.threads = 3;

@@ -46,9 +46,9 @@ TEST(Vocabulary, HashDependsOnTokensAndTheirOrder) {
 
 TEST(Vocabulary, RefusesWhatIsNone) {
   const auto error = [](std::vector<std::string> tokens) { return error_of([&] { Vocabulary{tokens}; }); };
-  EXPECT_THAT(error(with({"x", "y", "x"})), HasSubstr("'x' stands in line 6 and again in line 8"));
+  EXPECT_THAT(error(with({"x", "y", "x"})), HasSubstr("'x' occurs in line 6 and again in line 8"));
   EXPECT_THAT(error(with({"x", ""})), HasSubstr("line 7 is empty"));
-  EXPECT_THAT(error(with({"x\ny"})), HasSubstr("line 6 holds a line break"));
+  EXPECT_THAT(error(with({"x\ny"})), HasSubstr("line 6 contains a line break"));
   EXPECT_THAT(error(with({"\xc3"})), HasSubstr("line 6 is not UTF-8"));
   EXPECT_THAT(error({}), HasSubstr("[PAD]"));
   for (const std::string& name : kSpecial) {

@@ -158,7 +158,7 @@ TEST_F(CudaFaults, ARunTellsOfEachShapeOnceAndCountsAll) {
       const std::vector<std::string> texts = notices.fresh();
       ASSERT_THAT(texts, SizeIs(i == 0 ? 1 : 0));
       for (const std::string& text : texts)
-        EXPECT_THAT(text, HasSubstr("cuDNN is not used, a plain kernel is, which is much slower: conv2d forward, x "
+        EXPECT_THAT(text, HasSubstr("cuDNN is not used; a much slower plain kernel computes conv2d forward, x "
                                     "float32 [2, 1, 1, 8]"));
     }
     for (int64_t batch = 3; batch < 9; ++batch) forward(batch);
