@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/program.h"
+#include "bench/measure.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
 #include "engine/stream.h"
@@ -36,11 +37,6 @@ double sum_over_ranks(double value) {
   double sum = 0;
   MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   return sum;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/settings.h"
+#include "bench/measure.h"
 #include "comm/exchange/method.h"
 #include "comm/parallel/scheduler.h"
 #include "engine/gpu.h"
@@ -31,11 +32,6 @@ inline double now() {
 // CPU time of all threads. With threads=1 it is comparable on a busy machine; with more threads it includes spinning
 // while waiting.
 inline double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-inline double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 inline double resident_mb() {
   rusage usage{};

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "engine/clock.h"
 #include "engine/graph.h"
 
 namespace godwit {
@@ -40,9 +41,9 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
     (links_[static_cast<size_t>(peer)] == Link::intra ? intra : inter) += bytes_to_peer(peer);
   }
   stats_->add(phase, intra, inter);
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   call();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   stats_->add_time(phase, seconds);
   seconds_ += seconds;
   ++calls_;

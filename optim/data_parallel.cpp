@@ -6,6 +6,7 @@
 #include "comm/consistency.h"
 #include "comm/parallel/finite.h"
 #include "comm/host_tensor.h"
+#include "engine/clock.h"
 #include "engine/profile.h"
 
 namespace godwit {
@@ -49,10 +50,6 @@ std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const 
   if (options.make_exchange) return options.make_exchange(buckets, comm, options.seed);
   return make_exchange(options.exchange, buckets, comm, options.seed);
 }
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.owned.begin, bucket.owned.numel()); }
 

@@ -9,6 +9,7 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
+#include "engine/clock.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 
@@ -60,10 +61,9 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
 }
 
 data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
-  using Clock = std::chrono::steady_clock;
   const auto asked = Clock::now();
   std::optional<data::Batch> batch = train_.next();
-  waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  waited = seconds_since(asked);
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
   return std::move(*batch);
 }

@@ -8,6 +8,7 @@
 #include "apps/train/loader.h"
 #include "comm/consistency.h"
 #include "engine/check.h"
+#include "engine/clock.h"
 #include "models/pretrained.h"
 
 namespace godwit::apps {
@@ -43,10 +44,9 @@ void TextTask::on_run_start(const std::string& run_dir) {
 }
 
 data::TextBatch TextTask::next(int64_t micro_batch, double& waited) {
-  using Clock = std::chrono::steady_clock;
   const auto asked = Clock::now();
   std::optional<data::TextBatch> batch = train_.next();
-  waited = std::chrono::duration<double>(Clock::now() - asked).count();
+  waited = seconds_since(asked);
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
   check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
   return std::move(*batch);

@@ -10,11 +10,11 @@
 
 #include "apps/train/interrupt.h"
 #include "engine/check.h"
+#include "engine/clock.h"
 
 namespace godwit::apps {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr double kPause = 10;  // seconds
 constexpr std::chrono::milliseconds kLook{50};
 
@@ -40,7 +40,7 @@ Saved save_with_retries(const std::function<void(const std::string& folder)>& sa
                         double patience_s, const std::function<void(const std::string&)>& warn) {
   const auto start = Clock::now();
   const auto left_s = [&] {
-    return interrupted() ? 0 : patience_s - std::chrono::duration<double>(Clock::now() - start).count();
+    return interrupted() ? 0 : patience_s - seconds_since(start);
   };
   std::string error = attempt(save, folder);
   if (!error.empty() && left_s() > 0)

@@ -13,6 +13,7 @@
 #include "apps/train/device_sum.h"
 #include "comm/transport/group_nccl.h"
 #include "comm/host_tensor.h"
+#include "engine/clock.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
 #include "engine/profile.h"
@@ -20,10 +21,6 @@
 
 namespace godwit::apps {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 BucketOptions bucket_options(const CommonConfig& config) {
   const auto bytes = [](double mib) { return std::max<int64_t>(1, std::llround(mib * (1 << 20))); };

@@ -1,0 +1,13 @@
+// The clock for durations.
+#pragma once
+#include <chrono>
+
+namespace godwit {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace godwit
