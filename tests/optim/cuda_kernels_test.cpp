@@ -33,7 +33,7 @@ const std::vector<Range> kRanges{{1, 0, 1}, {37, 0, 37}, {1000, 3, 997}, {5000, 
 template <class T, class Call>
 void compare_updates(Cuda device, const Call& call) {
   for (const Range& range : kRanges)
-    for (const int64_t shift : {0, 1}) {  // offset of g; with 1, g is not aligned to 16 bytes while the other arrays are
+    for (const int64_t shift : {0, 1}) {  // offset of g; 1: only g is not aligned to 16 bytes
       SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n << ", g + " << shift);
       auto x = random_values<T>(range.n, 1), s = random_values<T>(range.n, 2), t = sizes_of(random_values<T>(range.n, 3));
       const There<T> on_x(x), on_s(s), on_t(t);

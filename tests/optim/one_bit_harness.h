@@ -60,7 +60,7 @@ inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>&
                 Vector x;
                 for (const Bucket& b : buckets) {
                   for (int64_t i = 0; i < b.numel; ++i) x.push_back(static_cast<double>(b.param.data<float>()[i]));
-                  for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding is not 0";
+                  for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding not 0";
                 }
                 run.x[rank].push_back(std::move(x));
                 run.synchronized[rank].push_back(optimizer->synchronized());
