@@ -124,7 +124,7 @@ TEST(Corpus, ReadsTheFormatOfTheDebianBiblePackage) {
   TempFolder folder;
   const auto letters = [](const std::string& text) { return std::vector<uint32_t>(text.begin(), text.end()); };
   std::vector<uint32_t> second = letters("Ge2:1 aa");
-  second.insert(second.end(), {262, 265, 'b', '\n'});  // " a" (defined at the eighth code); the code in progress: " a "
+  second.insert(second.end(), {262, 265, 'b', '\n'});  // " a" (made at the eighth code); the code in progress: " a "
   write(folder / "bible", bible_bytes({codes(letters("Title\nGe1:1 In the\nGe1:2 And\n")), codes(second)}, 64));
   EXPECT_EQ(documents_of(read_corpus(folder / "bible")), (Documents{{"In the", "And"}, {"aa a a b"}}));
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer.json: results of HuggingFace tokenizers for hostile text, every code point and SQuAD's dev set.
+"""Writes golden/tokenizer.json: results of HuggingFace tokenizers for hostile text, every code point, SQuAD dev.
 usage: make_tokenizer_golden.py DATA      DATA has squad/dev-v1.1.json.gz and bert-vocab/vocab.txt
 needs: tokenizers (the committed file is from 0.23.3)"""
 import codecs
