@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes golden/squad_metrics.json: Python's classes of letters, spaces and word characters, normalized hostile
-answers, and the scores of squad_evaluate.py for pairs of answers. Covers the code points known to Python's Unicode version.
+answers, and the scores of squad_evaluate.py for pairs of answers. Covers the code points of Python's Unicode version.
 usage: make_squad_golden.py"""
 import json
 import os
