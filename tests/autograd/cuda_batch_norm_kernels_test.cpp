@@ -165,7 +165,7 @@ TEST_F(CudaBatchNorm, GathersOnTheDeviceOfX) {
 }
 
 // Ranks with few rows, with many and with none. All values are exact up to the last roundings.
-TEST_F(CudaBatchNorm, CombinesTheSumsOfRanksAsTheCpuDoes) {
+TEST_F(CudaBatchNorm, CombinesTheSumsOfRanksLikeTheCpu) {
   constexpr int64_t kChannels = 70, kRanks = 3;
   const double rows[kRanks] = {3, 0, 200};
   const auto run = [&](auto tag) {

@@ -52,7 +52,7 @@ TEST(GlobalAvgPool, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(2, run));
 }
 
-TEST(GlobalAvgPool, NamesWhatIsWrong) {
+TEST(GlobalAvgPool, NamesInvalidArguments) {
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 3, 4}))), Error);
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 0, 4, 3}))), Error);
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64))), Error);

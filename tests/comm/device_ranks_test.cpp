@@ -91,7 +91,7 @@ TEST_F(DeviceRanks, DisagreeIfOneRankUsesTheCpu) {
 
 // Peers must read the last values that a rank wrote, and those values must not be overwritten while peers read them.
 // Each stream has much queued work when the ranks meet, and the memory of each round is freed immediately.
-TEST_F(DeviceRanks, ReadWhatPeersWroteLast) {
+TEST_F(DeviceRanks, ReadTheLastValuesOfPeers) {
   constexpr int64_t n = 1 << 16;
   constexpr int kRounds = 10;
   run_local({4, 1},

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 // Lengths between 10 and 400, like texts.
 int64_t length_of(int64_t sample) { return 10 + (sample * 7919 % 20) * (sample * 104729 % 20); }
 
-TEST(LengthSampler, RanksAreDisjointWithEquallyManyBatches) {
+TEST(LengthSampler, RanksGetDisjointSamplesAndEquallyManyBatches) {
   for (const int64_t n : {1, 7, 64, 101, 1000})
     for (const int world : {1, 2, 3, 8})
       for (const int64_t batch : {1, 3, 8})

@@ -21,7 +21,7 @@ std::vector<uint32_t> all_of(const Sampler& sampler) {
   return samples;
 }
 
-TEST(Sampler, RanksAreDisjointWithEquallyManyBatches) {
+TEST(Sampler, RanksGetDisjointSamplesAndEquallyManyBatches) {
   for (const int64_t n : {1, 7, 64, 101, 1000})
     for (const int world : {1, 2, 3, 8})
       for (const int64_t batch : {1, 3, 8}) {

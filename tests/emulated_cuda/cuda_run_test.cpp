@@ -84,7 +84,7 @@ TEST_F(CudaRun, ReportsConvolutionsThatCudnnDoesNotCompute) {
   EXPECT_THAT(half, ::testing::ContainsRegex("cuDNN computed [0-9]+ of [0-9]+ convolution shapes in float32 instead"));
 }
 
-TEST_F(CudaRun, AProfilerSeesEachForwardAndBackwardPass) {
+TEST_F(CudaRun, AProfilerShowsEachForwardAndBackwardPass) {
   run_texts("tf32=false");
   const auto& ended = emulated_nvtx::ended;
   EXPECT_EQ(std::count(ended.begin(), ended.end(), "forward"), 2 * 2);

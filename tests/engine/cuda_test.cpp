@@ -96,7 +96,7 @@ TEST_F(CudaTensor, FillingARangeKeepsItsNeighbors) {
 
 // Every pair of floating-point types must round as on the CPU. Inputs: all 16-bit patterns, and numbers of many
 // magnitudes.
-TEST_F(CudaTensor, ConvertsAsTheCpuDoes) {
+TEST_F(CudaTensor, ConvertsLikeTheCpu) {
   std::vector<float> x{0,
                        -0.0f,
                        1,

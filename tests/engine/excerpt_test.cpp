@@ -30,7 +30,7 @@ TEST(Excerpt, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(printable("\xe6\xbc"), "\\xe6\\xbc") << "truncated sequence";
 }
 
-TEST(Excerpt, CutsLongText) {
+TEST(Excerpt, TruncatesLongText) {
   EXPECT_EQ(excerpt("abcdef", 6), "abcdef");
   EXPECT_EQ(excerpt("abcdefg", 6), "abcdef…");
   EXPECT_EQ(excerpt("abé", 3), "ab…") << "code points are not split";

@@ -58,7 +58,7 @@ std::vector<std::pair<std::string, Tensor>> sample_tensors() {
           {"none", Tensor({0, 3})}};
 }
 
-TEST(Safetensors, ReadsBackWhatItWrote) {
+TEST(Safetensors, RoundTrips) {
   TempFolder folder;
   auto tensors = sample_tensors();
   tensors.push_back({"bf16", Tensor({3}, DType::bf16)});

@@ -201,7 +201,7 @@ TEST(Birder, Pitfall21TheWorkerOfTheAlgorithmIsTheNode) {
 }
 
 // Pitfall 28: no parameter is excluded from compression because it is a bias, small or last.
-TEST(Birder, Pitfall28ParametersOfAllSizesAreTreatedAlike) {
+TEST(Birder, Pitfall28ParametersOfAllSizesAreCompressed) {
   Plan plan = birder_plan(2, 2);
   plan.sizes = {100, 1, 64, 152};
   plan.decay = {true, false, false, true};

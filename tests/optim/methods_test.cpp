@@ -204,7 +204,7 @@ TEST(Methods, Pitfall37TheFirstStepUpdatesTheParameters) {
 
 // Pitfall 38: ε is added where each paper adds it, outside or inside the root. One first step along g from x = 1/4,
 // without decay.
-TEST(Methods, Pitfall38EpsilonIsWhereThePaperHasIt) {
+TEST(Methods, Pitfall38EpsilonIsAddedWhereThePaperAddsIt) {
   constexpr double kG = 0.05, kEps = 0.01;
   const double m = 0.1 * kG, v = 1e-3 * kG * kG;  // after one step with β 0.9 and 0.999
   const std::map<std::string, double> steps{{"adam", kG / (kG + kEps)},

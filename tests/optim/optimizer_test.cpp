@@ -24,7 +24,7 @@ void after_a_step(const std::string& name, const std::function<void(Optimizer&)>
   });
 }
 
-TEST(Optimizer, SharedStateHashSeesOneBitOfReplicatedState) {
+TEST(Optimizer, SharedStateHashDependsOnEveryBitOfReplicatedState) {
   for (const std::string name : {"sgdm", "adam", "adamw", "softsignsgd"})
     after_a_step(name, [&](Optimizer& optimizer) {
       const uint64_t before = optimizer.shared_state_hash();
