@@ -1,5 +1,5 @@
-// Natural compression (Horváth et al. 2019): rounds each value at random to one of its two neighboring powers of two, so
-// that the expectation is the value. One byte stores the sign and the exponent.
+// Natural compression (Horváth et al. 2019): rounds each value at random to one of its two neighboring powers of two,
+// so that the expectation is the value. One byte stores the sign and the exponent.
 #pragma once
 #include <godwit/godwit.h>
 
