@@ -1,4 +1,4 @@
-// Tests that run on every instruction set that this build has code for and this machine has.
+// Runs a test on every instruction set that this build contains and this machine supports.
 #pragma once
 #include <gtest/gtest.h>
 #include <hwy/highway.h>

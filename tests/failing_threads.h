@@ -1,5 +1,5 @@
-// Makes starts of threads fail on demand, whoever runs the tests: limits of processes do not bind root. Replaces
-// pthread_create() for the whole program, so one source of a test program includes it.
+// Makes thread creation fail on demand, also for root (process limits do not apply to root). Replaces pthread_create()
+// for the whole program, so exactly one source of a test program includes this header.
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,9 +9,9 @@
 
 namespace godwit {
 
-inline std::atomic<int> threads_allowed{-1};  // that still start; -1: all
+inline std::atomic<int> threads_allowed{-1};  // threads that can still be started; -1: no limit
 
-// While it lives, `allowed` more threads start and the others are refused, as at the limit of processes.
+// Scope in which `allowed` more threads start; further starts fail as they do at the process limit.
 class FailingThreads {
  public:
   explicit FailingThreads(int allowed) { threads_allowed = allowed; }
@@ -20,7 +20,7 @@ class FailingThreads {
   FailingThreads& operator=(const FailingThreads&) = delete;
 };
 
-// The sanitizers have a pthread_create() of their own, which must stay.
+// The sanitizers replace pthread_create() themselves, so this header must not.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadsCanFail = false;
 #else

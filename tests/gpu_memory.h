@@ -1,4 +1,4 @@
-// Memory of a GPU that tests of kernels fill, and compare byte for byte.
+// GPU memory for kernel tests: filled with random values, compared byte for byte.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace godwit {
 
-// Of many sizes, with zeros of both signs.
+// Random values of many magnitudes, with zeros of both signs.
 template <class T>
 std::vector<T> random_values(int64_t n, uint32_t stream) {
   RandomStream random(11, Purpose::test, stream);
@@ -27,7 +27,7 @@ inline std::vector<uint32_t> random_bits(int64_t words, uint32_t stream) {
   return bits;
 }
 
-// Of any type.
+// Random values of any type.
 template <class T>
 class There {
  public:

@@ -1,4 +1,4 @@
-// Starts a program under mpirun and reads what it said.
+// Starts a program under mpirun and collects its output.
 #pragma once
 #include <sys/wait.h>
 
@@ -19,14 +19,15 @@ struct MpiOutcome {
   bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-// Why nothing can be tested here; empty when it can. Open MPI is not built for the thread sanitizer.
+// The reason why MPI cannot be tested in this build; empty if it can. Open MPI is not built for the thread sanitizer.
 inline std::string no_mpirun() {
   if (!mpi_built()) return "this build has no MPI";
   if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos) return "Open MPI is invisible to TSan";
   return std::system("mpirun --version >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
 
-// On this host, more ranks than cores allowed. Open MPI leaks at its end, so leaks are looked for elsewhere.
+// Runs all ranks on this host and allows more ranks than cores. Open MPI leaks memory at exit, so leak detection is
+// off.
 inline MpiOutcome mpirun(int ranks, const std::string& command, const TempFolder& folder) {
   const std::string line = "cd " + folder.str() + " && ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 " +
                            "mpirun --allow-run-as-root --oversubscribe -np " + std::to_string(ranks) + " " + command +

@@ -1,4 +1,4 @@
-// What tests share: a scratch folder, files of bytes, the message of an expected Error.
+// Shared test helpers: temporary folders, files of bytes, the message of an expected Error.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace godwit {
 
 using Bytes = std::vector<uint8_t>;
 
-// A fresh folder, removed with its content at the end of the scope.
+// A new folder, deleted with its contents at the end of the scope.
 class TempFolder {
  public:
   TempFolder() {
@@ -38,10 +38,10 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// Makes the folders on the way, too.
+// Creates missing parent folders.
 inline void write(const std::string& path, const Bytes& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::filesystem::remove(path);  // some file systems flush a file that is overwritten, which takes milliseconds
+  std::filesystem::remove(path);  // some file systems flush an overwritten file, which takes milliseconds
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   check(file.flush().good(), "cannot write ", path);
@@ -53,14 +53,15 @@ inline Bytes read(const std::string& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// The path of a file below the folder of data sets, GODWIT_DATA or shared/data beside the checkout; "" when it is not there.
+// The path of a file below the dataset folder (GODWIT_DATA, or shared/data next to the checkout); "" if it does not
+// exist.
 inline std::string data_path(const std::string& name) {
   const char* folder = std::getenv("GODWIT_DATA");
   const std::string path = (folder ? std::string(folder) : std::string(GODWIT_SOURCE_DIR) + "/../shared/data") + "/" + name;
   return std::filesystem::exists(path) ? path : "";
 }
 
-// The message of the Error that f throws; fails the test when it throws none.
+// The message of the Error thrown by f; fails the test if f throws none.
 template <class F>
 std::string error_of(F&& f) {
   try {

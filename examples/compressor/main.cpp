@@ -1,4 +1,4 @@
-// Four nodes train with a compressor of one's own, and without one to compare.
+// Four nodes train with a custom compressor, and without compression for comparison.
 #include <godwit/godwit.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ struct Net : nn::Module {
   Var operator()(const Var& x) const { return out(ops::relu(hidden(x))); }
 };
 
-// Points of a square, whose class is the quadrant they lie in; other ones for each rank and step.
+// Draws points of a square, whose class is their quadrant; different for each rank and step.
 void draw_points(int rank, int step, const Tensor& points, const Tensor& classes) {
   RandomStream random(/*seed=*/7, Purpose::augment, static_cast<uint32_t>(rank), static_cast<uint32_t>(step));
   for (int64_t i = 0; i < classes.numel(); ++i) {

@@ -1,5 +1,5 @@
-// Natural compression (Horváth et al. 2019): each value becomes one of the two powers of two around it, drawn so that
-// the expectation is the value; a byte holds its sign and exponent.
+// Natural compression (Horváth et al. 2019): rounds each value at random to one of its two neighboring powers of two,
+// so that the expectation is the value. One byte stores the sign and the exponent.
 #pragma once
 #include <godwit/godwit.h>
 
@@ -31,7 +31,7 @@ class NaturalCodec : public godwit::Compressor {
   }
 
  private:
-  static constexpr int kZero = 64;  // the exponent's code of 1; code 0 is the value 0, below 2⁻⁶³
+  static constexpr int kZero = 64;  // code of the exponent of 1; code 0 is the value 0, also sent for values below 2⁻⁶³
 
   static uint32_t byte_of(float x, float u) {
     int exponent;

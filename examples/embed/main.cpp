@@ -1,4 +1,4 @@
-// A network and a training loop of one's own: four nodes, threads of this process, train with Birder.
+// A custom network and training loop: four nodes, which are threads of this process, train with Birder.
 #include <godwit/godwit.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ struct Net : nn::Module {
   Var operator()(const Var& x) const { return fc(ops::global_avg_pool(bn2(conv2(bn1(conv1(x), true)), true))); }
 };
 
-// Sixteen noisy 12×12 images with stripes of one of four slopes, other ones for each rank and step.
+// Draws sixteen noisy 12×12 images with stripes of one of four slopes; different for each rank and step.
 data::Batch stripes(int rank, int step) {
   data::Batch batch{Tensor({16, 12, 12, 1}), Tensor({16}, DType::i32)};
   RandomStream random(/*seed=*/7, Purpose::augment, static_cast<uint32_t>(rank), static_cast<uint32_t>(step));

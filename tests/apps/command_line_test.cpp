@@ -63,10 +63,10 @@ std::string write_file(const std::string& text) {
 
 std::string file_error(const std::string& text) { return error({"--config", write_file(text)}); }
 
-// The message is one line and holds every part.
+// The message must be one line and contain every part.
 void expect_parts(const std::string& message, const Words& parts) {
   for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' lacks '" << part << "'";
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' does not contain '" << part << "'";
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
 }
 
@@ -79,7 +79,7 @@ TEST(CommandLine, Defaults) {
   EXPECT_EQ(config.nodes, 1);
 }
 
-TEST(CommandLine, EveryFlagReachesItsMember) {
+TEST(CommandLine, EveryFlagSetsItsMember) {
   const ImageConfig c = parse({"--model",
                                "resnet56",
                                "--data",
@@ -131,7 +131,7 @@ TEST(CommandLine, EveryFlagReachesItsMember) {
   EXPECT_EQ(c.init_weights, "w.safetensors");
 }
 
-TEST(CommandLine, LaterValuesWin) {
+TEST(CommandLine, TheLastValueWins) {
   EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2"}).optimizer.number("lr"), 2);
   EXPECT_EQ(parse({"--set", "optimizer.lr=2", "--lr", "1"}).optimizer.number("lr"), 1);
   EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2", "--lr=3"}).optimizer.number("lr"), 3);
@@ -145,7 +145,7 @@ TEST(CommandLine, LaterValuesWin) {
   EXPECT_EQ(config.optimizer.number("lr"), 5);
 }
 
-TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
+TEST(CommandLine, OptionsOfAReplacedMethodAreIgnored) {
   const std::string file = write_file(
       R"({"optimizer": {"name": "sgdm", "lr": 5, "momentum": 0.5}, "exchange": "dense", "schedule": {"name": "cosine", "final_fraction": 0.5}})");
   const ImageConfig config = parse({"--config", file, "--optimizer", "birder", "--set", "schedule=multi_step"});
@@ -158,7 +158,7 @@ TEST(CommandLine, BlockOfAnotherMethodIsLeftOut) {
   EXPECT_EQ(parse({"--config", birder, "--optimizer", "binsgdm"}).optimizer.number("beta"), 0.5);
 }
 
-TEST(CommandLine, AnotherOptimizerKeepsTheExchangeOfTheFile) {
+TEST(CommandLine, ReplacingTheOptimizerKeepsTheExchangeOfTheFile) {
   const std::string file =
       write_file(R"({"optimizer": {"name": "adamw", "lr": 5}, "exchange": {"name": "powersgd", "rank": 7}})");
   const ImageConfig config = parse({"--config", file, "--optimizer", "sgdm"});
@@ -169,7 +169,7 @@ TEST(CommandLine, AnotherOptimizerKeepsTheExchangeOfTheFile) {
   EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
 }
 
-TEST(CommandLine, ReplacedPartsOfTheFileAreReported) {
+TEST(CommandLine, IgnoredPartsOfTheFileAreReported) {
   const std::string file = write_file(
       R"({"optimizer": "adamw", "exchange": {"name": "powersgd", "rank": 7}, "schedule": {"name": "cosine", "final_fraction": 0.5}})");
   EXPECT_EQ(parse({"--config", file, "--optimizer", "birder"}).notices,
@@ -185,7 +185,7 @@ TEST(CommandLine, ReplacedPartsOfTheFileAreReported) {
                                             "schedule linear"});
 }
 
-TEST(CommandLine, TheWarmupGivenLastReplacesTheOthers) {
+TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
   const std::string file = write_file(R"({"schedule": {"warmup_epochs": 2, "warmup_fraction": 0, "warmup_steps": 0}})");
   const ScheduleConfig of_file = parse({"--config", file}).schedule;
   EXPECT_EQ(of_file.warmup_epochs, 2);
@@ -211,7 +211,7 @@ TEST(CommandLine, ShortForms) {
   EXPECT_EQ(parse({"--set", R"(optimizer={"name": "adam", "beta1": 0.5})"}).optimizer.number("beta1"), 0.5);
 }
 
-TEST(CommandLine, ListsAndWords) {
+TEST(CommandLine, ListsAndText) {
   const Words list = {"--set", "schedule=multi_step", "--set", "schedule.milestones=30,60.5"};
   EXPECT_EQ(parse(list).schedule.milestones, (std::vector<double>{30, 60.5}));
   EXPECT_EQ(parse({"--set", "schedule=multi_step", "--set", "schedule.milestones=[1, 2]"}).schedule.milestones,
@@ -221,7 +221,7 @@ TEST(CommandLine, ListsAndWords) {
   EXPECT_EQ(parse({"--run-dir", "123"}).run_dir, "123");
 }
 
-TEST(CommandLine, UnknownNamesTheNearest) {
+TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--optimiser", "sgd"}), {"--optimiser", "did you mean --optimizer?"});
   expect_parts(error({"--node=4"}), {"no such flag --node;", "--nodes"});
   expect_parts(error({"-lr", "1"}), {"--lr"});
@@ -244,7 +244,7 @@ TEST(CommandLine, UnknownNamesTheNearest) {
   expect_parts(file_error(R"({"zzzzzzzz": {}})"), {"'zzzzzzzz'"});
 }
 
-TEST(CommandLine, ValuesThatCannotBe) {
+TEST(CommandLine, RefusesInvalidValues) {
   for (const char* lr : {"nan", "NaN", "inf", "-inf", "-0.1", "fast", "1e999", "", "0.1x", "--batch"})
     expect_parts(error({"--lr=" + std::string(lr)}), {"--lr"});
   expect_parts(error({"--lr", "nan"}), {"--lr expects a finite number of at least 0, got 'nan'"});
@@ -283,7 +283,7 @@ TEST(CommandLine, ValuesThatCannotBe) {
   expect_parts(error({"--run-dir", "\xff"}), {"UTF-8"});
 }
 
-TEST(CommandLine, EmptyValuesAreRefused) {
+TEST(CommandLine, RefusesEmptyValues) {
   for (const char* flag : {"--data", "--init-weights", "--run-dir", "--lr", "--optimizer"}) {
     EXPECT_EQ(error({flag, ""}), std::string(flag) + " expects a value, got nothing");
     EXPECT_EQ(error({std::string(flag) + "=", "next"}), std::string(flag) + " expects a value, got nothing");
@@ -297,12 +297,12 @@ TEST(CommandLine, EmptyValuesAreRefused) {
   expect_parts(file_error(R"({"run_dir": "a\u0000b"})"), {"run_dir expects text without NUL", R"("a\u0000b")"});
 }
 
-TEST(CommandLine, QuestionsTakeNoValue) {
+TEST(CommandLine, HelpAndPrintConfigTakeNoValue) {
   for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help="})
     expect_parts(error({word}), {"takes no value"});
 }
 
-TEST(CommandLine, NumbersOfWorkersAreBounded) {
+TEST(CommandLine, BucketSizesAndThreadsAreBounded) {
   for (const char* key : {"bucket.mib", "bucket.first_mib"}) {
     EXPECT_EQ(error({"--set", std::string(key) + "=0.0009765625"}), "no error");
     expect_parts(error({"--set", std::string(key) + "=0.0009"}), {key, "in [0.0009765625, 1048576]", "'0.0009'"});
@@ -312,7 +312,7 @@ TEST(CommandLine, NumbersOfWorkersAreBounded) {
   expect_parts(error({"--threads", "-1"}), {"--threads"});
 }
 
-TEST(CommandLine, AScaleIsANumberOrAText) {
+TEST(CommandLine, AScaleMayBeANumberOrText) {
   const auto scale_of = [](const std::string& json) {
     const std::string file = R"({"exchange": {"name": "loco", "scale": )" + json + "}}";
     const ImageConfig config = parse({"--config", write_file(file)});
@@ -328,7 +328,7 @@ TEST(CommandLine, AScaleIsANumberOrAText) {
   expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});
 }
 
-TEST(CommandLine, KeysTheMethodDoesNotRead) {
+TEST(CommandLine, RefusesKeysThatTheMethodDoesNotRead) {
   expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
                {"adam does not read optimizer.momentum", "beta1"});
   expect_parts(error({"--set", "schedule.gamma=0.5"}), {"cosine does not read schedule.gamma", "warmup_epochs"});
@@ -339,7 +339,7 @@ TEST(CommandLine, KeysTheMethodDoesNotRead) {
                {"exchange.sharding", "birder keeps state of all parameters on every worker", "as adamw"});
 }
 
-TEST(CommandLine, BadFiles) {
+TEST(CommandLine, RefusesInvalidFiles) {
   expect_parts(error({"--config", "/nowhere/x.json"}), {"/nowhere/x.json", "No such file"});
   expect_parts(error({"--config", TempDir()}), {"folder"});
   expect_parts(error({"--config", "a", "--config", "b"}), {"--config"});
@@ -380,7 +380,7 @@ TEST(CommandLine, BadFiles) {
                {"--set optimizer", "is nested more than 16"});
 }
 
-TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
+TEST(CommandLine, PrintedConfigurationRoundTrips) {
   const std::vector<Words> lines = {
       {},
       {"--optimizer", "birder", "--nodes", "8", "--lr", "0.1000000000000000055511151231257827"},
@@ -407,7 +407,7 @@ TEST(CommandLine, PrintedConfigurationGivesItselfBack) {
   }
 }
 
-TEST(CommandLine, HelpTeaches) {
+TEST(CommandLine, HelpListsProgramsAndMethods) {
   EXPECT_FALSE(run({"--help", "--lr", "nan", "--nonsense"}).config);
   for (const Program* program : {&image_program(), &text_program()}) {
     std::ostringstream printed;
@@ -443,7 +443,7 @@ std::string help_of(const Program& program, const std::string& topic) {
   return printed.str();
 }
 
-// --help of a method names its paper, its bytes, and all of its options with their defaults.
+// --help of a method states its paper, its bytes, and all of its options with defaults.
 TEST(CommandLine, HelpExplainsEveryMethod) {
   const auto expect_all = [](const auto& config, const std::string& group, const std::string& text) {
     EXPECT_TRUE(text.starts_with(config.name() + ", an ")) << text;
@@ -459,7 +459,7 @@ TEST(CommandLine, HelpExplainsEveryMethod) {
     expect_all(ExchangeConfig(name), "exchange.", help_of(text_program(), name));
   EXPECT_EQ(help_of(image_program(), "binsgdm"), help_of(image_program(), "birder"));
   EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
-  EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default in this program";
+  EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default of this program";
 }
 
 TEST(CommandLine, HelpExplainsGroupsAndOptions) {
@@ -492,8 +492,8 @@ TEST(CommandLine, DefaultsOfTrainBertFollowTheTaskAndTheOptimizer) {
   EXPECT_EQ(parse_text({"--set", "model.dropout=0.1,0.2"}).model.dropout, (std::vector<double>{0.1, 0.2}));
 }
 
-// What a task does not read is neither printed nor accepted.
-TEST(CommandLine, TasksOfTrainBertReadTheirOwnKeys) {
+// Keys that a task does not read are neither printed nor accepted.
+TEST(CommandLine, TasksOfTrainBertHaveTheirOwnKeys) {
   const TextConfig classify = parse_text({"--task", "classify", "--data", "d"});
   const std::string json = to_json(classify);
   EXPECT_EQ(json.find("doc_stride"), std::string::npos) << json;
@@ -505,7 +505,7 @@ TEST(CommandLine, TasksOfTrainBertReadTheirOwnKeys) {
   EXPECT_THROW(parse_text({"--task", "classify"}), Error);
 }
 
-TEST(CommandLine, SummaryHasEverySettingOnce) {
+TEST(CommandLine, SummaryContainsEverySettingOnce) {
   const std::string text = summary(parse({"--optimizer", "birder", "--nodes", "8"}), {{"parameters", "272,474"}});
   for (const char* part : {"model       resnet20", "optimizer   birder", "nodes=8", "bucket.first_mib=1",
                            "bucket.mib=25", "threads=0", "parameters  272,474"})
@@ -516,16 +516,16 @@ TEST(CommandLine, SummaryHasEverySettingOnce) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
-// The number of keys decides how many there are, not how long reading takes for each.
-TEST(CommandLine, ReadsManyKeysInTimeInProportion) {
+// Reading time must be linear in the number of keys.
+TEST(CommandLine, ReadsManyKeysInLinearTime) {
   std::string text = "{\"0\":{}";
   for (int i = 1; i < 90000; ++i) text += ",\"" + std::to_string(i) + "\":{}";
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_NE(error({"--config", write_file(text + "}")}).find("no such key '0'"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.2 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "expected 0.2 s";
 }
 
-TEST(CommandLine, MessagesCutAndEscapeWhatTheyQuote) {
+TEST(CommandLine, MessagesTruncateAndEscapeQuotedText) {
   const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y'), raw = "\x1b[2Jx\n" + std::string(100000, 'y');
   const std::vector<Words> lines = {{"--config", write_file("{\"" + name + "\": 1}")},
                                     {"--config", write_file("{\"" + name + "\": 1, \"" + name + "\": 1}")},

@@ -1,4 +1,4 @@
-// The programs on a GPU, as a user starts them: workers that share it train as those on the CPU do.
+// The programs on a GPU, started as by a user: workers that share a GPU must train like workers on the CPU.
 #include <cmath>
 
 #include "comm/transport/group_nccl.h"
@@ -27,7 +27,7 @@ class CudaPrograms : public ProgramTest {
     return metrics();
   }
 
-  // Losses and evaluations of both, relative to the first loss.
+  // Compares losses, evaluations and gradient norms with the CPU; `tolerance` is relative, but absolute below 1.
   void expect_as_on_the_cpu(const std::string& flags, double tolerance) {
     SCOPED_TRACE(flags);
     std::string printed;
@@ -57,7 +57,7 @@ class CudaTrainResnet : public CudaPrograms {
   }
 };
 
-TEST_F(CudaTrainResnet, SaysWhereNcclIsMissing) {
+TEST_F(CudaTrainResnet, ReportsMissingNccl) {
   if (cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
   const auto notice = [&](const std::string& flags) {
     fs::remove_all(run_dir());
@@ -82,28 +82,28 @@ class CudaTrainBert : public CudaPrograms {
   }
 };
 
-// Gradients are sums in another order. A batch norm over few pixels enlarges that, and Birder's random bits are others
-// where a draw is that close.
-TEST_F(CudaTrainResnet, WorkersThatShareAGpuTrainAsThoseOfTheCpu) {
+// Gradients are summed in another order. Batch norm over few pixels amplifies the differences, and a random bit of
+// Birder changes if its random number is very close to the threshold.
+TEST_F(CudaTrainResnet, WorkersThatShareAGpuTrainLikeTheCpu) {
   expect_as_on_the_cpu("--optimizer birder --nodes 2 --workers-per-node 2 --batch 8", 2e-3);
   expect_as_on_the_cpu("--optimizer sgdm --nodes 2 --batch 4 --accumulation 2 --set clip.norm=1 --set ema.decay=0.9",
                        2e-3);
   expect_as_on_the_cpu("--optimizer one_bit_adam --nodes 8 --batch 4 --set model.sync_bn=true", 2e-3);
 }
 
-// 16 bits of an activation are 2⁻⁹ of it, and some forty layers follow one another.
+// bfloat16 rounds an activation by 2⁻⁹, in about forty consecutive layers.
 TEST_F(CudaTrainResnet, TrainsInBfloat16) {
   expect_as_on_the_cpu("--optimizer sgdm --nodes 2 --batch 8 --dtype bf16 --set exchange.wire=bf16", 0.1);
 }
 
-TEST_F(CudaTrainBert, WorkersThatShareAGpuTrainAsThoseOfTheCpu) {
+TEST_F(CudaTrainBert, WorkersThatShareAGpuTrainLikeTheCpu) {
   expect_as_on_the_cpu("--task pretrain --data text.txt --set data.hold_out=8 --optimizer birder --nodes 4 --batch 2",
                        2e-3);
   expect_as_on_the_cpu("--task classify --data tsv --optimizer adamw --nodes 2 --batch 4 --accumulation 2", 2e-3);
   expect_as_on_the_cpu("--task classify --data tsv --optimizer zero_one_adam --nodes 8 --batch 2", 2e-3);
 }
 
-TEST_F(CudaTrainBert, AnswersQuestionsInBfloat16) {
+TEST_F(CudaTrainBert, TrainsQuestionAnsweringInBfloat16) {
   const std::string flags =
       "--task squad --data squad --set data.max_question=10 --set data.doc_stride=8 --nodes 2 --batch 4 ";
   const std::vector<json> here = lines_of(flags),
@@ -114,7 +114,7 @@ TEST_F(CudaTrainBert, AnswersQuestionsInBfloat16) {
   EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
 }
 
-// The lines but for times, and the weights.
+// Compares losses and the evaluation.
 TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
   const std::string flags = "--nodes 2 --batch 4 --device cuda --set share_gpu=true";
   std::string printed;
@@ -126,7 +126,7 @@ TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
       << printed;
 }
 
-TEST_F(CudaTrainResnet, RefusesCudaGraphsOfWhatCannotBeRecorded) {
+TEST_F(CudaTrainResnet, RefusesCudaGraphsIfCaptureIsImpossible) {
   expect_refused("--set cuda_graph=true", {"cuda_graph: passes are recorded on a GPU", "--device cuda"});
   expect_refused("--device cuda --set cuda_graph=true --set model.sync_bn=true", {"cuda_graph: with model.sync_bn "});
   expect_refused("--optimizer adamw --device cuda --set cuda_graph=true --set exchange.sharding=zero2",
@@ -143,7 +143,7 @@ TEST_F(CudaTrainBert, CudaGraphsGiveTheSameBits) {
   EXPECT_NE(printed.find(" of 4 micro-batches were replayed from "), std::string::npos) << printed;
 }
 
-TEST_F(CudaTrainResnet, SaysWhenThereAreTooFewGpus) {
+TEST_F(CudaTrainResnet, ReportsThatThereAreTooFewGpus) {
   expect_refused("--device cuda --nodes 40", {"40 workers on this machine", "share_gpu=true"});
   expect_refused("--device cuda:99", {"numbered from 0"});
 }

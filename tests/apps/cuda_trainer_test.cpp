@@ -1,4 +1,4 @@
-// The Trainer on GPUs: ranks that share one train as those on the CPU do.
+// The Trainer on GPUs: ranks that share a GPU must train like ranks on the CPU.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 96 and 14 images of 8×8 pixels.
+// `count` images of 8×8 pixels in three classes.
 data::InMemoryDataset made_images(int64_t count) {
   data::RawImages set{Shape{8, 8, 1}, 3, {}, {}};
   for (int64_t i = 0; i < count * 64; ++i) set.pixels.push_back(static_cast<uint8_t>(i * i * 37 % 251));
@@ -132,9 +132,9 @@ class NetTask : public Task {
 };
 
 struct Trained {
-  std::vector<double> losses;  // of each step, but for those that are not finite
-  double test_loss = 0;        // the last
-  std::vector<float> weights;  // that were saved
+  std::vector<double> losses;  // per step, without non-finite ones
+  double test_loss = 0;        // of the last evaluation
+  std::vector<float> weights;  // as saved
   std::string printed;
 };
 
@@ -184,8 +184,8 @@ class CudaTrainer : public ::testing::Test {
   }
 };
 
-// Gradients are sums in another order, so a bit of Birder's is another one where its draw is that close: with 2·10³
-// parameters, rarely.
+// Gradients are summed in another order, so a random bit of Birder changes if its random number is very close to the
+// threshold. With 2·10³ parameters this is rare.
 void expect_close(const Trained& found, const Trained& expected, double tolerance) {
   ASSERT_EQ(found.losses.size(), expected.losses.size());
   ASSERT_FALSE(expected.losses.empty());
@@ -201,7 +201,7 @@ void expect_close(const Trained& found, const Trained& expected, double toleranc
   EXPECT_LE(std::sqrt(difference / all), tolerance);
 }
 
-TEST_F(CudaTrainer, RanksThatShareAGpuTrainAsThoseOfTheCpu) {
+TEST_F(CudaTrainer, RanksThatShareAGpuTrainLikeTheCpu) {
   for (const int ranks : {1, 4, 8})
     for (const char* optimizer : {"birder", "one_bit_adam"}) {
       SCOPED_TRACE(std::string(optimizer) + " of " + std::to_string(ranks));
@@ -210,13 +210,13 @@ TEST_F(CudaTrainer, RanksThatShareAGpuTrainAsThoseOfTheCpu) {
         config.batch = 12 / std::min(ranks, 3);
       };
       const Trained here = trained("cpu", ranks, change), there = trained("cuda", ranks, change);
-      expect_close(there, here, 2e-3);  // a momentum near 0 may have another sign on the other device
+      expect_close(there, here, 2e-3);  // a momentum near 0 may have another sign on the GPU
       EXPECT_THAT(there.printed, HasSubstr("cuda:0, "));
       EXPECT_THAT(there.printed, HasSubstr(", of its GPU "));
     }
 }
 
-TEST_F(CudaTrainer, ClipsAccumulatesAndAverages) {
+TEST_F(CudaTrainer, ClippingAccumulationAndAveragingMatchTheCpu) {
   const auto change = [](ImageConfig& config) {
     config.optimizer = "adamw";
     config.accumulation = 2;
@@ -226,11 +226,11 @@ TEST_F(CudaTrainer, ClipsAccumulatesAndAverages) {
     config.exchange.set("wire", "bf16");
   };
   const Trained here = trained("cpu", 3, change), there = trained("cuda", 3, change);
-  expect_close(there, here, 2e-3);  // a gradient's 16 bits may round to the next
-  EXPECT_EQ(there.weights.back(), here.weights.back()) << "the averaged count of passes";
+  expect_close(there, here, 2e-3);  // a 16-bit gradient may round to the next value
+  EXPECT_EQ(there.weights.back(), here.weights.back()) << "the averaged pass counter";
 }
 
-TEST_F(CudaTrainer, CudaGraphsChangeNothingButTheTime) {
+TEST_F(CudaTrainer, CudaGraphsChangeOnlyTheTime) {
   for (const int ranks : {1, 3})
     for (const int accumulation : {1, 2, 3}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks, accumulation " + std::to_string(accumulation));
@@ -255,17 +255,17 @@ TEST_F(CudaTrainer, CudaGraphsChangeNothingButTheTime) {
     }
 }
 
-TEST_F(CudaTrainer, SkipsWhatIsNotFiniteWithoutATrace) {
+TEST_F(CudaTrainer, SkippedStepsLeaveNoTrace) {
   const auto change = [](ImageConfig& config) { config.non_finite = "skip"; };
   const Trained here = trained("cpu", 3, change, 2), there = trained("cuda", 3, change, 2);
-  EXPECT_EQ(there.weights.back(), here.weights.back()) << "of passes, that of the step is left out";
+  EXPECT_EQ(there.weights.back(), here.weights.back()) << "the pass counter must exclude the skipped step";
   EXPECT_THAT(there.printed,
               HasSubstr("step 3 skipped: the gradient of 'outputs.bias' at element 0 is not finite on rank 1"));
   EXPECT_THAT(here.printed,
               HasSubstr("step 3 skipped: the gradient of 'outputs.bias' at element 0 is not finite on rank 1"));
 }
 
-TEST_F(CudaTrainer, NamesTheStepOfALossThatIsNotFinite) {
+TEST_F(CudaTrainer, NamesTheStepOfANonFiniteLoss) {
   for (const char* device : {"cpu", "cuda"})
     EXPECT_THAT(error_of([&] {
                   trained(

@@ -1,4 +1,4 @@
-// Ranks that do not agree: each rank is given a configuration of its own, as only a broken launch could.
+// Ranks with different configurations or data, as after a faulty launch.
 #include "apps/train/trainer.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// 48 and 6 images; the arguments alter the training set's last pixel and the test set's label 3.
+// 48 training and 6 test images. The arguments change the last pixel of the training set and label 3 of the test set.
 ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
   const auto images = [](int64_t count) {
     data::RawImages set{Shape{8, 8, 1}, 2, {}, {}};
@@ -42,7 +42,7 @@ Evaluation run(const ImageConfig& config, ImageTask&& task, Communicator& comm, 
   return Trainer(image_program(), config, task, comm).run(progress);
 }
 
-// Has every rank do `work` with a small configuration, and returns what was printed.
+// Runs `work` on every rank with a small configuration; returns the printed text.
 std::string printed(const Topology& topology,
                     const std::function<void(ImageConfig&, Communicator&, Progress&)>& work) {
   const TempFolder folder;
@@ -61,8 +61,8 @@ std::string printed(const Topology& topology,
   return text;
 }
 
-// Trains with three ranks; `change` alters the configuration of one, which may have other data too; `look` sees the
-// result and the run's folder.
+// Trains with three ranks. `change` alters the configuration of a rank; rank 1 may have other data. `look` is called
+// with the result and the run directory.
 void train(const std::function<void(ImageConfig&, int rank)>& change, const ImageData* data_of_rank_1 = nullptr,
            const std::function<void(const Evaluation&, const std::string& folder)>& look = {}) {
   const ImageData data = make_data();
@@ -84,11 +84,11 @@ std::string error_when(const std::function<void(ImageConfig&)>& change_of_rank_1
   });
 }
 
-TEST(ImageTrainer, RanksThatAgreeTrain) {
+TEST(ImageTrainer, EqualRanksTrain) {
   EXPECT_NO_THROW(train([](ImageConfig&, int) {}));
 }
 
-// The second batch of rank 1 has a gradient that is not a number.
+// A task with a NaN gradient in the second batch of rank 1.
 class PoisonedTask : public ImageTask {
  public:
   PoisonedTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
@@ -97,11 +97,11 @@ class PoisonedTask : public ImageTask {
   Forward forward(int64_t micro_batch) override {
     if (micro_batch == 1) before_ = values();
     if (micro_batch == 2) {
-      EXPECT_EQ(values(), before_) << "rank " << rank_ << ": the step left a trace";
+      EXPECT_EQ(values(), before_) << "rank " << rank_ << ": the skipped step left a trace";
     }
     Forward result = ImageTask::forward(micro_batch);
     if (micro_batch == 1) {
-      EXPECT_NE(values(), before_) << "batch norm's statistics move in a forward pass";
+      EXPECT_NE(values(), before_) << "a forward pass must change the batch-norm statistics";
     }
     if (micro_batch == 1 && rank_ == 1) result.loss = ops::scale(result.loss, static_cast<double>(NAN));
     return result;
@@ -119,7 +119,7 @@ class PoisonedTask : public ImageTask {
   std::vector<std::vector<float>> before_;
 };
 
-TEST(ImageTrainer, SkippedStepsLeaveParametersAndStatisticsAsTheyWere) {
+TEST(ImageTrainer, SkippedStepsRestoreParametersAndStatistics) {
   const ImageData data = make_data();
   const std::string text = printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
     config.optimizer = "birder";
@@ -134,7 +134,7 @@ TEST(ImageTrainer, SkippedStepsLeaveParametersAndStatisticsAsTheyWere) {
   EXPECT_THAT(text, HasSubstr("1 of 4 steps were skipped: a gradient was not finite"));
 }
 
-// Counts the micro-batches before which replicas differ, and evaluations; replicas must then agree.
+// Counts evaluations, and the micro-batches before which replicas differ. At evaluations replicas must be equal.
 class WatchedTask : public ImageTask {
  public:
   WatchedTask(const ImageConfig& config, const ImageData& data, Communicator& comm, int& local, int& evaluations)
@@ -165,7 +165,7 @@ class WatchedTask : public ImageTask {
   int &local_, &evaluations_;
 };
 
-// Pitfall 22: of T_u = 1, 2, 3, 7, 11 no step ends an epoch of four.
+// Pitfall 22: no step of T_u = 1, 2, 3, 7, 11 ends an epoch of four steps.
 TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronizedBeforeEveryEvaluation) {
   const ImageData data = make_data();
   printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
@@ -179,11 +179,11 @@ TEST(ImageTrainer, Pitfall22LocalStepsAreSynchronizedBeforeEveryEvaluation) {
     const Evaluation last = run(config, WatchedTask(config, data, comm, local, evaluations), comm, progress);
     EXPECT_TRUE(std::isfinite(*last.loss));
     EXPECT_EQ(evaluations, 3);
-    EXPECT_EQ(local, 4) << "after steps 5, 6, 9 and 10; 4, 8 and 12 end epochs";
+    EXPECT_EQ(local, 4) << "replicas differ after steps 5, 6, 9 and 10; epochs end at 4, 8 and 12";
   });
 }
 
-// Each result rounds by 2^-8 at most, which moves the loss of three steps by a few hundredths.
+// Each result is rounded by at most 2^-8, which changes the loss after three steps by a few hundredths.
 TEST(ImageTrainer, TrainsInBfloat16WithA16BitWire) {
   std::vector<double> loss;
   for (const std::string type : {"f32", "bf16", "bf16"})
@@ -195,7 +195,7 @@ TEST(ImageTrainer, TrainsInBfloat16WithA16BitWire) {
         nullptr, [&](const Evaluation& last, const std::string&) { loss.push_back(*last.loss); });
   EXPECT_NE(loss[1], loss[0]);
   EXPECT_NEAR(loss[1], loss[0], 0.1);
-  EXPECT_EQ(loss[2], loss[1]) << "not the same bits twice";
+  EXPECT_EQ(loss[2], loss[1]) << "two runs must have equal bits";
 }
 
 TEST(ImageTrainer, NamesTheRankWithAnotherModel) {
@@ -220,7 +220,7 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
 }
 
 // With a learning rate of 0 the parameters stay equal and only the momentum drifts.
-TEST(ImageTrainer, CheckReplicasFindsDriftedStateTensor) {
+TEST(ImageTrainer, CheckReplicasFindsDriftedState) {
   EXPECT_THAT(error_of([] {
                 train([](ImageConfig& config, int rank) {
                   config.optimizer.set("lr", 0);
@@ -231,7 +231,7 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedStateTensor) {
                     HasSubstr(": rank 1 differs from the rest")));
 }
 
-// What is evaluated are the averages: a model made of the file they are saved to has the loss that was reported.
+// The averaged weights are evaluated: a model loaded from the saved averages has the reported loss.
 TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
   train(
       [](ImageConfig& config, int) {
@@ -254,7 +254,7 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
           const NoGrad no_grad;
           return ops::softmax_cross_entropy(resnet->forward(Var(x)), labels).value().item();
         };
-        // The trainer's ranks see two images each: other rounding in float32.
+        // The trainer's ranks have two images each, so float32 rounding differs.
         EXPECT_NEAR(*last.loss, loss_of("/ema.safetensors"), 1e-5 * *last.loss);
         EXPECT_GT(std::abs(*last.loss - loss_of("/weights.safetensors")), 1e-4 * *last.loss);
       });
@@ -270,7 +270,7 @@ class WarningDataset : public data::InMemoryDataset {
   std::vector<std::string> warnings_;
 };
 
-// Ranks 0 and 1 share their sources, as threads do; ranks 2 and 3 have their own, as processes do.
+// Ranks 0 and 1 share a dataset, like threads. Ranks 2 and 3 have their own datasets, like processes.
 std::string output_with_warnings(const std::vector<std::vector<std::string>>& of_sources) {
   data::RawImages images{Shape{8, 8, 1}, 2, std::vector<uint8_t>(16 * 64), {}};
   for (size_t i = 0; i < images.pixels.size(); ++i) images.pixels[i] = static_cast<uint8_t>(i * 37 % 251);
@@ -285,7 +285,7 @@ std::string output_with_warnings(const std::vector<std::vector<std::string>>& of
   });
 }
 
-TEST(ImageTrainer, ReportsTheDamagedFilesOfAllRanksOnce) {
+TEST(ImageTrainer, ReportsDamagedFilesOfAllRanksOnce) {
   EXPECT_THAT(output_with_warnings({{"b.jpg: is damaged"}, {}, {"a.jpg: is damaged", "b.jpg: is damaged"}}),
               HasSubstr("\ndamaged file a.jpg: is damaged\ndamaged file b.jpg: is damaged\ndone in "));
   EXPECT_THAT(output_with_warnings({{}, {"3", "1", "5"}, {"2", "6", "4"}}),

@@ -8,7 +8,7 @@
 namespace godwit::apps {
 namespace {
 
-TEST(InterruptDeathTest, TheFirstIsRememberedTheNextEnds) {
+TEST(InterruptDeathTest, TheFirstSignalIsRecordedAndTheSecondEndsTheProcess) {
   EXPECT_EXIT(
       {
         catch_interrupts("replaced", "replaced");
@@ -19,7 +19,7 @@ TEST(InterruptDeathTest, TheFirstIsRememberedTheNextEnds) {
       testing::ExitedWithCode(130), "^SIGINT: stops soon\nstopped; run directory runs/x\n$");
 }
 
-TEST(InterruptDeathTest, SoDoesSigterm) {
+TEST(InterruptDeathTest, SigtermBehavesLikeSigint) {
   EXPECT_EXIT(
       {
         catch_interrupts("", "stopped");
@@ -29,8 +29,8 @@ TEST(InterruptDeathTest, SoDoesSigterm) {
       testing::ExitedWithCode(143), "^stopped\n$");
 }
 
-// A terminal that is closed may send two.
-TEST(InterruptDeathTest, SighupIsRememberedAndNeverEnds) {
+// A terminal may send two SIGHUPs when it is closed.
+TEST(InterruptDeathTest, SighupIsRecordedAndNeverEndsTheProcess) {
   EXPECT_EXIT(
       {
         catch_interrupts("stops soon", "stopped");
@@ -41,7 +41,7 @@ TEST(InterruptDeathTest, SighupIsRememberedAndNeverEnds) {
       testing::ExitedWithCode(143), "^SIGHUP: stops soon\nstopped\n$");
 }
 
-TEST(InterruptDeathTest, NohupStays) {
+TEST(InterruptDeathTest, KeepsAnIgnoredSighup) {
   EXPECT_EXIT(
       {
         std::signal(SIGHUP, SIG_IGN);
@@ -52,7 +52,7 @@ TEST(InterruptDeathTest, NohupStays) {
       testing::ExitedWithCode(0), "^$");
 }
 
-TEST(InterruptDeathTest, SilencedSignalsStillCount) {
+TEST(InterruptDeathTest, SilencedSignalsAreStillRecorded) {
   EXPECT_EXIT(
       {
         catch_interrupts("stops soon", "stopped");
@@ -63,7 +63,7 @@ TEST(InterruptDeathTest, SilencedSignalsStillCount) {
       testing::ExitedWithCode(143), "^$");
 }
 
-TEST(InterruptDeathTest, AVeryLongMessageIsCut) {
+TEST(InterruptDeathTest, AVeryLongMessageIsTruncated) {
   EXPECT_EXIT(
       {
         catch_interrupts(std::string(100000, 'y'), std::string(100000, 'x'));

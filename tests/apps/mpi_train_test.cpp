@@ -1,4 +1,4 @@
-// train_resnet under mpirun: the bits of the same run over threads, and the launcher's part in the configuration.
+// train_resnet under mpirun: results equal those of a run with threads, and the launcher determines the topology.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class MpiTrain : public testing::Test {
     write(folder_ / ("data/" + prefix + "-labels-idx1-ubyte"), idx_bytes({count}, labels));
   }
 
-  // What of a run does not depend on the clock.
+  // The metrics without times.
   std::string results(const std::string& run) const {
     std::istringstream lines(text(run + "/metrics.jsonl"));
     std::string kept;
@@ -63,7 +63,7 @@ class MpiTrain : public testing::Test {
     return {bytes.begin(), bytes.end()};
   }
 
-  // Losses, evaluation, weights and configuration of a run over processes and of one over threads.
+  // Compares losses, evaluation, weights and configuration of a run with processes and a run with threads.
   void expect_same_bits(const Topology& topology, const std::string& flags) const {
     const std::string settings = kSmall + flags + " --nodes " + std::to_string(topology.nodes);
     const std::string local = "cd " + folder_.str() + " && " + kProgram + settings + " --run-dir local " +
@@ -74,11 +74,11 @@ class MpiTrain : public testing::Test {
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(results("mpi"), results("local")) << flags;
     EXPECT_EQ(text("mpi/weights.safetensors"), text("local/weights.safetensors")) << flags;
-    EXPECT_EQ(text("mpi/config.json"), text("local/config.json")) << "both repeat either";
+    EXPECT_EQ(text("mpi/config.json"), text("local/config.json")) << "either configuration must repeat both runs";
     for (const char* run : {"local", "mpi"}) fs::remove_all(folder_ / run);
   }
 
-  // The program says one line, once, and leaves no run directory.
+  // The program must print one line, once, and leave no run directory.
   void expect_refused(int ranks, const std::string& command, const std::string& words, int exit_code) {
     const MpiOutcome outcome = mpirun(ranks, command, folder_);
     EXPECT_EQ(outcome.exit_code, exit_code) << command;
@@ -92,36 +92,36 @@ class MpiTrain : public testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(MpiTrain, GivesTheBitsOfTheSameRunOverThreads) {
+TEST_F(MpiTrain, MatchesARunWithThreadsBitForBit) {
   expect_same_bits({4, 2}, "--optimizer birder");
   expect_same_bits({2, 2}, "--optimizer sgdm");
   expect_same_bits({3, 1}, "--optimizer sgdm --set exchange.wire=bf16");
   expect_same_bits({2, 2}, "--optimizer sgdm --exchange hierarchical");
 }
 
-TEST_F(MpiTrain, GivesTheBitsOfShardsAndCodes) {
+TEST_F(MpiTrain, ShardingAndCompressionMatchARunWithThreads) {
   expect_same_bits({3, 1}, "--optimizer adamw --exchange loco --set exchange.sharding=zero2 "
                            "--set exchange.parameter_wire=bf16");
   expect_same_bits({2, 1}, "--exchange topk --set exchange.reply=coded --set exchange.error_feedback=both");
 }
 
-// Compressed from the second step on; of 0/1 Adam the third step is a local one.
-TEST_F(MpiTrain, GivesTheBitsOfMethodsWithAWarmUp) {
+// Compression starts at the second step. In 0/1 Adam the third step is a local step.
+TEST_F(MpiTrain, MethodsWithAWarmUpMatchARunWithThreads) {
   expect_same_bits({2, 1}, "--optimizer one_bit_adam --set optimizer.warmup_steps=1");
   expect_same_bits({2, 1}, "--optimizer zero_one_adam --set optimizer.warmup_steps=1 --set optimizer.intervals=fixed "
                            "--set optimizer.max_interval=2");
 }
 
-TEST_F(MpiTrain, NodesFollowFromTheLauncher) {
+TEST_F(MpiTrain, TopologyComesFromTheLauncher) {
   const MpiOutcome outcome = mpirun(2, kProgram + std::string(kSmall) + "--run-dir run", folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json config = json::parse(text("run/config.json"));
-  EXPECT_EQ(config["nodes"], 1) << "one host";
+  EXPECT_EQ(config["nodes"], 1) << "all ranks run on one host";
   EXPECT_EQ(config["workers_per_node"], 2);
   EXPECT_EQ(config["transport"], "auto");
 }
 
-TEST_F(MpiTrain, WhatIsWrongIsSaidOnce) {
+TEST_F(MpiTrain, ErrorsAreReportedOnce) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
   expect_refused(4, program + "--nodes 3", "the launcher started 4 ranks, but --nodes 3 ", 2);
   expect_refused(4, program + "--nodes 3 --workers-per-node 2", "4 ranks, but --nodes 3 × --workers-per-node 2 are 6",
@@ -135,7 +135,7 @@ TEST_F(MpiTrain, WhatIsWrongIsSaidOnce) {
   EXPECT_NE(text("out").find("no launcher"), std::string::npos) << text("out");
 }
 
-TEST_F(MpiTrain, RanksWithOtherDataAreNamed) {
+TEST_F(MpiTrain, NamesRanksWithOtherData) {
   fs::create_directory(folder_ / "other");
   fs::copy(folder_ / "data", folder_ / "other", fs::copy_options::overwrite_existing | fs::copy_options::recursive);
   Bytes images = read(folder_ / "other/train-images-idx3-ubyte");
@@ -146,7 +146,7 @@ TEST_F(MpiTrain, RanksWithOtherDataAreNamed) {
                  "ranks disagree on the training data: rank 2 differs from the rest", 1);
 }
 
-TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
+TEST_F(MpiTrain, AStoppedRankEndsAllWithoutAnInterruptMessage) {
   const std::string program =
       kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0 --set timeout_s=5";
   const std::string stops = "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -STOP $$ ) & exec " + program;
@@ -157,8 +157,9 @@ TEST_F(MpiTrain, AStoppedRankEndsAllAndNobodyIsSaidToBeInterrupted) {
   EXPECT_FALSE(outcome.says("interrupted")) << outcome.err;
 }
 
-// A signal to one process stops all of them at one step, though none is logged and they drift apart in local steps.
-TEST_F(MpiTrain, AnInterruptedRankMakesAllSaveTheWeights) {
+// A signal to one process stops all processes after the same step, without logging and between synchronizations of
+// local steps.
+TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
   const std::string program =
       kProgram + std::string(
                      "--data data --batch 2 --set log_every=1000000000 --check-replicas 4 --run-dir run "
@@ -173,8 +174,8 @@ TEST_F(MpiTrain, AnInterruptedRankMakesAllSaveTheWeights) {
   EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
 }
 
-// The launcher sends a rank SIGTERM for a user and for a rank that died: the text holds for both.
-TEST_F(MpiTrain, ARankThatDiesIsNoPromiseToSave) {
+// A launcher sends SIGTERM when the user stops the run and when a rank has died; the message covers both cases.
+TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
   const std::string dies =
       "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -KILL $$ ) & exec " + program;
@@ -187,8 +188,8 @@ TEST_F(MpiTrain, ARankThatDiesIsNoPromiseToSave) {
       << outcome.err;
 }
 
-// Rank 0 writes; the others wait longer for it than for a rank that says nothing.
-TEST_F(MpiTrain, ASlowDiskIsNoTimeout) {
+// Rank 0 writes. The other ranks wait longer for a writing rank than for an unresponsive one.
+TEST_F(MpiTrain, ASlowDiskDoesNotTimeOut) {
   for (const std::string file : {"/config.json", "/weights.safetensors"}) {
     const std::string slow =
         "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
@@ -202,7 +203,7 @@ TEST_F(MpiTrain, ASlowDiskIsNoTimeout) {
   }
 }
 
-TEST_F(MpiTrain, ADiskThatIsFullDuringMetricsCostsNoWeights) {
+TEST_F(MpiTrain, AFullDiskForMetricsDoesNotLoseWeights) {
   const std::string full =
       "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
       "/faulty_disk.so 'FAULTY_FULL=/metrics.jsonl 700 1000000' ";
@@ -216,8 +217,8 @@ TEST_F(MpiTrain, ADiskThatIsFullDuringMetricsCostsNoWeights) {
   EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
 }
 
-// The answers come from the windows of all processes; each trains the vocabulary by itself.
-TEST_F(MpiTrain, SquadGivesTheBitsOfTheSameRunOverThreads) {
+// Answers combine windows from all processes; each process trains the same vocabulary.
+TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
   const std::string context = R"("context": "anna lives in oslo and bert lives in rome .", "qas": [)";
   std::string qas;
   for (int i = 0; i < 12; ++i)
@@ -239,11 +240,11 @@ TEST_F(MpiTrain, SquadGivesTheBitsOfTheSameRunOverThreads) {
     EXPECT_EQ(text(std::string("mpi") + file), text(std::string("local") + file)) << file;
 }
 
-// Each process decodes a part of the files; rank 0 names those of both.
-TEST_F(MpiTrain, DamagedFilesOfAllRanksAreReported) {
+// Each process decodes some of the files; rank 0 reports the damaged files of both.
+TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
   const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";
   const Bytes whole = read(golden + "large.jpg");
-  Bytes damaged = whole;  // a good header and end, but no pixels after the first few
+  Bytes damaged = whole;  // valid header and end, but only a few valid pixels
   std::fill(std::ranges::search(damaged, Bytes{0xff, 0xda}).begin() + 60, damaged.end() - 2, uint8_t{0});
   for (const std::string name : {"cat", "dog"}) {
     fs::create_directories(photos + "/train/" + name);

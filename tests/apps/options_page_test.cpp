@@ -1,4 +1,4 @@
-// docs/methods/options.md is generated from the descriptions of the methods. To write it again after a change:
+// docs/methods/options.md is generated from the option descriptions. To update it after a change:
 //   GODWIT_UPDATE=1 build/release/apps_tests --gtest_filter='OptionsPage.*'
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace godwit::apps {
 namespace {
 
-std::string cell(std::string text) {  // in a Markdown table
+std::string cell(std::string text) {  // escapes text for a Markdown table
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
   return text;
 }

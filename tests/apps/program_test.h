@@ -1,4 +1,4 @@
-// Starts a training program as a user would, in a folder of its own, and reads what it wrote.
+// Starts a training program as a user would, in a temporary folder, and reads its output files.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ struct Outcome {
 
 class ProgramTest : public testing::Test {
  protected:
-  // `base`: flags of every start; later ones win.
+  // `base`: default flags; later flags override them.
   ProgramTest(std::string program, std::string base) : program_(std::move(program)), base_(std::move(base)) {}
 
   std::filesystem::path run_dir() const { return folder_ / "run"; }
@@ -49,7 +49,7 @@ class ProgramTest : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
 
-  // One line on stderr that names each of `words`, a failing exit code, and no run directory.
+  // Expects one line on stderr that contains each of `words`, a failing exit code, and no run directory.
   void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
     const Outcome outcome = train(flags);
     EXPECT_TRUE(outcome.exit_code == 1 || outcome.exit_code == 2) << flags << ": exit code " << outcome.exit_code;
@@ -66,7 +66,7 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
-  // Variables for the program: a disk with that fault (tests/apps/preload/faulty_disk.cpp).
+  // Environment variables that emulate a disk fault (see tests/apps/preload/faulty_disk.cpp).
   static std::string faulty_disk(const std::string& fault) {
     return "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR "/faulty_disk.so '" +
            fault + "'";
@@ -78,7 +78,7 @@ class ProgramTest : public testing::Test {
   const std::filesystem::path folder_ = scratch_.str();
 };
 
-// What a run computed, digit for digit: losses and evaluations, without times.
+// Losses and evaluations of a run with all digits, without times.
 inline std::string results(const std::vector<nlohmann::json>& lines) {
   std::string text;
   for (nlohmann::json line : lines) {

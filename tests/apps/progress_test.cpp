@@ -12,7 +12,7 @@ namespace {
 
 ProgressState some_state() { return {812, 2340, 2, 5, 0.43215, 0.8514, 1234.4, 0, 68096, 185}; }
 
-// What a Progress writes.
+// Captures the output of a Progress.
 class Output {
  public:
   Output() : file_(::open_memstream(&text_, &size_)) {}
@@ -38,7 +38,7 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// The lines a terminal shows in the end: \r goes to the first column, ESC [K clears to the end of the line.
+// The lines that a terminal finally shows: \r moves to the first column, ESC [K clears to the end of the line.
 std::vector<std::string> on_screen(const std::string& text) {
   std::vector<std::string> lines(1);
   size_t column = 0;
@@ -91,7 +91,7 @@ TEST(Progress, HumanDuration) {
   EXPECT_EQ(human_duration(INFINITY), "?");
 }
 
-TEST(Progress, LineHoldsEverything) {
+TEST(Progress, LineContainsAllValues) {
   EXPECT_EQ(render_line(some_state()),
             "epoch 2/5  step 812/2340  loss 0.4321  accuracy 85.1%  1234 images/s  68.1 kB inter, 0 B intra per step  "
             "3 min 05 s left");
@@ -110,7 +110,7 @@ TEST(Progress, BarFitsEveryWidth) {
             "34%  step 812/2340  loss 0.4321  acc 85.1%  1234 img/s  68 kB/step  3m05s left");
 }
 
-TEST(Progress, BarKeepsTheFiveFiguresAt80Columns) {
+TEST(Progress, BarKeepsItsFiveMainValuesAt80Columns) {
   ProgressState state{99999, 999999, 99, 100, 12.34567, 1, 12345, 999e3, 1.1e6, 3599};
   EXPECT_EQ(render_bar(state, 79), "loss 12.3457  acc 100.0%  12345 img/s  999 kB intra + 1.1 MB inter  59m59s left");
   EXPECT_EQ(render_bar(state, 30), "loss 12.3457  59m59s left");
@@ -124,7 +124,7 @@ TEST(Progress, BarKeepsTheFiveFiguresAt80Columns) {
             "left");
 }
 
-TEST(Progress, BarShowsHowFarTheRunIs) {
+TEST(Progress, BarShowsTheFractionDone) {
   ProgressState state = some_state();
   state.step = state.steps;
   EXPECT_EQ(render_bar(state, 200).find("[==============================] 100%"), 0u);
@@ -133,7 +133,7 @@ TEST(Progress, BarShowsHowFarTheRunIs) {
   EXPECT_EQ(render_bar(state, 200).find("[>                             ] 0%"), 0u);
 }
 
-TEST(Progress, LinesComeRarelyButTheFirstAndTheLastAlways) {
+TEST(Progress, LinesAreRareExceptForTheFirstAndTheLast) {
   Output out;
   Progress progress(out.file(), Progress::Style::lines, 1000);
   ProgressState state = some_state();
@@ -144,7 +144,7 @@ TEST(Progress, LinesComeRarelyButTheFirstAndTheLastAlways) {
   EXPECT_EQ(count(out.text(), "\r") + count(out.text(), "\x1b"), 0u);
 }
 
-TEST(Progress, AFileGetsLines) {
+TEST(Progress, AFileReceivesLines) {
   Output out;
   {
     Progress progress(out.file());
@@ -165,7 +165,7 @@ TEST(Progress, BarIsRedrawnAtMostTenTimesASecond) {
   EXPECT_LE(static_cast<double>(count(out.text(), "step ")), 1 + 10 * seconds + 1);
 }
 
-TEST(Progress, LinesStandAboveTheBarAndTheBarGoesAway) {
+TEST(Progress, LinesAreAboveTheBarAndTheBarIsErased) {
   Output out;
   {
     Progress progress(out.file(), Progress::Style::bar);
@@ -187,7 +187,7 @@ TEST(Progress, LinesStandAboveTheBarAndTheBarGoesAway) {
   EXPECT_EQ(on_screen(out.text())[3], "");
 }
 
-TEST(Progress, LinesOfSeveralThreadsStayWhole) {
+TEST(Progress, LinesOfSeveralThreadsAreNotInterleaved) {
   Output out;
   {
     Progress progress(out.file(), Progress::Style::bar);

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Runs in an empty folder that goes away.
+// Runs in an empty temporary folder.
 class RunLogTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -50,7 +50,7 @@ std::string error(const std::string& wanted) {
   return "no error";
 }
 
-TEST_F(RunLogTest, FoldersWithoutANameAreNew) {
+TEST_F(RunLogTest, RunsWithoutAGivenFolderGetNewFolders) {
   const std::string a = create_run_dir("", "resnet20-birder"), b = create_run_dir("", "resnet20-birder");
   EXPECT_NE(a, b);
   EXPECT_EQ(a.find("runs/resnet20-birder-20"), 0u);
@@ -58,7 +58,7 @@ TEST_F(RunLogTest, FoldersWithoutANameAreNew) {
   EXPECT_TRUE(fs::is_directory(b));
 }
 
-TEST_F(RunLogTest, LinesAreFlushedAndGiveFloatsBack) {
+TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
   RunLog log(create_run_dir("deep/er", "name"), "{\"epochs\": 3}");
   EXPECT_EQ(log.path(), "deep/er");
   EXPECT_EQ(content("deep/er/config.json"), "{\"epochs\": 3}\n");
@@ -99,7 +99,7 @@ TEST_F(RunLogTest, ByteCountsAreExact) {
 TEST_F(RunLogTest, NeverMixesTwoRuns) {
   {
     RunLog log(create_run_dir("a", ""), "{}");
-    EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);  // it has not trained yet, but runs
+    EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);  // no step yet, but the run is active
     log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   const std::string message = error("a");
@@ -112,7 +112,7 @@ TEST_F(RunLogTest, NeverMixesTwoRuns) {
   EXPECT_EQ(create_run_dir("mine", ""), "mine");
 }
 
-TEST_F(RunLogTest, ARunThatNeverTrainedIsTakenOver) {
+TEST_F(RunLogTest, AFolderOfARunThatNeverTrainedIsReused) {
   { RunLog log(create_run_dir("a", ""), "{}"); }
   EXPECT_EQ(content("a/metrics.jsonl"), "");
   {
@@ -123,7 +123,7 @@ TEST_F(RunLogTest, ARunThatNeverTrainedIsTakenOver) {
   EXPECT_NE(error("a"), "no error");
 }
 
-TEST_F(RunLogTest, ReasonsAreTheSystemsOwn) {
+TEST_F(RunLogTest, ErrorsContainTheSystemsReason) {
   const std::string remedy = "; choose another with --run-dir DIR", long_name(300, 'x');
   EXPECT_EQ(error(long_name), "run directory " + long_name + ": cannot be created (File name too long)" + remedy);
   fs::create_symlink("loop", "loop");
@@ -132,8 +132,8 @@ TEST_F(RunLogTest, ReasonsAreTheSystemsOwn) {
   EXPECT_EQ(error(""), "run directory runs: cannot be created (a file with this name exists)" + remedy);
 }
 
-TEST_F(RunLogTest, ForbiddenFolders) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+TEST_F(RunLogTest, ReportsMissingPermissions) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root has all permissions";
   const std::string remedy = "; choose another with --run-dir DIR";
   fs::create_directories("closed/inner");
   fs::permissions("closed", fs::perms::owner_read | fs::perms::owner_exec);
@@ -144,7 +144,7 @@ TEST_F(RunLogTest, ForbiddenFolders) {
   fs::permissions("closed", fs::perms::owner_all);
 }
 
-TEST_F(RunLogTest, PlacesThatCannotBe) {
+TEST_F(RunLogTest, RefusesInvalidPaths) {
   std::ofstream("file") << "x";
   EXPECT_NE(error("file").find("run directory file"), std::string::npos);
   EXPECT_NE(error("file/below").find("run directory file/below"), std::string::npos);
@@ -160,7 +160,7 @@ TEST_F(RunLogTest, FullDiskIsAnError) {
   fs::create_symlink("/dev/full", "full/config.json.tmp");
   try {
     RunLog("full", "{}");
-    ADD_FAILURE() << "no error";
+    ADD_FAILURE() << "no Error was thrown";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("full/config.json: cannot be written (No space left"), std::string::npos)
         << e.what();

@@ -1,4 +1,4 @@
-// Images and texts that a program learns from in seconds.
+// Images and texts that can be learned in seconds.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,7 @@ inline std::string big_endian(uint32_t value) {
           static_cast<char>(value)};
 }
 
-// A folder of IDX files: images of `width` × 64 / `width` pixels in four classes, each with one bright quadrant in
+// Writes IDX files with images of `width` × 64 / `width` pixels in four classes; each has one bright quadrant in noise.
 // noise.
 inline void write_images(const std::filesystem::path& folder, const std::string& prefix, uint32_t count,
                          uint32_t label_count, uint32_t width = 8) {
@@ -32,7 +32,7 @@ inline void write_images(const std::filesystem::path& folder, const std::string&
 inline const std::vector<std::string> kNames{"anna", "bert", "cleo", "dora", "emil", "fred", "gina", "hugo"};
 inline const std::vector<std::string> kTowns{"oslo", "rome", "bern", "lima", "kyiv", "doha", "riga", "cork"};
 
-// Who lives where, in sentences that say nothing else: a word can be told from the one beside it.
+// Sentences of the form "NAME lives in TOWN and likes TOWN": masked words follow from neighboring words.
 inline std::string story(size_t documents) {
   std::string text;
   for (size_t i = 0; i < documents; ++i) {
@@ -43,7 +43,7 @@ inline std::string story(size_t documents) {
   return text;
 }
 
-// A paragraph says where somebody lives, its question asks for it.
+// Each paragraph states where somebody lives, and its question asks for the place.
 inline nlohmann::json squad(size_t paragraphs) {
   nlohmann::json all = nlohmann::json::array();
   for (size_t i = 0; i < paragraphs; ++i) {

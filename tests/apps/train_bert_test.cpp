@@ -1,4 +1,4 @@
-// train_bert as a user starts it: its three tasks, that they repeat themselves, and how it refuses bad input.
+// train_bert, started as by a user: its tasks, reproducibility, and refusal of invalid input.
 #include <cmath>
 #include <set>
 
@@ -26,7 +26,7 @@ class TrainBert : public ProgramTest {
     write_file(folder_ / "tsv" / "dev.tsv", reviews(31));
   }
 
-  // Trains; leaves the run directory for the caller to look at.
+  // Trains and expects success; leaves the run directory for inspection.
   Outcome done(const std::string& flags) {
     fs::remove_all(run_dir());
     const Outcome outcome = train(flags);
@@ -40,7 +40,7 @@ const std::string kPretrain = "--task pretrain --data text.txt --set data.hold_o
 const std::string kSquad = "--task squad --data squad --set data.max_question=10 --set data.doc_stride=8 ";
 const std::string kClassify = "--task classify --data tsv ";
 
-TEST_F(TrainBert, EveryTaskWritesARunDirectoryThatRepeatsItself) {
+TEST_F(TrainBert, EveryTaskWritesARunDirectoryAndIsReproducible) {
   const std::string flags =
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 2 --set log_every=1 --check-replicas 1 "
       "--accumulation 2";
@@ -58,12 +58,12 @@ TEST_F(TrainBert, EveryTaskWritesARunDirectoryThatRepeatsItself) {
     fs::rename(run_dir(), folder_ / "first");
     const Outcome again = train("--config first/config.json", "--run-dir run");
     ASSERT_EQ(again.exit_code, 0) << again.err;
-    EXPECT_EQ(results(metrics()), results(first)) << task << "config.json gives the same run, to the bit";
+    EXPECT_EQ(results(metrics()), results(first)) << task << "config.json must repeat the run bit for bit";
     EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
   }
 }
 
-TEST_F(TrainBert, EvaluationsHaveTheirTasksMetrics) {
+TEST_F(TrainBert, EvaluationsReportTheMetricsOfTheirTask) {
   for (const auto& [task, keys] : {std::pair{kPretrain, std::vector<std::string>{"test_loss", "mlm_loss", "mlm_accuracy",
                                                                                  "nsp_accuracy"}},
                                    {kSquad, {"em", "f1"}},
@@ -77,11 +77,11 @@ TEST_F(TrainBert, EvaluationsHaveTheirTasksMetrics) {
 
 TEST_F(TrainBert, PretrainingLearnsMaskedWords) {
   done(kPretrain + "--lr 2e-3 --set model.dropout=0 --nodes 2 --epochs 12 --max-steps 0 --check-replicas 10");
-  EXPECT_GT(metrics().back()["mlm_accuracy"].get<double>(), 0.3) << "of 22 words";
+  EXPECT_GT(metrics().back()["mlm_accuracy"].get<double>(), 0.3) << "chance with 22 words is about 0.05";
 }
 
-// Its files hold what the official evaluation gives the scores that the log has.
-TEST_F(TrainBert, SquadWritesPredictionsThatScoreAsReported) {
+// The official scores of the written predictions must equal the logged scores.
+TEST_F(TrainBert, SquadPredictionsHaveTheReportedScores) {
   done(kSquad + "--lr 1e-3 --epochs 10 --max-steps 0 --set log_every=20");
   const json last = metrics().back();
   EXPECT_GT(last["f1"].get<double>(), 80);
@@ -99,8 +99,8 @@ TEST_F(TrainBert, SquadWritesPredictionsThatScoreAsReported) {
   EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
 }
 
-// The evaluation's files are written by one worker, after the evaluation.
-TEST_F(TrainBert, PredictionsThatCannotBeWrittenCostNoWeights) {
+// One worker writes the evaluation's files, after the evaluation.
+TEST_F(TrainBert, UnwritablePredictionsDoNotLoseWeights) {
   fs::create_directories(run_dir() / "predictions.json.tmp");
   const Outcome outcome = train(kSquad + "--nodes 2 --epochs 3 --max-steps 0");
   EXPECT_EQ(outcome.exit_code, 1);
@@ -109,7 +109,7 @@ TEST_F(TrainBert, PredictionsThatCannotBeWrittenCostNoWeights) {
   EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
 }
 
-// Windows are dealt to the ranks; every answer comes from all of them.
+// Windows are distributed over the ranks, and every answer combines windows of all ranks.
 TEST_F(TrainBert, ScoresDoNotDependOnTheNumberOfWorkers) {
   std::vector<std::string> predictions;
   for (const std::string nodes : {"1", "3"}) {
@@ -119,7 +119,7 @@ TEST_F(TrainBert, ScoresDoNotDependOnTheNumberOfWorkers) {
   EXPECT_EQ(predictions[1], predictions[0]);
 }
 
-TEST_F(TrainBert, ClassifiesAndGoesOnFromItsOwnFolder) {
+TEST_F(TrainBert, ClassifiesAndContinuesFromItsOwnFolder) {
   done(kClassify + "--optimizer birder --lr 1e-3 --nodes 2 --epochs 8 --max-steps 0 --check-replicas 10");
   const json trained = metrics().back();
   EXPECT_GT(trained["test_accuracy"].get<double>(), 0.9) << "chance is 0.5";
@@ -127,27 +127,27 @@ TEST_F(TrainBert, ClassifiesAndGoesOnFromItsOwnFolder) {
   EXPECT_EQ(model["model_type"], "bert");
   EXPECT_EQ(model["num_hidden_layers"], 2);
   fs::rename(run_dir(), folder_ / "first");
-  // Without a learning rate the weights stay, so the evaluation is the same.
+  // With a learning rate of 0 the weights stay, so the evaluation must be equal.
   const Outcome again =
       done(kClassify + "--model auto --init-weights first/model --lr 0 --max-steps 1 --nodes 2");
   EXPECT_EQ(metrics().back()["test_loss"], trained["test_loss"]);
   EXPECT_NE(again.out.find("first/model/vocab.txt"), std::string::npos) << again.out;
   EXPECT_NE(again.out.find("weights"), std::string::npos) << again.out;
   EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "first/model/vocab.txt"));
-  // Another head starts anew, and the start of the run says so.
+  // Another head is initialized, and the run reports this at the start.
   const Outcome squad = done(kSquad + "--model auto --init-weights first/model --max-steps 1");
   EXPECT_NE(squad.out.find("qa_outputs"), std::string::npos) << squad.out;
 }
 
-// Sentences with "good", of the first label, and with "bad", of the second.
+// Sentences with "good" and the first label, and sentences with "bad" and the second label.
 std::string judged(const std::string& good, const std::string& bad) {
   std::string text = "sentence\tlabel\n";
   for (int i = 0; i < 8; ++i) text += "it was good\t" + good + "\nbad it was\t" + bad + "\n";
   return text;
 }
 
-// A classifier as HuggingFace keeps it, made by hand to be always right: class 0 for "good", 1 for "bad". Its first
-// token attends to all words alike; only those two have an embedding that is not 0.
+// A hand-made classifier in HuggingFace format that is always right: class 0 for "good", class 1 for "bad". Its first
+// token attends equally to all words; only those two words have nonzero embeddings.
 void write_right_classifier(const fs::path& folder, const std::vector<std::string>& labels) {
   const data::Vocabulary vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"});
   BertConfig config = bert_config("bert_tiny");
@@ -178,7 +178,7 @@ void write_right_classifier(const fs::path& folder, const std::vector<std::strin
 
 const std::string kRight = "--task classify --data tsv --model auto --init-weights right --lr 0 --max-steps 1 ";
 
-// Labels mean the classes of the head, whatever their order.
+// Labels are mapped to the classes of the head, in any order.
 TEST_F(TrainBert, AHeadKeepsItsClasses) {
   write_right_classifier(folder_ / "right", {"positive", "negative"});
   for (const auto& [good, bad] : {std::pair("positive", "negative"), {"0", "1"}}) {
@@ -191,7 +191,7 @@ TEST_F(TrainBert, AHeadKeepsItsClasses) {
     EXPECT_EQ(model["label2id"], json({{"positive", 0}, {"negative", 1}}));
     EXPECT_NE(outcome.out.find("2 of right/config.json: positive, negative"), std::string::npos) << outcome.out;
   }
-  // A file need not have all classes of a head.
+  // A file may lack some classes of a head.
   write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nbad\t1\n");
   done(kRight);
   EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
@@ -213,7 +213,7 @@ TEST_F(TrainBert, AHeadRefusesOtherClasses) {
   refused(judged("0", "2"), good, {"train.tsv:3: label \"2\"", "(0 \"positive\", 1 \"negative\")"});
   refused(judged("0", "1"), good, {"dev.tsv:2: labels \"positive\", \"negative\"", "numbers"});
   refused(judged("5.000", "3.800"), good, {"train.tsv:2: ", "regression"});
-  // Nobody knows what these names stand for.
+  // The meaning of these default names is unknown.
   write_right_classifier(folder_ / "right", {"LABEL_0", "LABEL_1"});
   refused(good, good, {"\"positive\"", "\"LABEL_0\"", "right/config.json", "default names", "id2label"});
   write_file(folder_ / "tsv" / "train.tsv", judged("0", "1"));
@@ -222,7 +222,7 @@ TEST_F(TrainBert, AHeadRefusesOtherClasses) {
   EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
 }
 
-TEST_F(TrainBert, RefusesHeadsThatAreNoClassifiers) {
+TEST_F(TrainBert, RefusesHeadsThatAreNotClassifiers) {
   for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("0", "1"));
   write_right_classifier(folder_ / "right", {"positive", "negative"});
   const fs::path file = folder_ / "right/config.json";
@@ -247,8 +247,8 @@ TEST_F(TrainBert, RefusesHeadsThatAreNoClassifiers) {
   expect_refused(kClassify + "--model auto --init-weights one", {"one/config.json", "one label", "regression"});
 }
 
-// As transformers saves folders today.
-TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
+// As saved by current versions of transformers.
+TEST_F(TrainBert, ReadsATokenizerJson) {
   for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("0", "1"));
   write_right_classifier(folder_ / "right", {"positive", "negative"});
   const fs::path golden = GODWIT_SOURCE_DIR "/tests/data/golden/bert_tokenizer", right = folder_ / "right";
@@ -265,11 +265,11 @@ TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
   const std::string saved = read_file(run_dir() / "model/tokenizer_config.json");
   EXPECT_NE(saved.find("\"model_max_length\": 1000000000000000019884624838656,"), std::string::npos) << saved;
   EXPECT_NE(saved.find("\"do_lower_case\": false"), std::string::npos) << saved;
-  // By name it needs no weights; the length is then that of the model.
+  // A tokenizer given with --vocab needs no weights; the maximum length is then that of the model.
   EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters unchanged"),
             std::string::npos);
   EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
-  // Both files at once must agree; --vocab chooses.
+  // If both files exist they must agree; --vocab selects one.
   fs::copy(folder_ / "vocab.txt", right / "vocab.txt");
   done(kRight);
   fs::remove_all(run_dir());
@@ -285,8 +285,8 @@ TEST_F(TrainBert, ReadsTheTokenizerOfOneFile) {
   expect_refused(kRight, {"right/tokenizer.json: normalizer.type: is \"NFC\""});
 }
 
-// Of a folder without a head the data's classes are taken, and nothing is asked of its decoder.
-TEST_F(TrainBert, ABodyTakesTheClassesOfTheData) {
+// Without a head in the folder, the classes come from the data, and the decoder is not checked.
+TEST_F(TrainBert, WithoutAHeadTheClassesComeFromTheData) {
   for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("good", "bad") + "\n");
   done(kPretrain + "--max-steps 1");
   fs::rename(run_dir(), folder_ / "first");
@@ -309,8 +309,8 @@ TEST_F(TrainBert, TrainsInBfloat16AndSavesAveragedWeights) {
   EXPECT_TRUE(fs::exists(run_dir() / "ema/vocab.txt"));
 }
 
-// Dropout draws the same numbers in every run.
-TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
+// Dropout uses the same random numbers in every run.
+TEST_F(TrainBert, DropoutChangesTheLossReproducibly) {
   std::vector<double> losses;
   for (const std::string dropout : {"0.5", "0.5", "0", "0,0.5"}) {
     done(kClassify + "--max-steps 1 --nodes 2 --set model.dropout=" + dropout);
@@ -322,8 +322,8 @@ TEST_F(TrainBert, DropoutChangesTheLossAndNothingElse) {
   EXPECT_NE(losses[3], losses[0]);
 }
 
-// Sixteen times one sentence and no learning rate: losses differ by what is dropped alone.
-TEST_F(TrainBert, DropoutDrawsAnewInEveryMicroBatchAndOnEveryRank) {
+// All sentences are equal and the learning rate is 0, so losses differ only by dropout.
+TEST_F(TrainBert, DropoutDiffersBetweenMicroBatchesAndRanks) {
   done(kClassify + "--max-steps 1");
   fs::rename(run_dir(), folder_ / "first");  // its head has a second class, which the files below lack
   std::string text = "sentence\tlabel\n";
@@ -342,15 +342,15 @@ TEST_F(TrainBert, DropoutDrawsAnewInEveryMicroBatchAndOnEveryRank) {
   };
   const std::vector<double> one = losses(""), summed = losses("--accumulation 2"), ranks = losses("--nodes 2");
   ASSERT_EQ(one.size(), 4u);
-  EXPECT_EQ(std::set<double>(one.begin(), one.end()).size(), 4u) << "over epochs too";
+  EXPECT_EQ(std::set<double>(one.begin(), one.end()).size(), 4u) << "dropout must differ between epochs";
   ASSERT_EQ(summed.size(), 2u);
-  for (size_t step = 0; step < 2; ++step) {  // micro-batches are numbered through
+  for (size_t step = 0; step < 2; ++step) {  // micro-batches are numbered across steps
     EXPECT_NEAR(summed[step], (one[2 * step] + one[2 * step + 1]) / 2, 1e-6);
-    EXPECT_GT(std::abs(ranks[step] - one[step]), 1e-5) << "the second rank draws its own";
+    EXPECT_GT(std::abs(ranks[step] - one[step]), 1e-5) << "the second rank must have its own random numbers";
   }
 }
 
-TEST_F(TrainBert, RefusesBadInput) {
+TEST_F(TrainBert, RefusesInvalidInput) {
   expect_refused("--task squadd", {"squadd", "did you mean 'squad'"});
   expect_refused("--task squad", {"task squad needs --data", "dev-v1.1.json"});
   expect_refused(kPretrain + "--model bert_midi", {"bert_midi", "bert_mini"});
@@ -369,7 +369,7 @@ TEST_F(TrainBert, RefusesBadInput) {
   expect_refused(kPretrain + "--length 8 --set data.vocab_size=9", {"9 tokens has no room", "data.alphabet"});
 }
 
-TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
+TEST_F(TrainBert, RefusesInconsistentFiles) {
   json bad = squad(2);
   bad["data"][0]["paragraphs"][1]["qas"][0]["answers"][0]["answer_start"] = "nine";
   write_file(folder_ / "squad" / "dev-v1.1.json", bad.dump());
@@ -420,7 +420,7 @@ TEST_F(TrainBert, RefusesFilesThatDoNotFit) {
   expect_refused(go_on, {"first/model: has no vocab.txt or tokenizer.json", "--vocab"});
 }
 
-TEST_F(TrainBert, AnswersThatAreNotAtTheirOffsetsAreCounted) {
+TEST_F(TrainBert, AnswersThatDoNotMatchTheirOffsetAreCounted) {
   json odd = squad(20);
   odd["data"][0]["paragraphs"][4]["qas"][0]["answers"][0]["answer_start"] = 1;
   write_file(folder_ / "squad" / "train-v1.1.json", odd.dump());

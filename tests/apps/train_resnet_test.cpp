@@ -1,4 +1,4 @@
-// The program as a user starts it: what it writes, that it repeats itself, and how it refuses bad input.
+// train_resnet, started as by a user: its output files, reproducibility, and refusal of invalid input.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ using nlohmann::json;
 
 class TrainResnet : public ProgramTest {
  protected:
-  TrainResnet() : ProgramTest("train_resnet", "--data data --run-dir run --max-steps 4") {}  // small
+  TrainResnet() : ProgramTest("train_resnet", "--data data --run-dir run --max-steps 4") {}
   void SetUp() override {
     fs::create_directories(folder_ / "data");
     write_images(folder_ / "data", "train", 256, 256);
@@ -36,7 +36,7 @@ std::string losses(const std::vector<json>& lines) {
   return text;
 }
 
-TEST_F(TrainResnet, WritesARunDirectoryThatRepeatsItself) {
+TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   const std::string flags =
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 8 --set log_every=1 --check-replicas 1";
   Outcome outcome = train(flags);
@@ -54,11 +54,11 @@ TEST_F(TrainResnet, WritesARunDirectoryThatRepeatsItself) {
   fs::rename(run_dir(), folder_ / "first");
   outcome = train("--config first/config.json", "--run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(losses(metrics()), losses(first)) << "config.json gives the same run, to the bit";
+  EXPECT_EQ(losses(metrics()), losses(first)) << "config.json must repeat the run bit for bit";
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
 }
 
-TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
+TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const Outcome outcome = train(
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
       "--set optimizer.errors=int8 --set optimizer.mask=automatic");
@@ -66,7 +66,7 @@ TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
   const json accounts = json::parse(read_file(run_dir() / "summary.json"));
   EXPECT_EQ(accounts["steps"], 4);
   EXPECT_EQ(accounts["skipped"], 0);
-  double state = 0;  // half of m and b in 2 bytes and e in 1, a quarter of ē in 1, and the mask's bit
+  double state = 0;  // half of m and b (2 bytes each) and e (1 byte), a quarter of ē (1 byte), and the mask (1 bit)
   for (const json& part : accounts["state"]) {
     ASSERT_EQ(part["bytes_of_ranks"].size(), 4u);
     state += part["bytes_per_parameter"].get<double>();
@@ -91,7 +91,7 @@ TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
   EXPECT_EQ(inter, logged_inter);
   EXPECT_GT(accounts["step_s"]["computation"], 0);
 
-  // The closing lines add up, but for their rounding to 0.1 ms.
+  // The times in the closing lines must add up, except for rounding to 0.1 ms.
   std::smatch part;
   const auto times = [&](const char* format) {
     EXPECT_TRUE(std::regex_search(outcome.out, part, std::regex(format))) << outcome.out;
@@ -109,8 +109,9 @@ TEST_F(TrainResnet, AccountsForStateBytesAndTime) {
   EXPECT_NEAR(exchange[0], step[2] + exchange[4], 0.15);
 }
 
-// A rate that makes the parameters huge at the first step: then no gradient is finite, and all stays as it was.
-TEST_F(TrainResnet, SkipsStepsThatAreNotFinite) {
+// With this learning rate the first step makes the parameters huge. All later gradients are non-finite, and all later
+// steps are skipped.
+TEST_F(TrainResnet, SkipsNonFiniteSteps) {
   const std::string flags = "--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --set log_every=1";
   const Outcome failed = train(flags);
   EXPECT_EQ(failed.exit_code, 1);
@@ -121,10 +122,10 @@ TEST_F(TrainResnet, SkipsStepsThatAreNotFinite) {
   const std::vector<json> lines = metrics();
   ASSERT_EQ(lines.size(), 4u);
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(lines[static_cast<size_t>(i)]["skipped"], i);
-  EXPECT_NE(outcome.err.find("the test loss is"), std::string::npos) << "what remains of the model: " << outcome.err;
+  EXPECT_NE(outcome.err.find("the test loss is"), std::string::npos) << "the evaluation of the model: " << outcome.err;
 }
 
-// Quadrants tell the classes apart, so the images are neither flipped nor shifted.
+// The classes differ in the position of the bright quadrant, so augmentation is off.
 TEST_F(TrainResnet, LearnsWithEveryOptimizer) {
   for (const auto& [optimizer, lr] : {std::pair{"sgd", "0.1"},
                                       {"sgdm", "0.05"},
@@ -142,9 +143,9 @@ TEST_F(TrainResnet, LearnsWithEveryOptimizer) {
   }
 }
 
-// Per step and over all workers, for n = 2 nodes of m = 2 workers and one bucket of P bytes.
-TEST_F(TrainResnet, ReportsTheBytesThatTheFormulasSay) {
-  constexpr int64_t kParameters = 269'434 - 6 * 65;  // resnet20 with one input channel; four classes, not ten
+// Bytes per step over all workers, for n = 2 nodes of m = 2 workers and one bucket of P bytes.
+TEST_F(TrainResnet, ReportsTheBytesOfTheFormulas) {
+  constexpr int64_t kParameters = 269'434 - 6 * 65;  // resnet20 with one input channel and four classes instead of ten
   constexpr double P = 4 * ((kParameters + 127) / 128 * 128);
   struct Case {
     const char* flags;
@@ -164,8 +165,8 @@ TEST_F(TrainResnet, ReportsTheBytesThatTheFormulasSay) {
   }
 }
 
-// Four micro-batches a step: a quarter of the steps, the bytes of one exchange in each, rates and losses over all
-// images.
+// Four micro-batches per step: a quarter of the steps, the bytes of one exchange per step, and rates and losses over
+// all images.
 TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
   for (const std::string optimizer : {"birder", "sgdm"}) {
     std::vector<std::vector<json>> runs;
@@ -204,12 +205,13 @@ TEST_F(TrainResnet, ClipsByTheNormOfAllGradients) {
       runs.push_back(losses(metrics()));
       fs::remove_all(run_dir());
     }
-    EXPECT_EQ(runs[2], runs[0]) << optimizer << ": a limit that is never reached changes no bit";
+    EXPECT_EQ(runs[2], runs[0]) << optimizer << ": an unreached limit must not change a bit";
     EXPECT_NE(runs[1], runs[0]) << optimizer;
   }
 }
 
-// After one step the average is 2/11 of the start and 9/11 of the trained weights, running statistics alike.
+// After one step the average is 2/11 of the initial and 9/11 of the trained weights; running statistics are averaged
+// too.
 TEST_F(TrainResnet, SavesAveragedWeightsToo) {
   const std::string flags = "--optimizer sgd --nodes 2 --batch 8 --max-steps 1 --check-replicas 1 --lr ";
   ASSERT_EQ(train(flags + "0 --set optimizer.weight_decay=0").exit_code, 0);
@@ -228,16 +230,16 @@ TEST_F(TrainResnet, SavesAveragedWeightsToo) {
       const double first = name.ends_with("running_mean")  ? 0
                            : name.ends_with("running_var") ? 1
                                                            : start.at(name).item(i);
-      // Three roundings of values of a few units at most.
+      // Three roundings of values of at most a few units.
       ASSERT_NEAR(averaged.at(name).item(i), first + 9.0 / 11 * (x.item(i) - first), 1e-6) << name;
       moved = std::max(moved, std::abs(x.item(i) - first));
     }
   EXPECT_GT(moved, 0.01);
 }
 
-// The four workers' images are those of the one: with common statistics they compute the same but for float32's
-// rounding.
-TEST_F(TrainResnet, SynchronizedBatchNormMakesWorkersOne) {
+// The images of the four workers are those of the single worker. With shared statistics the results are equal up to
+// float32 rounding.
+TEST_F(TrainResnet, SynchronizedBatchNormMatchesASingleWorker) {
   const std::string flags =
       "--optimizer sgdm --lr 0.01 --set model.zero_init_residual=false --set log_every=1 --check-replicas 1 ";
   const auto losses_of = [&](const std::string& more) {
@@ -255,10 +257,10 @@ TEST_F(TrainResnet, SynchronizedBatchNormMakesWorkersOne) {
   ASSERT_EQ(four.size(), 5u);
   EXPECT_NEAR(four[0], one[0], 1e-5 * one[0]);
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(four[i], one[i], 1e-2 * one[i]) << "line " << i;
-  EXPECT_GT(std::abs(apart[0] - one[0]), 1e-4 * one[0]) << "batches of four have statistics of their own";
+  EXPECT_GT(std::abs(apart[0] - one[0]), 1e-4 * one[0]) << "batches of four differ in statistics";
 }
 
-TEST_F(TrainResnet, BucketSizesChangeNoBit) {
+TEST_F(TrainResnet, BucketSizesDoNotChangeABit) {
   std::string first;
   for (const std::string mib : {"8", "0.1", "0.001"}) {
     const Outcome outcome = train(
@@ -277,12 +279,12 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   const std::string weights = read_file(run_dir() / "weights.safetensors");
   const json first = metrics().front();
   fs::rename(run_dir(), folder_ / "first");
-  // A learning rate of zero leaves the parameters as they were: the file differs in the running statistics at most.
+  // With a learning rate of zero the parameters stay, so the file can differ only in the running statistics.
   const std::string again =
       "--optimizer sgd --lr 0 --set optimizer.weight_decay=0 --batch 8 --max-steps 1 "
       "--set log_every=1 --init-weights ";
   ASSERT_EQ(train(again + "first/weights.safetensors").exit_code, 0);
-  EXPECT_NE(metrics().front()["loss"], first["loss"]) << "the random weights were used";
+  EXPECT_NE(metrics().front()["loss"], first["loss"]) << "the saved weights were not used";
   const std::string loss = metrics().front()["loss"].dump();
   fs::rename(run_dir(), folder_ / "second");
   ASSERT_EQ(train(again + "second/weights.safetensors").exit_code, 0);
@@ -294,7 +296,7 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   expect_refused(again + "half.safetensors", {"half.safetensors"});
 }
 
-TEST_F(TrainResnet, RefusesBadInput) {
+TEST_F(TrainResnet, RefusesInvalidInput) {
   expect_refused("--optimizr birder", {"--optimizr", "--optimizer"});
   expect_refused("--optimizer brider", {"brider", "birder"});
   expect_refused("--model resnet21", {"resnet21", "resnet20"});
@@ -318,8 +320,8 @@ TEST_F(TrainResnet, RefusesBadInput) {
   expect_refused("--init-weights bad.safetensors --nodes 3", {"bad.safetensors"});
 }
 
-// Methods with a model, a topology, a run or each other that they cannot serve.
-TEST_F(TrainResnet, RefusesMethodsThatCannotServe) {
+// Methods that cannot be combined with the model, the topology, the run or each other.
+TEST_F(TrainResnet, RefusesInvalidCombinations) {
   expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
   expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "use sharding zero1"});
   expect_refused("--exchange qsgd --set exchange.error_feedback=worker", {"7 levels", "lower exchange.block_size"});
@@ -342,7 +344,7 @@ TEST_F(TrainResnet, RefusesMethodsThatCannotServe) {
       << kept.out;
 }
 
-TEST_F(TrainResnet, NoticesWhatAUserMayNotExpect) {
+TEST_F(TrainResnet, PrintsNoticesAboutUnexpectedBehavior) {
   const auto expect = [&](const std::string& arguments, const char* text) {
     fs::remove_all(run_dir());
     const Outcome outcome = train(arguments + " --nodes 2");
@@ -359,7 +361,7 @@ TEST_F(TrainResnet, NoticesWhatAUserMayNotExpect) {
       "notice: shards differ in size");
 }
 
-TEST_F(TrainResnet, RefusesDamagedData) {
+TEST_F(TrainResnet, RefusesCorruptData) {
   const fs::path images = folder_ / "data" / "train-images-idx3-ubyte";
   const std::string whole = read_file(images);
   write_file(images, whole.substr(0, whole.size() - 10));
@@ -379,7 +381,7 @@ TEST_F(TrainResnet, RefusesDamagedData) {
   expect_refused("--nodes 2", {"train-labels-idx1-ubyte", "classes"});
 }
 
-// Two classes of JPEGs, one file of each split unusable.
+// Two classes of JPEGs; each split has one unusable file.
 TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   const fs::path golden = GODWIT_SOURCE_DIR "/tests/data/golden", photos = folder_ / "photos";
   for (const char* split : {"train", "validation"})
@@ -403,7 +405,7 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   EXPECT_TRUE(metrics().front().contains("data_wait_s"));
   fs::remove_all(run_dir());
   ASSERT_EQ(train(flags + " --set data.workers=3 --set data.prefetch=5").exit_code, 0);
-  EXPECT_EQ(losses(metrics()), first) << "the index and the number of threads change no bit";
+  EXPECT_EQ(losses(metrics()), first) << "the index and the number of workers must not change a bit";
   fs::remove_all(run_dir());
 
   expect_refused(flags + " --strict", {"photos", "empty.jpg", "cut.jpg", "--strict"});
@@ -428,7 +430,7 @@ TEST_F(TrainResnet, ClosedStreamsDoNotLeakIntoFiles) {
   const Outcome outcome =
       train("--data data --run-dir run --max-steps 4 --batch 8 --set log_every=1", "", "<&- >&- 2>&-");
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(metrics().size(), 5u) << "four steps and an evaluation, each an object";
+  EXPECT_EQ(metrics().size(), 5u) << "four steps and an evaluation, each a JSON object";
 }
 
 TEST_F(TrainResnet, RefusesToOverwriteARun) {
@@ -440,8 +442,8 @@ TEST_F(TrainResnet, RefusesToOverwriteARun) {
   EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before);
 }
 
-TEST_F(TrainResnet, StopsWhenTheLossIsNotFinite) {
-  for (const char* steps : {"20", "1"}) {  // found by the next step's loss; by the evaluation
+TEST_F(TrainResnet, StopsAtANonFiniteLoss) {
+  for (const char* steps : {"20", "1"}) {  // detected by the next step's loss, and by the evaluation
     const Outcome outcome =
         train(std::string("--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --epochs 10 --max-steps ") + steps);
     EXPECT_EQ(outcome.exit_code, 1);
@@ -451,7 +453,7 @@ TEST_F(TrainResnet, StopsWhenTheLossIsNotFinite) {
   }
 }
 
-// The program while it runs: it never ends by itself.
+// The running program; it does not end by itself.
 class EndlessRun {
  public:
   EndlessRun(const fs::path& folder, std::vector<std::string> flags) : folder_(folder) {
@@ -476,7 +478,7 @@ class EndlessRun {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 
-  // The exit code after a signal; -1 when it does not end within 20 s, or by the signal.
+  // The exit code after a signal; -1 if the program does not exit within 20 s or is killed by the signal.
   int ends_after(int signal) const {
     kill(child_, signal);
     int status = 0;
@@ -494,8 +496,8 @@ class EndlessRun {
   pid_t child_;
 };
 
-// All workers stop at one step and save what they have there, sharded masters and averages too.
-TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
+// All workers stop after the same step and save their state, including sharded masters and averages.
+TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
   const EndlessRun run(folder_,
                        {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "adamw", "--set",
                         "ema.decay=0.9", "--set", "exchange.sharding=zero2", "--set", "exchange.parameter_wire=bf16"});
@@ -515,8 +517,8 @@ TEST_F(TrainResnet, CtrlCSavesTheWeightsAndNamesTheRunDirectory) {
   EXPECT_EQ(train("--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);
 }
 
-// Local steps and accumulation let workers drift apart; they stop at one step though none is logged.
-TEST_F(TrainResnet, SignalsActAtTheNextStep) {
+// Workers stop after the same step even with local steps, accumulation and no logging.
+TEST_F(TrainResnet, SignalsTakeEffectAtTheNextStep) {
   for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGHUP, 129}}) {
     const EndlessRun run(
         folder_, {"--batch", "2", "--nodes", "3", "--set", "log_every=1000000000", "--optimizer", "zero_one_adam",
@@ -530,7 +532,7 @@ TEST_F(TrainResnet, SignalsActAtTheNextStep) {
   }
 }
 
-TEST_F(TrainResnet, GoesOnWithoutItsOutput) {
+TEST_F(TrainResnet, ContinuesIfItsOutputIsClosed) {
   const std::string flags = "--batch 8 --nodes 2 --set log_every=1",
                     note = "; the run continues; its metrics are in the ";
   int closed[2];
@@ -549,15 +551,15 @@ TEST_F(TrainResnet, GoesOnWithoutItsOutput) {
   close(closed[1]);
 }
 
-// The other workers wait for the one that writes.
-TEST_F(TrainResnet, ASlowDiskIsNoTimeout) {
+// The other workers wait for the writing worker.
+TEST_F(TrainResnet, ASlowDiskDoesNotTimeOut) {
   environment_ = faulty_disk("FAULTY_SLOW=/config.json 2500");
   const Outcome outcome = train("--batch 8 --nodes 2 --set timeout_s=1");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }
 
-TEST_F(TrainResnet, ADiskThatIsFullDuringMetricsCostsNoWeights) {
+TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
   environment_ = faulty_disk("FAULTY_FULL=/metrics.jsonl 1100 1000000");
   const Outcome outcome = train("--batch 8 --nodes 2 --max-steps 12 --set log_every=1");
   EXPECT_EQ(outcome.exit_code, 1);
@@ -570,10 +572,10 @@ TEST_F(TrainResnet, ADiskThatIsFullDuringMetricsCostsNoWeights) {
   const std::string text = read_file(run_dir() / "metrics.jsonl");
   ASSERT_FALSE(text.empty());
   EXPECT_EQ(text.back(), '\n');
-  EXPECT_FALSE(metrics().empty()) << "each line is an object";
+  EXPECT_FALSE(metrics().empty()) << "each line must be a JSON object";
 }
 
-TEST_F(TrainResnet, WeightsAreWrittenAgainAndThenElsewhere) {
+TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
   const std::string flags = "--batch 8 --nodes 2 --set ema.decay=0.9 --set timeout_s=0.5";
   environment_ = faulty_disk("FAULTY_FULL=/weights.safetensors 100000 1");
   const Outcome again = train(flags);

@@ -17,7 +17,7 @@ TEST(Add, Gradients) {
 
 TEST(AddRelu, Gradients) {
   const Tensor a = random_tensor({3, 7}), b = random_tensor({3, 7}, DType::f64, 2);
-  for (int64_t i = 0; i < a.numel(); ++i)  // central differences must not step over the kink
+  for (int64_t i = 0; i < a.numel(); ++i)  // central differences must not cross the kink
     if (std::abs(a.item(i) + b.item(i)) < 0.01) b.data<double>()[i] += 0.1;
   check_gradients([](const auto& in) { return ops::add_relu(in[0], in[1]); }, {a, b});
   check_gradients([](const auto& in) { return ops::add_relu(in[0], in[0]); }, {a});
@@ -25,7 +25,7 @@ TEST(AddRelu, Gradients) {
   check_gradients([&](const auto& in) { return ops::add(ops::add_relu(in[0], in[1]), in[1]); }, {a, b});
 }
 
-TEST(AddRelu, EqualsReluOfAddInBitsForEveryLength) {
+TEST(AddRelu, AddReluEqualsReluOfAddBitForBit) {
   for (int64_t n : {0, 1, 5, 16, 19, 200003}) {
     auto run = [&](bool fused) {
       Var a(random_tensor({n}, DType::f32, 1), true), b(random_tensor({n}, DType::f32, 2), true);
@@ -59,7 +59,7 @@ TEST(Add, RefusesOtherShapesAndTypes) {
   }
   try {
     ops::add(x, Var(Tensor::zeros({2, 4})));
-    FAIL() << "shapes differ";
+    FAIL() << "no Error was thrown for different shapes";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "add: b is float32 [2, 4], expected float32 [2, 3]");
   }

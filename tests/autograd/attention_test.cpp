@@ -19,14 +19,14 @@ struct Sizes {
   Shape k() const { return {batch, keys, heads, width}; }
 };
 
-// 1 where (batch entry, key) counts, from one word a key.
+// A mask with 1 where counts(batch entry, key) is true.
 Tensor mask_of(int64_t batch, int64_t keys, const std::function<bool(int64_t, int64_t)>& counts) {
   Tensor mask({batch, keys}, DType::u8);
   for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = counts(i / keys, i % keys) ? 1 : 0;
   return mask;
 }
 
-// The definition, probability by probability.
+// The definition, computed one probability at a time.
 std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, const AttentionOptions& options) {
   const int64_t queries = t[0].dim(1), keys = t[1].dim(1), heads = t[0].dim(2), width = t[0].dim(3);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(width)));
@@ -62,7 +62,7 @@ std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, c
 
 const DropoutKey kDraws{.seed = 0x123456789abcdef, .step = 7, .site = 3, .sender = 2};
 
-// Every way through the kernels: one element, blocks of keys and queries that are cut, padding at the end, gaps.
+// Covers all kernel paths: one element, partial blocks of keys and queries, padding at the end, gaps.
 TEST(Attention, Gradients) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 3, 5, 2, 3}, {1, 9, 7, 1, 8}, {1, 2, 9, 3, 17}}) {
     const std::vector<Tensor> inputs{random_tensor(s.q(), DType::f64, 1), random_tensor(s.k(), DType::f64, 2),
@@ -99,8 +99,8 @@ TEST(Attention, EqualsTheDefinition) {
         auto run = [&](DType dtype) {
           return values(ops::attention(Var(q.to(dtype)), Var(k.to(dtype)), Var(v.to(dtype)), mask, options).value());
         };
-        // Scores of order 1 to 10 and sums of `width` and `keys` terms round to about 1e-6 of float32, 1e-15 of
-        // float64; kept values grow by 1/(1 - dropout).
+        // Scores of order 1 to 10 and sums of `width` and `keys` terms have rounding errors of about 1e-6 in float32
+        // and 1e-15 in float64. Dropout scales kept values by 1/(1 - dropout).
         const double size = 4 / (1 - dropout);
         const auto exact = run(DType::f64), single = run(DType::f32);
         for (size_t i = 0; i < exact.size(); ++i) {
@@ -138,7 +138,7 @@ TEST(Attention, OneVariableAsQueryKeyAndValue) {
   const auto t = tensors({2, 5, 5, 2, 3}, DType::f64);
   const auto apart = run({t[0], t[0], t[0], t[3]}, {}, {});
   Var x(t[0], true);
-  x.rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // memory of its own for the gradient
+  x.rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // gives the gradient its own memory
   const Var out = ops::attention(x, x, x);
   backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
   const auto sum = values(x.grad());
@@ -156,19 +156,20 @@ TEST(Attention, Float32AgreesWithFloat64WithEveryInstructionSet) {
       const auto single = run(t, {}, options);
       hwy::SetSupportedTargetsForTest(0);
       for (size_t r = 0; r < 4; ++r)
-        for (size_t i = 0; i < exact.all[r].size(); ++i)  // sums of up to 300 products of order 1, rounded once each
+        for (size_t i = 0; i < exact.all[r].size(); ++i)  // sums of up to 300 products of order 1, each rounded once
           ASSERT_NEAR(single.all[r][i], exact.all[r][i], 1e-5) << hwy::TargetName(target) << " " << r << " " << i;
     }
   }
 }
 
 TEST(Attention, Bfloat16AgreesWithFloat64) {
-  // One value, cut tiles, whole blocks, several blocks of queries and keys that are cut; padding and gaps among keys.
+  // One value; partial tiles; whole blocks; several blocks of queries and keys with partial ones. Masks with padding
+  // and gaps.
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}, {1, 128, 128, 1, 64}, {2, 101, 263, 1, 17}})
     for (const int bits : {128, 512})
       for (const bool gaps : {false, true}) {
         Context next = context();
-        next.vector_bits = bits;  // at 512, pairs of products where the processor has them
+        next.vector_bits = bits;  // at 512: pairs of bfloat16 products, if the processor supports them
         const ContextGuard guard(next);
         const Tensor mask =
             gaps ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 5 != 1 && j < s.keys - b; })
@@ -179,8 +180,8 @@ TEST(Attention, Bfloat16AgreesWithFloat64) {
         for (size_t r = 0; r < 4; ++r) {
           double largest = 0;
           for (const double value : exact.all[r]) largest = std::max(largest, std::abs(value));
-          // Results of order 1 round by 2⁻⁸, as may probabilities and the gradients of the scores; the rounded output
-          // enters those through Σ d_out · out.
+          // Results of order 1 are rounded by 2⁻⁸; probabilities and score gradients may be too. The rounded output
+          // enters the score gradients through Σ d_out · out.
           for (size_t i = 0; i < exact.all[r].size(); ++i)
             ASSERT_NEAR(half.all[r][i], exact.all[r][i], 0x1p-7 * std::max(1.0, largest))
                 << s.q() << " " << bits << " " << r << " " << i;
@@ -188,7 +189,7 @@ TEST(Attention, Bfloat16AgreesWithFloat64) {
       }
 }
 
-TEST(Attention, MaskedKeysDoNotMatter) {
+TEST(Attention, MaskedKeysDoNotAffectTheResult) {
   const Sizes s{3, 5, 150, 2, 8};
   const Tensor mask = mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return b == 1 ? j % 2 == 0 : j < 140 - b; });
   for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -211,7 +212,7 @@ TEST(Attention, MaskedKeysDoNotMatter) {
   }
 }
 
-TEST(Attention, RowsWithoutKeysGiveZero) {
+TEST(Attention, RowsWithoutUnmaskedKeysGiveZero) {
   const Sizes s{2, 3, 5, 2, 4};
   for (const DType dtype : {DType::f64, DType::bf16}) {
     const auto t = tensors(s, dtype);
@@ -230,7 +231,7 @@ TEST(Attention, HugeScoresDoNotOverflow) {
   }
 }
 
-TEST(Attention, NaNReachesItsRowAlone) {
+TEST(Attention, NaNAffectsOnlyItsRow) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     auto t = tensors({1, 20, 9, 1, 4}, DType::f32);
     t[0].data<float>()[3 * 4] = bad;
@@ -253,21 +254,21 @@ TEST(Attention, SameBitsOnAnyThreadCount) {
   }
 }
 
-TEST(Attention, KeepsWhatDropoutSays) {
+TEST(Attention, KeepsTheFractionGivenByDropout) {
   const Sizes s{4, 64, 64, 4, 1};
   const Tensor zero = Tensor::zeros(s.q(), DType::f64), one = Tensor::full(s.k(), 1, DType::f64);
   const AttentionOptions options{.dropout = 0.1, .key = kDraws};
   double mean = 0;
   const auto out = values(ops::attention(Var(zero), Var(zero), Var(one), {}, options).value());
   for (const double value : out) mean += value / static_cast<double>(out.size());
-  // 65536 draws of variance p/(1 - p) = 1/9: five standard deviations.
+  // 65536 draws with variance p/(1 - p) = 1/9; tolerance of five standard deviations.
   EXPECT_NEAR(mean, 1, 5 * std::sqrt(1.0 / 9 / 65536));
   AttentionOptions other = options;
   other.key.step += 1;
   EXPECT_NE(values(ops::attention(Var(zero), Var(zero), Var(one), {}, other).value()), out);
 }
 
-// 4 MiB are a quarter of the float32 probabilities of 2048 queries and keys.
+// The limit of 4 MiB is a quarter of the float32 probabilities of 2048 queries and keys.
 TEST(Attention, MemoryIsLinearInTheLength) {
   const auto peak = [](int64_t length) {
     const auto t = tensors({1, length, length, 1, 4}, DType::f32);
@@ -282,7 +283,7 @@ TEST(Attention, MemoryIsLinearInTheLength) {
   EXPECT_LE(whole, 2.1 * static_cast<double>(half));
 }
 
-TEST(Attention, SaysWhatDoesNotFit) {
+TEST(Attention, NamesInvalidArguments) {
   auto message = [](const Shape& q, const Shape& k, const Shape& v, const Tensor& mask = {},
                     const AttentionOptions& options = {}) {
     return error_of(

@@ -29,13 +29,13 @@ struct Case {
     for (Tensor* t : {&other.x, &other.gamma, &other.beta, &other.running_mean, &other.running_var}) *t = t->to(dtype);
     return other;
   }
-  // On copies of the running statistics, so that it is a pure function.
+  // Works on copies of the running statistics, so that the function is pure.
   Var run(const std::vector<Var>& in, BatchNormOptions options) const {
     return ops::batch_norm(in[0], in[1], in[2], running_mean.clone(), running_var.clone(), options);
   }
 };
 
-// The smallest distance of the output to the relu's kink, which central differences must not step over.
+// The smallest distance of the output from the relu's kink. Central differences must not cross the kink.
 double distance_to_kink(const Case& c, BatchNormOptions options) {
   options.relu = false;
   double smallest = 1e300;
@@ -70,7 +70,7 @@ TEST(BatchNorm, GradientsWithResidual) {
                                  {.training = training, .relu = rectified}, plus);
         };
         const Tensor y = normed(Var(c.x), Var(c.gamma), Var(c.beta), Var(residual), false).value();
-        for (int64_t i = 0; i < y.numel(); ++i)  // central differences must not step over the kink
+        for (int64_t i = 0; i < y.numel(); ++i)  // central differences must not cross the kink
           if (std::abs(y.item(i)) < 0.01) residual.data<double>()[i] += 0.1;
         SCOPED_TRACE(::testing::Message() << shape << " training " << training << " relu " << relu);
         check_gradients([&](const auto& in) { return normed(in[0], in[1], in[2], in[3], relu); },
@@ -113,7 +113,7 @@ TEST(BatchNorm, EqualsTheDefinitionForAllSizes) {
       for (int64_t i = ch; i < c.x.numel(); i += channels) {
         const double expected = (c.x.item(i) - mean) * scale + c.beta.item(ch);
         ASSERT_NEAR(exact[static_cast<size_t>(i)], expected, 1e-11) << shape << " " << i;
-        // Rounding of x and mean (of size 8) to float32, times the scale, and of y itself.
+        // Rounding of x and mean (of magnitude 8) to float32, times the scale, plus rounding of y.
         const double tolerance = 1.2e-7 * (8 * std::abs(scale) + 4 * std::abs(expected) + 1);
         ASSERT_NEAR(rounded[static_cast<size_t>(i)], expected, tolerance) << shape << " " << i;
       }
@@ -126,7 +126,8 @@ TEST(BatchNorm, MeanFarFromZero) {
   const Var x(single.x, true), x64(exact.x, true);
   const Var y = single.run({x, Var(single.gamma), Var(single.beta)}, {});
   const Var y64 = exact.run({x64, Var(exact.gamma), Var(exact.beta)}, {});
-  // The float32 mean is off by up to half a unit of 1e4, 5e-4; E[x²] - E[x]² in float32 would be off by 8 of 4.
+  // The float32 mean has an error of up to half a unit in the last place of 1e4, 5e-4. E[x²] - E[x]² in float32 would
+  // have an error of 8 for a variance of 4.
   for (int64_t i = 0; i < y.value().numel(); ++i) ASSERT_NEAR(y.value().item(i), y64.value().item(i), 2e-3);
 }
 
@@ -146,7 +147,7 @@ TEST(BatchNorm, Float32GradientsFollowFloat64) {
         };
         const auto a = gradients(single), b = gradients(exact);
         for (size_t input = 0; input < 3; ++input) {
-          double error = 0, norm = 0;  // in norm: single elements at the kink may fall on its other side
+          double error = 0, norm = 0;  // compared in norm: single elements may fall on the other side of the kink
           for (size_t i = 0; i < a[input].size(); ++i) {
             error += std::pow(a[input][i] - b[input][i], 2);
             norm += std::pow(b[input][i], 2);
@@ -156,7 +157,7 @@ TEST(BatchNorm, Float32GradientsFollowFloat64) {
       }
 }
 
-TEST(BatchNorm, FusedReluEqualsReluBehindInBits) {
+TEST(BatchNorm, FusedReluEqualsSeparateReluBitForBit) {
   for (bool training : {true, false}) {
     const Case c({3, 11, 13, 17}, DType::f32);
     auto run = [&](bool fused) {
@@ -172,8 +173,8 @@ TEST(BatchNorm, FusedReluEqualsReluBehindInBits) {
   }
 }
 
-// The fused residual must be what separate operations give, in bits of float32, value and all four gradients.
-TEST(BatchNorm, FusedResidualEqualsAddBehindInBits) {
+// The fused residual must equal separate operations in float32 bits: the value and all four gradients.
+TEST(BatchNorm, FusedResidualEqualsSeparateAddBitForBit) {
   for (bool training : {true, false})
     for (bool relu : {true, false})
       for (const Shape& shape : {Shape{2, 1}, Shape{3, 11, 13, 17}, Shape{2, 15, 17, 64}}) {
@@ -194,8 +195,8 @@ TEST(BatchNorm, FusedResidualEqualsAddBehindInBits) {
       }
 }
 
-// Backward writes over dy only when nobody else holds it: here another variable and the test do.
-TEST(BatchNorm, LeavesAGradientThatOthersReadAlone) {
+// Backward overwrites dy only if it holds the only reference. Here another variable and the test hold references.
+TEST(BatchNorm, DoesNotOverwriteASharedGradient) {
   for (bool with_residual : {true, false}) {
     const Shape shape{3, 5, 5, 7};
     const Case c(shape, DType::f32);
@@ -214,8 +215,9 @@ TEST(BatchNorm, LeavesAGradientThatOthersReadAlone) {
   }
 }
 
-// One value a million deviations from the others, in a row the guess of the mean reads: the sums are then taken again.
-TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
+// Outliers a million deviations from the other values, in a row that the estimate of the mean reads. The sums are then
+// computed a second time.
+TEST(BatchNorm, StatisticsWhenTheEstimateOfTheMeanIsFarOff) {
   for (double offset : {0.0, 1e4, -3e6}) {
     Tensor x({4096, 3}, DType::f32);
     for (int64_t i = 0; i < x.numel(); ++i)
@@ -227,7 +229,7 @@ TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
       double m = 0, v = 0;
       for (int64_t r = 0; r < 4096; ++r) m += x.item(r * 3 + c) / 4096;
       for (int64_t r = 0; r < 4096; ++r) v += std::pow(x.item(r * 3 + c) - m, 2) / 4096;
-      // Sums of 256 float32 squares, four at a time, round by less than 64 · 2⁻²⁴ of the whole.
+      // Sums of 256 float32 squares in four lanes have a rounding error below 64 · 2⁻²⁴ of the total.
       EXPECT_NEAR(mean.item(c), m, 2e-6 * std::sqrt(v) + 1e-12 * std::abs(m)) << offset << " " << c;
       EXPECT_NEAR(variance.item(c), v, 4e-6 * v) << offset << " " << c;
     }
@@ -238,8 +240,9 @@ TEST(BatchNorm, StatisticsOfDataFarFromTheGuess) {
   EXPECT_EQ(mean.item(), same.item());
 }
 
-// The kernels on bfloat16 x and dy are those on the same numbers in float32, with y and dx rounded once; against
-// float64 that is half a unit of bfloat16, 2⁻⁸, and the error of float32 (as in EqualsTheDefinitionForAllSizes).
+// For bfloat16 x and dy the kernels must equal the float32 kernels on the same numbers, with y and dx rounded once.
+// Relative to float64 the error is half a unit of bfloat16, 2⁻⁸, plus the float32 error (see
+// EqualsTheDefinitionForAllSizes).
 TEST(BatchNorm, BFloat16IsFloat32RoundedOnce) {
   for (bool training : {true, false})
     for (bool relu : {true, false})
@@ -292,7 +295,7 @@ TEST(BatchNorm, SameBitsOnAnyVectorWidth) {
   for (DType dtype : {DType::f32, DType::bf16})
     for (const Shape& shape : {Shape{4, 33, 35, 16}, Shape{3, 9, 11, 300}, Shape{4001, 1}, Shape{5, 9, 11, 96}}) {
       const Case c(shape, DType::f32);
-      c.gamma.data<float>()[0] = 1e-38f;  // subnormal results
+      c.gamma.data<float>()[0] = 1e-38f;  // gives subnormal results
       c.beta.data<float>()[0] = 0;
       auto run = [&](int bits) {
         Context next = context();
@@ -327,7 +330,7 @@ TEST(BatchNorm, NaNReachesTheOutputAndTheGradients) {
   }
 }
 
-TEST(BatchNorm, NamesWhatIsWrong) {
+TEST(BatchNorm, NamesInvalidArguments) {
   auto message = [](const Shape& shape, int64_t channels, DType dtype = DType::f32, BatchNormOptions options = {}) {
     const Tensor ones = Tensor::full({channels}, 1, dtype);
     try {

@@ -25,7 +25,7 @@ TEST(Cast, ConvertsTheValueAndCastsTheGradientBack) {
   }
 }
 
-// float64 -> float32 -> float64: the result and the gradient round once, by half a unit of 2^-24 at most.
+// float64 -> float32 -> float64: result and gradient are each rounded once, by at most 2^-24.
 TEST(Cast, GradientThroughTwoCasts) {
   const Var x(random_tensor({33}), true);
   const Var y = ops::cast(ops::cast(x, DType::f32), DType::f64);
@@ -35,7 +35,7 @@ TEST(Cast, GradientThroughTwoCasts) {
   EXPECT_EQ(values(x.grad()), values(random_tensor({33}, DType::f64, 2).to(DType::f32)));
 }
 
-TEST(Cast, ToItsOwnTypeIsTheVariableItself) {
+TEST(Cast, CastToTheSameTypeReturnsTheVariable) {
   const Var x(random_tensor({3}, DType::f32));
   EXPECT_TRUE(ops::cast(x, DType::f32) == x);
 }

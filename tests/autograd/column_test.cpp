@@ -17,7 +17,7 @@ TEST(Column, Gradients) {
                   {random_tensor({7, 2})});
 }
 
-TEST(Column, IsTheColumn) {
+TEST(Column, ReturnsTheColumn) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const Tensor x = random_tensor({9, 3}).to(dtype);
     const Tensor y = ops::column(Var(x), 2).value();
@@ -27,7 +27,7 @@ TEST(Column, IsTheColumn) {
   EXPECT_EQ(ops::column(Var(Tensor::zeros({0, 2})), 1).shape(), Shape{0});
 }
 
-TEST(Column, NamesWhatIsWrong) {
+TEST(Column, NamesInvalidArguments) {
   EXPECT_EQ(error_of([] { ops::column(Var(Tensor::zeros({3, 2})), 2); }), "column: there is no column 2, x is [3, 2]");
   EXPECT_EQ(error_of([] {
               ops::column(Var(Tensor::zeros({3, 2})), -1);

@@ -10,7 +10,7 @@ namespace {
 
 using detail::FilterBlocks;
 
-// As oneDNN names them: AcdB48a2b and the like, and ABcd8a16b2a.
+// Layouts named as in oneDNN: AcdB48a2b and similar ones, and ABcd8a16b2a.
 FilterBlocks by_inputs(int64_t o, int64_t k, int64_t i, int64_t block) {
   const int64_t padded = (o + block - 1) / block * block;
   return {{padded, i, k, k}, {block * i * k * k, 2 * block, block * i * k, block * i}, {{0, block}, {1, 2}}};
@@ -19,7 +19,7 @@ FilterBlocks by_outputs(int64_t o, int64_t k, int64_t i) {
   return {{o, i, k, k}, {i * k * k * 16, k * k * 256, k * 256, 256}, {{0, 8}, {1, 16}, {0, 2}}};
 }
 
-// Turned: w is [i, k, k, o], its taps from the last to the first.
+// turned: w is [i, k, k, o], and its taps are in reverse order.
 void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks, bool turned = false) {
   const Tensor w = testing::random_tensor(turned ? Shape{i, k, k, o} : Shape{o, k, k, i}, DType::f32, 1);
   const int64_t size = blocks.padded[0] * i * k * k;
@@ -29,7 +29,7 @@ void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks
     for (int64_t y = 0; y < k; ++y)
       for (int64_t x = 0; x < k; ++x)
         for (int64_t b = 0; b < i; ++b) {
-          int64_t left[] = {a, b}, at = 0, step = 1;  // the inner blocks from the fastest on
+          int64_t left[] = {a, b}, at = 0, step = 1;  // inner blocks, the innermost first
           for (size_t n = blocks.inner.size(); n-- > 0;) {
             const auto [dimension, count] = blocks.inner[n];
             at += left[dimension] % count * step;
@@ -44,7 +44,7 @@ void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks
         }
 }
 
-TEST(Conv2dFilters, LiesWhereTheLayoutSays) {
+TEST(Conv2dFilters, MatchesTheLayoutFormula) {
   for (const int threads : {1, 3})
     testing::with_threads(threads, [] {
       for (const auto& [o, k, i] : {std::array<int64_t, 3>{16, 1, 16}, {64, 3, 48}, {128, 1, 80}, {32, 2, 32}}) {
@@ -59,7 +59,7 @@ TEST(Conv2dFilters, LiesWhereTheLayoutSays) {
     });
 }
 
-TEST(Conv2dFilters, LeavesOtherLayoutsToTheLibrary) {
+TEST(Conv2dFilters, RefusesOtherLayouts) {
   const Tensor w({64, 1, 1, 32}), odd({64, 1, 1, 3}), to({64 * 64}, DType::bf16);
   EXPECT_FALSE(detail::arrange_filters(w, {{64, 32, 1, 1}, {512, 512, 512, 512}, {{1, 8}, {0, 16}, {1, 2}}}, to));
   EXPECT_FALSE(detail::arrange_filters(w, {{64, 32, 1, 1}, {512, 512, 512, 512}, {{0, 8}, {1, 2}}}, to));

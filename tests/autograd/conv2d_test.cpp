@@ -31,7 +31,7 @@ std::vector<Case> grid() {
   std::vector<Case> cases;
   for (int64_t batch : {1, 3})
     for (int64_t kernel : {1, 3, 7})
-      for (int groups : {1, 2, 4})  // 4: depthwise, two filters a channel
+      for (int groups : {1, 2, 4})  // 4: depthwise, with two filters per channel
         for (int dilation : {1, 2})
           for (int padding : {0, 1, 3})
             for (int stride : {1, 2}) {
@@ -41,7 +41,7 @@ std::vector<Case> grid() {
   return cases;
 }
 
-// Layers of ResNets, and extents that divide by nothing.
+// Layers of ResNets, and sizes that are not multiples of any block.
 std::vector<Case> layers() {
   return {{{4, 28, 28, 1}, {16, 3, 3, 1}, {.padding = 1}},
           {{4, 28, 28, 16}, {16, 3, 3, 16}, {.padding = 1}},
@@ -56,7 +56,7 @@ std::vector<Case> layers() {
           {{2, 6, 9, 5}, {7, 2, 4, 5}, {.stride = 3, .padding = 1}}};
 }
 
-// The definition, one multiplication at a time.
+// The definition, computed one multiplication at a time.
 std::vector<double> direct(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const double *image = x.data<double>(), *filter = w.data<double>();
   const int64_t cg = s.c / s.groups, og = s.o / s.groups;
@@ -80,7 +80,7 @@ std::vector<double> direct(const Conv2dShape& s, const Tensor& x, const Tensor& 
   return y;
 }
 
-// A convolution's results and gradients by the kernels, in memory that held NaN before.
+// Runs all kernels of a convolution. Results and gradients are written to memory filled with NaN.
 struct Results {
   Tensor y, dx, dw, db;
 
@@ -102,7 +102,7 @@ struct Results {
 
 struct Inputs {
   Conv2dShape s;
-  Tensor x, w, bias, dy;  // x and dy float32 or bfloat16, the rest float32
+  Tensor x, w, bias, dy;  // x and dy: float32 or bfloat16; w and bias: float32
 
   explicit Inputs(const Case& c, DType dtype = DType::f32)
       : s(conv2d_shape(c.x, c.w, c.options)),
@@ -112,7 +112,7 @@ struct Inputs {
         dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f32, 4).to(dtype)) {}
 
   Results run() const { return Results(s, x, w, bias, dy); }
-  // In float64; with `absolute`, of absolute values: what bounds the rounding errors of the narrower types.
+  // The results in float64. With `absolute`, of absolute values, which bound the rounding errors of narrower types.
   Results exact(bool absolute) const {
     auto wide = [&](const Tensor& t) {
       Tensor result = t.to(DType::f64);
@@ -124,8 +124,8 @@ struct Inputs {
   }
 };
 
-// Rounding of a sum of k products in any order: |error| <= (k + 1) · u · Σ|a·b|, u = 2⁻²⁴. A bfloat16 result adds the
-// roundings of its filters and of itself, 2⁻⁸ each, and their product.
+// Rounding error of a sum of k products in any order: at most (k + 1) · u · Σ|a·b|, with u = 2⁻²⁴. A bfloat16 result
+// adds the rounding of its filters and of itself, 2⁻⁸ each, and their product.
 void expect_close(const Tensor& x, const Tensor& exact, const Tensor& size, int64_t terms, const char* name) {
   const double bound = static_cast<double>(terms + 2) * 0x1p-24 + (x.dtype() == DType::bf16 ? 0x1p-7 + 0x1p-16 : 0);
   for (int64_t i = 0; i < x.numel(); ++i)
@@ -152,7 +152,7 @@ TEST(Conv2d, Float64AgreesWithTheDefinition) {
       const std::vector<double> expected = direct(s, x, w, bias);
       const Tensor y = ops::conv2d(Var(x), Var(w), Var(bias), c.options).value();
       ASSERT_EQ(y.shape(), (Shape{s.n, s.ho, s.wo, s.o}));
-      // Up to 600 products of order 1: their rounding stays far below 1e-12.
+      // Up to 600 products of order 1: rounding stays far below 1e-12.
       for (int64_t i = 0; i < y.numel(); ++i) ASSERT_NEAR(y.item(i), expected[static_cast<size_t>(i)], 1e-12);
     }
 }
@@ -170,7 +170,7 @@ TEST(Conv2d, GradientsAgreeWithDifferences) {
           }
 }
 
-TEST(Conv2d, GradientsOfOddCases) {
+TEST(Conv2d, GradientsOfUnusualCases) {
   check_gradients([](const auto& in) { return ops::conv2d(in[0], in[1]); },
                   {random_tensor({1, 3, 3, 1}), random_tensor({1, 3, 3, 1})});
   check_gradients([](const auto& in) { return ops::conv2d(in[0], in[1], {.stride = 3, .padding = 3}); },
@@ -215,7 +215,7 @@ TEST(Conv2d, Bfloat16DataGradientsOfManyChannels) {
       });
 }
 
-// Memory that a kernel reads without anybody having written it shows when the pool's is dirty.
+// Fills the pool's memory with 1e30, so that reads of uninitialized memory change the result.
 TEST(Conv2d, Bfloat16ImagesNarrowerThanTheStride) {
   for (int kernel : {2, 3, 5})
     for (int64_t channels : {16, 32}) {
@@ -252,7 +252,7 @@ TEST(Conv2d, Float64GivesTheSameBitsOnAnyThreadCount) {
   }
 }
 
-TEST(Conv2d, GivesTheSameBitsEachTime) {
+TEST(Conv2d, IsReproducible) {
   for (DType dtype : {DType::f32, DType::bf16})
     for (const Case& c : layers())
       with_threads(2, [&] {
@@ -262,7 +262,7 @@ TEST(Conv2d, GivesTheSameBitsEachTime) {
       });
 }
 
-TEST(Conv2d, RanksAtOnceGetTheBitsOfOneAlone) {
+TEST(Conv2d, ConcurrentRanksGetTheBitsOfASingleRank) {
   std::vector<Results> alone;
   for (const Case& c : layers()) alone.push_back(with_threads(1, [&] { return Inputs(c).run(); }));
   std::array<int, 8> same{};
@@ -271,7 +271,7 @@ TEST(Conv2d, RanksAtOnceGetTheBitsOfOneAlone) {
     ranks.emplace_back([&, rank] {
       ContextGuard guard(Context{.rank = rank, .threads = 1});
       const std::vector<Case> cases = layers();
-      for (size_t i = 0; i < cases.size(); ++i)  // each rank in another order
+      for (size_t i = 0; i < cases.size(); ++i)  // each rank starts with a different case
         if (const size_t at = (i + static_cast<size_t>(rank)) % cases.size(); Inputs(cases[at]).run() == alone[at])
           ++same[static_cast<size_t>(rank)];
     });
@@ -279,7 +279,7 @@ TEST(Conv2d, RanksAtOnceGetTheBitsOfOneAlone) {
   for (int count : same) EXPECT_EQ(count, static_cast<int>(alone.size()));
 }
 
-TEST(Conv2d, WeightGradientGoesStraightToItsBucket) {
+TEST(Conv2d, WeightGradientIsWrittenDirectlyToItsBucket) {
   Var x(random_tensor({2, 5, 5, 3}, DType::f32)), w(random_tensor({4, 3, 3, 3}, DType::f32), true);
   Tensor flat = Tensor::full({200}, 7, DType::f32);
   w.rebind(Tensor({4, 3, 3, 3}), flat.range(50, 108).view({4, 3, 3, 3}));
@@ -301,7 +301,7 @@ TEST(Conv2d, WeightGradientGoesStraightToItsBucket) {
   for (int64_t i = 0; i < 108; ++i) EXPECT_EQ(w.grad().item(i), 2 * expected.item(i));
 }
 
-TEST(Conv2d, ImagesThatAreTheirOwnFiltersGetBothGradients) {
+TEST(Conv2d, AVariableUsedAsImageAndFilterGetsBothGradients) {
   auto sum_of_squares = [](const Var& x, const Var& w) {
     Var y = ops::conv2d(x, w, {.padding = 1});
     backward(Var::result(Tensor::full({}, 0), {y}, [dy = y.gradient(), g = y.value()](const Tensor&) { dy.add(g); }));
@@ -313,7 +313,7 @@ TEST(Conv2d, ImagesThatAreTheirOwnFiltersGetBothGradients) {
   for (int64_t i = 0; i < value.numel(); ++i) EXPECT_EQ(both.grad().item(i), x.grad().item(i) + w.grad().item(i));
 }
 
-TEST(Conv2d, BiasAloneMayNeedAGradient) {
+TEST(Conv2d, OnlyTheBiasMayNeedAGradient) {
   Var x(random_tensor({2, 3, 3, 2})), w(random_tensor({3, 1, 1, 2}));
   check_gradients([&](const auto& in) { return ops::conv2d(x, w, in[0]); }, {random_tensor({3})});
 }
@@ -328,7 +328,7 @@ std::string message(const Shape& x, const Shape& w, const Conv2dOptions& options
   return "no error";
 }
 
-TEST(Conv2d, SaysWhatDoesNotFit) {
+TEST(Conv2d, NamesInvalidArguments) {
   EXPECT_EQ(message({8, 56, 56, 32}, {64, 3, 3, 64}, {}),
             "conv2d: weight expects 64 input channels, x is [8, 56, 56, 32]");
   EXPECT_EQ(message({8, 56, 56, 32}, {64, 3, 3, 32}, {.groups = 2}),

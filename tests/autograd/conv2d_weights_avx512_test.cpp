@@ -20,7 +20,7 @@ bool can_run() {
 #endif
 }
 
-// Small whole numbers: their sums are exact in float32, in any order.
+// Small integers, whose sums are exact in float32 in any order.
 Tensor whole_numbers(Shape shape, uint64_t seed) {
   RandomStream random(seed, Purpose::test);
   Tensor x(shape);
@@ -34,8 +34,8 @@ struct Case {
   Conv2dOptions options;
 };
 
-// One panel and many, of rows and images, of an odd number of images and rows; more outputs than channels and fewer;
-// rows of odd length, one pixel wide, narrower than the stride; blocks that end within 1024, and fewer channels.
+// One panel and many panels, of rows and of images; odd numbers of images and rows; more outputs than channels, and
+// fewer; odd row lengths, one pixel wide, narrower than the stride; blocks that end within 1024, and fewer channels.
 const std::vector<Case> kCases{
     {{1, 1, 1, 32}, 32, 1, {}},
     {{3, 5, 7, 64}, 32, 1, {}},
@@ -56,7 +56,7 @@ const std::vector<Case> kCases{
     {{7, 8, 9, 32}, 512, 1, {.stride = 2}},
 };
 
-TEST(Conv2dWeightsAvx512, SumsExactly) {
+TEST(Conv2dWeightsAvx512, SumsAreExact) {
   if (!can_run()) GTEST_SKIP() << "this processor has no AVX512_BF16";
   for (const Case& c : kCases) {
     SCOPED_TRACE(::testing::PrintToString(c.x.str()));
@@ -87,7 +87,7 @@ TEST(Conv2dWeightsAvx512, SameBitsOnAnyThreadCount) {
   for (int threads : {2, 3, 7}) EXPECT_EQ(with_threads(threads, run), one) << threads;
 }
 
-TEST(Conv2dWeightsAvx512, LeavesOtherExtentsToTheLibrary) {
+TEST(Conv2dWeightsAvx512, RefusesOtherShapes) {
   for (const auto& [c, o, groups, dilation] :
        {std::array{31, 32, 1, 1}, {32, 48, 1, 1}, {64, 64, 2, 1}, {32, 32, 1, 2}})
     EXPECT_FALSE(detail::fits_weights_avx512(

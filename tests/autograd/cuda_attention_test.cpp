@@ -1,4 +1,4 @@
-// Attention on a GPU against the CPU's: values, sums, gradients, and the bits of the dropout.
+// Attention on a GPU compared with the CPU: values, log sums, gradients, and the bits of the dropout mask.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ Tensor mask_of(const Sizes& s, const std::function<bool(int64_t, int64_t)>& coun
   return mask;
 }
 
-// Nothing; padding, more of it in later entries; gaps; entries without a key, but for the first.
+// Masks: none; padding, longer in later batch entries; gaps; entries without an unmasked key, except for the first.
 std::vector<Tensor> masks(const Sizes& s) {
   return {Tensor(), mask_of(s, [&](int64_t b, int64_t j) { return j < std::max<int64_t>(1, s.keys / (b + 1) - 1); }),
           mask_of(s, [](int64_t b, int64_t j) { return (j + b) % 5 != 1; }),
@@ -51,7 +51,7 @@ Inputs to(DType dtype, Inputs t) {
   return t;
 }
 
-// out, dq, dk, dv and the log_sums, computed where the context is.
+// Computes out, dq, dk, dv and the log sums on the context's device.
 std::vector<std::vector<double>> results(const Inputs& t, const Tensor& mask, const AttentionOptions& options) {
   const Device device = context().device;
   std::vector<Var> in;
@@ -77,7 +77,7 @@ const char* const kNames[] = {"out", "dq", "dk", "dv", "log_sums"};
 
 class CudaAttention : public OnGpu {
  protected:
-  // Each result within `tolerance` of the CPU's in float64, relative to the largest value or 1.
+  // Each result must be within `tolerance` of the CPU's float64 result, relative to the largest value or 1.
   void expect_close(const Sizes& s, DType dtype, const Tensor& mask, const AttentionOptions& options,
                     double tolerance) {
     const Inputs t = inputs(s, dtype);
@@ -89,7 +89,7 @@ class CudaAttention : public OnGpu {
       for (const double value : expected[r]) largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0);
       for (size_t i = 0; i < expected[r].size(); ++i) {
         const size_t entry = i / (expected[r].size() / static_cast<size_t>(s.batch));
-        if (r == 4 && empty(mask, static_cast<int64_t>(entry))) continue;  // log_sums: undefined
+        if (r == 4 && empty(mask, static_cast<int64_t>(entry))) continue;  // log sums are undefined for these entries
         ASSERT_NEAR(found[r][i], expected[r][i], tolerance * largest)
             << kNames[r] << " " << i << " of " << dtype << " " << s << ", dropout " << options.dropout;
       }
@@ -103,14 +103,14 @@ class CudaAttention : public OnGpu {
   }
 };
 
-// Sums of up to 400 products of order 1, rounded once each; bfloat16 rounds results, probabilities and the scores'
-// gradients by 2⁻⁹ each, and the rounded result enters the latter once more.
+// Sums of up to 400 products of order 1, each rounded once. bfloat16 rounds results, probabilities and score gradients
+// by 2⁻⁹ each; the rounded result enters the score gradients once more.
 double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-5 : 0x1p-7; }
 
 const DType kTypes[] = {DType::f32, DType::bf16, DType::f64};
 
-// Lengths of one value, cut tiles, whole tiles and several; widths of tiles and between them.
-TEST_F(CudaAttention, EqualsTheCpus) {
+// Lengths: one value, partial tiles, whole tiles, several tiles. Widths: those of tiles, and others in between.
+TEST_F(CudaAttention, MatchesTheCpu) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 64},
                          {3, 17, 17, 2, 32},
                          {2, 64, 64, 1, 64},
@@ -125,7 +125,7 @@ TEST_F(CudaAttention, EqualsTheCpus) {
     }
 }
 
-TEST_F(CudaAttention, EqualsTheCpusOverManyTiles) {
+TEST_F(CudaAttention, MatchesTheCpuOverManyTiles) {
   for (const DType dtype : kTypes)
     for (const Sizes& s : {Sizes{1, 130, 130, 1, 64}, {1, 384, 384, 1, 32}}) {
       const Tensor padded = mask_of(s, [&](int64_t, int64_t j) { return j < s.keys - 75; });
@@ -133,13 +133,13 @@ TEST_F(CudaAttention, EqualsTheCpusOverManyTiles) {
     }
 }
 
-TEST_F(CudaAttention, TakesAScale) {
+TEST_F(CudaAttention, UsesTheScaleOption) {
   for (const DType dtype : kTypes)
     ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));
 }
 
-// Equal scores and values of one key each: a result is 0 just where the probability is dropped.
-TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
+// All scores are equal, and each key's value has a single 1. A result is 0 exactly where the probability is dropped.
+TEST_F(CudaAttention, DropsTheSameElementsAsTheCpu) {
   for (const Sizes& s : {Sizes{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20}})
     for (const DType dtype : kTypes)
       for (int64_t first = 0; first < s.keys; first += s.width) {
@@ -164,7 +164,7 @@ TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
       }
 }
 
-TEST_F(CudaAttention, SameBitsEveryTime) {
+TEST_F(CudaAttention, IsReproducible) {
   const Sizes s{1, 66, 70, 1, 64};
   for (const DType dtype : kTypes) {
     const Inputs t = inputs(s, dtype);
@@ -173,7 +173,7 @@ TEST_F(CudaAttention, SameBitsEveryTime) {
   }
 }
 
-TEST_F(CudaAttention, MaskedKeysDoNotMatter) {
+TEST_F(CudaAttention, MaskedKeysDoNotAffectTheResult) {
   for (const int64_t width : {8, 64}) {
     const Sizes s{2, 5, 70, 1, width};
     const Tensor mask = mask_of(s, [](int64_t b, int64_t j) { return b == 1 ? j % 2 == 0 : j < 66; });
@@ -199,7 +199,7 @@ TEST_F(CudaAttention, MaskedKeysDoNotMatter) {
   }
 }
 
-TEST_F(CudaAttention, EntriesWithoutKeysGiveZero) {
+TEST_F(CudaAttention, EntriesWithoutUnmaskedKeysGiveZero) {
   const Sizes s{2, 20, 70, 2, 32};
   for (const DType dtype : kTypes) {
     const auto all =
@@ -225,7 +225,7 @@ TEST_F(CudaAttention, HugeScoresDoNotOverflow) {
     }
 }
 
-TEST_F(CudaAttention, NaNReachesItsRowAlone) {
+TEST_F(CudaAttention, NaNAffectsOnlyItsRow) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
     for (const DType dtype : kTypes) {
       const Sizes s{1, 20, 70, 1, 64};
@@ -236,7 +236,7 @@ TEST_F(CudaAttention, NaNReachesItsRowAlone) {
     }
 }
 
-TEST_F(CudaAttention, GradientsOfSomeAlone) {
+TEST_F(CudaAttention, OnlyOneInputMayNeedAGradient) {
   const Sizes s{2, 20, 37, 2, 64};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Inputs t = inputs(s, dtype);

@@ -1,4 +1,4 @@
-// batch_norm on a GPU against the CPU.
+// batch_norm on a GPU compared with the CPU.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -30,12 +30,13 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << " residual " << c.residual;
 }
 
-// y, the gradients of x, gamma, beta and residual, the running statistics; dy is held by others or may be written over.
+// Returns y, the gradients of x, gamma, beta and residual, and the running statistics. If dy is not held, backward may
+// overwrite it.
 std::vector<Tensor> results(const Case& c, bool dy_is_held, int64_t offset = 0) {
   const DType parameters = compute_dtype(c.dtype);
   const int64_t channels = c.shape[c.shape.rank() - 1];
   const auto here = [](const Tensor& x) { return x.to(context().device).clone(); };
-  const auto placed = [&](const Tensor& x) {  // so many elements behind the beginning of memory
+  const auto placed = [&](const Tensor& x) {  // placed `offset` elements after the start of an allocation
     const Tensor result = Tensor(Shape{x.numel() + offset}, x.dtype()).range(offset, x.numel()).view(x.shape());
     result.copy_from(x);
     return result;
@@ -62,7 +63,7 @@ std::vector<std::vector<double>> numbers(const std::vector<Tensor>& all) {
 
 class CudaBatchNorm : public OnGpu {
  protected:
-  // Relative to the largest of a result. The CPU takes sums of 256 terms in float32; bfloat16 is rounded once more.
+  // Errors relative to the largest value of a result. The CPU sums 256 terms in float32; bfloat16 is rounded once more.
   static void compare(const std::vector<Tensor>& found, const std::vector<Tensor>& expected, const std::string& what) {
     const char* names[] = {"y", "dx", "d_gamma", "d_beta", "running_mean", "running_var", "d_residual"};
     ASSERT_EQ(found.size(), expected.size());
@@ -85,11 +86,12 @@ class CudaBatchNorm : public OnGpu {
     compare(on_gpu([&] { return results(c, held_); }), results(c, held_), ::testing::PrintToString(c));
   }
 
-  bool held_ = false;  // dy, in turn
+  bool held_ = false;  // whether dy is held; alternates
 };
 
 const DType kTypes[] = {DType::f32, DType::bf16, DType::f64};
-// One channel, packs and none, tiles of channels, chunks of rows, rows in fours and some more.
+// One channel; multiples of the pack size and others; channel tiles; row chunks; row counts that are multiples of 4,
+// and others.
 const Shape kShapes[] = {{2, 1}, {3, 5, 7, 17}, {2, 7, 9, 16}, {4, 3, 5, 140}, {700, 8}, {200, 48}};
 
 TEST_F(CudaBatchNorm, AgreesWithTheCpu) {
@@ -99,20 +101,20 @@ TEST_F(CudaBatchNorm, AgreesWithTheCpu) {
         for (const bool residual : {true, false}) expect_agrees({shape, dtype, {.relu = relu}, residual});
 }
 
-TEST_F(CudaBatchNorm, AgreesByRunningStatistics) {
+TEST_F(CudaBatchNorm, AgreesWithTheCpuWithRunningStatistics) {
   for (const DType dtype : kTypes)
     for (const bool relu : {true, false})
       for (const bool residual : {true, false})
         expect_agrees({{3, 5, 7, 16}, dtype, {.training = false, .relu = relu}, residual});
 }
 
-TEST_F(CudaBatchNorm, MemoryThatBeginsBetweenPacks) {
+TEST_F(CudaBatchNorm, UnalignedMemory) {
   const Case c{{5, 3, 3, 16}, DType::f32, {.relu = true}, true};
   for (const int64_t offset : {1, 2, 3})
     compare(on_gpu([&] { return results(c, true, offset); }), results(c, true), "at an odd place");
 }
 
-TEST_F(CudaBatchNorm, SameBitsEachTime) {
+TEST_F(CudaBatchNorm, IsReproducible) {
   for (const DType dtype : kTypes)
     for (const Shape& shape : kShapes) {
       const Case c{shape, dtype, {.relu = true}, true};
@@ -121,7 +123,7 @@ TEST_F(CudaBatchNorm, SameBitsEachTime) {
     }
 }
 
-// Far from zero, and with outliers in the first row, about which the sums are taken.
+// Data far from zero, with outliers in the first row, which is the shift of the sums.
 TEST_F(CudaBatchNorm, Statistics) {
   for (const double offset : {0.0, 1e4, -3e6}) {
     const Tensor x({4096, 3}, DType::f32, kCpu);
@@ -149,7 +151,7 @@ TEST_F(CudaBatchNorm, Statistics) {
   });
 }
 
-// Two ranks that see the same batch: their sums are twice its own.
+// Two ranks with the same batch: the combined sums are twice those of one rank.
 TEST_F(CudaBatchNorm, GathersOnTheDeviceOfX) {
   const auto gather = [](const Tensor& x) {
     EXPECT_EQ(x.device(), context().device);
@@ -162,8 +164,8 @@ TEST_F(CudaBatchNorm, GathersOnTheDeviceOfX) {
       expect_agrees({{4, 3, 3, 24}, dtype, {.relu = true, .gather = gather}, residual});
 }
 
-// Ranks of few rows, of many, and of none; all numbers here are exact but for the last roundings.
-TEST_F(CudaBatchNorm, RanksCombineTheirSumsAsTheCpuDoes) {
+// Ranks with few rows, with many and with none. All values are exact up to the last roundings.
+TEST_F(CudaBatchNorm, CombinesTheSumsOfRanksLikeTheCpu) {
   constexpr int64_t kChannels = 70, kRanks = 3;
   const double rows[kRanks] = {3, 0, 200};
   const auto run = [&](auto tag) {
@@ -206,7 +208,7 @@ TEST_F(CudaBatchNorm, NanReachesTheOutputAndTheGradients) {
   });
 }
 
-TEST_F(CudaBatchNorm, NamesWhatIsWrong) {
+TEST_F(CudaBatchNorm, NamesInvalidArguments) {
   const Tensor on_cpu = Tensor::full({3}, 1);
   on_gpu([&] {
     const Var one(Tensor::full({3}, 1)), two(Tensor::full({3}, 1));

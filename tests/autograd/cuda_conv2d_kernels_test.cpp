@@ -1,4 +1,4 @@
-// conv2d on a GPU against the CPU's float64: by cuDNN, by way of float32, and by the plain loops.
+// conv2d on a GPU compared with float64 on the CPU: with cuDNN, with conversion to float32, and with the plain kernels.
 #include <gmock/gmock.h>
 
 #include <iostream>
@@ -29,7 +29,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 std::vector<Case> grid() {
   std::vector<Case> cases;
   for (const int64_t kernel : {1, 3})
-    for (const int groups : {1, 2, 4})  // 4: depthwise, two filters a channel
+    for (const int groups : {1, 2, 4})  // 4: depthwise, with two filters per channel
       for (const int dilation : {1, 2})
         for (const int padding : {0, 2})
           for (const int stride : {1, 2, 3})
@@ -37,7 +37,7 @@ std::vector<Case> grid() {
   return cases;
 }
 
-// Layers of ResNets on small images.
+// Layers of ResNets, on small images.
 std::vector<Case> resnet_layers() {
   return {{{2, 12, 12, 3}, {16, 3, 3, 3}, {.padding = 1}},
           {{1, 16, 16, 3}, {64, 7, 7, 3}, {.stride = 2, .padding = 3}},
@@ -56,7 +56,8 @@ std::vector<Case> odd_cases() {
           {{1, 3, 3, 1}, {1, 3, 3, 1}, {}}};
 }
 
-// A convolution's results and gradients by the kernels of the context's device, in memory that held NaN before.
+// Runs all kernels of a convolution on the context's device. Results and gradients are written to memory filled with
+// NaN.
 struct Results {
   Tensor y, dx, dw, db;
 
@@ -88,7 +89,7 @@ struct Inputs {
         dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f64, 4).to(dtype)) {}
 
   Results run() const { return Results(s, x, w, bias, dy); }
-  // In float64; with `absolute`, of absolute values: what bounds the rounding errors.
+  // The results in float64. With `absolute`, of absolute values, which bound the rounding errors.
   Results exact(bool absolute) const {
     const auto wide = [&](const Tensor& t) {
       if (!t.defined()) return t;
@@ -103,8 +104,8 @@ struct Inputs {
 
 class CudaConv2d : public OnGpu {
  protected:
-  // Of a sum of k products in any order: |error| <= (k + 1) · u · Σ|a·b|, with u = 2⁻²⁴ or 2⁻⁵³. TF32 rounds both
-  // factors, 2⁻¹¹ each. In bfloat16 the filters are rounded, the sum, and the sum with the bias: 2⁻⁹ each.
+  // Rounding error of a sum of k products in any order: at most (k + 1) · u · Σ|a·b|, with u = 2⁻²⁴ or 2⁻⁵³. TF32
+  // rounds both factors by 2⁻¹¹ each. bfloat16 rounds the filters, the sum, and the sum plus bias by 2⁻⁹ each.
   void expect_close(const Tensor& x, const Tensor& exact, const Tensor& size, int64_t terms, const char* name) const {
     if (!exact.defined()) return;
     ASSERT_EQ(x.shape(), exact.shape()) << name;
@@ -141,19 +142,19 @@ TEST_F(CudaConv2d, AgreesOnLayers) {
       for (const Case& c : cases) expect_agrees(c, dtype);
 }
 
-TEST_F(CudaConv2d, Float64ByPlainLoops) {
+TEST_F(CudaConv2d, Float64UsesPlainKernels) {
   for (const Case& c : grid())
     if (c.options.stride != 1) expect_agrees(c, DType::f64);
   for (const Case& c : odd_cases()) expect_agrees(c, DType::f64, false);
 }
 
-TEST_F(CudaConv2d, Tf32RoundsFactorsAlone) {
+TEST_F(CudaConv2d, Tf32RoundsOnlyTheFactors) {
   gpu_->tf32 = true;
   for (const Case& c : resnet_layers()) expect_agrees(c, DType::f32);
 }
 
-// What models consist of must not fall to the plain loops: in bfloat16 at least by way of float32.
-TEST_F(CudaConv2d, ResNetsGoThroughTheLibrary) {
+// Layers of the models must not use the plain kernels. In bfloat16 they may be converted to float32.
+TEST_F(CudaConv2d, ResNetsUseCudnn) {
   on_gpu([&] {
     for (const Case& c : resnet_layers()) {
       const Conv2dShape s = conv2d_shape(c.x, c.w, c.options);
@@ -170,18 +171,18 @@ TEST_F(CudaConv2d, ResNetsGoThroughTheLibrary) {
         const bool filters = what == Convolution::backward_filter;
         const std::string half = why(what, DType::bf16, filters ? DType::f32 : DType::bf16, false);
         if (c.x[3] % 8 == 0 && !filters) EXPECT_EQ(half, "") << c;
-        else if (!half.empty()) std::cout << "bfloat16 goes by way of float32: " << c << ": " << half << "\n";
+        else if (!half.empty()) std::cout << "bfloat16 is converted to float32: " << c << ": " << half << "\n";
       }
     }
   });
 }
 
-TEST_F(CudaConv2d, SaysWhyTheLibraryHasNoWay) {
+TEST_F(CudaConv2d, NamesTheReasonWhenCudnnIsNotUsed) {
   on_gpu([&] {
     const Tensor x = Tensor::zeros({1, 4, 4, 8}), w = Tensor::zeros({8, 3, 3, 8}, DType::bf16),
                  y = Tensor::zeros({1, 4, 4, 8}, DType::bf16);
     const std::string_view why = convolve(cuda_of(context().device), Convolution::forward, {1, 1, 1, false}, x, w, y);
-    EXPECT_FALSE(why.empty());  // factors of two types
+    EXPECT_FALSE(why.empty());  // factors of different types
     EXPECT_EQ(why, convolve(cuda_of(context().device), Convolution::forward, {1, 1, 1, false}, x, w, y));
     EXPECT_THAT(error_of([&] {
                   const Tensor off = Tensor::zeros({1 + 4 * 4 * 8}).range(1, 4 * 4 * 8).view({1, 4, 4, 8});
@@ -198,7 +199,7 @@ TEST_F(CudaConv2d, SaysWhyTheLibraryHasNoWay) {
   });
 }
 
-TEST_F(CudaConv2d, SameBitsEachTime) {
+TEST_F(CudaConv2d, IsReproducible) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Case& c : resnet_layers()) {
       const Inputs inputs(c, dtype, true);
@@ -215,8 +216,8 @@ TEST_F(CudaConv2d, SameBitsEachTime) {
     }
 }
 
-// Through Var, with parameters that begin anywhere in flat memory, and their gradients too.
-TEST_F(CudaConv2d, ParametersLieAnywhereInTheirBucket) {
+// Through Var, with parameters and gradients at arbitrary offsets of flat memory.
+TEST_F(CudaConv2d, ParametersMayBeginAtAnyOffsetInTheirBucket) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Case c{{2, 5, 5, 8}, {8, 3, 3, 8}, {.padding = 1}};
     const Inputs in(c, dtype, true);

@@ -1,4 +1,4 @@
-// What cuBLASLt does beside a product: linear's bias is added, and its gradient summed.
+// Epilogues of cuBLASLt in linear(): the bias, and the sum for its gradient.
 #include <gmock/gmock.h>
 
 #include "autograd/ops/linear.h"
@@ -16,7 +16,7 @@ struct Sizes {
   int64_t rows, in, out;
 };
 
-// One, odd, and some of which the sums over 5 or 13 have no way in the emulation.
+// Ones and odd sizes. For inner sizes 5 and 13 the emulator has no algorithm with an epilogue.
 const Sizes kSizes[] = {{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {33, 17, 31}, {64, 48, 80}, {504, 24, 40}};
 
 class CudaLinear : public OnGpu {
@@ -27,7 +27,7 @@ class CudaLinear : public OnGpu {
     return random_tensor(shape, DType::f32, seed).to(type);
   }
 
-  // Sums of so many terms of float32 in any order, of numbers of size 1 or 4; in bfloat16 rounded once more.
+  // Sums of `terms` float32 terms in any order, of magnitude 1 to 4; bfloat16 results are rounded once more.
   static void expect_close(const Tensor& found, const Tensor& expected, int64_t terms) {
     ASSERT_EQ(found.shape(), expected.shape());
     const std::vector<double> f = values(found), e = values(expected);
@@ -38,7 +38,7 @@ class CudaLinear : public OnGpu {
   }
 };
 
-TEST_F(CudaLinear, TheBiasIsAddedByTheProduct) {
+TEST_F(CudaLinear, TheProductAddsTheBias) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const auto& [rows, in, out] : kSizes) {
       SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out));
@@ -59,8 +59,9 @@ TEST_F(CudaLinear, TheBiasIsAddedByTheProduct) {
     }
 }
 
-// db is float32 beside bfloat16 values. It begins off alignment, as parameters do, and its neighbours stay.
-TEST_F(CudaLinear, TheGradientOfTheBiasIsSummedByTheProduct) {
+// db is float32 also for bfloat16 values. Like parameters, it begins at unaligned addresses; neighboring values must
+// not change.
+TEST_F(CudaLinear, TheProductSumsTheBiasGradient) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const auto& [rows, in, out] : kSizes)
       for (const int64_t offset : {0, 3}) {
@@ -83,8 +84,8 @@ TEST_F(CudaLinear, TheGradientOfTheBiasIsSummedByTheProduct) {
       }
 }
 
-// Whichever way the library has, or has not.
-TEST_F(CudaLinear, SameBitsEachTime) {
+// With and without the epilogue.
+TEST_F(CudaLinear, IsReproducible) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const auto& [rows, in, out] : kSizes) {
       SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out));

@@ -1,4 +1,4 @@
-// Every op on a GPU against the same op on the CPU: values and gradients, through the functions that models call.
+// Every op on a GPU compared with the CPU: values and gradients, through the functions that models call.
 #include <gmock/gmock.h>
 
 #include "autograd/ops/add.h"
@@ -31,11 +31,10 @@ using testing::random_tensor, testing::values;
 using Inputs = std::vector<Tensor>;
 using Op = std::function<Var(const std::vector<Var>&)>;
 
-// Of numbers of a type, relative to the largest of a result: half a unit in the last place.
+// Half a unit in the last place of a type, relative to the largest value of a result.
 double unit(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : dtype == DType::f32 ? 0x1p-24 : 0x1p-8; }
 
-// The value of an op, then the gradients of all inputs for one dy, in turn as others hold it and as it may be written
-// over.
+// Returns the value of an op and the gradients of all inputs for one dy. If dy is not held, backward may overwrite it.
 std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held) {
   std::vector<Var> leaves;
   for (const Tensor& x : inputs) leaves.emplace_back(x.to(context().device).clone(), true);
@@ -52,7 +51,7 @@ std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held)
 
 class CudaParity : public OnGpu {
  protected:
-  // Within `units` half units in the last place of the largest value; 0 asks for the same bits.
+  // The tolerance is `units` half units in the last place of the largest value; 0 requires equal bits.
   void expect_same(const Op& op, const Inputs& inputs, double units, const std::string& what = "") {
     ASSERT_FALSE(context().tf32);
     for (const bool held : {true, false}) {
@@ -91,10 +90,10 @@ Tensor random(Shape shape, DType dtype, uint64_t seed = 1, double scale = 1) {
   return random_tensor(shape, DType::f64, seed, scale).to(dtype);
 }
 
-// One pack and none, odd, more than the launch's threads.
+// One pack, no full pack, odd sizes, and more elements than threads in a launch.
 const Shape kShapes[] = {{}, {1}, {8}, {17}, {3, 5}, {2, 3, 4, 8}, {4099}, {20, 1000}};
 
-TEST_F(CudaParity, ElementwiseOpsHaveTheSameBits) {
+TEST_F(CudaParity, ElementwiseOpsHaveEqualBits) {
   for (const DType type : kTypes)
     for (const Shape& shape : kShapes) {
       const Tensor a = random(shape, type, 1), b = random(shape, type, 2);
@@ -116,7 +115,7 @@ TEST_F(CudaParity, ReluKeepsNan) {
   expect_same([](const auto& in) { return ops::relu(in[0]); }, {x}, 0);
 }
 
-// nvcc contracts products and sums; the functions are within a few units of their value either way.
+// nvcc contracts products and sums into FMAs. The functions stay within a few units either way.
 TEST_F(CudaParity, Functions) {
   for (const DType type : kTypes)
     for (const Shape& shape : kShapes) {
@@ -128,7 +127,7 @@ TEST_F(CudaParity, Functions) {
     }
 }
 
-// Sums over c values in another order: each within c half units of the terms' sizes.
+// Sums over c values in another order: each has an error of c half units of the terms' magnitudes.
 TEST_F(CudaParity, Softmax) {
   for (const DType type : kTypes)
     for (const Shape& shape : {Shape{1, 1}, Shape{3, 10}, Shape{5, 33}, Shape{2, 257}, Shape{3, 1000}}) {
@@ -192,7 +191,7 @@ TEST_F(CudaParity, Embedding) {
       for (const std::optional<int64_t> padding : {std::optional<int64_t>(), std::optional<int64_t>(2)}) {
         const Tensor table = random({11, width}, type, 11), ids({300}, DType::i32);
         for (int64_t i = 0; i < 300; ++i) ids.data<int32_t>()[i] = static_cast<int32_t>(i % 5 ? 3 : i * i % 11);
-        // 240 positions of one id: their sum in pieces
+        // 240 positions with one id, whose sum is split into pieces
         expect_same([=](const auto& in) { return ops::embedding(ids, in[0], padding); }, {table}, 256,
                     detail::concat("embedding ", width, " ", type));
       }
@@ -238,7 +237,7 @@ TEST_F(CudaParity, SubsamplePad) {
                   detail::concat("subsample_pad ", stride, " ", type));
 }
 
-// Sums over k products in another order; bfloat16 rounds the result, and the CPU may round parameters otherwise.
+// Sums over k products in another order. bfloat16 rounds the result, and the CPU may round parameters differently.
 TEST_F(CudaParity, Matmul) {
   for (const DType type : kTypes)
     for (const bool trans_a : {false, true})
@@ -261,7 +260,7 @@ TEST_F(CudaParity, Linear) {
       const Tensor x = random({n, in}, type, 15), w = random({out, in}, parameters, 16),
                    bias = random({out}, parameters, 17);
       const std::string what = detail::concat("linear [", n, ", ", in, "] to ", out, " ", type);
-      // of float32 gradients beside bfloat16 values: products of numbers of 8 bits, exact, summed in float32
+      // float32 gradients of bfloat16 values: products of 8-bit significands are exact, and their sums are float32
       expect_same([](const auto& v) { return ops::linear(v[0], v[1], v[2]); }, {x, w, bias}, 64, what);
       expect_same([](const auto& v) { return ops::linear(v[0], v[1]); }, {x, w}, 64, what + " without bias");
       const auto constant = [](const Tensor& t) { return Var(t.to(context().device)); };
@@ -272,8 +271,8 @@ TEST_F(CudaParity, Linear) {
     }
 }
 
-// Parameters are views of flat buckets: they begin anywhere.
-TEST_F(CudaParity, LinearTakesParametersOffAlignment) {
+// Parameters are views of flat buckets and begin at arbitrary addresses.
+TEST_F(CudaParity, LinearAcceptsUnalignedParameters) {
   const Tensor flat = random({200}, DType::f32, 18), x = random({6, 7}, DType::f32, 19);
   const auto op = [](const auto& in) {
     return ops::linear(in[0], Var(in[1].value().range(1, 35).view({5, 7})), Var(in[1].value().range(37, 5)));

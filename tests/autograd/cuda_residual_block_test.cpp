@@ -1,4 +1,4 @@
-// All that a ResNet consists of, forward and backward on a GPU against the CPU.
+// All layers of a ResNet, forward and backward, on a GPU compared with the CPU.
 #include "autograd/ops/normalization/batch_norm.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/convolution/conv2d.h"
@@ -15,7 +15,7 @@ namespace {
 
 using testing::random_tensor, testing::values;
 
-// Parameters in the order of their making, on the context's device.
+// Parameters in the order of their creation, on the context's device.
 struct Network {
   DType dtype;
   std::vector<Var> parameters;
@@ -44,7 +44,7 @@ struct Network {
   }
 };
 
-// The loss, then all gradients and running statistics.
+// Returns the loss, then all gradients and running statistics.
 std::vector<Tensor> results(DType dtype) {
   Network net{dtype, {}, {}};
   const DType type = compute_dtype(dtype);
@@ -85,8 +85,9 @@ TEST_F(CudaResidualBlock, AgreesWithTheCpu) {
   }
 }
 
-// Early roundings flip relus and part the two: bfloat16 is held to the distance that the CPU's has from float64.
-TEST_F(CudaResidualBlock, Bfloat16IsAsCloseToFloat64AsTheCpus) {
+// Early roundings flip relus and make results diverge. The GPU's bfloat16 results must therefore be about as close to
+// float64 as the CPU's.
+TEST_F(CudaResidualBlock, Bfloat16IsAsCloseToFloat64AsOnTheCpu) {
   const auto found = on_gpu([] { return results(DType::bf16); });
   const auto on_cpu = results(DType::bf16), exact = results(DType::f64);
   double far = 0, bound = 0;
@@ -97,7 +98,7 @@ TEST_F(CudaResidualBlock, Bfloat16IsAsCloseToFloat64AsTheCpus) {
     far += apart;
     bound += distance(on_cpu[k], exact[k]) / norm;
   }
-  EXPECT_LE(far, 1.5 * bound);  // of all together
+  EXPECT_LE(far, 1.5 * bound);  // over all results together
 }
 
 }  // namespace

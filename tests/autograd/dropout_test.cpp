@@ -14,7 +14,7 @@ using testing::check_gradients, testing::random_tensor, testing::values, testing
 
 const DropoutKey kKey{uint64_t{7} << 32 | 42, 3, 5, 2};
 
-// U of element e, by the scalar function.
+// U of element e, computed by the scalar function.
 float unit(const DropoutKey& key, int64_t e) {
   return to_unit(random_word(key.seed, e, key.step, static_cast<Purpose>(key.purpose()), key.sender));
 }
@@ -26,7 +26,7 @@ TEST(Dropout, Gradients) {
                       {random_tensor(shape), random_tensor(shape, DType::f64, 2)});
 }
 
-TEST(Dropout, DropsWhereTheElementsNumberIsBelowP) {
+TEST(Dropout, DropsElementsWhoseRandomNumberIsBelowP) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const int64_t n : {0, 1, 3, 4, 5, 1023, 1024, 1025, 4099})
       for (const double p : {1e-9, 0.1, 0.5, 1 - 0x1p-25}) {
@@ -39,8 +39,8 @@ TEST(Dropout, DropsWhereTheElementsNumberIsBelowP) {
       }
 }
 
-// A standard deviation of the share is sqrt(p(1 - p) / n): five of them.
-TEST(Dropout, DropsTheShareAskedFor) {
+// The standard deviation of the dropped fraction is sqrt(p(1 - p) / n); tolerance of five of them.
+TEST(Dropout, DropsTheRequestedFraction) {
   const Tensor x = Tensor::full({200000}, 1);
   for (const double p : {0.1, 0.5, 0.9}) {
     const Tensor y = ops::dropout(Var(x), p, kKey).value();
@@ -51,7 +51,7 @@ TEST(Dropout, DropsTheShareAskedFor) {
   }
 }
 
-TEST(Dropout, EveryPartOfTheKeyNamesOtherNumbers) {
+TEST(Dropout, EveryPartOfTheKeyChangesTheMask) {
   const Tensor x = Tensor::full({256}, 1);
   auto zeros = [&](const DropoutKey& key) { return ops::dropout(Var(x), 0.5, key).value().to_vector<float>(); };
   std::vector<std::vector<float>> all{zeros(kKey)};
@@ -81,12 +81,12 @@ TEST(Dropout, SameBitsOnAnyThreadCountAndInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-TEST(Dropout, NothingDroppedIsXItself) {
+TEST(Dropout, ZeroProbabilityReturnsX) {
   const Var x(Tensor::zeros({3}));
   EXPECT_TRUE(ops::dropout(x, 0, kKey) == x);
 }
 
-TEST(Dropout, NamesWhatIsWrong) {
+TEST(Dropout, NamesInvalidArguments) {
   const Var x(Tensor::zeros({3}));
   EXPECT_EQ(error_of([&] { ops::dropout(x, 1, kKey); }), "dropout: the probability must be in [0, 1), it is 1");
   EXPECT_EQ(error_of([&] { ops::dropout(x, -0.5, kKey); }), "dropout: the probability must be in [0, 1), it is -0.5");

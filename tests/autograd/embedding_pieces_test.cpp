@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-// Walking rows, their pieces and those's positions gives every position of every id once, in order.
+// Walks the rows, their pieces and the pieces' positions: every position of every id must occur once, in order.
 void check(const std::vector<int32_t>& ids, std::optional<int64_t> padding) {
   const detail::EmbeddingPieces pieces(ids, padding);
   std::map<int32_t, std::vector<int32_t>> expected, found;
@@ -27,7 +27,7 @@ void check(const std::vector<int32_t>& ids, std::optional<int64_t> padding) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(EmbeddingPieces, HoldEveryPositionOnce) {
+TEST(EmbeddingPieces, ContainEveryPositionOnce) {
   check({}, std::nullopt);
   check({5}, std::nullopt);
   check({5}, 5);

@@ -30,9 +30,9 @@ TEST(Embedding, GradientsOfATableWithOtherUses) {
   const std::vector<Tensor> table{random_tensor({4, 3})};
   const Tensor a = ids_of({1, 3, 1}), b = ids_of({0, 1, 2});
   check_gradients([&](const auto& in) { return ops::add(ops::embedding(a, in[0]), ops::embedding(b, in[0])); }, table);
-  // the decoder of a masked language model: the same weights by rows and as a matrix
+  // the decoder of a masked language model uses the same weights as a matrix
   check_gradients([&](const auto& in) { return ops::linear(ops::embedding(a, in[0]), in[0]); }, table);
-  // rows of activations, and of what is also used as it is
+  // rows of activations, which are also used directly
   check_gradients(
       [&](const auto& in) {
         const Var h = ops::add(in[0], in[0]);
@@ -53,7 +53,7 @@ TEST(Embedding, PicksRowsExactly) {
   EXPECT_EQ(ops::embedding(ids_of({}), Var(Tensor::zeros({3, 4}))).shape(), (Shape{0, 4}));
 }
 
-// Sums in the order of positions: the same loop in the test gives the same bits.
+// Sums run in the order of positions, so a plain loop gives the same bits.
 TEST(Embedding, RepeatedIdsAreSummedInOrderOnAnyThreadCount) {
   for (const int64_t width : {1, 16, 100}) {
     const Tensor ids = random_ids(500, 3), dy = random_tensor({500, width}, DType::f32, 2);
@@ -99,7 +99,7 @@ TEST(Embedding, PaddingGetsNoGradient) {
   EXPECT_THROW(ops::embedding(ids, table, -1), Error);
 }
 
-TEST(Embedding, NamesWhatIsWrong) {
+TEST(Embedding, NamesInvalidArguments) {
   const Var table(Tensor::zeros({10, 4}));
   auto message = [&](const Tensor& ids, const Var& t) { return error_of([&] { ops::embedding(ids, t); }); };
   EXPECT_EQ(message(ids_of({1, 2, 10}), table), "embedding: id 2 is 10, the table has 10 rows");

@@ -27,7 +27,7 @@ double slope_of(double x, bool tanh) {
   return s + x * s / (1 + std::exp(u)) * factor * (1 + 3 * 0.044715 * x * x);
 }
 
-// From far below to far above, dense where it bends, and small numbers of both signs.
+// From far below zero to far above, dense near zero, with small numbers of both signs.
 Tensor inputs() {
   std::vector<float> x;
   for (int i = -20000; i <= 20000; ++i) x.push_back(static_cast<float>(i) * 1.0007e-3f);
@@ -41,7 +41,7 @@ TEST(Gelu, Gradients) {
       check_gradients([=](const auto& in) { return ops::gelu(in[0], tanh); }, {random_tensor(shape, DType::f64, 1, 2)});
 }
 
-TEST(Gelu, Float32KeepsItsRelativeAccuracyInBothTails) {
+TEST(Gelu, Float32HasItsRelativeAccuracyInBothTails) {
   const Tensor x = inputs(), y(x.shape()), dx(x.shape()), one = Tensor::full(x.shape(), 1);
   gelu_forward(Cpu{}, x, Gelu::erf, y);
   gelu_backward(Cpu{}, x, one, Gelu::erf, dx);
@@ -53,7 +53,7 @@ TEST(Gelu, Float32KeepsItsRelativeAccuracyInBothTails) {
     worst_slope = std::max(worst_slope, std::abs(dx.item(i) - slope));
   }
   EXPECT_LT(worst, 6 * 0x1p-24) << "three units in the last place";
-  EXPECT_LT(worst_slope, 1.5 * 0x1p-23) << "at values of up to 1.13";
+  EXPECT_LT(worst_slope, 1.5 * 0x1p-23) << "for values of up to 1.13";
 }
 
 TEST(Gelu, TheTanhFormInFloat32) {
@@ -62,7 +62,7 @@ TEST(Gelu, TheTanhFormInFloat32) {
   gelu_backward(Cpu{}, x, one, Gelu::tanh, dx);
   for (int64_t i = 0; i < x.numel(); ++i) {
     const double at = x.item(i), exact = value_of(at, true);
-    // four roundings of the exponent, 2u, come before its use
+    // four roundings of the exponent, 2u, precede its use
     const double exponent = std::abs(1.6 * at * (1 + 0.045 * at * at));
     ASSERT_NEAR(y.item(i), exact, (4 + 4 * std::min(exponent, 90.0)) * 0x1p-24 * std::abs(exact) + 0x1p-120) << at;
     ASSERT_NEAR(dx.item(i), slope_of(at, true), 6 * 0x1p-23) << at;

@@ -23,7 +23,7 @@ TEST(GlobalAvgPool, ValuesInBothTypes) {
         double mean = 0;
         for (int64_t p = 0; p < pixels; ++p)
           mean += x.item((n * pixels + p) * shape[3] + c) / static_cast<double>(pixels);
-        ASSERT_NEAR(y.item(i), mean, dtype == DType::f32 ? 2e-7 : 1e-14) << "rows of about 100 values of order 1";
+        ASSERT_NEAR(y.item(i), mean, dtype == DType::f32 ? 2e-7 : 1e-14) << "sums of about 100 values of order 1";
       }
     }
 }
@@ -36,7 +36,7 @@ TEST(GlobalAvgPool, BFloat16IsRoundedOnce) {
   global_avg_pool_forward(Cpu{}, exact, y64);
   global_avg_pool_backward(Cpu{}, y, dx);
   global_avg_pool_backward(Cpu{}, y.to(DType::f64), dx64);
-  for (int64_t i = 0; i < y.numel(); ++i)  // bfloat16 rounds by up to 2⁻⁸, the sum of a row in float32 by 7 · 2⁻²⁴ · 7
+  for (int64_t i = 0; i < y.numel(); ++i)  // bfloat16 rounds by up to 2⁻⁸, a float32 sum by 7 · 2⁻²⁴ · 7
     ASSERT_NEAR(y.item(i), y64.item(i), 0x1p-8 * std::abs(y64.item(i)) + 4e-6);
   for (int64_t i = 0; i < dx.numel(); ++i) ASSERT_NEAR(dx.item(i), dx64.item(i), 0x1.0001p-8 * std::abs(dx64.item(i)));
 }
@@ -52,7 +52,7 @@ TEST(GlobalAvgPool, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(2, run));
 }
 
-TEST(GlobalAvgPool, NamesWhatIsWrong) {
+TEST(GlobalAvgPool, NamesInvalidArguments) {
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 3, 4}))), Error);
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 0, 4, 3}))), Error);
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64))), Error);

@@ -1,4 +1,4 @@
-// Gradients against central differences in float64, and random tensors for tests.
+// Compares gradients with central differences in float64, and makes random tensors for tests.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace godwit::testing {
 
-// Standard normal numbers times `scale`, the same for the same seed.
+// Standard normal numbers times `scale`; a pure function of the seed.
 inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed = 1, double scale = 1) {
   RandomStream random(seed, Purpose::test);
   const Tensor x(shape, dtype, kCpu);
@@ -23,7 +23,7 @@ inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed
   return x;
 }
 
-// f() with the context set to so many threads.
+// Returns f() with the context's thread count set to `threads`.
 template <class F>
 auto with_threads(int threads, F&& f) {
   Context next = context();
@@ -32,12 +32,12 @@ auto with_threads(int threads, F&& f) {
   return f();
 }
 
-// The elements of x, exactly, as float64.
+// The elements of x, converted to float64 without rounding.
 inline std::vector<double> values(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
 
 namespace detail {
 
-// Σ weight·y, weights by Philox: a scalar to which every element of an output counts differently.
+// Σ weight·y with random weights: a scalar that depends differently on every element of an output.
 inline Var weighted_sum(const Var& y) {
   const Tensor weight = random_tensor(y.shape(), DType::f64, 4242);
   double sum = 0;
@@ -51,9 +51,10 @@ inline Var weighted_sum(const Var& y) {
 
 }  // namespace detail
 
-// Holds backward() of f against (f(x + h) - f(x - h)) / 2h on every element of every float64 input, to `tolerance`
-// relative to max(1, |gradient|): with h = 2⁻¹⁷ truncation and rounding are of order 1e-10 for values of order 1.
-// Also: a second backward adds, one after clear_grad() overwrites. f is called often and must be a pure function.
+// Compares backward() of f with (f(x + h) - f(x - h)) / 2h for every element of every float64 input. The error may be
+// `tolerance`, relative to max(1, |gradient|). With h = 2⁻¹⁷, truncation and rounding are of order 1e-10 for values of
+// order 1. Also checks that a second backward adds, and that a backward after clear_grad() overwrites. f is called
+// often and must be a pure function.
 inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs,
                             double tolerance = 1e-6) {
   std::vector<Var> leaves;
@@ -72,7 +73,7 @@ inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f
   auto twice = first;
   for (auto& gradient : twice)
     for (double& value : gradient) value += value;
-  EXPECT_EQ(gradients(), twice) << "a second backward must add";
+  EXPECT_EQ(gradients(), twice) << "a second backward must accumulate";
   for (const Var& leaf : leaves) leaf.clear_grad();
   EXPECT_EQ(gradients(), first) << "a backward after clear_grad must overwrite";
 
@@ -88,8 +89,8 @@ inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f
       x[i] = kept;
       const double numeric = (above - below) / (2 * h), analytic = first[input][i];
       ASSERT_LE(std::abs(numeric - analytic), tolerance * std::max({1.0, std::abs(numeric), std::abs(analytic)}))
-          << "input " << input << " " << inputs[input].shape() << ", element " << i << ": backward says " << analytic
-          << ", differences say " << numeric;
+          << "input " << input << " " << inputs[input].shape() << ", element " << i << ": backward gives " << analytic
+          << ", differences give " << numeric;
     }
   }
 }

@@ -7,7 +7,7 @@ namespace {
 
 using testing::check_gradients, testing::random_tensor;
 
-// y = x², whose backward says `factor` · x · dy, or adds to the memory it should overwrite.
+// y = x² with the gradient `factor` · x · dy, which optionally adds to memory that it should overwrite.
 Var square(const Var& x, double factor, bool adds = false) {
   Tensor y(x.shape(), x.dtype());
   for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = x.value().item(i) * x.value().item(i);
@@ -28,12 +28,12 @@ TEST(GradientCheck, AcceptsTheRightGradient) {
   check_gradients([](const auto& in) { return square(in[0], 2); }, inputs());
 }
 
-TEST(GradientCheck, FindsAGradientThatIsSlightlyOff) {
+TEST(GradientCheck, FindsASlightlyWrongGradient) {
   EXPECT_FATAL_FAILURE(check_gradients([](const auto& in) { return square(in[0], 2.00001); }, inputs()),
                        "input 0 [5], element 0: backward says");
 }
 
-TEST(GradientCheck, FindsAddingWhereItShouldOverwrite) {
+TEST(GradientCheck, FindsAccumulationWhereItShouldOverwrite) {
   ::testing::TestPartResultArray failures;
   {
     ::testing::ScopedFakeTestPartResultReporter reporter(

@@ -11,7 +11,7 @@ namespace {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
-constexpr double kEps = 1e-12;  // BERT's
+constexpr double kEps = 1e-12;  // as in BERT
 
 // y, dx, d_gamma and d_beta
 using Results = std::vector<Tensor>;
@@ -64,7 +64,8 @@ Results oracle(const Case& c, double eps) {
 TEST(LayerNorm, Gradients) {
   for (const auto& [n, width] : {std::pair{1, 2}, {3, 5}, {35, 3}, {2, 35}}) {
     const Tensor gamma = random_tensor({width}, DType::f64, 2), beta = random_tensor({width}, DType::f64, 3);
-    // Of two values the normalised ones are ±1 wherever their gap is far above eps: that eps is not small here.
+    // With two values, the normalized ones are ±1 unless their difference is comparable to eps; a larger eps is used
+    // here.
     check_gradients([](const auto& in) { return ops::layer_norm(in[0], in[1], in[2], 0.1); },
                     {random_tensor({n, width}), gamma, beta});
   }
@@ -87,10 +88,10 @@ TEST(LayerNorm, AgreesWithTheDefinition) {
        {std::array<int64_t, 2>{1, 1}, {1, 7}, {3, 16}, {5, 31}, {33, 64}, {67, 257}, {4, 3000}})
     for (const DType dtype : {DType::f64, DType::f32}) {
       const Case c = random_case(n, width, 3);
-      const double eps = width < 8 ? 0.1 : kEps;  // of few values the variance may be tiny, and 1 / std then huge
+      const double eps = width < 8 ? 0.1 : kEps;  // the variance of few values may be tiny, which makes 1 / std huge
       const Results ours = run(c, dtype, eps), exact = oracle(c, eps);
-      // y and dx: roundings of x̂ and of sums of a row, in float32 some tens of units at values of up to 20 and inverse
-      // deviations of up to 3; the parameters' gradients add up to 67 such rows.
+      // y and dx: rounding of x̂ and of row sums; in float32 some tens of units, for values of up to 20 and inverse
+      // deviations of up to 3. Parameter gradients sum over up to 67 such rows.
       for (size_t r = 0; r < ours.size(); ++r)
         for (int64_t i = 0; i < ours[r].numel(); ++i)
           ASSERT_NEAR(ours[r].item(i), exact[r].item(i), (dtype == DType::f32 ? 1e-5 : 1e-13) * (r < 2 ? 1 : 4))
@@ -98,10 +99,10 @@ TEST(LayerNorm, AgreesWithTheDefinition) {
     }
 }
 
-TEST(LayerNorm, RowsFarFromZeroKeepTheirVariance) {
-  const Case c = random_case(5, 768, 1000);  // in float32 x² would leave the variance 6 % of rounding
+TEST(LayerNorm, RowsFarFromZeroHaveAnAccurateVariance) {
+  const Case c = random_case(5, 768, 1000);  // with x² in float32, rounding would be 6 % of the variance
   const Results ours = run(c, DType::f32, kEps), exact = oracle(c, kEps);
-  for (int64_t i = 0; i < c.x.numel(); ++i)  // the mean, 1000, is known to 6e-5
+  for (int64_t i = 0; i < c.x.numel(); ++i)  // the mean of 1000 has an error of 6e-5
     ASSERT_NEAR(ours[0].item(i), exact[0].item(i), 6e-4) << i;
 }
 
@@ -115,7 +116,7 @@ TEST(LayerNorm, Bfloat16RoundsTheFloat32ResultOnce) {
   }
 }
 
-TEST(AddLayerNorm, EqualsLayerNormOfTheSumInBits) {
+TEST(AddLayerNorm, EqualsLayerNormOfTheSumBitForBit) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const int64_t n : {0, 1, 40}) {
       auto result = [&](bool fused) {
@@ -151,14 +152,14 @@ TEST(LayerNorm, SameBitsOnAnyThreadCountAndVectorWidth) {
   EXPECT_EQ(all(), expected);
 }
 
-TEST(LayerNorm, NaNStaysInItsRow) {
+TEST(LayerNorm, NaNAffectsOnlyItsRow) {
   const Tensor x = random_tensor({3, 20}, DType::f32), one = Tensor::full({20}, 1), zero = Tensor::zeros({20});
   x.data<float>()[25] = std::numeric_limits<float>::quiet_NaN();
   const Tensor y = ops::layer_norm(Var(x), Var(one), Var(zero), kEps).value();
   for (int64_t i = 0; i < 60; ++i) EXPECT_EQ(std::isnan(y.item(i)), i / 20 == 1) << i;
 }
 
-TEST(LayerNorm, NamesWhatIsWrong) {
+TEST(LayerNorm, NamesInvalidArguments) {
   auto message = [](const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = kEps) {
     return error_of([&] { ops::layer_norm(Var(x), Var(gamma), Var(beta), eps); });
   };

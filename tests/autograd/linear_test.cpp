@@ -56,14 +56,14 @@ TEST(Linear, Float32GradientsAgreeWithFloat64) {
   };
   for (const auto& [n, width, out] : {std::array<int64_t, 3>{33, 129, 65}, {40, 128, 192}}) {
     const auto single = gradients(DType::f32, n, width, out), exact = gradients(DType::f64, n, width, out);
-    // At most `out` products of normal numbers a sum: out · 2⁻²⁴ · Σ|a·b| < out · 6e-8 · out · 1.
+    // Sums of at most `out` products of normal numbers: out · 2⁻²⁴ · Σ|a·b| < out · 6e-8 · out · 1.
     const double bound = static_cast<double>(out * out) * 0x1p-24;
     for (size_t i = 0; i < exact.size(); ++i)
       for (size_t j = 0; j < exact[i].size(); ++j) ASSERT_NEAR(single[i][j], exact[i][j], bound) << i << " " << j;
   }
 }
 
-// Rounding of k products summed in any order, k · 2⁻²⁴ · Σ|a·b|; a bfloat16 result adds the roundings of its weights and
+// Rounding of k products summed in any order: k · 2⁻²⁴ · Σ|a·b|. A bfloat16 result adds the rounding of its weights and
 // of itself, 2⁻⁸ each, and their product.
 TEST(Linear, Bfloat16AgreesWithFloat64) {
   for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}, {40, 128, 192}})
@@ -102,7 +102,7 @@ TEST(Linear, Bfloat16AgreesWithFloat64) {
     }
 }
 
-TEST(Linear, SaysWhatDoesNotFit) {
+TEST(Linear, NamesInvalidArguments) {
   auto message = [](const Shape& x, const Shape& w, const Shape& b) -> std::string {
     try {
       ops::linear(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), Var(Tensor::zeros(b)));

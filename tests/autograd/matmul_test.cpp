@@ -41,7 +41,7 @@ TEST(Matmul, EqualsTheDefinition) {
           const Tensor c = ops::matmul(Var(a), Var(b), trans_a, trans_b).value();
           ASSERT_EQ(c.shape(), p.shape(p.m, p.n));
           const auto av = values(a), bv = values(b), cv = values(c);
-          // Rounding of a sum of k products in any order; a bfloat16 result rounds by 2⁻⁸ at the end.
+          // Rounding of a sum of k products in any order. A bfloat16 result is rounded by 2⁻⁸ at the end.
           const double unit = static_cast<double>(p.k + 1) * (dtype == DType::f64 ? 0x1p-53 : 0x1p-24) +
                               (dtype == DType::bf16 ? 0x1p-8 : 0);
           for (int64_t i = 0; i < c.numel(); ++i) {
@@ -64,7 +64,7 @@ TEST(Matmul, Float64GivesTheSameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(3, run));
 }
 
-TEST(Matmul, SaysWhatDoesNotFit) {
+TEST(Matmul, NamesInvalidArguments) {
   auto message = [](const Shape& a, const Shape& b, bool trans_b = false) {
     return error_of([&] { ops::matmul(Var(Tensor::zeros(a)), Var(Tensor::zeros(b)), false, trans_b); });
   };

@@ -18,7 +18,7 @@ const std::vector<Case> kCases{{{2, 4, 6, 3}, {2, 2, 0}},  {{1, 7, 5, 17}, {3, 2
                                {{2, 3, 3, 64}, {3, 3, 0}}, {{1, 8, 7, 2}, {2, 3, 1}},  {{1, 6, 6, 2}, {5, 1, 2}},
                                {{1, 9, 9, 1}, {1, 2, 0}},  {{1, 2, 2, 3}, {4, 2, 2}},  {{1, 16, 17, 1}, {16, 1, 8}}};
 
-// f(values of the window that lie inside x) for every output, row by row.
+// Returns f(values of the window that lie inside x) for every output, row by row.
 template <class F>
 std::vector<double> oracle(const Tensor& x, const Pool2dOptions& o, F f) {
   std::vector<double> y;
@@ -37,7 +37,7 @@ std::vector<double> oracle(const Tensor& x, const Pool2dOptions& o, F f) {
   return y;
 }
 
-// Distinct multiples of 0.01 in random order: the largest of a window is never within a step of the next.
+// Distinct multiples of 0.01 in random order: the step of the differences never changes the maximum of a window.
 Tensor distinct(Shape shape, DType dtype = DType::f64) {
   Tensor x(shape, DType::f64);
   RandomStream random(3, Purpose::test);
@@ -81,7 +81,8 @@ TEST(Pool2d, ValuesInBothTypes) {
     }
 }
 
-// With few mantissa bits, ties are common. Values and gradients are those of float32 on the same numbers, rounded once.
+// With few significand bits, ties are common. Values and gradients must be those of float32 on the same numbers,
+// rounded once.
 TEST(Pool2d, BFloat16IsFloat32RoundedOnce) {
   for (const Case& c : kCases)
     for (bool max : {true, false}) {
@@ -98,7 +99,7 @@ TEST(Pool2d, BFloat16IsFloat32RoundedOnce) {
     }
 }
 
-TEST(MaxPool2d, TheFirstOfEqualOnesGetsTheGradient) {
+TEST(MaxPool2d, TheFirstOfEqualMaximaGetsTheGradient) {
   Var x(Tensor::full({1, 3, 3, 2}, 7), true);
   const Var y = ops::max_pool2d(x, {3, 2, 1});
   backward(Var::result(Tensor::zeros({}), {y}, [dy = y.gradient()](const Tensor&) {
@@ -134,7 +135,7 @@ TEST(Pool2d, SameBitsOnAnyThreadCount) {
     EXPECT_EQ(with_threads(1, [&] { return run(max); }), with_threads(2, [&] { return run(max); }));
 }
 
-TEST(Pool2d, NamesWhatIsWrong) {
+TEST(Pool2d, NamesInvalidArguments) {
   auto message = [](const Tensor& x, Pool2dOptions options) {
     try {
       ops::max_pool2d(Var(x), options);

@@ -9,7 +9,7 @@ namespace {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
-// Central differences must not step over the kink.
+// Central differences must not cross the kink.
 Tensor away_from_zero(Shape shape) {
   Tensor x = random_tensor(shape);
   for (double& value : x.span<double>()) value += value < 0 ? -0.01 : 0.01;
@@ -29,7 +29,7 @@ TEST(Relu, ValuesOfEveryLength) {
   }
 }
 
-TEST(Relu, NaNIsNotHidden) {
+TEST(Relu, NaNIsPropagated) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Var x(Tensor::of<float>({nan, -1, 2, nan, 0, -0.0f, 7}, {7}), true);
   const Var y = ops::relu(x);

@@ -21,7 +21,7 @@ TEST(Reshape, Gradients) {
   check_gradients([](const auto& in) { return ops::reshape(in[0], {}); }, {random_tensor({1, 1})});
 }
 
-TEST(Reshape, IsTheSameMemory) {
+TEST(Reshape, SharesMemory) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {
     const Var x(Tensor::zeros({4, 3}, dtype)), y = ops::reshape(x, {2, 2, 3});
     EXPECT_EQ(y.shape(), (Shape{2, 2, 3}));

@@ -29,8 +29,8 @@ TEST(Scale, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(3, run));
 }
 
-// A gradient that others read too is not written over.
-TEST(Scale, LeavesASharedGradientAlone) {
+// A shared gradient must not be overwritten.
+TEST(Scale, DoesNotOverwriteASharedGradient) {
   const Var x(random_tensor({5}), true);
   Tensor seen;
   const Var z = ops::scale(x, 2);

@@ -21,7 +21,7 @@ Tensor random_labels(int64_t n, int64_t classes) {
   return labels;
 }
 
-// The definition, without the shift by the largest logit.
+// The definition, without subtracting the largest logit.
 double oracle(const Tensor& logits, const Tensor& labels, double smoothing) {
   const int64_t n = logits.dim(0), classes = logits.dim(1);
   double loss = 0;
@@ -60,10 +60,10 @@ TEST(SoftmaxCrossEntropy, EqualsTheDefinition) {
     EXPECT_NEAR(ops::softmax_cross_entropy(Var(logits), labels, smoothing).value().item(), expected, 1e-12 * expected);
     Var x(logits.to(DType::f32), true), exact(logits, true);
     const Var loss = ops::softmax_cross_entropy(x, labels, smoothing);
-    EXPECT_NEAR(loss.value().item(), expected, 4e-7 * expected) << "a few units of float32, logits included";
+    EXPECT_NEAR(loss.value().item(), expected, 4e-7 * expected) << "a few float32 roundings, also of the logits";
     backward(loss);
     backward(ops::softmax_cross_entropy(exact, labels, smoothing));
-    for (int64_t i = 0; i < logits.numel(); ++i)  // probabilities / n, with exponents of up to 20 rounded to float32
+    for (int64_t i = 0; i < logits.numel(); ++i)  // probabilities / n; exponents of up to 20 are rounded to float32
       ASSERT_NEAR(x.grad().item(i), exact.grad().item(i), 20 * 1.2e-7 / 37);
   }
 }
@@ -78,7 +78,7 @@ TEST(SoftmaxCrossEntropy, HugeLogits) {
   for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(x.grad().item(i), expected[static_cast<size_t>(i)], 1e-7);
 }
 
-TEST(SoftmaxCrossEntropy, NaNReachesTheLoss) {
+TEST(SoftmaxCrossEntropy, NaNPropagatesToTheLoss) {
   const Tensor labels = Tensor::of<int32_t>({0}, {1});
   for (const auto& bad : {std::vector<float>{1, kNaN, 2}, {kNaN, kNaN, kNaN}, {kInfinity, 1, 2}})
     EXPECT_TRUE(std::isnan(ops::softmax_cross_entropy(Var(Tensor::of(bad, {1, 3})), labels).value().item()));
@@ -95,9 +95,9 @@ TEST(SoftmaxCrossEntropy, GradientsWithIgnoredLabels) {
           {random_tensor({5, 5}, DType::f64, 3, 2)});
 }
 
-TEST(SoftmaxCrossEntropy, IgnoredRowsAreAsIfTheyWereNotThere) {
+TEST(SoftmaxCrossEntropy, IgnoredRowsHaveNoEffect) {
   const Tensor logits = random_tensor({6, 41}, DType::f32), labels = Tensor::of<int32_t>({-1, 3, -1, 40, 0, -1}, {6});
-  std::fill_n(logits.data<float>(), 41, kNaN);  // not even read
+  std::fill_n(logits.data<float>(), 41, kNaN);  // must not be read
   const Var x(logits, true), kept(Tensor({3, 41}), true);
   for (int64_t row = 0; const int64_t from : {1, 3, 4}) kept.value().rows(row++, 1).copy_from(logits.rows(from, 1));
   const Var loss = ops::softmax_cross_entropy(x, labels, 0.1, -1);
@@ -110,7 +110,7 @@ TEST(SoftmaxCrossEntropy, IgnoredRowsAreAsIfTheyWereNotThere) {
   for (const int64_t from : {0, 2, 5}) EXPECT_EQ(values(x.grad().rows(from, 1)), std::vector<double>(41));
 }
 
-TEST(SoftmaxCrossEntropy, NothingCountedIsZero) {
+TEST(SoftmaxCrossEntropy, NoCountedLabelsGiveZero) {
   const Var x(random_tensor({3, 7}, DType::f32), true);
   const Var loss = ops::softmax_cross_entropy(x, Tensor::full({3}, -100, DType::i32), 0, -100);
   EXPECT_EQ(loss.value().item(), 0);
@@ -118,8 +118,8 @@ TEST(SoftmaxCrossEntropy, NothingCountedIsZero) {
   EXPECT_EQ(values(x.grad()), std::vector<double>(21));
 }
 
-// What the loss alone holds is overwritten; what others read stays.
-TEST(SoftmaxCrossEntropy, LogitsInUseAreNotOverwritten) {
+// Logits are overwritten only if nothing except the loss holds them.
+TEST(SoftmaxCrossEntropy, SharedLogitsAreNotOverwritten) {
   const Tensor labels = random_labels(4, 9);
   auto gradient = [&](bool keep) {
     const Var x(random_tensor({4, 9}, DType::f32), true);
@@ -136,7 +136,7 @@ TEST(SoftmaxCrossEntropy, LogitsInUseAreNotOverwritten) {
   EXPECT_EQ(gradient(true), gradient(false));
 }
 
-// The vocabulary of BERT: the sum of 30,522 exponentials, in float32 but for its pieces.
+// BERT's vocabulary: a sum of 30,522 exponentials, whose pieces are summed in float32.
 TEST(SoftmaxCrossEntropy, ManyClasses) {
   const Tensor logits = random_tensor({3, 30522}, DType::f64, 5, 3), labels = random_labels(3, 30522);
   const double expected = oracle(logits, labels, 0);
@@ -159,7 +159,7 @@ TEST(SoftmaxCrossEntropy, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(run(), expected);
 }
 
-TEST(SoftmaxCrossEntropy, NamesWhatIsWrong) {
+TEST(SoftmaxCrossEntropy, NamesInvalidArguments) {
   const Tensor logits = Tensor::zeros({3, 10});
   EXPECT_EQ(message(logits, Tensor::of<int32_t>({1, 10, 2}, {3})),
             "softmax_cross_entropy: label 1 is 10, there are 10 classes");
@@ -177,7 +177,7 @@ TEST(SoftmaxCrossEntropy, NamesWhatIsWrong) {
     EXPECT_NE(message(logits, Tensor::zeros({3}, DType::i32), smoothing).find("must be in [0, 1]"), std::string::npos);
 }
 
-TEST(TopKCorrect, CountsTiesByClassAndNeverNaN) {
+TEST(TopKCorrect, BreaksTiesByClassAndNeverCountsNaN) {
   auto hits = [](const std::vector<float>& row, int32_t label, int k) {
     const auto classes = static_cast<int64_t>(row.size());
     return ops::top_k_correct(Tensor::of(row, {1, classes}), Tensor::of<int32_t>({label}, {1}), k).item();
@@ -185,13 +185,13 @@ TEST(TopKCorrect, CountsTiesByClassAndNeverNaN) {
   EXPECT_EQ(hits({1, 3, 2}, 1, 1), 1);
   EXPECT_EQ(hits({1, 3, 2}, 2, 1), 0);
   EXPECT_EQ(hits({1, 3, 2}, 2, 2), 1);
-  EXPECT_EQ(hits({5, 5, 5}, 0, 1), 1) << "of equal ones the lower class is first";
+  EXPECT_EQ(hits({5, 5, 5}, 0, 1), 1) << "ties go to the lower class";
   EXPECT_EQ(hits({5, 5, 5}, 1, 1), 0);
   EXPECT_EQ(hits({5, 5, 5}, 1, 2), 1);
   EXPECT_EQ(hits({kNaN, kNaN, kNaN}, 0, 5), 0);
-  EXPECT_EQ(hits({kNaN, 1, 0}, 1, 1), 0) << "NaN goes first";
+  EXPECT_EQ(hits({kNaN, 1, 0}, 1, 1), 0) << "NaN ranks first";
   EXPECT_EQ(hits({kNaN, 1, 0}, 1, 2), 1);
-  EXPECT_EQ(hits({1, 2}, 0, 7), 1) << "k beyond the classes";
+  EXPECT_EQ(hits({1, 2}, 0, 7), 1) << "k exceeds the number of classes";
   EXPECT_EQ(ops::top_k_correct(Tensor::of<double>({1, 2, 2, 1}, {2, 2}), Tensor::of<int32_t>({1, 1}, {2}), 1).item(),
             1);
   EXPECT_EQ(ops::top_k_correct(Tensor::zeros({0, 3}), Tensor::zeros({0}, DType::i32), 1).item(), 0);

@@ -10,7 +10,7 @@ namespace {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
-// 0 at every third element and in all of the second row.
+// A mask with 0 at every third element and in the whole second row.
 Tensor mask_of(const Shape& shape) {
   Tensor mask(shape, DType::u8);
   for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = i % 3 != 2 && i / shape[1] != 1;
@@ -63,7 +63,7 @@ TEST(Softmax, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(3, run));
 }
 
-TEST(Softmax, SaysWhatDoesNotFit) {
+TEST(Softmax, NamesInvalidArguments) {
   auto message = [](const Tensor& x, const Tensor& mask = {}) { return error_of([&] { ops::softmax(Var(x), mask); }); };
   EXPECT_EQ(message(Tensor::zeros({3})), "softmax: x must be [n, c], not empty, it is [3]");
   EXPECT_EQ(message(Tensor::zeros({3, 0})), "softmax: x must be [n, c], not empty, it is [3, 0]");

@@ -18,8 +18,8 @@ struct Case {
   int64_t channels;
 };
 
-// Forward by its definition; backward is its transpose, so each dx is the sum of the dy its pixel went to.
-TEST(SubsamplePad, FollowsItsDefinition) {
+// Compares forward with the definition. Backward is the transpose: dx is dy of the pixel's output, or 0.
+TEST(SubsamplePad, MatchesTheDefinition) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const Case& c :
          {Case{{2, 4, 4, 3}, 2, 6}, Case{{1, 5, 3, 1}, 2, 1}, Case{{3, 1, 1, 2}, 2, 5}, Case{{1, 7, 8, 4}, 3, 7},
@@ -52,7 +52,7 @@ TEST(SubsamplePad, GradientMatchesDifferences) {
                              {testing::random_tensor(shape)});
 }
 
-TEST(SubsamplePad, RefusesWhatHasNoMeaning) {
+TEST(SubsamplePad, RefusesInvalidArguments) {
   const Var x(Tensor::zeros({1, 4, 4, 3}));
   EXPECT_THROW(ops::subsample_pad(x, 2, 2), Error);
   EXPECT_THROW(ops::subsample_pad(x, 0, 3), Error);

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-// y = k·x, elementwise, with a counter of backward calls.
+// y = k·x, elementwise; counts its backward calls.
 Var scale(const Var& x, double k, int* calls = nullptr) {
   Tensor y(x.shape(), x.dtype());
   for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = k * x.value().data<double>()[i];
@@ -20,7 +20,7 @@ Var scale(const Var& x, double k, int* calls = nullptr) {
   });
 }
 
-// a + b, whose backward hands dy itself to both.
+// a + b; backward passes dy itself to both inputs.
 Var sum(const Var& a, const Var& b) {
   Tensor y(a.shape(), a.dtype());
   for (int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = a.value().item(i) + b.value().item(i);
@@ -32,7 +32,7 @@ Var sum(const Var& a, const Var& b) {
 
 Var leaf(double value) { return Var(Tensor::full({1}, value, DType::f64), true); }
 
-TEST(Var, SumsContributionsOfSeveralUses) {
+TEST(Var, SumsContributionsOfAllUses) {
   Var x = leaf(2);
   Var y = sum(scale(x, 3), sum(x, scale(x, 5)));
   backward(y);
@@ -43,7 +43,7 @@ TEST(Var, SumsContributionsOfSeveralUses) {
 TEST(Var, SharedContributionIsNotOverwritten) {
   Var x = leaf(1);
   Var a = scale(x, 1), b = scale(x, 10);
-  backward(sum(sum(a, b), a));  // a's gradient: dy by reference, then a second contribution
+  backward(sum(sum(a, b), a));  // gradient of a: dy by reference, then a second contribution
   EXPECT_EQ(x.grad().item(), 12);
 }
 
@@ -51,11 +51,11 @@ TEST(Var, LeafWritesIntoBoundMemoryAndOverwritesAfterClear) {
   Var x = leaf(2);
   Tensor value = Tensor::zeros({1}, DType::f64), grad = Tensor::full({1}, 99, DType::f64);
   x.rebind(value, grad);
-  EXPECT_EQ(value.item(), 2) << "rebind copies the value over";
+  EXPECT_EQ(value.item(), 2) << "rebind copies the value";
   backward(scale(x, 4));
   EXPECT_EQ(grad.item(), 4) << "the first contribution overwrites";
   backward(scale(x, 4));
-  EXPECT_EQ(grad.item(), 8) << "later ones add";
+  EXPECT_EQ(grad.item(), 8) << "later contributions add";
   x.clear_grad();
   backward(scale(x, 4));
   EXPECT_EQ(grad.item(), 4);
@@ -82,7 +82,7 @@ TEST(Var, HooksRunBeforeTheRestOfBackward) {
   EXPECT_EQ(order, (std::vector<std::string>{"b", "below a", "a"}));
 }
 
-TEST(Var, NoGraphWithoutNeed) {
+TEST(Var, NoGraphIfNoInputNeedsAGradient) {
   int calls = 0;
   Var constant(Tensor::full({1}, 1, DType::f64));
   EXPECT_FALSE(scale(constant, 2, &calls).requires_grad());
@@ -91,7 +91,7 @@ TEST(Var, NoGraphWithoutNeed) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST(Var, BackwardFreesWhatItCaptured) {
+TEST(Var, BackwardFreesItsCaptures) {
   Var x = leaf(1);
   const int64_t before = context().pool->stats().bytes_in_use;
   Var y = scale(scale(x, 2), 2);
@@ -100,12 +100,12 @@ TEST(Var, BackwardFreesWhatItCaptured) {
   EXPECT_EQ(context().pool->stats().bytes_in_use, before + 8) << "only x's gradient is left";
 }
 
-TEST(Var, RefusesWhatHasNoMeaning) {
+TEST(Var, RefusesInvalidUse) {
   EXPECT_THROW(backward(Var(Tensor::full({1}, 1, DType::f64))), Error);
   EXPECT_THROW(backward(Var(Tensor::full({2}, 1, DType::f64), true)), Error);
   Var y = scale(leaf(1), 2);
   backward(y);
-  EXPECT_THROW(backward(y), Error) << "walked twice";
+  EXPECT_THROW(backward(y), Error) << "second backward through one graph";
   EXPECT_THROW(Var().value(), Error);
 }
 

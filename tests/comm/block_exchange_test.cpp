@@ -32,7 +32,7 @@ ExchangePlan plan_of(const std::string& name) {
   return plan;
 }
 
-// A compressor that loses nothing.
+// A lossless compressor.
 class Identity : public Compressor {
  public:
   int64_t payload_words(int64_t n) const override { return n; }
@@ -44,7 +44,7 @@ class Identity : public Compressor {
   }
 };
 
-TEST(BlockExchange, IdentityIsTheDenseAllReduceBitForBit) {
+TEST(BlockExchange, LosslessCompressorGivesTheDenseAllReduceBitForBit) {
   for (const Topology& topology : kRanks) {
     ExchangePlan dense{.topology = topology, .steps = 5};
     const ExchangeRun expected = testing::run_exchange(dense);
@@ -64,8 +64,8 @@ TEST(BlockExchange, IdentityIsTheDenseAllReduceBitForBit) {
   }
 }
 
-// EF21 with a compressor that loses nothing is exact up to the rounding of h + (g − h).
-TEST(BlockExchange, EstimatesOfAnIdentityAreTheDenseMeanWithinRounding) {
+// EF21 with a lossless compressor is exact up to the rounding of h + (g − h).
+TEST(BlockExchange, Ef21WithALosslessCompressorIsTheDenseMeanWithinRounding) {
   ExchangePlan dense{.topology = {2, 2}, .steps = 5};
   const ExchangeRun expected = testing::run_exchange(dense);
   ExchangePlan plan = dense;
@@ -87,7 +87,7 @@ float draw(int64_t element, int64_t step, Purpose purpose, int sender) {
   return to_unit(random_word(42, element, static_cast<uint32_t>(step), purpose, static_cast<uint32_t>(sender)));
 }
 
-// The formulas, value by value.
+// Quantization by the formula, one value at a time.
 testing::Quantize scaled(int levels, const std::function<float(const Values&)>& scale_of) {
   return [=](const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender) {
     const float scale = scale_of(z), most = static_cast<float>(levels);
@@ -132,7 +132,7 @@ Values int8(const Values& z, int64_t, int64_t, Purpose, int) {
   return u;
 }
 
-TEST(BlockExchange, QsgdIsTheParameterServer) {
+TEST(BlockExchange, QsgdMatchesTheParameterServer) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan = plan_of("qsgd");
     plan.topology = topology;
@@ -150,7 +150,7 @@ TEST(BlockExchange, QsgdIsTheParameterServer) {
       }
 }
 
-TEST(BlockExchange, TernGradIsTheParameterServer) {
+TEST(BlockExchange, TernGradMatchesTheParameterServer) {
   for (const Topology& topology : kRanks)
     for (const double clip : {0.0, 2.5}) {
       ExchangePlan plan = plan_of("terngrad");
@@ -160,7 +160,7 @@ TEST(BlockExchange, TernGradIsTheParameterServer) {
     }
 }
 
-// The mean of the values of each sign.
+// The mean of the positive values and of the negative values.
 Values one_bit(const Values& z, int64_t, int64_t, Purpose, int) {
   std::vector<double> plus, minus;
   double count = 0;
@@ -177,7 +177,7 @@ Values one_bit(const Values& z, int64_t, int64_t, Purpose, int) {
   return u;
 }
 
-// The largest; of equal ones the first.
+// The values of largest magnitude; ties go to the first.
 testing::Quantize topk(double density) {
   return [=](const Values& z, int64_t, int64_t, Purpose, int) {
     std::vector<size_t> order(z.size());
@@ -190,7 +190,7 @@ testing::Quantize topk(double density) {
   };
 }
 
-TEST(BlockExchange, OneBitSgdIsTheParameterServer) {
+TEST(BlockExchange, OneBitSgdMatchesTheParameterServer) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan = plan_of("one_bit_sgd");
     plan.topology = topology;
@@ -205,7 +205,7 @@ TEST(BlockExchange, OneBitSgdIsTheParameterServer) {
   }
 }
 
-TEST(BlockExchange, TopKIsTheParameterServer) {
+TEST(BlockExchange, TopKMatchesTheParameterServer) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan;
     plan.config = TopKOptions{.density = 0.05};
@@ -223,8 +223,8 @@ TEST(BlockExchange, TopKIsTheParameterServer) {
     }
 }
 
-// h ← h + C(g − h) on every worker; the mean of all h moves by the mean of the messages.
-TEST(BlockExchange, Ef21IsTheParameterServer) {
+// h ← h + C(g − h) on every worker; the mean of all h changes by the mean of the messages.
+TEST(BlockExchange, Ef21MatchesTheParameterServer) {
   for (const Topology& topology : kRanks)
     for (const auto compressor : {Ef21Options::Compressor::topk, Ef21Options::Compressor::one_bit}) {
       ExchangePlan plan;
@@ -267,14 +267,14 @@ TEST(BlockExchange, Ef21IsTheParameterServer) {
     }
 }
 
-// Pitfall 13: error feedback converges where coding loses less than it is given, also on heavy tails, few active
-// values and scales that differ by layer.
-TEST(BlockExchange, Pitfall13CodesThatFeedErrorsBackContract) {
+// Pitfall 13: error feedback converges if compression is a contraction: the error is smaller than the input. Inputs:
+// normal values, heavy tails, few nonzero values, and scales that differ by layer.
+TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
   RandomStream random(8, Purpose::test);
   std::vector<Values> hard(4, Values(1000));
   for (size_t i = 0; i < 1000; ++i) {
     hard[0][i] = static_cast<float>(random.normal());
-    hard[1][i] = static_cast<float>(std::tan(1.57 * (2 * random.uniform() - 1)));  // Cauchy
+    hard[1][i] = static_cast<float>(std::tan(1.57 * (2 * random.uniform() - 1)));  // Cauchy distribution
     hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
     hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
   }
@@ -295,7 +295,7 @@ TEST(BlockExchange, Pitfall13CodesThatFeedErrorsBackContract) {
     }
 }
 
-TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
+TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
   const Values x = testing::random_row<float>(4, 0, 70000);
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
     for (const double density : {0.0001, 0.37, 1.0}) {
@@ -314,11 +314,11 @@ TEST(BlockExchange, TopKCodesLargeBlocksAndTies) {
   Values back(8);
   codec->decode(code.data(), 8, back.data());
   EXPECT_EQ(back, (Values{1, -1, 0, 1, 2, 0, 0, 0}));
-  EXPECT_EQ(code[4], 0x00010000u) << "places 0 and 1";
+  EXPECT_EQ(code[4], 0x00010000u) << "positions 0 and 1";
   EXPECT_EQ(code[5], 0x00040003u);
 }
 
-TEST(BlockExchange, Int8WireIsTheParameterServer) {
+TEST(BlockExchange, Int8WireMatchesTheParameterServer) {
   for (const Topology& topology : kRanks) {
     for (const char* feedback : {"none", "worker", "server", "both"}) {
       ExchangePlan plan{.topology = topology};
@@ -328,7 +328,7 @@ TEST(BlockExchange, Int8WireIsTheParameterServer) {
   }
 }
 
-TEST(BlockExchange, FeedbackOfBothSidesIsTheParameterServer) {
+TEST(BlockExchange, FeedbackOnBothSidesMatchesTheParameterServer) {
   for (const char* feedback : {"both", "server", "worker", "none"})
     for (const int64_t block_size : {0, 1, 17, 1024}) {
       ExchangePlan plan = plan_of("qsgd");
@@ -366,8 +366,8 @@ TEST(BlockExchange, FewerValuesThanRanks) {
   }
 }
 
-// QSGD's paper: every message to everyone. The owners' means are the same.
-TEST(BlockExchange, MessagesToEverybodyGiveTheBitsOfFloat32Replies) {
+// In the QSGD paper every rank receives every message. The mean must equal the owners' float32 means.
+TEST(BlockExchange, AllGatherGivesTheSameBitsAsFloat32Replies) {
   ExchangePlan plan = plan_of("qsgd");
   plan.topology = {3, 2};
   const ExchangeRun owners = testing::run_exchange(plan);
@@ -375,7 +375,7 @@ TEST(BlockExchange, MessagesToEverybodyGiveTheBitsOfFloat32Replies) {
   EXPECT_EQ(testing::run_exchange(plan).means, owners.means);
 }
 
-// Blocks of 64 values with 7 levels are 1 + 8 words, of 2 bits 1 + 4, of signs 2 + 2; five values with places 5 + 3.
+// Words per block of 64 values: 7 levels 1 + 8, 2-bit codes 1 + 4, signs 2 + 2, five values with positions 5 + 3.
 TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
   for (const Topology& topology : kRanks)
     for (const auto& [name, block] : {std::pair{"qsgd", 9}, {"terngrad", 5}, {"one_bit_sgd", 4}, {"topk", 8}}) {
@@ -389,7 +389,7 @@ TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
         if (plan.config.has("error_feedback")) plan.config.set("error_feedback", "none");
         if (plan.config.has("density")) plan.config.set("density", 0.07);
         const bool owners = plan.reply() != "none";
-        const int64_t sent = 4 * 3 * block * (owners ? 1 : world);  // to each peer: three blocks, or all
+        const int64_t sent = 4 * 3 * block * (owners ? 1 : world);  // to each peer: three blocks, or all blocks
         const int64_t back = plan.reply() == "f32" ? 4 * 3 * 64 : owners ? sent : 0;
         for (const CommCount& count : testing::run_exchange(plan).sent) {
           EXPECT_EQ(count.bytes_intra, 3 * (m - 1) * (sent + back)) << name << " " << reply;
@@ -400,8 +400,8 @@ TEST(BlockExchange, BytesPerRankEqualTheFormulas) {
     }
 }
 
-// Uneven: every message has the size of the longest segment's.
-TEST(BlockExchange, BytesOfUnevenBlocksAreThoseOfTheLongestSegment) {
+// With unequal segments, every message has the size of the longest segment.
+TEST(BlockExchange, BytesOfUnevenSegmentsFollowTheLongestSegment) {
   ExchangePlan plan = plan_of("qsgd");
   plan.topology = {5, 1};
   plan.steps = 1;
@@ -425,8 +425,9 @@ TEST(BlockExchange, BytesOfUnevenBlocksAreThoseOfTheLongestSegment) {
   for (const CommCount& count : run.sent) EXPECT_EQ(count.bytes_inter, 2 * 4 * 4 * longest);
 }
 
-// Over 4000 steps the mean of the messages comes within five standard errors of the value, which lies the fraction f
-// between two levels; the draws of ranks are independent, so four of them have a quarter of the variance.
+// Over 4000 steps the mean of the messages is within five standard errors of the value; f is the value's fractional
+// position between two levels. Random numbers are independent across ranks, so four ranks have a quarter of the
+// variance.
 TEST(BlockExchange, StochasticCodesAreUnbiasedAndIndependentAcrossRanks) {
   const std::vector<float> x = testing::random_row<float>(3, 0, 64);
   for (const char* name : {"qsgd", "terngrad"}) {
@@ -464,7 +465,7 @@ TEST(BlockExchange, StochasticCodesAreUnbiasedAndIndependentAcrossRanks) {
   }
 }
 
-TEST(BlockExchange, GradientsThatAreNotFiniteNameStepAndParameter) {
+TEST(BlockExchange, NonFiniteGradientsNameStepAndParameter) {
   for (const char* name : {"qsgd", "terngrad", "one_bit_sgd", "topk", "ef21", "dense"})
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
       const std::string error = error_of([&] {
@@ -485,7 +486,7 @@ TEST(BlockExchange, GradientsThatAreNotFiniteNameStepAndParameter) {
     }
 }
 
-TEST(BlockExchange, RefusesWhatItCannotServe) {
+TEST(BlockExchange, RefusesInvalidInputs) {
   run_local({2, 1}, [](Communicator& comm) {
     const Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {});
     const Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {});
@@ -515,12 +516,12 @@ TEST(BlockExchange, RefusesWhatItCannotServe) {
   });
 }
 
-TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
+TEST(Levels, MatchThePlainFormulaForAnyLengthAndVectorWidth) {
   const Values x = testing::random_row<float>(9, 0, 5000);
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     hwy::SetSupportedTargetsForTest(target);
-    Context narrow = context();  // of what decodes
+    Context narrow = context();  // context of the decoder
     narrow.vector_bits = target <= HWY_AVX3 ? 512 : target <= HWY_AVX2 ? 256 : 128;
     ContextGuard guard(narrow);
     for (const int levels : {1, 3, 7, 20, 127})
@@ -533,7 +534,7 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
           encode_levels(x.data(), n, factor, levels, random ? &rng : nullptr, words.data());
           EXPECT_EQ(words.back(), 0xDEADBEEF);
           if (const int64_t used = n * width % 32; used > 0) {
-            EXPECT_EQ(words[words.size() - 2] >> used, 0) << n << " values: bits of no value";
+            EXPECT_EQ(words[words.size() - 2] >> used, 0) << n << " values: unused bits must be 0";
           }
           Values back(static_cast<size_t>(n));
           decode_levels(words.data(), n, 0.5f, levels, back.data());
@@ -553,7 +554,7 @@ TEST(Levels, AreThePlainFormulaForAnyLengthAndVector) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-TEST(Levels, ScalesTooSmallSendZerosAndLargeValuesAreClamped) {
+TEST(Levels, TinyScalesSendZerosAndLargeValuesAreClamped) {
   const Values tiny{1e-40f, -3e-45f, 0};
   uint32_t code[3] = {9, 9, 9};
   encode_scaled(tiny.data(), 3, 1e-40f, 127, nullptr, code);

@@ -9,7 +9,7 @@ namespace {
 
 Buckets buckets_of(const std::vector<int64_t>& sizes, int64_t bytes = 1 << 30) {
   std::vector<Parameter> parameters;
-  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)  // laid out in reverse
+  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)  // parameters are laid out in reverse order
     parameters.push_back({"p" + std::to_string(parameters.size()), Var(Tensor::zeros({*size}), true)});
   return Buckets(parameters, {bytes, bytes, 1});
 }
@@ -23,18 +23,18 @@ std::set<int64_t> global_starts(const Buckets& buckets, int64_t size, int segmen
   return starts;
 }
 
-TEST(BlockLayout, CutsEveryParameterFromItsBeginning) {
+TEST(BlockLayout, SplitsEveryParameterFromItsBeginning) {
   const Buckets buckets = buckets_of({10, 3, 8});
   const BlockLayout layout(buckets[0], 4, 1);
   std::vector<std::pair<int64_t, int64_t>> blocks;
   for (int64_t i = 0; i < layout.blocks(); ++i) blocks.push_back({layout.block(i).begin, layout.block(i).end});
   const std::vector<std::pair<int64_t, int64_t>> expected{{0, 4}, {4, 8}, {8, 10}, {10, 13}, {13, 17}, {17, 21}};
   EXPECT_EQ(blocks, expected);
-  EXPECT_EQ(BlockLayout(buckets[0], 0, 2).blocks(), 3) << "whole parameters";
+  EXPECT_EQ(BlockLayout(buckets[0], 0, 2).blocks(), 3) << "block size 0: whole parameters";
 }
 
-// Pitfall 14: a scale's values may depend neither on the bucket's size nor on the number of ranks.
-TEST(BlockLayout, Pitfall14BlocksDependNeitherOnBucketsNorOnSegments) {
+// Pitfall 14: the values that share a scale must not depend on the bucket size or the number of ranks.
+TEST(BlockLayout, Pitfall14BlocksDoNotDependOnBucketsOrSegments) {
   const std::vector<int64_t> sizes{100, 1, 64, 33, 152, 7};
   for (const int64_t block : {0, 1, 16, 64}) {
     const std::set<int64_t> expected = global_starts(buckets_of(sizes), block, 1);
@@ -43,7 +43,7 @@ TEST(BlockLayout, Pitfall14BlocksDependNeitherOnBucketsNorOnSegments) {
   }
 }
 
-TEST(BlockLayout, SegmentsCoverEverythingInOrderWithWholeBlocks) {
+TEST(BlockLayout, SegmentsCoverAllBlocksInOrder) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1}, {5}, {100, 1, 64, 152}, {1000, 1}, {1, 1000}, {0, 3}})
     for (const int64_t block : {0, 1, 7, 32})
       for (const int segments : {1, 2, 3, 8}) {
@@ -64,13 +64,13 @@ TEST(BlockLayout, SegmentsCoverEverythingInOrderWithWholeBlocks) {
         EXPECT_EQ(at, buckets[0].numel);
         EXPECT_EQ(blocks, layout.blocks());
         EXPECT_EQ(longest, layout.longest());
-        // Off the even cut by at most half a block at either end.
+        // Each end differs from an even split by at most half a block.
         const int64_t largest_block = block > 0 ? block : 1000;
         EXPECT_LE(longest, (at + segments - 1) / segments + largest_block);
       }
 }
 
-TEST(BlockLayout, WholeIsOneBlockThatEvenSegmentsCut) {
+TEST(BlockLayout, WholeIsOneBlockSplitIntoEvenSegments) {
   for (const int64_t n : {1, 31, 33, 1000})
     for (const int segments : {1, 2, 3, 8}) {
       const Buckets buckets = buckets_of({n});

@@ -23,7 +23,7 @@ std::vector<Parameter> model() {
           parameter("scale", {}, 5)};
 }
 
-TEST(Bucket, ReverseOrderContiguousAndPadded) {
+TEST(Bucket, UsesReverseOrderWithoutGapsAndPads) {
   const std::vector<Parameter> parameters = model();
   const Buckets buckets(parameters, {.first_bytes = 100, .bytes = 1000, .alignment = 24});
   std::vector<std::string> names;
@@ -41,7 +41,7 @@ TEST(Bucket, ReverseOrderContiguousAndPadded) {
       names.push_back(slot.name);
     }
     EXPECT_EQ(bucket.numel, offset);
-    for (int64_t i = offset; i < bucket.padded_numel(); ++i) EXPECT_EQ(bucket.param.item(i), 0) << "padding";
+    for (int64_t i = offset; i < bucket.padded_numel(); ++i) EXPECT_EQ(bucket.param.item(i), 0) << "padding must be 0";
     global += offset;
   }
   EXPECT_EQ(buckets.numel(), global);
@@ -49,8 +49,8 @@ TEST(Bucket, ReverseOrderContiguousAndPadded) {
             (std::vector<std::string>{"scale", "fc.bias", "fc.weight", "bn1.bias", "bn1.weight", "conv1.weight"}));
 }
 
-TEST(Bucket, CapsCutBetweenTensorsOnly) {
-  // Bytes from the back: 4, 40 | 1320 above the cap: alone | 32, 32, 864.
+TEST(Bucket, SizeLimitsSplitBetweenTensorsOnly) {
+  // Bytes from the last parameter: 4, 40 | 1320 exceeds the limit and gets its own bucket | 32, 32, 864.
   const Buckets buckets(model(), {.first_bytes = 100, .bytes = 1000, .alignment = 1});
   ASSERT_EQ(buckets.size(), 3);
   EXPECT_EQ(buckets[0].numel, 11);
@@ -89,7 +89,7 @@ TEST(Bucket, HashesDoNotDependOnBucketSizes) {
   EXPECT_EQ(small.value_hash(), large.value_hash());
 }
 
-TEST(Bucket, LayoutHashSeesNamesShapesAndOrder) {
+TEST(Bucket, LayoutHashDependsOnNamesShapesAndOrder) {
   const uint64_t hash = Buckets(model(), {}).layout_hash();
   auto changed = [&](const std::function<void(std::vector<Parameter>&)>& change) {
     std::vector<Parameter> parameters = model();
@@ -105,7 +105,7 @@ TEST(Bucket, LayoutHashSeesNamesShapesAndOrder) {
   EXPECT_TRUE(changed([](auto& p) { p[0].name = "conv1.weightb", p[1].name = "n1.weight"; }));
 }
 
-TEST(Bucket, ValueHashSeesEveryElementAndTheSignOfZero) {
+TEST(Bucket, ValueHashDependsOnEveryElementAndTheSignOfZero) {
   Buckets buckets(model(), {.first_bytes = 100, .bytes = 1000, .alignment = 32});
   const uint64_t hash = buckets.value_hash();
   for (Bucket& bucket : buckets)
@@ -118,7 +118,7 @@ TEST(Bucket, ValueHashSeesEveryElementAndTheSignOfZero) {
     }
   EXPECT_EQ(buckets.value_hash(), hash);
   buckets[0].param.data<float>()[buckets[0].numel] = 5;
-  EXPECT_EQ(buckets.value_hash(), hash) << "padding does not count";
+  EXPECT_EQ(buckets.value_hash(), hash) << "the hash must not include padding";
 }
 
 TEST(Bucket, Float64AndEmptyTensors) {
@@ -145,7 +145,7 @@ TEST(Bucket, DecayRangesMergeNeighbors) {
   EXPECT_EQ(ranges[2].end, 573);
 }
 
-TEST(Bucket, RefusesWhatItCannotLayOut) {
+TEST(Bucket, RefusesInvalidParameters) {
   EXPECT_THROW(Buckets({}, {}), Error);
   EXPECT_THROW(Buckets({parameter("a", {2}, 0), parameter("a", {2}, 1)}, {}), Error);
   EXPECT_THROW(Buckets({{"a", Var(Tensor::zeros({2})), true}}, {}), Error);

@@ -1,4 +1,4 @@
-// What every transport must do. comm_tests runs it over threads, mpi_ranks under mpirun over processes.
+// Tests for every transport. comm_tests runs them with threads, mpi_ranks with processes under mpirun.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string name_of(const ::testing::TestParamInfo<Placement>& info) {
   return names[info.index];
 }
 
-// One GPU for all, GPUs in turn, and one each by NCCL.
+// One GPU for all ranks; GPUs in turn; and one GPU per rank, with NCCL.
 INSTANTIATE_TEST_SUITE_P(On, Collectives,
                          ::testing::Values(Placement{"cpu", false, false}, Placement{"cuda:0", false, false},
                                            Placement{"cuda", true, false}, Placement{"cuda", false, true}),
@@ -76,7 +76,7 @@ TEST_P(Collectives, AllReduceIsTheRankOrderSumBitForBit) {
     }
 }
 
-TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
+TEST_P(Collectives, ReduceScatterGivesEachRankItsSegment) {
   for (const Topology& topology : topologies())
     for (int64_t k : {0, 1, 7, 33, 4099}) {
       const int64_t n = k * topology.world();
@@ -87,7 +87,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsPart) {
         const auto begin = expected.begin() + comm.rank * k;
         if (GetParam().nccl) expect_close(out.to_vector<float>(), std::vector<float>(begin, begin + k));
         else EXPECT_EQ(out.to_vector<float>(), std::vector<float>(begin, begin + k));
-        EXPECT_EQ(in.to_vector<float>(), random_row<float>(8, comm.rank, n)) << "in is left alone";
+        EXPECT_EQ(in.to_vector<float>(), random_row<float>(8, comm.rank, n)) << "the input must not change";
       });
     }
 }
@@ -104,7 +104,7 @@ TEST_P(Collectives, AllGatherConcatenatesInRankOrder) {
     }
 }
 
-TEST_P(Collectives, AllToAllTransposesParts) {
+TEST_P(Collectives, AllToAllTransposesSegments) {
   for (const Topology& topology : topologies())
     for (int64_t k : {0, 1, 7, 4099}) {
       const int world = topology.world();
@@ -122,9 +122,9 @@ TEST_P(Collectives, AllToAllTransposesParts) {
     }
 }
 
-// Pitfall 36: all ranks send all others more than sockets and pipes hold, at the same time, and nobody waits for ever.
-TEST_P(Collectives, Pitfall36AllSendMoreThanABufferHolds) {
-  constexpr int64_t kWords = 3 << 19;  // 6 MiB to each
+// Pitfall 36: all ranks send all others more data at once than sockets and pipes can buffer. This must not deadlock.
+TEST_P(Collectives, Pitfall36AllRanksSendMoreThanABufferHolds) {
+  constexpr int64_t kWords = 3 << 19;  // 6 MiB to each rank
   for (const Topology& topology : topologies()) {
     const int world = topology.world();
     if (topology.workers_per_node > 1 || world > 4) continue;
@@ -173,7 +173,7 @@ TEST_P(Collectives, IntraAndInterGroupsFollowTheTopology) {
     });
 }
 
-TEST_P(Collectives, ManyCollectivesInARowStayInStep) {
+TEST_P(Collectives, ManyCollectivesInARowStaySynchronized) {
   for (const Topology& topology : topologies())
     run(topology, [](Communicator& comm) {
       const int n = comm.topology.nodes, m = comm.topology.workers_per_node;
@@ -188,7 +188,7 @@ TEST_P(Collectives, ManyCollectivesInARowStayInStep) {
     });
 }
 
-// The counts of all ranks together, on every rank.
+// The sum of all ranks' counts, on every rank.
 std::map<std::string, CommCount> total_counts(Communicator& comm) {
   std::map<std::string, CommCount> total = comm.stats->phases();
   for (auto& [phase, count] : total) {
@@ -223,7 +223,7 @@ TEST_P(Collectives, BytesOfAllRanksEqualTheFormulas) {
         comm.world->barrier("barrier");
         const auto counts = total_counts(comm);
         SCOPED_TRACE(::testing::Message() << n << " nodes of " << m << ", d = " << d);
-        // Ordered pairs of ranks on one node, on two nodes.
+        // Ordered pairs of ranks: on one node, and on two nodes.
         const int64_t intra = n * m * (m - 1), inter = n * m * (n - 1) * m;
         for (const char* phase : {"reduce_scatter", "all_gather", "all_to_all"}) {
           EXPECT_EQ(counts.at(phase).bytes_intra, intra * 4 * d) << phase;
@@ -245,7 +245,7 @@ TEST_P(Collectives, BytesOfAllRanksEqualTheFormulas) {
       });
 }
 
-// Ranks that meet in every fourth step only. All stop after the same step, without a deadlock.
+// Ranks synchronize only in every fourth step. All must stop after the same step, without a deadlock.
 TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
   for (const Topology& topology : topologies())
     for (const int stopping : {0, topology.world() - 1})
@@ -263,8 +263,8 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
       });
 }
 
-// The others have begun their last step, or have ended, when one rank wants to stop.
-TEST_P(Collectives, AStopInTheLastStepChangesNothing) {
+// One rank requests a stop when the others have begun their last step or have ended.
+TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {
       const bool late = comm.rank == topology.world() - 1 && comm.rank > 0;

@@ -1,5 +1,5 @@
-// Codes of blocks and their means, made on a GPU and on the CPU: the same bits, of blocks that a block of threads takes
-// alone and of ones that it takes in pieces.
+// Compressed blocks and their means must have equal bits on GPU and CPU. Covers blocks processed by one block of
+// threads, and blocks split into pieces.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -19,7 +19,8 @@ class CudaBlockCodes : public OnGpu {
   Cuda device() const { return cuda_of(cuda_device(0)); }
 };
 
-// Lengths on both sides of a piece and of narrow places; and of a second round of pieces in lanes.
+// Lengths around the piece size and the limit of 16-bit positions; kLongLengths also needs a second round of pieces per
+// lane.
 const std::vector<int64_t> kLengths{kSumPiece + 1, 5, 65537, 1, kSumPiece, 20000, 100};
 const std::vector<int64_t> kLongLengths{kSumPiece + 1, 5, 17 * kSumPiece + 333, 1, kSumPiece, 2 * kSumPiece, 100};
 
@@ -38,7 +39,7 @@ BlockTable<CodedBlock> blocks_of(const Compressor& codec, const std::vector<int6
   return blocks;
 }
 
-// Each codec's message, what is kept and the mean of senders. ties: few different magnitudes.
+// Compares each compressor's message, its residual, and the mean over senders. ties: only few different magnitudes.
 void compare(Cuda device, const std::string& name, const Compressor& codec, Feedback feedback, int senders, bool ties) {
   SCOPED_TRACE(::testing::Message() << name << ", memory " << static_cast<int>(feedback) << ", " << senders
                                     << " senders, ties " << ties);
@@ -71,7 +72,7 @@ void compare(Cuda device, const std::string& name, const Compressor& codec, Feed
   expect_same(on_mean, mean, "mean");
 }
 
-TEST_F(CudaBlockCodes, LargestValuesAreTheCpus) {
+TEST_F(CudaBlockCodes, TopKMatchesTheCpu) {
   on_gpu([&] {
     for (const double density : {0.003, 0.3, 1.0}) {
       const auto codec = topk_codec(density);
@@ -82,7 +83,7 @@ TEST_F(CudaBlockCodes, LargestValuesAreTheCpus) {
   });
 }
 
-TEST_F(CudaBlockCodes, LevelsAreTheCpus) {
+TEST_F(CudaBlockCodes, LevelsMatchTheCpu) {
   on_gpu([&] {
     for (const int levels : {1, 7, 127}) compare(device(), "qsgd", *qsgd_codec(levels), Feedback::residual, 2, false);
     compare(device(), "terngrad", *terngrad_codec(2.5), Feedback::none, 3, false);
@@ -91,7 +92,7 @@ TEST_F(CudaBlockCodes, LevelsAreTheCpus) {
   });
 }
 
-TEST_F(CudaBlockCodes, OneBitsAreTheCpus) {
+TEST_F(CudaBlockCodes, OneBitCodesMatchTheCpu) {
   on_gpu([&] {
     const auto codec = one_bit_codec();
     compare(device(), "one_bit", *codec, Feedback::none, 1, false);
@@ -100,8 +101,8 @@ TEST_F(CudaBlockCodes, OneBitsAreTheCpus) {
   });
 }
 
-// In the last piece of a long block, and in a short one.
-TEST_F(CudaBlockCodes, ValuesThatAreNotFiniteAreFound) {
+// Tests the last piece of a long block, and a short block.
+TEST_F(CudaBlockCodes, NonFiniteValuesAreFound) {
   on_gpu([&] {
     std::vector<Case> cases;
     cases.push_back({"topk", topk_codec(0.01)});

@@ -1,4 +1,4 @@
-// Exchanges between ranks that share a GPU: means, state and bytes sent are the CPU's, bit for bit.
+// Exchanges between ranks that share a GPU: means, state and bytes sent match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -25,8 +25,8 @@ std::vector<uint8_t> bytes_of(const Tensor& x) {
 }
 
 struct Run {
-  std::vector<std::vector<uint8_t>> bytes;  // of all ranks' means and state, in their order
-  std::vector<std::string> what;            // each is
+  std::vector<std::vector<uint8_t>> bytes;  // means and state of all ranks, in order
+  std::vector<std::string> what;            // name of each entry
   std::vector<int64_t> sent;
   std::string summary;
 };
@@ -38,7 +38,7 @@ struct Plan {
   int64_t steps = 4;
 };
 
-// A few steps with gradients of many sizes; parameters follow their means.
+// Runs a few steps with gradients of many magnitudes; parameters follow their means.
 Run run(const Plan& plan, const Placement& placement) {
   std::vector<Run> of_ranks(static_cast<size_t>(plan.topology.world()));
   const auto body = [&](Communicator& comm) {
@@ -116,7 +116,7 @@ Plan loco(int64_t bits, const std::string& scale) {
   return {.config = LocoOptions{.bits = bits, .scale = scale, .block_size = 50}};
 }
 
-TEST_F(CudaExchange, LocoIsTheCpus) {
+TEST_F(CudaExchange, LocoMatchesTheCpu) {
   for (const int64_t bits : {1, 4, 8})
     for (const char* scale : {"auto", "2^3"}) {
       Plan plan = loco(bits, scale);
@@ -129,7 +129,7 @@ TEST_F(CudaExchange, LocoIsTheCpus) {
     }
 }
 
-TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
+TEST_F(CudaExchange, LocoWithLargeBlocksMatchesTheCpu) {
   for (const int64_t bits : {1, 4}) {
     Plan plan = loco(bits, "auto");
     plan.config.set("block_size", 0);
@@ -139,7 +139,7 @@ TEST_F(CudaExchange, LocoOfBlocksLargerThanAPiece) {
   }
 }
 
-TEST_F(CudaExchange, LocoInSharesIsTheCpus) {
+TEST_F(CudaExchange, LocoWithShardingMatchesTheCpu) {
   for (const Sharding sharding : {Sharding::zero1, Sharding::zero2})
     for (const ParameterWire wire : {ParameterWire::f32, ParameterWire::bf16}) {
       Plan plan = loco(4, "auto");
@@ -150,7 +150,7 @@ TEST_F(CudaExchange, LocoInSharesIsTheCpus) {
 
 Plan plan_of(const ExchangeConfig& config) { return {.config = config}; }
 
-TEST_F(CudaExchange, DenseAndHierarchicalAreTheCpus) {
+TEST_F(CudaExchange, DenseAndHierarchicalMatchTheCpu) {
   for (const char* name : {"dense", "hierarchical"})
     for (const char* wire : {"f32", "bf16", "f16"}) {
       Plan plan = plan_of(name);
@@ -161,7 +161,7 @@ TEST_F(CudaExchange, DenseAndHierarchicalAreTheCpus) {
     }
 }
 
-TEST_F(CudaExchange, EightAndFourBitsAreTheCpus) {
+TEST_F(CudaExchange, EightAndFourBitsMatchTheCpu) {
   expect_same(plan_of(DenseOptions{.wire = DenseOptions::Wire::int8}));
   Plan plan = plan_of("zeropp");
   plan.config.set("block_size", 60);
@@ -170,7 +170,7 @@ TEST_F(CudaExchange, EightAndFourBitsAreTheCpus) {
   expect_same(plan);
 }
 
-TEST_F(CudaExchange, RandomLevelsAreTheCpus) {
+TEST_F(CudaExchange, StochasticLevelsMatchTheCpu) {
   for (const int64_t levels : {1, 7, 127}) {
     Plan plan = plan_of("qsgd");
     plan.config.set("levels", levels).set("block_size", 33).set("reply", levels == 7 ? "coded" : "f32");
@@ -185,7 +185,7 @@ TEST_F(CudaExchange, RandomLevelsAreTheCpus) {
   }
 }
 
-TEST_F(CudaExchange, SignsAreTheCpus) {
+TEST_F(CudaExchange, SignsMatchTheCpu) {
   for (const char* name : {"one_bit_sgd", "signsgd", "ef_signsgd"}) {
     Plan plan = plan_of(name);
     if (plan.config.has("block_size")) plan.config.set("block_size", 100);
@@ -197,7 +197,7 @@ TEST_F(CudaExchange, SignsAreTheCpus) {
   }
 }
 
-TEST_F(CudaExchange, TheLargestValuesAreTheCpus) {
+TEST_F(CudaExchange, TopKMatchesTheCpu) {
   for (const double density : {0.01, 0.3, 1.0}) {
     Plan plan = plan_of("topk");
     plan.config.set("density", density).set("block_size", density == 0.3 ? 50 : 0);
@@ -205,14 +205,14 @@ TEST_F(CudaExchange, TheLargestValuesAreTheCpus) {
     plan.steps = 2;
     expect_same(plan);
   }
-  Plan large = plan_of("topk");  // places of 32 bits
+  Plan large = plan_of("topk");  // needs 32-bit positions
   large.shapes = {{65537}};
   large.steps = 1;
   large.topology = {1, 1};
   expect_same(large);
 }
 
-TEST_F(CudaExchange, RandomPlacesAreTheCpus) {
+TEST_F(CudaExchange, RandomKMatchesTheCpu) {
   for (const char* feedback : {"worker", "none"}) {
     Plan plan = plan_of("randomk");
     plan.config.set("density", 0.2).set("error_feedback", feedback).set("block_size", 60);
@@ -221,7 +221,7 @@ TEST_F(CudaExchange, RandomPlacesAreTheCpus) {
   }
 }
 
-TEST_F(CudaExchange, PowerSgdIsTheCpus) {
+TEST_F(CudaExchange, PowerSgdMatchesTheCpu) {
   for (const int64_t rank : {1, 3}) {
     Plan plan = plan_of(PowerSgdOptions{.rank = rank});
     if (rank == 3) plan.config.set("error_feedback", "none");
@@ -232,8 +232,8 @@ TEST_F(CudaExchange, PowerSgdIsTheCpus) {
   }
 }
 
-// Columns of several pieces, more of them than a block of threads takes at a time, rows of several tiles.
-TEST_F(CudaExchange, PowerSgdOfLargeMatricesIsTheCpus) {
+// Columns of several pieces, more columns than a block of threads processes at a time, and rows of several tiles.
+TEST_F(CudaExchange, PowerSgdWithLargeMatricesMatchesTheCpu) {
   for (const int64_t rank : {2, 33}) {
     Plan plan = plan_of(PowerSgdOptions{.rank = rank});
     plan.topology = {2, 1};
@@ -243,7 +243,7 @@ TEST_F(CudaExchange, PowerSgdOfLargeMatricesIsTheCpus) {
   }
 }
 
-TEST_F(CudaExchange, EstimatesAreTheCpus) {
+TEST_F(CudaExchange, EstimatesMatchTheCpu) {
   for (const char* compressor : {"topk", "one_bit"})
     for (const char* reply : {"f32", "none"}) {
       Plan plan = plan_of(Ef21Options{.density = 0.1, .block_size = 90});
@@ -253,14 +253,14 @@ TEST_F(CudaExchange, EstimatesAreTheCpus) {
     }
 }
 
-TEST_F(CudaExchange, LocoWithBlocksOfParametersIsTheCpus) {
+TEST_F(CudaExchange, LocoWithParameterBlocksMatchesTheCpu) {
   Plan plan = plan_of("loco_zeropp");
   plan.config.set("block_size", 70);
   plan.steps = 2;
   expect_same(plan);
 }
 
-TEST_F(CudaExchange, LocoSumsOfManyRanks) {
+TEST_F(CudaExchange, LocoSumsOverManyRanks) {
   Plan plan = loco(8, "auto");
   plan.topology = {5, 1};
   plan.shapes = {{77}};
@@ -269,7 +269,7 @@ TEST_F(CudaExchange, LocoSumsOfManyRanks) {
   expect_same(plan);
 }
 
-TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
+TEST_F(CudaExchange, RefusesNonFiniteGradients) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     for (const char* name : {"loco", "qsgd", "one_bit_sgd", "topk", "signsgd", "randomk", "powersgd"}) {
       const std::string text = error_of([&] {
@@ -290,7 +290,7 @@ TEST_F(CudaExchange, RefusesWhatIsNotFinite) {
   }
 }
 
-// A compressor of one's own whose format() names no kernels.
+// A custom compressor whose format() names no kernels.
 class Plain : public Compressor {
  public:
   int64_t payload_words(int64_t n) const override { return n; }
@@ -302,7 +302,7 @@ class Plain : public Compressor {
   }
 };
 
-TEST_F(CudaExchange, RefusesACompressorThatNamesNoKernels) {
+TEST_F(CudaExchange, RefusesACompressorWithoutKernels) {
   const auto mean_of_ones = [](const Placement& placement) {
     run_local({2, 1},
               [](Communicator& comm) {

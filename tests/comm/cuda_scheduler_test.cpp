@@ -1,4 +1,4 @@
-// When a rank on a GPU hands buckets over, where kernels of its groups wait for other ranks'.
+// Launch of buckets by a rank on a GPU whose groups use kernels that wait for other ranks.
 #include <gtest/gtest.h>
 
 #include "autograd/ops/linear.h"
@@ -12,7 +12,7 @@
 namespace godwit {
 namespace {
 
-// Two layers, whose parameters have a bucket each.
+// Two layers whose parameters have one bucket each.
 struct Model {
   Var first = weight({8, 8}), second = weight({3, 8});
   Buckets buckets{{{"first", first, true}, {"second", second, true}}, {.first_bytes = 1, .bytes = 1, .alignment = 4}};
@@ -62,7 +62,7 @@ TEST_F(CudaScheduler, DoesNotOverlapAStepWithNewShapes) {
   });
 }
 
-TEST_F(CudaScheduler, DoesNotOverlapAStepThatIsRecorded) {
+TEST_F(CudaScheduler, DoesNotOverlapACapturedStep) {
   run([](const Model& model, Scheduler& scheduler) {
     CudaGraphCache graphs;
     const Tensor x = Tensor::full({4, 8}, 1);
@@ -79,7 +79,7 @@ TEST_F(CudaScheduler, DoesNotOverlapAStepThatIsRecorded) {
   });
 }
 
-TEST_F(CudaScheduler, OverlapsTheFirstStepWhereNoKernelWaits) {
+TEST_F(CudaScheduler, OverlapsTheFirstStepIfNoKernelWaits) {
   run(
       [](const Model& model, Scheduler& scheduler) {
         scheduler.begin_step();

@@ -1,4 +1,4 @@
-// What is sent, made on a GPU and on the CPU: every bit of the messages, the errors kept and the values read back.
+// Wire kernels on a GPU and on the CPU: messages, residuals and decoded values must match bit for bit.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -21,7 +21,7 @@ class CudaWire : public OnGpu {
 const std::vector<int64_t> kCounts{1, 31, 32, 33, 257, 1000, 4099};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST_F(CudaWire, SignBitsAreTheCpus) {
+TEST_F(CudaWire, SignBitsMatchTheCpu) {
   on_gpu([&] {
     for (const int64_t n : kCounts) {
       auto x = random_values<float>(n, 1);
@@ -56,7 +56,7 @@ TEST_F(CudaWire, SignBitsAreTheCpus) {
   });
 }
 
-TEST_F(CudaWire, HalvesAreTheCpus) {
+TEST_F(CudaWire, HalvesMatchTheCpu) {
   on_gpu([&] {
     for (const DType wire : {DType::bf16, DType::f16})
       for (const int64_t n : kCounts) {
@@ -84,7 +84,7 @@ TEST_F(CudaWire, HalvesAreTheCpus) {
   });
 }
 
-// n values in blocks of `size`, behind their scales and `gap` bits of someone else's.
+// n values in blocks of `size`; their bits follow the scales and `gap` unrelated bits.
 SignTiles tiles_of(int64_t n, int64_t size, int64_t gap) {
   SignTiles tiles;
   const int64_t first = 32 * ((n + size - 1) / size) + gap;
@@ -94,7 +94,7 @@ SignTiles tiles_of(int64_t n, int64_t size, int64_t gap) {
 }
 
 void compare_scaled_signs(Cuda device, int64_t n, int64_t size, int64_t gap, SignScale scale, int senders) {
-  SCOPED_TRACE(::testing::Message() << n << " values in blocks of " << size << " behind " << gap << " bits, "
+  SCOPED_TRACE(::testing::Message() << n << " values in blocks of " << size << " after " << gap << " bits, "
                                     << senders << " senders");
   const SignTiles tiles = tiles_of(n, size, gap);
   const int64_t stride = (n + size - 1) / size + (gap + n + 31) / 32;
@@ -124,7 +124,7 @@ void compare_scaled_signs(Cuda device, int64_t n, int64_t size, int64_t gap, Sig
   expect_same(on_x, x, "values");
 }
 
-TEST_F(CudaWire, ScaledSignsAreTheCpus) {
+TEST_F(CudaWire, ScaledSignsMatchTheCpu) {
   on_gpu([&] {
     for (const SignScale scale : {SignScale::l1_mean, SignScale::l2_rms}) {
       compare_scaled_signs(device(), 1, 1, 0, scale, 1);
@@ -137,7 +137,7 @@ TEST_F(CudaWire, ScaledSignsAreTheCpus) {
   });
 }
 
-TEST_F(CudaWire, ScaledSignsFindTheFirstBlockThatIsNotFinite) {
+TEST_F(CudaWire, ScaledSignsFindTheFirstNonFiniteBlock) {
   on_gpu([&] {
     for (const int64_t size : {50, 5000}) {
       const SignTiles tiles = tiles_of(20000, size, 0);
@@ -164,7 +164,7 @@ void compare_searches() {
   }
 }
 
-TEST_F(CudaWire, FindsTheFirstValueThatIsNotFinite) {
+TEST_F(CudaWire, FindsTheFirstNonFiniteValue) {
   on_gpu([] { compare_searches<float>(); });
   on_gpu([] { compare_searches<double>(); });
 }

@@ -1,4 +1,4 @@
-// Ranks on GPUs: where each works, whose memory is read when, and that the exchange runs beside the backward pass.
+// Ranks on GPUs: device assignment, ordering of memory accesses between ranks, and overlap of exchange and backward.
 #include <gmock/gmock.h>
 
 #include <mutex>
@@ -18,13 +18,13 @@ using testing::random_tensor;
 
 const Placement kOneGpu{"cuda:0", false, false};
 
-TEST(Placement, OfTheCpuNeedsNothing) {
+TEST(Placement, OnTheCpuNeedsNothing) {
   EXPECT_EQ(device_of({}, 5, 8), kCpu);
   EXPECT_FALSE(exchanges_by_nccl({}, 1));
 }
 
-TEST(Placement, WithoutAGpuSaysWhyOnce) {
-  if (cuda_devices() > 0) GTEST_SKIP() << "there is one";
+TEST(Placement, WithoutAGpuReportsTheReasonOnce) {
+  if (cuda_devices() > 0) GTEST_SKIP() << "this machine has a GPU";
   for (const char* device : {"cuda", "cuda:0"})
     EXPECT_EQ(error_of([&] { run_local({4, 1}, [](Communicator&) {}, {.placement = {device}}); }),
               "cuda:0: " + why_no_cuda());
@@ -37,12 +37,12 @@ class DeviceRanks : public ::testing::Test {
   }
 };
 
-TEST_F(DeviceRanks, MoreThanGpusNeedTheOptionToShareThem) {
+TEST_F(DeviceRanks, MoreRanksThanGpusNeedTheSharingOption) {
   const int gpus = cuda_devices(), many = 2 * gpus + 1;
   const std::string text = error_of([&] { run_local({many, 1}, [](Communicator&) {}, {.placement = {"cuda"}}); });
   EXPECT_THAT(text, HasSubstr(std::to_string(many) + " workers on this machine, but " + std::to_string(gpus) + " GPU"));
   EXPECT_THAT(text, HasSubstr("--set share_gpu=true"));
-  EXPECT_FALSE(text.starts_with("rank")) << "before there are ranks: " << text;
+  EXPECT_FALSE(text.starts_with("rank")) << "the error must precede the start of the ranks: " << text;
   EXPECT_EQ(device_of({"cuda", true}, gpus, many), cuda_device(0));
   EXPECT_EQ(device_of({"cuda"}, gpus - 1, gpus), cuda_device(gpus - 1));
   EXPECT_EQ(device_of({"cuda:0"}, 3, many), cuda_device(0));
@@ -51,7 +51,7 @@ TEST_F(DeviceRanks, MoreThanGpusNeedTheOptionToShareThem) {
   EXPECT_THAT(error_of([&] { device_of({"cuda:" + std::to_string(gpus)}, 0, 1); }), HasSubstr("numbered from 0"));
 }
 
-TEST_F(DeviceRanks, HaveAStreamEachOnTheirGpu) {
+TEST_F(DeviceRanks, HaveTheirOwnStreams) {
   std::mutex mutex;
   std::set<CudaContext*> contexts;
   run_local({3, 1},
@@ -68,7 +68,7 @@ TEST_F(DeviceRanks, HaveAStreamEachOnTheirGpu) {
   EXPECT_EQ(contexts.size(), 3u);
 }
 
-TEST_F(DeviceRanks, DisagreeWhenOneCallsFromTheCpu) {
+TEST_F(DeviceRanks, DisagreeIfOneRankUsesTheCpu) {
   const std::string text = error_of([] {
     run_local({3, 1},
               [](Communicator& comm) {
@@ -89,9 +89,9 @@ TEST_F(DeviceRanks, DisagreeWhenOneCallsFromTheCpu) {
               HasSubstr("all_gather: in is on cuda:0, out on cpu"));
 }
 
-// What a rank wrote last is what its peers read, and what they read is not overwritten: much work lies in every stream
-// when the ranks meet, and the memory of each round is freed at once.
-TEST_F(DeviceRanks, ReadWhatPeersWroteLast) {
+// Peers must read the last values that a rank wrote, and those values must not be overwritten while peers read them.
+// Each stream has much queued work when the ranks meet, and the memory of each round is freed immediately.
+TEST_F(DeviceRanks, ReadTheLastValuesOfPeers) {
   constexpr int64_t n = 1 << 16;
   constexpr int kRounds = 10;
   run_local({4, 1},
@@ -134,8 +134,8 @@ std::vector<float> trained(const Placement& placement) {
                 scheduler.begin_step();
                 scheduler.backward(with_gradient(a, 2 * static_cast<uint64_t>(step)));
                 scheduler.finish_step();
-                const Tensor seen = b.value().clone();  // by the stream of the backward pass
-                EXPECT_EQ(seen.item(n - 1), 0) << "without a gradient";
+                const Tensor seen = b.value().clone();  // on the stream of the backward pass
+                EXPECT_EQ(seen.item(n - 1), 0) << "b has no gradient";
               }
               if (comm.rank == 3) result = a.value().to_vector<float>();
             },
@@ -143,9 +143,9 @@ std::vector<float> trained(const Placement& placement) {
   return result;
 }
 
-TEST_F(DeviceRanks, SchedulerGivesTheCpusBits) { EXPECT_EQ(trained(kOneGpu), trained({})); }
+TEST_F(DeviceRanks, SchedulerMatchesTheCpuBitForBit) { EXPECT_EQ(trained(kOneGpu), trained({})); }
 
-TEST_F(DeviceRanks, CommunicationHasAStreamOfItsOwn) {
+TEST_F(DeviceRanks, CommunicationHasItsOwnStream) {
   run_local({1, 1},
             [](Communicator&) {
               CudaContext* const compute = context().cuda.get();

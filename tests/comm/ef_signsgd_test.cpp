@@ -15,7 +15,7 @@ namespace {
 
 using testing::random_row;
 
-// Every step's mean of rank 0, and with it the state of all ranks by name and rank.
+// The means of every step on rank 0, and the state of all ranks by name and rank.
 struct Exchanged {
   std::vector<std::vector<float>> means;
   std::map<std::pair<std::string, int>, std::vector<float>> state;
@@ -44,7 +44,7 @@ Exchanged exchanged(const ExchangeConfig& config, const Topology& topology, int6
   return result;
 }
 
-TEST(EfSignSgd, EqualsAParameterServerFor200Steps) {
+TEST(EfSignSgd, MatchesAParameterServerFor200Steps) {
   for (const Topology topology : {Topology{1, 1}, {2, 1}, {3, 1}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {8, 1}})
     for (const SignScale scale : {SignScale::l1_mean, SignScale::l2_rms}) {
       constexpr int64_t n = 300;
@@ -66,7 +66,7 @@ TEST(EfSignSgd, EqualsAParameterServerFor200Steps) {
     }
 }
 
-TEST(EfSignSgd, Pitfall8BlocksOfOneValueAreTheDenseExchange) {
+TEST(EfSignSgd, Pitfall8BlocksOfOneValueGiveTheDenseExchange) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}})
     EXPECT_EQ(exchanged(EfSignSgdOptions{.block_size = 1}, topology, 100, 3).means,
               exchanged("dense", topology, 100, 3).means);

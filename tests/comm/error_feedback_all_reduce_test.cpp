@@ -26,7 +26,7 @@ struct Plan {
   int64_t d() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 };
 
-// Of sizes from 1e-3 to 1e3, exact in float32; some always 0.
+// Values of magnitudes from 1e-3 to 1e3, exact in float32; some are always 0.
 float value_of(int rank, int64_t step, int64_t element) {
   if (element % 13 == 5) return 0;
   const float u =
@@ -39,7 +39,7 @@ struct Result {
   std::vector<std::vector<float>> means;  // of rank 0, by step
   std::vector<std::vector<float>> e;      // by rank
   std::vector<float> server_e;
-  std::vector<CommCount> sent;  // of each rank, over both phases
+  std::vector<CommCount> sent;  // per rank, over both phases
 };
 
 Result run(const Plan& plan) {
@@ -65,7 +65,7 @@ Result run(const Plan& plan) {
                     bucket.grad.data<float>()[i] = value_of(comm.rank, step, bucket.begin + i);
                   collective.mean(bucket, bucket.grad, bucket.grad, comm, step);
                   for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i)
-                    EXPECT_EQ(bucket.grad.item(i), 0) << "padding";
+                    EXPECT_EQ(bucket.grad.item(i), 0) << "padding must be 0";
                   hash.add(bucket.grad, bucket.numel);
                   const auto values = bucket.grad.range(0, bucket.numel).to_vector<float>();
                   mean.insert(mean.end(), values.begin(), values.end());
@@ -89,11 +89,11 @@ Result run(const Plan& plan) {
               }
             },
             {.threads_per_rank = plan.threads});
-  for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]) << "ranks got different means";
+  for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]) << "means differ between ranks";
   return result;
 }
 
-// Bits against the float32 server; the float64 one bounds the rounding of state, whose signs are the same.
+// Compares bits with the float32 server. The float64 server uses the same signs and bounds the rounding of the state.
 void compare(const Plan& plan) {
   SCOPED_TRACE(::testing::Message() << plan.topology.nodes << " nodes x " << plan.topology.workers_per_node
                                     << " workers, " << plan.d() << " values, blocks of " << plan.options.scale_block);
@@ -101,7 +101,7 @@ void compare(const Plan& plan) {
   const int world = plan.topology.world();
   const bool l2 = plan.options.scale == SignScale::l2_rms;
   std::vector<Segment> blocks = reference::blocks_of(plan.sizes, plan.options.scale_block), owners = blocks;
-  if (plan.options.scale_block < 0) {  // one scale a sender: a worker's of everything, an owner's of its segment
+  if (plan.options.scale_block < 0) {  // one scale per sender: a worker's for all values, an owner's for its segment
     blocks = {{0, plan.d()}};
     owners.clear();
     const int64_t words = (plan.d() + 31) / 32;
@@ -120,7 +120,8 @@ void compare(const Plan& plan) {
         z[static_cast<size_t>(rank)].push_back(value_of(rank, step, j));
         z64[static_cast<size_t>(rank)].push_back(static_cast<double>(value_of(rank, step, j)));
       }
-    // Values are at most 1e3 and errors a few times that: one rounding of each a step, of a few 2⁻²⁴ relatively.
+    // Values are at most 1e3, errors a few times that. Each is rounded once per step, with a relative error of a few
+    // 2⁻²⁴.
     const double slack = 2e-3 * static_cast<double>(step);
     const std::vector<float> mean = server.mean(z);
     const std::vector<double> mean64 = exact.mean(z64, &server, slack);
@@ -133,18 +134,18 @@ void compare(const Plan& plan) {
   }
 }
 
-TEST(ErrorFeedbackAllReduce, EqualsAServerOfWholeVectorsFor200StepsOnOneToEightRanks) {
+TEST(ErrorFeedbackAllReduce, MatchesAServerOfWholeVectorsFor200StepsOnOneToEightRanks) {
   for (const Topology topology : {Topology{1, 1}, {2, 1}, {3, 1}, {2, 2}, {5, 1}, {2, 3}, {7, 1}, {4, 2}})
     compare({.topology = topology, .steps = 200});
 }
 
-TEST(ErrorFeedbackAllReduce, EveryScaleAndBlockEqualsTheServer) {
+TEST(ErrorFeedbackAllReduce, EveryScaleAndBlockSizeMatchesTheServer) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 2}})
     for (const SignScale scale : {SignScale::l1_mean, SignScale::l2_rms})
       for (const int64_t block : {-1, 0, 1, 7, 4096}) {
         Plan plan{.topology = topology, .options = {scale, block}, .bucket_bytes = 1 << 30};
         compare(plan);
-        plan.sizes = {9000, 5, 4097};  // several tiles a block
+        plan.sizes = {9000, 5, 4097};  // several tiles per block
         plan.steps = 3;
         compare(plan);
       }
@@ -157,7 +158,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall25FewerValuesThanRanksAndEmptyParameters) {
         compare({.topology = topology, .sizes = sizes, .options = {.scale_block = block}});
 }
 
-TEST(ErrorFeedbackAllReduce, Pitfall14BucketsAndThreadsDoNotChangeABit) {
+TEST(ErrorFeedbackAllReduce, Pitfall14BucketSizeAndThreadsDoNotChangeABit) {
   for (const int64_t block : {0, 100, 4096}) {
     Plan plan{.topology = {2, 2}, .sizes = {40'000, 1, 7, 99'999, 31}, .options = {.scale_block = block}, .steps = 3};
     plan.bucket_bytes = 1 << 30;
@@ -167,15 +168,15 @@ TEST(ErrorFeedbackAllReduce, Pitfall14BucketsAndThreadsDoNotChangeABit) {
         plan.bucket_bytes = bytes;
         plan.threads = threads;
         const Result other = run(plan);
-        EXPECT_EQ(other.means, whole.means) << bytes << " bytes a bucket, " << threads << " threads";
+        EXPECT_EQ(other.means, whole.means) << bytes << " bytes per bucket, " << threads << " threads";
         EXPECT_EQ(other.e, whole.e);
         EXPECT_EQ(other.server_e, whole.server_e);
       }
   }
 }
 
-// Pitfall 8: with blocks of one value C is the identity, and what is left is the dense mean, bit for bit.
-TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueAreTheDenseMean) {
+// Pitfall 8: with blocks of one value, C is the identity and the result is the dense mean, bit for bit.
+TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueGiveTheDenseMean) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}, {4, 2}}) {
     const Plan plan{.topology = topology, .options = {.scale_block = 1}, .steps = 5};
     const Result got = run(plan);
@@ -190,7 +191,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueAreTheDenseMean) {
   }
 }
 
-// What was not sent is kept: Σ of the means + the errors that are left = Σ of the mean inputs.
+// Conservation: Σ means + remaining errors = Σ mean inputs.
 TEST(ErrorFeedbackAllReduce, LosesNothing) {
   const Plan plan{.topology = {2, 2}, .steps = 200};
   const Result got = run(plan);
@@ -202,7 +203,7 @@ TEST(ErrorFeedbackAllReduce, LosesNothing) {
       out += static_cast<double>(got.e[static_cast<size_t>(rank)][j]) / 4;
     }
     for (const std::vector<float>& mean : got.means) out += static_cast<double>(mean[j]);
-    EXPECT_NEAR(in, out, 200 * 1e3 * 0x1p-22) << "one rounding of values up to 4e3 a step";
+    EXPECT_NEAR(in, out, 200 * 1e3 * 0x1p-22) << "one rounding of values up to 4e3 per step";
   }
 }
 
@@ -213,7 +214,7 @@ TEST(ErrorFeedbackAllReduce, BytesEqualTheFormula) {
         const int64_t W = n * m;
         const Plan plan{
             .topology = {n, m}, .sizes = {d}, .options = {.scale_block = block}, .steps = 2, .bucket_bytes = 1 << 30};
-        // The largest segment: even cuts, moved to the nearest of the blocks' ends.
+        // The largest segment: even splits, moved to the nearest block boundary.
         int64_t longest = 0, scales = 1;
         std::vector<int64_t> ends;
         if (block < 0) longest = std::min(d, 32 * (((d + 31) / 32 + W - 1) / W));
@@ -235,13 +236,13 @@ TEST(ErrorFeedbackAllReduce, BytesEqualTheFormula) {
           EXPECT_EQ(sent.bytes_intra, plan.steps * 2 * (m - 1) * message) << d << " values, blocks of " << block;
           EXPECT_EQ(sent.bytes_inter, plan.steps * 2 * (n - 1) * m * message) << d << " values, blocks of " << block;
         }
-        if (d == 65536 && block == 4096 && 16 % W == 0) {  // whole blocks each: the formula of even segments
+        if (d == 65536 && block == 4096 && 16 % W == 0) {  // whole blocks per segment: the formula for even segments
           EXPECT_EQ(2 * (W - 1) * message, 2 * (W - 1) * (4 * d / (32 * W) + 4 * 16 / W));
         }
       }
 }
 
-// Pitfall 13: on a vector with heavy tails mean|x| is contractive, the root mean square is not.
+// Pitfall 13: for a vector with heavy tails, the scale mean|x| is contractive and the root mean square is not.
 TEST(ErrorFeedbackAllReduce, Pitfall13MeanAbsoluteScaleIsContractiveOnHeavyTails) {
   std::vector<float> y(4096);
   for (size_t i = 0; i < y.size(); ++i) y[i] = i % 100 == 0 ? (i % 200 == 0 ? 1.0f : -1.0f) : 1e-4f;
@@ -259,8 +260,8 @@ TEST(ErrorFeedbackAllReduce, Pitfall13MeanAbsoluteScaleIsContractiveOnHeavyTails
   EXPECT_GT(relative_error(SignScale::l2_rms), 1.5);
 }
 
-// Pitfall 26: signs hide NaN; scales do not.
-TEST(ErrorFeedbackAllReduce, Pitfall26NamesTheParameterThatIsNotFinite) {
+// Pitfall 26: sign bits hide NaN; scales do not.
+TEST(ErrorFeedbackAllReduce, Pitfall26NamesTheNonFiniteParameter) {
   for (const int64_t block : {0, 8})
     for (const float bad : {NAN, -INFINITY, 3e38f}) {
       const std::string error = error_of([&] {
@@ -280,7 +281,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall26NamesTheParameterThatIsNotFinite) {
     }
 }
 
-TEST(ErrorFeedbackAllReduce, RefusesWhatItCannotServe) {
+TEST(ErrorFeedbackAllReduce, RefusesInvalidInputs) {
   const auto refusal = [](const ErrorFeedbackOptions& options, DType dtype, int64_t bucket_bytes) {
     return error_of([&] {
       run_local({1, 1}, [&](Communicator& comm) {

@@ -1,5 +1,5 @@
-// Trains flat parameters through an exchange by plain gradient descent, on ranks that are threads, and collects every
-// mean; and the same in a few plain lines, as a parameter server would do it.
+// Trains flat parameters through an exchange with plain gradient descent, on ranks that are threads, and collects every
+// mean. Also contains a parameter server in plain code that computes the expected means.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,11 +23,11 @@ struct ExchangePlan {
   ExchangeConfig config = "dense";
   Topology topology = {};
   std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {700}, {3}};  // in order of registration
-  int64_t steps = sizeof(GODWIT_SANITIZE) > 1 ? 40 : 200;  // sanitizers make them five times as long
+  int64_t steps = sizeof(GODWIT_SANITIZE) > 1 ? 40 : 200;  // sanitizers make steps five times slower
   int64_t bucket_bytes = 1200;
   int threads = 1;
   uint64_t seed = 42;
-  // Instead of the configured one.
+  // If set, creates the exchange instead of `config`.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&)> make = nullptr;
 
   int64_t d() const {
@@ -35,7 +35,7 @@ struct ExchangePlan {
     for (const Shape& shape : shapes) sum += shape.numel();
     return sum;
   }
-  // Parameters as ranges of the global offset, which runs from the last one to the first.
+  // Parameters as ranges of the global offset, which starts with the last parameter.
   std::vector<Segment> parameters() const {
     std::vector<Segment> all;
     for (size_t i = shapes.size(); i-- > 0;) {
@@ -44,7 +44,7 @@ struct ExchangePlan {
     }
     return all;
   }
-  // Their blocks.
+  // The blocks of all parameters.
   std::vector<Segment> blocks() const {
     std::vector<Segment> all;
     for (const Segment& p : parameters()) {
@@ -53,7 +53,7 @@ struct ExchangePlan {
     }
     return all;
   }
-  // The compression of the means and the feedback of the exchange. dense has a reply only in int8, which is coded.
+  // The reply and the feedback of the exchange. dense has a coded reply only with the int8 wire.
   std::string reply() const {
     if (config.has("reply")) return config.text("reply");
     return config.has("wire") && config.text("wire") == "int8" ? "coded" : "f32";
@@ -61,8 +61,8 @@ struct ExchangePlan {
   std::string feedback() const { return config.has("error_feedback") ? config.text("error_feedback") : "none"; }
 };
 
-// A quadratic with a minimum and noise of its own per rank and element; some elements never have a gradient, some a
-// tiny one.
+// A noisy quadratic with a different minimum and noise per rank and element. Some elements never have a gradient, some
+// have a tiny one.
 inline float gradient(int rank, int64_t step, int64_t element, float x) {
   if (element % 11 == 3) return 0;
   const auto draw = [&](uint32_t s, int r) {
@@ -76,9 +76,9 @@ constexpr float kLr = 0.05f;
 
 struct ExchangeRun {
   std::vector<Values> means;  // after each step, by global element
-  // Of each rank; elements it does not hold are NaN.
+  // Per rank; NaN for elements that the rank does not hold.
   std::vector<std::map<std::string, Values>> state;
-  std::vector<CommCount> sent;  // by each rank, in all steps
+  std::vector<CommCount> sent;  // per rank, over all steps
 };
 
 inline ExchangeRun run_exchange(const ExchangePlan& plan) {
@@ -106,7 +106,7 @@ inline ExchangeRun run_exchange(const ExchangePlan& plan) {
           mean[static_cast<size_t>(bucket.begin + i)] = g[i];
           x[i] = x[i] - kLr * g[i];
         }
-        for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i) EXPECT_EQ(g[i], 0) << "padding";
+        for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i) EXPECT_EQ(g[i], 0) << "padding must be 0";
       }
       if (comm.rank == 0) run.means.push_back(mean);
     }
@@ -124,12 +124,12 @@ inline ExchangeRun run_exchange(const ExchangePlan& plan) {
   return run;
 }
 
-// What a sender's message of the values z from global element `begin` on says.
+// Returns the decoded message of a sender for the values z from global element `begin` on.
 using Quantize = std::function<Values(const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender)>;
 
 struct ServerRun {
   std::vector<Values> means;
-  std::vector<Values> errors;  // of each worker
+  std::vector<Values> errors;  // per worker
   Values server_error;
 };
 
@@ -170,8 +170,8 @@ inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quan
   return run;
 }
 
-// The order in which a block's values are added: 16 sums, of every 16th value, the upper half of them to the lower. So
-// are pieces of 8192 values, and then their sums.
+// Sums a block's values in the documented order: 16 partial sums, each of every 16th value, reduced by adding the upper
+// half to the lower. Blocks are split into pieces of 8192 values, whose sums are added in the same order.
 inline double lane_sum(const std::vector<double>& terms) {
   constexpr size_t kPiece = 8192;
   if (terms.size() > kPiece) {
@@ -187,7 +187,7 @@ inline double lane_sum(const std::vector<double>& terms) {
   return lanes[0];
 }
 
-// Means, errors and replicas are the parameter server's, bit for bit.
+// Compares means, errors and replicas with the parameter server, bit for bit.
 inline void expect_parameter_server(const ExchangePlan& plan, const Quantize& quantize) {
   SCOPED_TRACE(plan.config.name() + ", " + std::to_string(plan.topology.nodes) + " × " +
                std::to_string(plan.topology.workers_per_node) + ", reply " + plan.reply() + ", feedback " +
@@ -215,7 +215,7 @@ inline void expect_parameter_server(const ExchangePlan& plan, const Quantize& qu
       EXPECT_EQ(state.at("server_e")[i], expected.server_error[i]) << "element " << i;
     }
   }
-  EXPECT_EQ(owners, std::vector<int>(owners.size(), server ? 1 : 0)) << "every element has one server error";
+  EXPECT_EQ(owners, std::vector<int>(owners.size(), server ? 1 : 0)) << "every element must have one server error";
 }
 
 inline const Topology kRanks[] = {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {4, 2}};

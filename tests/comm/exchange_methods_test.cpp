@@ -1,4 +1,4 @@
-// The descriptions of all exchanges: help, ranges, defaults and messages.
+// Descriptions of all exchanges: help, ranges, defaults and messages.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ bool is_number(const Option& option) {
   return std::holds_alternative<int64_t*>(option.ref) || std::holds_alternative<double*>(option.ref);
 }
 
-TEST(ExchangeMethods, HaveNamesOfTheirOwn) {
+TEST(ExchangeMethods, HaveUniqueNames) {
   const std::vector<std::string> names = method_names<ExchangeMethod>();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   for (const std::string& name : names) EXPECT_EQ(ExchangeConfig(name).name(), name);
@@ -90,7 +90,7 @@ TEST(ExchangeMethods, UnknownNamesSuggestTheNearest) {
   EXPECT_THAT(error_of([] { ExchangeConfig("qsgd").set("reply", "codet"); }), HasSubstr("did you mean 'coded'?"));
 }
 
-TEST(ExchangeMethods, OptionsComeFromStructsTextAndJson) {
+TEST(ExchangeMethods, OptionsFromStructsTextAndJsonAreEqual) {
   const ExchangeConfig of_struct = TopKOptions{.density = 0.25, .reply = Reply::f32};
   ExchangeConfig of_text = "topk";
   of_text.set("density", "0.25").set("reply", "f32");
@@ -107,7 +107,7 @@ TEST(ExchangeMethods, OptionsComeFromStructsTextAndJson) {
   EXPECT_EQ(ExchangeConfig(LocoZeroppOptions{}).name(), "loco_zeropp");
 }
 
-TEST(ExchangeMethods, ShardingIsThatOfTheExchange) {
+TEST(ExchangeMethods, ShardingHasDefaultsAndLimits) {
   for (const char* name : {"zeropp", "loco_zeropp"}) {
     const ExchangeConfig config = name;
     EXPECT_EQ(config.sharding, Sharding::zero2);
@@ -148,7 +148,7 @@ TEST(ExchangeMethods, ContradictionsNameTheRemedy) {
   EXPECT_THAT(error_of([&] { loco.check_values(); }), HasSubstr("loco_zeropp: codes have 1, 4 or 8 bits, not 5"));
 }
 
-TEST(ExchangeMethods, LocoTellsThatNothingChecksAFixedScaleOfOneBit) {
+TEST(ExchangeMethods, LocoWarnsThatAFixedScaleOfOneBitIsNotChecked) {
   const auto notices = [](const ExchangeConfig& config) { return config.method().notices(config.options()); };
   EXPECT_THAT(notices("loco"), SizeIs(0));
   EXPECT_THAT(notices(LocoOptions{.bits = 1}), SizeIs(0));

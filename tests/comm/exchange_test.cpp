@@ -26,7 +26,7 @@ void fill_grad(Bucket& bucket, int rank) {
   std::copy(row.begin(), row.end(), bucket.grad.data<T>());
 }
 
-// dense or hierarchical with this wire.
+// The config of dense or hierarchical with this wire.
 ExchangeConfig with_wire(const std::string& name, const std::string& wire) {
   ExchangeConfig config = name;
   config.set("wire", wire);
@@ -42,11 +42,11 @@ std::vector<T> exchanged(const std::string& name, const Topology& topology, int6
     Buckets buckets = make_buckets(n, topology, dtype_of<T>);
     fill_grad<T>(buckets[0], comm.rank);
     make_exchange(with_wire(name, wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
-    for (int64_t i = n; i < buckets[0].padded_numel(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding";
+    for (int64_t i = n; i < buckets[0].padded_numel(); ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << "padding not 0";
     const std::vector<T> own = buckets[0].grad.range(0, n).template to_vector<T>();
     std::lock_guard lock(mutex);
     if (result.empty()) result = own;
-    EXPECT_EQ(own, result) << "replicas";
+    EXPECT_EQ(own, result) << "ranks must have equal results";
   });
   return result;
 }
@@ -60,9 +60,9 @@ TEST(Exchange, DenseIsTheRankOrderMeanBitForBit) {
       EXPECT_EQ(exchanged<float>("dense", topology, n), rank_order_sum<float>(21, topology.world(), n, true));
 }
 
-// Recursive summation of W terms is off by at most (W − 1)·2⁻²⁴·Σ|x| plus the division's half unit (Higham,
+// Recursive summation of W terms has an error of at most (W − 1)·2⁻²⁴·Σ|x|, plus half a unit for the division (Higham,
 // section 4.2).
-TEST(Exchange, BothEqualTheExactMeanWithinRounding) {
+TEST(Exchange, EqualsTheExactMeanWithinRounding) {
   for (const Topology& topology : kTopologies)
     for (const std::string& name : kExact)
       for (int64_t n : {1, 33, 5000}) {
@@ -81,8 +81,8 @@ TEST(Exchange, BothEqualTheExactMeanWithinRounding) {
       }
 }
 
-// What a 16-bit wire must give, value by value: ranks (hierarchical: nodes, whose sums are float32) round what they send,
-// sums run in their order, the mean is rounded once.
+// The result of a 16-bit wire: each rank (hierarchical: each node, with a float32 sum) rounds its message, messages are
+// added in rank order, and the mean is rounded once.
 template <class T>
 std::vector<float> expected_mean(bool hierarchical, const Topology& topology, int64_t n) {
   const int group = hierarchical ? topology.workers_per_node : 1;
@@ -99,12 +99,12 @@ std::vector<float> expected_mean(bool hierarchical, const Topology& topology, in
   return sum;
 }
 
-TEST(Exchange, SixteenBitWireIsTheFormulaBitForBit) {
+TEST(Exchange, SixteenBitWireMatchesTheFormulaBitForBit) {
   for (const Topology& topology : kTopologies)
     for (const std::string& name : kExact)
       for (int64_t n : {0, 1, 33, 5000}) {
         const bool hierarchical = name == "hierarchical";
-        if ((hierarchical ? topology.nodes : topology.world()) == 1) {  // nothing crosses the network
+        if ((hierarchical ? topology.nodes : topology.world()) == 1) {  // no network traffic
           EXPECT_EQ(exchanged<float>(name, topology, n, "bf16"), exchanged<float>(name, topology, n, "f32")) << name;
           continue;
         }
@@ -131,13 +131,13 @@ TEST(Exchange, SixteenBitWireSendsHalfTheBytes) {
           comm.stats->reset();
           make_exchange(with_wire("hierarchical", wire), buckets, comm, 1)->mean(buckets[0], comm, 1);
           EXPECT_EQ(stats.total().bytes_inter, 2 * (n - 1) * bytes / (m * n)) << "16 bits between nodes";
-          EXPECT_EQ(stats.total().bytes_intra, 2 * (m - 1) * 2 * bytes / m) << "float32 within";
+          EXPECT_EQ(stats.total().bytes_intra, 2 * (m - 1) * 2 * bytes / m) << "float32 within a node";
         });
       }
 }
 
-// Pitfall 32: within a node, where links are fast, nothing is compressed.
-TEST(Exchange, Pitfall32OnlyBetweenNodesAreFewerBits) {
+// Pitfall 32: links within a node are fast, so messages within a node are not compressed.
+TEST(Exchange, Pitfall32CompressesOnlyBetweenNodes) {
   for (const char* wire : {"bf16", "f16"}) {
     EXPECT_EQ(exchanged<float>("hierarchical", {1, 4}, 5000, wire), exchanged<float>("hierarchical", {1, 4}, 5000));
     run_local({2, 3}, [&](Communicator& comm) {
@@ -154,7 +154,7 @@ TEST(Exchange, Pitfall32OnlyBetweenNodesAreFewerBits) {
   }
 }
 
-// 65520 is the first number that rounds to infinity in float16; the mean of what fits always fits.
+// 65520 is the smallest number that rounds to infinity in float16. The mean of representable values is representable.
 TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
   for (const std::string& name : kExact) {
     auto mean_of = [&](float value, const char* wire) {
@@ -179,13 +179,13 @@ TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
     }
     EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("more than bfloat16"),
               std::string::npos);
-    EXPECT_TRUE(std::isnan(mean_of(std::nanf(""), "f16"))) << "as through float32";
+    EXPECT_TRUE(std::isnan(mean_of(std::nanf(""), "f16"))) << "the same as with float32";
     EXPECT_EQ(mean_of(INFINITY, "bf16"), INFINITY);
   }
 }
 
-// Integers sum without rounding, so both must give the same bits, divisions included.
-TEST(Exchange, HierarchicalEqualsDenseWhereNothingRounds) {
+// Sums of integers are exact, so both must give the same bits, divisions included.
+TEST(Exchange, HierarchicalEqualsDenseIfSumsAreExact) {
   for (const Topology& topology : kTopologies)
     for (int64_t n : {1, 33, 1001})
       run_local(topology, [&](Communicator& comm) {
@@ -235,14 +235,14 @@ TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
                Error);
 }
 
-TEST(Agree, PassesWhenEqualAndNamesWhoDiffers) {
+TEST(Agree, PassesIfEqualAndOtherwiseNamesTheRanks) {
   run_local({2, 3}, [](Communicator& comm) { check_identical(*comm.world, 0xffffffffffffffffu, "layout"); });
   for (int bit : {0, 31, 63})
     run_local({2, 3}, [&](Communicator& comm) {
       const bool odd = comm.rank == 1 || comm.rank == 4;
       try {
         check_identical(*comm.world, uint64_t{odd} << bit, "the parameters' hash");
-        ADD_FAILURE() << "rank " << comm.rank << " did not notice";
+        ADD_FAILURE() << "rank " << comm.rank << " reported no difference";
       } catch (const Error& error) {
         EXPECT_STREQ(error.what(), "ranks disagree on the parameters' hash: ranks 1 and 4 differ from the rest");
       }

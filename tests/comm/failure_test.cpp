@@ -16,14 +16,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(Failure, TextOfABareBadAllocIsASentence) {
+TEST(Failure, ABareBadAllocHasAReadableMessage) {
   EXPECT_THAT(text_of(std::make_exception_ptr(std::bad_alloc())),
               AllOf(HasSubstr("out of memory"), HasSubstr("lower --batch"), testing::Not(HasSubstr("bad_alloc"))));
   EXPECT_EQ(text_of(std::make_exception_ptr(std::runtime_error("x"))), "x");
 }
 
 TEST(Failure, NamesTheThreadsThatDidNotStart) {
-  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+  if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   const FailingThreads failing(0);
   EXPECT_THAT(error_of([] { StartupWatchdog(3, std::chrono::seconds(1)); }),
               AllOf(HasSubstr("cannot start the thread of rank 3"), HasSubstr("Resource temporarily unavailable"),

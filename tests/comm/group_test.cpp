@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-TEST(Group, PartsCoverEverythingEvenly) {
+TEST(Group, PartsCoverAllElementsEvenly) {
   for (int64_t n : {0, 1, 5, 8, 1000003})
     for (int parts : {1, 2, 3, 8}) {
       EXPECT_EQ(part_begin(n, parts, 0), 0);
@@ -21,8 +21,8 @@ TEST(Group, PartsCoverEverythingEvenly) {
     }
 }
 
-// Seven elements over three ranks: parts of 3, 2 and 2. A rank sends every peer its part, then its own part.
-TEST(Group, AllReduceCountsUnevenPartsPerRank) {
+// Seven elements over three ranks: segments of 3, 2 and 2. A rank sends every peer that peer's segment, then its own.
+TEST(Group, AllReduceCountsUnevenSegmentsPerRank) {
   const int64_t expected[] = {(2 + 2 + 3 + 3) * 8, (3 + 2 + 2 + 2) * 8, (3 + 2 + 2 + 2) * 8};
   run_local({3, 1}, [&](Communicator& comm) {
     comm.world->all_reduce(Tensor::zeros({7}, DType::f64), Reduce::sum, "x");

@@ -24,7 +24,7 @@ class LauncherTest : public testing::Test {
 TEST_F(LauncherTest, IsReadFromTheEnvironment) {
   EXPECT_FALSE(under_launcher());
   set("OMPI_COMM_WORLD_RANK", "3");
-  EXPECT_FALSE(under_launcher()) << "half of it";
+  EXPECT_FALSE(under_launcher()) << "the world size is missing";
   set("OMPI_COMM_WORLD_SIZE", "8");
   ASSERT_TRUE(under_launcher());
   EXPECT_EQ(launcher()->name, "mpirun");
@@ -36,7 +36,7 @@ TEST_F(LauncherTest, IsReadFromTheEnvironment) {
   EXPECT_EQ(launcher()->world, 2);
 }
 
-TEST_F(LauncherTest, ABatchScriptOrAShellOfSlurmIsNoLauncher) {
+TEST_F(LauncherTest, ASlurmBatchScriptOrShellIsNoLauncher) {
   set("SLURM_PROCID", "0");
   EXPECT_FALSE(under_launcher());
   set("SLURM_STEP_NUM_TASKS", "1");
@@ -45,7 +45,7 @@ TEST_F(LauncherTest, ABatchScriptOrAShellOfSlurmIsNoLauncher) {
   EXPECT_EQ(launcher()->name, "srun");
 }
 
-TEST_F(LauncherTest, RefusesNonsense) {
+TEST_F(LauncherTest, RefusesInvalidValues) {
   set("OMPI_COMM_WORLD_SIZE", "8");
   for (const char* rank : {"", "x", "-1", "8", "1x"}) {
     set("OMPI_COMM_WORLD_RANK", rank);
@@ -58,7 +58,7 @@ void expect(const Topology& topology, int nodes, int workers) {
   EXPECT_EQ(topology.workers_per_node, workers);
 }
 
-TEST(FitTopology, WhatIsNotSaidFollowsFromTheWorld) {
+TEST(FitTopology, MissingNumbersFollowFromTheWorldSize) {
   expect(fit_topology({4, 0}, 8), 4, 2);
   expect(fit_topology({0, 4}, 8), 2, 4);
   expect(fit_topology({2, 4}, 8), 2, 4);
@@ -66,7 +66,7 @@ TEST(FitTopology, WhatIsNotSaidFollowsFromTheWorld) {
   expect(fit_topology({1, 0}, 1), 1, 1);
 }
 
-TEST(FitTopology, ContradictionsAreNamed) {
+TEST(FitTopology, NamesContradictions) {
   const auto text = [](const Topology& given) { return error_of([&] { fit_topology(given, 8); }); };
   EXPECT_NE(text({3, 2}).find("the launcher started 8 ranks, but --nodes 3 × --workers-per-node 2 are 6"),
             std::string::npos)
@@ -76,7 +76,7 @@ TEST(FitTopology, ContradictionsAreNamed) {
   EXPECT_NE(text({65536, 65536}).find("4294967296"), std::string::npos) << text({65536, 65536});
 }
 
-TEST(TopologyOfHosts, OneNodeEachHost) {
+TEST(TopologyOfHosts, EachHostIsOneNode) {
   expect(topology_of_hosts({"a"}), 1, 1);
   expect(topology_of_hosts({"b", "b", "a", "a"}), 2, 2);
   EXPECT_NE(error_of([] { topology_of_hosts({"a", "a", "b"}); }).find("a has 2, b has 1"), std::string::npos);
@@ -84,7 +84,7 @@ TEST(TopologyOfHosts, OneNodeEachHost) {
   EXPECT_NE(mixed.find("node 0 spans hosts: rank 0 runs on a, rank 1 on b"), std::string::npos) << mixed;
 }
 
-TEST(TopologyOfHosts, NodesOnOneHostSpanNone) {
+TEST(TopologyOfHosts, FindsNodesThatSpanHosts) {
   EXPECT_EQ(spanning_node({2, 2}, {"a", "a", "a", "a"}), "");
   EXPECT_NE(spanning_node({1, 4}, {"a", "a", "a", "b"}), "");
 }

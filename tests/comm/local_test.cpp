@@ -13,7 +13,7 @@
 namespace godwit {
 namespace {
 
-TEST(Local, BarrierWaitsForEverybody) {
+TEST(Local, BarrierWaitsForAllRanks) {
   std::atomic<int> arrived{0};
   run_local({6, 1}, [&](Communicator& comm) {
     for (int round = 1; round <= 20; ++round) {
@@ -26,7 +26,7 @@ TEST(Local, BarrierWaitsForEverybody) {
   });
 }
 
-TEST(Local, EveryRankHasAContextOfItsOwn) {
+TEST(Local, EveryRankHasItsOwnContext) {
   std::mutex mutex;
   std::set<std::shared_ptr<Pool>> pools;
   run_local({2, 2},
@@ -43,7 +43,7 @@ TEST(Local, EveryRankHasAContextOfItsOwn) {
   EXPECT_EQ(pools.size(), 4u);
 }
 
-// The text of the Error that `body` makes run_local throw; fails when there is none.
+// The message of the Error that `body` makes run_local throw; fails the test if there is none.
 std::string error_of(const Topology& topology, const std::function<void(Communicator&)>& body,
                      std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
   try {
@@ -55,7 +55,7 @@ std::string error_of(const Topology& topology, const std::function<void(Communic
   return {};
 }
 
-TEST(LocalFailure, FirstFailureIsRethrownAndPeersLearnOfIt) {
+TEST(LocalFailure, FirstFailureIsRethrownAndPeersReceiveIt) {
   for (int failing : {0, 3, 5}) {
     std::atomic<int> told{0};
     const std::string text = error_of({3, 2}, [&](Communicator& comm) {
@@ -79,11 +79,11 @@ TEST(LocalFailure, FirstFailureIsRethrownAndPeersLearnOfIt) {
   }
 }
 
-TEST(LocalFailure, OneRankKeepsItsMessage) {
+TEST(LocalFailure, ASingleRankKeepsItsMessage) {
   EXPECT_EQ(error_of({1, 1}, [](Communicator&) { fail("model: unknown"); }), "model: unknown");
 }
 
-TEST(LocalFailure, OtherExceptionTypesSurvive) {
+TEST(LocalFailure, OtherExceptionTypesArePreserved) {
   EXPECT_THROW(run_local({4, 1},
                          [](Communicator& comm) {
                            if (comm.rank == 2) throw std::out_of_range("index");
@@ -116,7 +116,7 @@ TEST(LocalFailure, RankThatEndsEarlyIsNamed) {
   EXPECT_NE(text.find("rank 2 has ended"), std::string::npos) << text;
 }
 
-TEST(Local, NobodyTimesOutWaitingForABusyRank) {
+TEST(Local, WaitingForABusyRankDoesNotTimeOut) {
   const auto slow = [](bool busy) {
     return [busy](Communicator& comm) {
       const auto token = busy && comm.rank == 0 ? comm.world->busy() : nullptr;
@@ -180,15 +180,15 @@ TEST(LocalFailure, DifferentCallsAreReported) {
       "of 8 bytes float32 from 0");
 }
 
-TEST(LocalFailure, GroupStaysUnusableAfterAFailure) {
+TEST(LocalFailure, GroupIsUnusableAfterAFailure) {
   error_of({2, 1}, [](Communicator& comm) {
     EXPECT_THROW(comm.world->barrier(comm.rank ? "a" : "b"), Error);
     comm.world->barrier("again");
   });
 }
 
-// Ranks fail at random points while others are in the middle of copying; sanitizers watch the memory.
-TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorTouchFreedMemory) {
+// Ranks fail at random points while others are copying. Sanitizers check the memory accesses.
+TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorAccessFreedMemory) {
   for (int round = 0; round < 60; ++round) {
     error_of({2, 3}, [&](Communicator& comm) {
       RandomStream random(static_cast<uint64_t>(round), Purpose::test);
@@ -205,7 +205,7 @@ TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorTouchFreedMemory) {
   }
 }
 
-TEST(Local, RefusesImpossibleWorlds) {
+TEST(Local, RefusesInvalidTopologies) {
   EXPECT_THROW(run_local({0, 1}, [](Communicator&) {}), Error);
   EXPECT_THROW(run_local({2, -1}, [](Communicator&) {}), Error);
   EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.threads_per_rank = -1}), Error);

@@ -18,8 +18,8 @@ namespace {
 using namespace godwit::testing;
 
 struct LocoRun {
-  std::vector<Values> means;  // of each step, by global element
-  std::vector<std::vector<int8_t>> errors;  // of each rank
+  std::vector<Values> means;  // per step, by global element
+  std::vector<std::vector<int8_t>> errors;  // per rank
   std::string summary;
 };
 
@@ -82,7 +82,7 @@ float up_to_bf16(double m) {
   return rounded;
 }
 
-// The LoCo paper's Algorithm 1 as a parameter server would run it, line by line.
+// Algorithm 1 of the LoCo paper as a parameter server, line by line.
 LocoRun simulate(const ExchangePlan& plan) {
   const LocoOptions& c = plan.config.as<LocoOptions>();
   const size_t d = static_cast<size_t>(plan.d());
@@ -145,7 +145,7 @@ void expect_equal(const ExchangePlan& plan) {
   EXPECT_EQ(run.errors, expected.errors);
 }
 
-TEST(Loco, IsTheParameterServerBitForBit) {
+TEST(Loco, MatchesTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks)
     for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2})
       for (const int64_t bits : {1, 4, 8})
@@ -189,8 +189,8 @@ TEST(Loco, Pitfall25FewerValuesThanRanks) {
     }
 }
 
-// Multiples of 1/s in the codes' range lose nothing: the bits of dense.
-TEST(Loco, Pitfall8IsDenseWhereNothingRounds) {
+// Multiples of 1/s within the range of the codes are sent without loss: the bits of dense.
+TEST(Loco, Pitfall8IsDenseIfNothingRounds) {
   for (const Topology& topology : kRanks)
     for (const int64_t bits : {4, 8}) {
       ExchangePlan plan = loco_plan("2^10", bits);
@@ -212,7 +212,7 @@ TEST(Loco, Pitfall8IsDenseWhereNothingRounds) {
     }
 }
 
-// A gradient far below a step: nearest rounding of the error forgets it for ever, random rounding sends it on average.
+// A gradient far below one step: rounding the error to nearest loses it forever, random rounding sends it on average.
 TEST(Loco, NearestRoundingOfTheErrorHasADeadZone) {
   ExchangePlan plan = loco_plan("2^4");
   plan.config.set("error_gain_new", 0.2);
@@ -228,10 +228,10 @@ TEST(Loco, NearestRoundingOfTheErrorHasADeadZone) {
   double sum = 0, all = 0;
   for (const Values& mean : run_loco(plan, constant).means)
     for (const float m : mean) sum += m, ++all;
-  EXPECT_NEAR(sum / all, g, 0.01 * g) << "a million draws";
+  EXPECT_NEAR(sum / all, g, 0.01 * g) << "mean of a million random roundings";
 }
 
-// floor(z + U): mean z, whatever its fraction.
+// floor(z + U) has mean z for any fraction.
 TEST(Loco, RandomRoundingOfTheErrorIsUnbiased) {
   constexpr int64_t kValues = 1 << 16;
   for (const float fraction : {0.125f, 0.3f, 0.9f}) {
@@ -247,8 +247,9 @@ TEST(Loco, RandomRoundingOfTheErrorIsUnbiased) {
   }
 }
 
-// Pitfall 17: the gain is the new error's, codes are rounded and not truncated, and a reset forgets everything.
-TEST(Loco, Pitfall17TheGainIsThatOfTheNewError) {
+// Pitfall 17: the gain applies to the new error, codes are rounded instead of truncated, and a reset clears all
+// history.
+TEST(Loco, Pitfall17TheGainAppliesToTheNewError) {
   std::vector<float> g{0.7f / 16};
   std::vector<int8_t> e{0};
   uint32_t word = 0;
@@ -256,10 +257,10 @@ TEST(Loco, Pitfall17TheGainIsThatOfTheNewError) {
     EXPECT_TRUE(loco::encode(g.data(), e.data(), 1, {16, 64, 64}, {4, gain, 1 - gain, INFINITY, false, reset}, {}, 0, &word)
                     .finite);
   };
-  step(0.25f, false);  // h = 0.7 steps, the code 1: the error is −0.3 steps, −1.2 of the error's units, times 0.25
+  step(0.25f, false);  // h = 0.7 steps gives code 1; the error is −0.3 steps, i.e. −1.2 units, times the gain 0.25
   EXPECT_EQ(word, 1u);
   EXPECT_EQ(e[0], std::nearbyint(-1.2f * 0.25f));
-  e[0] = -8;  // −2 steps: h = −1.3, the code −1, the new error −0.3 steps
+  e[0] = -8;  // −2 steps: h = −1.3 steps gives code −1; the new error is −0.3 steps
   step(0.25f, false);
   EXPECT_EQ(word, 15u) << "-1 in four bits";
   EXPECT_EQ(e[0], std::nearbyint(0.75f * -8 + 0.25f * -1.2f));
@@ -273,7 +274,7 @@ TEST(Loco, Pitfall17ResetClearsTheWholeHistory) {
   plan.config.set("error_gain_new", 0.2);
   plan.config.set("reset_every", 5);
   plan.steps = 10;
-  // Two histories that differ up to the reset, and not afterwards.
+  // Two histories that differ before the reset must agree after it.
   const auto run = [&](float first) {
     return run_loco(plan, [=](int rank, int64_t t, int64_t i, float) {
              return t <= 5 ? first * static_cast<float>(i % 7) * 0.01f : gradient(rank, t, i, 0);
@@ -289,7 +290,7 @@ TEST(Loco, Pitfall17ResetClearsTheWholeHistory) {
 class LocoCodesOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(LocoCodesOn);
 
-// Codes as they cross the network, and the errors that stay, by scalar code.
+// Computes sent codes and remaining errors with scalar code.
 void check_codes(int bits, bool random, int64_t n, float factor = 1) {
   const RngKey rng{3, 1, 2, 0};
   constexpr int64_t kElement = 77;
@@ -333,8 +334,9 @@ TEST_P(LocoCodesOn, AreBitExact) {
       for (const bool random : {false, true}) check_codes(bits, random, n);
 }
 
-// Vectors divide whole numbers by a scale with its reciprocal and what the product lacks: of all significands in steps.
-TEST(Loco, QuotientsByPartsAreThoseOfDivision) {
+// Vector code divides an integer by a scale with the reciprocal and one correction. Tested over all significands, in
+// steps.
+TEST(Loco, CorrectedReciprocalEqualsDivision) {
   for (uint32_t significand = 0; significand < 1u << 23; significand += 97) {
     const float by = std::bit_cast<float>(0x3F800000u | significand), r = 1 / by;
     for (float x = 1; x <= 128; x += 2) {
@@ -344,7 +346,7 @@ TEST(Loco, QuotientsByPartsAreThoseOfDivision) {
   }
 }
 
-TEST_P(LocoCodesOn, AreBitExactByAnyScale) {
+TEST_P(LocoCodesOn, AreBitExactForAnyScale) {
   RandomStream random(12, Purpose::test);
   for (const float power : {1.0f, 0x1p60f, 0x1p-60f, 0x1p100f, 0x1p-100f})
     for (int i = 0; i < 20; ++i)
@@ -352,8 +354,8 @@ TEST_P(LocoCodesOn, AreBitExactByAnyScale) {
         check_codes(bits, i % 2 == 1, 256, power * static_cast<float>(1 + random.uniform()));
 }
 
-// Of sums that float32 no longer rounds to whole numbers, and of those with a fraction of exactly a half.
-TEST_P(LocoCodesOn, ClampWhateverIsFinite) {
+// Includes sums that float32 cannot round to integers, and sums with a fraction of exactly one half.
+TEST_P(LocoCodesOn, AreClampedForAnyFiniteValue) {
   const Values g{3e38f, -3e38f, 1e10f, -1e10f, 7.4999995f, 7.5f, -8.5f, -8.500001f, 0.5f, -0.5f, 1.5f, -0.0f, 1e-45f};
   const std::vector<int> codes{7, -8, 7, -8, 7, 7, -8, -8, 0, 0, 2, 0, 0};
   std::vector<int8_t> e(g.size());
@@ -365,7 +367,7 @@ TEST_P(LocoCodesOn, ClampWhateverIsFinite) {
   EXPECT_EQ(counts.zero, 4);
   EXPECT_EQ(e[0], 127);
   EXPECT_EQ(e[1], -128);
-  for (const float size : {1e6f, 1.3e7f, 2e7f, 3e7f, 2147483648.0f, 5e9f}) {  // around what the roundings hold
+  for (const float size : {1e6f, 1.3e7f, 2e7f, 3e7f, 2147483648.0f, 5e9f}) {  // around the limits of the instructions
     const Values both{size, -size};
     for (const bool random : {false, true}) {
       std::fill(e.begin(), e.end(), 0);
@@ -377,7 +379,7 @@ TEST_P(LocoCodesOn, ClampWhateverIsFinite) {
   }
 }
 
-TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
+TEST_P(LocoCodesOn, RefuseNonFiniteValues) {
   for (const float bad : {INFINITY, -INFINITY, NAN})
     for (const int64_t at : {0, 15, 16, 32}) {
       Values g(33, 1.0f);
@@ -386,7 +388,7 @@ TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
       std::vector<uint32_t> words(5);
       EXPECT_FALSE(loco::encode(g.data(), e.data(), 33, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
     }
-  for (const size_t at : {0, 1023, 1500, 2999}) {  // in any piece that stays in the cache
+  for (const size_t at : {0, 1023, 1500, 2999}) {  // in any cache-sized piece
     Values g(3000, 1.0f);
     g[at] = NAN;
     std::vector<int8_t> e(g.size());
@@ -395,14 +397,14 @@ TEST_P(LocoCodesOn, AreRefusedWhereAnyIsNotFinite) {
   }
 }
 
-TEST_P(LocoCodesOn, SumsAreWholeNumbers) {
+TEST_P(LocoCodesOn, SumsAreExact) {
   for (const int bits : {1, 4, 8})
     for (const int senders : {1, 2, 7, 8, 16, 17, 70, 127, 128, 300})
       for (const int64_t n : {1, 33, 256, 1500}) {
         const int64_t stride = (n * bits + 31) / 32 + 3;
         std::vector<uint32_t> words(static_cast<size_t>(stride * senders));
         RandomStream random(3, Purpose::test);
-        // All codes the lowest, all the highest (of one bit −1 and 1), any.
+        // All codes at the minimum, all at the maximum (with one bit −1 and 1), and random codes.
         for (const int kind : {0, 1, 2}) {
           for (uint32_t& word : words)
             word = kind == 2 ? random.next() : (bits == 8 ? 0x80808080u : bits == 4 ? 0x88888888u : 0u) ^ (kind == 1 ? ~0u : 0u);
@@ -419,7 +421,7 @@ TEST_P(LocoCodesOn, SumsAreWholeNumbers) {
       }
 }
 
-// Pitfall 16: gradients of 1 at the paper's scale, 2^19, are all ±8/2^19.
+// Pitfall 16: at the paper's scale, 2^19, gradients of magnitude 1 are all sent as ±8/2^19.
 TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   ExchangePlan plan = loco_plan("2^19");
   plan.topology = {2, 1};
@@ -432,7 +434,7 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   const GradientOf rare = [](int rank, int64_t t, int64_t i, float x) { return i % 500 ? 0 : gradient(rank, t, i + 1, x); };
   EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's values that are not sent as 0"),
             std::string::npos)
-      << "values without a gradient say nothing of the scale";
+      << "values without a gradient must not count as unsaturated";
   plan.config.set("saturation_limit", 1);
   EXPECT_NE(run_loco(plan, rare).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
   EXPECT_NE(run_loco(plan).summary.find("lower exchange.scale, or set it to auto"), std::string::npos);
@@ -444,7 +446,7 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   EXPECT_TRUE(summary.starts_with("loco: ") && summary.find(" of the values saturated, ") != std::string::npos) << summary;
 }
 
-TEST(Loco, LowBitsDoNotHideWhatIsNotFinite) {
+TEST(Loco, LowBitsDoNotHideNonFiniteGradients) {
   for (const char* scale : {"auto", "2^4"})
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
       ExchangePlan plan = loco_plan(scale);
@@ -456,7 +458,7 @@ TEST(Loco, LowBitsDoNotHideWhatIsNotFinite) {
     }
 }
 
-TEST(Loco, RefusesWhatItCannotUse) {
+TEST(Loco, RefusesInvalidOptions) {
   const auto error = [](const LocoOptions& options) {
     ExchangePlan plan = loco_plan();
     plan.config = options;

@@ -1,4 +1,4 @@
-// The MPI transport under mpirun: mpi_ranks runs the collectives' tests, and breaks in every way a rank can.
+// The MPI transport under mpirun: mpi_ranks runs the collectives tests, and fails in every way that a rank can fail.
 #include "comm/transport/mpi.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ class Mpi : public testing::Test {
     if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   }
 
-  // All processes end soon, with an error; one of them says what happened, once.
+  // Expects all processes to end soon with an error, and exactly one of them to print `text`, once.
   MpiOutcome expect_failure(const std::string& name, const std::string& text, int ranks = 3) {
     const MpiOutcome outcome = mpirun(ranks, kRanks + ("fail " + name), folder_);
     EXPECT_NE(outcome.exit_code, 0) << name;
@@ -40,7 +40,7 @@ TEST_F(Mpi, CollectivesOnOneToEightRanks) {
   }
 }
 
-TEST_F(Mpi, AFailureEndsAllRanksAndIsToldOnce) {
+TEST_F(Mpi, AFailureEndsAllRanksAndIsReportedOnce) {
   expect_failure("throw", "mpi_ranks: rank 2: loader: corrupt file\n");
   expect_failure("all_throw", ": data folder x: not found\n");
   expect_failure("computing", "mpi_ranks: rank 1: loader: corrupt file\n");
@@ -59,7 +59,7 @@ TEST_F(Mpi, DifferentCallsAreReported) {
   expect_failure("topologies", "different topologies");
 }
 
-TEST_F(Mpi, ARankThatEndsDiesOrStopsIsNoticed) {
+TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not come\n");
   expect_failure("killed", "");
   const MpiOutcome stopped =
@@ -67,8 +67,8 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsNoticed) {
   EXPECT_GE(stopped.seconds, 5);
 }
 
-// A part of the launch is another program.
-TEST_F(Mpi, RanksThatNeverStartAreNotWaitedForLong) {
+// One process of the launch runs another program.
+TEST_F(Mpi, WaitingForRanksThatNeverStartTimesOut) {
   const MpiOutcome outcome = mpirun(2, kRanks + std::string("fail alone : -np 1 sleep 60"), folder_);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_LT(outcome.seconds, 30);

@@ -32,12 +32,12 @@ Values mean_of(const std::vector<Values>& ranks) {
   return mean;
 }
 
-// One matrix of the parameter server: algorithms 1 and 2 of the paper. In float32 with sums in the engine's order, as a
-// power iteration magnifies rounding wherever two singular values come close.
+// One matrix of the parameter server: algorithms 1 and 2 of the paper. Uses float32 with sums in the engine's order,
+// because a power iteration magnifies rounding if two singular values are close.
 struct Matrix {
   size_t begin, rows, cols;
-  std::vector<Values> q = {};  // the columns
-  std::vector<Values> e = {};  // of each worker
+  std::vector<Values> q = {};  // columns
+  std::vector<Values> e = {};  // per worker
 
   Values random_column(size_t k, int64_t step, size_t n) const {
     Values x;
@@ -73,7 +73,7 @@ struct Matrix {
     }
   }
 
-  // z: of each worker, row-major. Returns the mean.
+  // z: per worker, row-major. Returns the mean.
   Values step(const std::vector<Values>& z, int64_t t) {
     const size_t rank = q.size(), world = z.size();
     std::vector<Values> p(rank), mean_q(rank);
@@ -154,7 +154,7 @@ void expect_server(const ExchangePlan& plan) {
   }
 }
 
-TEST(PowerSgd, IsTheParameterServerBitForBit) {
+TEST(PowerSgd, MatchesTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks) expect_server(plan_of(topology));
   for (const int64_t rank : {1, 3}) expect_server(plan_of({2, 1}, rank));
   ExchangePlan plan = plan_of({2, 2});
@@ -162,7 +162,7 @@ TEST(PowerSgd, IsTheParameterServerBitForBit) {
   expect_server(plan);
 }
 
-// Gradients of rank one and two come back as they are, in a step that begins with a random Q.
+// Gradients of rank one and two are exact, in a step that starts with a random Q.
 TEST(PowerSgd, GradientsOfLowRankAreExact) {
   for (const int rank : {1, 2, 3})
     run_local({2, 1}, [&](Communicator& comm) {
@@ -184,8 +184,8 @@ TEST(PowerSgd, GradientsOfLowRankAreExact) {
     });
 }
 
-// A gradient that is 0 at first, as an unused layer's, must not leave Q at 0 for good.
-TEST(PowerSgd, GradientsThatBeginAtZeroAreFoundLater) {
+// A gradient that is 0 at first, e.g. in an unused layer, must not leave Q at 0 forever.
+TEST(PowerSgd, GradientsThatAreInitiallyZeroAreSentLater) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({30, 20}), true), true}}, {.alignment = 64});
     const auto exchange = make_exchange("powersgd", buckets, comm, 1);
@@ -195,7 +195,7 @@ TEST(PowerSgd, GradientsThatBeginAtZeroAreFoundLater) {
       exchange->mean(buckets[0], comm, step);
       for (int i = 0; i < 600; ++i) ASSERT_EQ(g[i], 0);
     }
-    // What a step misses comes with the next.
+    // The error of a step is sent in the next steps.
     double sum = 0, given = 0;
     for (int step = 4; step <= 6; ++step) {
       for (int i = 0; i < 600; ++i) given += g[i] = static_cast<float>(i / 20 + 1);
@@ -212,7 +212,7 @@ TEST(PowerSgd, BytesPerRankEqualTheFormula) {
     plan.shapes = {{20, 32}, {8}, {16, 3, 3, 4}};
     plan.bucket_bytes = 1 << 20;
     plan.steps = 3;
-    const int64_t first = 2 * (20 + 16) + 8, second = 2 * (32 + 36);  // multiples of the ranks
+    const int64_t first = 2 * (20 + 16) + 8, second = 2 * (32 + 36);  // multiples of the number of ranks
     for (const CommCount& sent : testing::run_exchange(plan).sent)
       EXPECT_EQ(sent.bytes_inter, 3 * 2 * (world - 1) * 4 * (first + second) / world);
   }
@@ -233,10 +233,10 @@ TEST(PowerSgd, FewerValuesThanRanks) {
   plan.steps = 5;
   ExchangePlan dense = plan;
   dense.config = "dense";
-  EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means) << "too small to be cut in two";
+  EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means) << "too small to be factorized";
 }
 
-TEST(PowerSgd, SaysThatNothingWasCompressed) {
+TEST(PowerSgd, ReportsThatNothingWasCompressed) {
   const auto summary = [](int64_t rank) {
     std::string text;
     run_local({2, 1}, [&](Communicator& comm) {
@@ -250,7 +250,7 @@ TEST(PowerSgd, SaysThatNothingWasCompressed) {
   EXPECT_NE(summary(5).find("no parameter is smaller as two factors of rank 5"), std::string::npos);
 }
 
-TEST(PowerSgd, RefusesWhatItCannotServe) {
+TEST(PowerSgd, RefusesInvalidInputs) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({60, 50}), true), true}}, {.alignment = 64});
     Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});

@@ -18,7 +18,7 @@ ExchangePlan plan_of(const Topology& topology, double density) {
   return plan;
 }
 
-// Draws places until k, or those to leave out, are distinct.
+// Draws positions until k are distinct, or until all positions to leave out are.
 std::set<int64_t> places(int64_t begin, int64_t n, int64_t k, int64_t step) {
   std::set<int64_t> drawn, rest;
   const bool left_out = 2 * k > n;
@@ -69,7 +69,7 @@ void expect_server(const ExchangePlan& plan) {
   }
 }
 
-TEST(RandomK, IsTheParameterServer) {
+TEST(RandomK, MatchesTheParameterServer) {
   for (const Topology& topology : kRanks) expect_server(plan_of(topology, 0.1));
   for (const double density : {0.001, 0.5, 0.8, 1.0})
     for (const char* feedback : {"worker", "none"})
@@ -87,8 +87,8 @@ TEST(RandomK, FewerValuesThanRanks) {
   expect_server(plan);
 }
 
-// An all-reduce of the chosen values: everything at density 1 is the dense all-reduce.
-TEST(RandomK, AllOfTheValuesAreTheDenseAllReduceBitForBit) {
+// An all-reduce of the selected values: density 1 gives the dense all-reduce.
+TEST(RandomK, DensityOneGivesTheDenseAllReduceBitForBit) {
   for (const char* feedback : {"worker", "none"}) {
     ExchangePlan plan = plan_of({3, 2}, 1);
     plan.config.set("error_feedback", feedback);
@@ -101,7 +101,7 @@ TEST(RandomK, AllOfTheValuesAreTheDenseAllReduceBitForBit) {
 TEST(RandomK, BytesPerRankEqualTheFormula) {
   for (const int world : {1, 2, 4, 8}) {
     ExchangePlan plan = plan_of({world, 1}, 0.1);
-    plan.shapes = {{800}};  // 80 values, a multiple of the ranks
+    plan.shapes = {{800}};  // 80 values, a multiple of the number of ranks
     plan.steps = 3;
     for (const CommCount& sent : testing::run_exchange(plan).sent)
       EXPECT_EQ(sent.bytes_inter, 3 * 2 * (world - 1) * 4 * 80 / world);
@@ -118,9 +118,8 @@ TEST(RandomK, ResultsDoNotDependOnBucketsOrThreads) {
   EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
 }
 
-// Every place is as likely as every other, and without feedback the mean is unbiased: over 4000 steps within five
-// standard errors.
-TEST(RandomK, PlacesAreUniformAndTheMeanUnbiased) {
+// All positions are equally likely. Without feedback the mean is unbiased: over 4000 steps within five standard errors.
+TEST(RandomK, PositionsAreUniformAndTheMeanIsUnbiased) {
   constexpr int kSteps = 4000;
   std::vector<double> sum(37), chosen(37);
   run_local({1, 1}, [&](Communicator& comm) {
@@ -145,7 +144,7 @@ TEST(RandomK, PlacesAreUniformAndTheMeanUnbiased) {
   }
 }
 
-TEST(RandomK, RefusesWhatItCannotServe) {
+TEST(RandomK, RefusesInvalidInputs) {
   run_local({2, 1}, [](Communicator& comm) {
     Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {.alignment = 64});
     Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {.alignment = 64});

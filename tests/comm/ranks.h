@@ -1,4 +1,4 @@
-// The transport that collectives_test.cpp runs over; each test program defines these once.
+// The transport under test in collectives_test.cpp; each test program defines these functions once.
 #pragma once
 #include <functional>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace godwit::testing {
 
-std::vector<Topology> topologies();  // that this program can run
+std::vector<Topology> topologies();  // topologies that this program can run
 void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body,
                const Placement& placement = {});
 

@@ -18,7 +18,7 @@ using Values = std::vector<float>;
 class ScaledSignsOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(ScaledSignsOn);
 
-// A message of n values in blocks: their scales, then `gap` bits of someone else's, then the signs.
+// A message of n values in blocks: scales, then `gap` unrelated bits, then signs.
 struct Layout {
   Layout(int64_t values, int64_t block, int64_t gap) : n(values), size(block), first(32 * ((n + size - 1) / size) + gap) {
     for (int64_t at = 0; at < n; at += size) tiles.add(at, std::min(size, n - at), first + at, at / size, at / size);
@@ -34,7 +34,7 @@ struct Layout {
   SignTiles tiles;
 };
 
-// What compressing y must leave in e, by scalar code.
+// The residual e after compressing y, computed by scalar code.
 Values expected_errors(const Layout& layout, Values y, SignScale kind, const std::vector<uint32_t>& words) {
   for (int64_t at = 0; at < layout.n; at += layout.size) {
     const int64_t count = std::min(layout.size, layout.n - at);
@@ -78,7 +78,7 @@ void check(const Layout& layout, int senders, SignScale kind) {
   ASSERT_EQ(e, expected_errors(layout, y, kind, words));
 }
 
-TEST_P(ScaledSignsOn, WorkerAndServerAreThoseOfScalarCode) {
+TEST_P(ScaledSignsOn, WorkerAndServerMatchScalarCode) {
   for (const int64_t n : {1, 31, 32, 33, 100, 4096, 4097, 9000})
     for (const int64_t block : {int64_t{100}, int64_t{4096}, n})
       for (const int64_t gap : {0, 5, 32})
@@ -86,7 +86,7 @@ TEST_P(ScaledSignsOn, WorkerAndServerAreThoseOfScalarCode) {
           check(Layout(n, block, gap), senders, senders % 2 ? SignScale::l1_mean : SignScale::l2_rms);
 }
 
-TEST_P(ScaledSignsOn, NamesTheBlockThatIsNotFinite) {
+TEST_P(ScaledSignsOn, NamesTheNonFiniteBlock) {
   const Layout layout(300, 100, 0);
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
     Values x(300, 1.0f), e(300);

@@ -15,7 +15,7 @@
 namespace godwit {
 namespace {
 
-// y = sum of w·x over all elements; the gradient of w is x. `before` runs at the start of its backward.
+// y = Σ w·x over all elements; the gradient of w is x. `before` runs at the start of the backward function.
 Var dot(const Var& w, double x, std::function<void()> before = {}) {
   double sum = 0;
   for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
@@ -37,13 +37,13 @@ Var add(const Var& a, const Var& b) {
 
 Var leaf(int64_t n, double value = 1) { return Var(Tensor::full({n}, value), true); }
 
-// Three parameters a, b, c of 4, 3 and 2 elements, each in a bucket of its own: c, b, a.
+// Three parameters a, b, c of 4, 3 and 2 elements. The buckets contain c, b and a.
 struct Model {
   Var a = leaf(4), b = leaf(3), c = leaf(2);
   Buckets buckets{{{"a", a, true}, {"b", b, true}, {"c", c, true}}, {.first_bytes = 1, .bytes = 1, .alignment = 4}};
 };
 
-// The parameters in the order forward uses them; backward meets them from the last to the first.
+// The parameters in the order of forward; backward visits them from the last to the first.
 struct Use {
   Var w;
   double x;
@@ -77,21 +77,21 @@ struct Log {
   }
 };
 
-TEST(Scheduler, HandsBucketsOverWhileBackwardRuns) {
+TEST(Scheduler, LaunchesBucketsWhileBackwardRuns) {
   Model model;
   Log log;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
   for (int step = 0; step < 3; ++step) {
     log.done.clear();
     scheduler.begin_step();
-    // Backward runs c, b, a; a's backward waits until the work of the two others is done.
+    // Backward runs c, b, a. The backward of a blocks until two buckets are done.
     backward(loss_of({{model.a, 2, [&] { log.wait_for(2); }}, {model.b, 3}, {model.c, 5}}));
     scheduler.finish_step();
     EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
     EXPECT_EQ(scheduler.overlapped(), 3);
     EXPECT_TRUE(scheduler.unused().empty());
     EXPECT_EQ(model.a.grad().item(3), 2);
-    EXPECT_EQ(model.c.grad().item(1), 5) << "cleared between steps";
+    EXPECT_EQ(model.c.grad().item(1), 5) << "gradients must be cleared between steps";
   }
 }
 
@@ -100,24 +100,24 @@ TEST(Scheduler, KeepsPlanOrderWhenLaterBucketsFillFirst) {
   Log log;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
   scheduler.begin_step();
-  backward(loss_of({{model.c, 1}, {model.b, 1}, {model.a, 1}}));  // a's gradient comes first, c's last
+  backward(loss_of({{model.c, 1}, {model.b, 1}, {model.a, 1}}));  // the gradient of a arrives first, that of c last
   scheduler.finish_step();
   EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
 }
 
-TEST(Scheduler, UnusedParametersGetGradientZero) {
+TEST(Scheduler, UnusedParametersGetAZeroGradient) {
   Model model;
   Log log;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
   for (int step = 0; step < 2; ++step) {
     log.done.clear();
-    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left from before
+    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left over from an earlier step
     scheduler.begin_step();
     backward(loss_of({{model.a, 7}, {model.c, 4}}));
     scheduler.finish_step();
     EXPECT_EQ(scheduler.unused(), (std::vector<std::string>{"b"}));
     EXPECT_EQ(log.done, (std::vector<int>{0, 1, 2}));
-    EXPECT_EQ(scheduler.overlapped(), 1) << "a waits behind b";
+    EXPECT_EQ(scheduler.overlapped(), 1) << "the bucket of a waits for that of b";
     EXPECT_EQ(model.b.grad().to_vector<float>(), std::vector<float>(3, 0.0f));
     EXPECT_EQ(model.a.grad().item(0), 7);
   }
@@ -139,7 +139,7 @@ TEST(Scheduler, TiedParameterCountsOnce) {
   EXPECT_EQ(w.grad().item(), 5);
 }
 
-TEST(Scheduler, WorkThatThrowsSurfacesOnTheRanksThread) {
+TEST(Scheduler, AnExceptionInWorkIsRethrownOnTheRanksThread) {
   Model model;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
     if (bucket.index == 1) fail("exchange: broken");
@@ -151,15 +151,15 @@ TEST(Scheduler, WorkThatThrowsSurfacesOnTheRanksThread) {
   };
   try {
     step();
-    ADD_FAILURE() << "nothing was thrown";
+    ADD_FAILURE() << "no Error was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "exchange: broken (bucket 1)");
   }
   EXPECT_THROW(scheduler.wait(), Error);
-  EXPECT_THROW(step(), Error) << "what failed stays failed";
+  EXPECT_THROW(step(), Error) << "a failed scheduler stays failed";
 }
 
-TEST(Scheduler, LeavesNoHooksBehindWhenBackwardThrows) {
+TEST(Scheduler, RemovesItsHooksIfBackwardThrows) {
   Model model;
   Log log;
   EXPECT_THROW(
@@ -170,8 +170,8 @@ TEST(Scheduler, LeavesNoHooksBehindWhenBackwardThrows) {
         scheduler.finish_step();
       },
       Error);
-  EXPECT_EQ(log.done, (std::vector<int>{0})) << "what was handed over was finished";
-  backward(loss_of({{model.a, 1}, {model.c, 1}}));  // would call a hook of the scheduler that is gone
+  EXPECT_EQ(log.done, (std::vector<int>{0})) << "launched buckets must be finished";
+  backward(loss_of({{model.a, 1}, {model.c, 1}}));  // would call a dangling hook
   Scheduler again(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
   again.begin_step();
   backward(dot(model.a, 6));
@@ -180,7 +180,7 @@ TEST(Scheduler, LeavesNoHooksBehindWhenBackwardThrows) {
   EXPECT_EQ(model.a.grad().item(), 6);
 }
 
-TEST(Scheduler, HooksRestOutsideOfSteps) {
+TEST(Scheduler, HooksAreIgnoredOutsideOfSteps) {
   Model model;
   int runs = 0;
   Scheduler scheduler(model.buckets, [&](Bucket&) { ++runs; });
@@ -189,7 +189,7 @@ TEST(Scheduler, HooksRestOutsideOfSteps) {
   EXPECT_EQ(runs, 0);
 }
 
-TEST(Scheduler, RefusesWrongOrder) {
+TEST(Scheduler, RefusesAWrongOrderOfCalls) {
   Model model;
   EXPECT_THROW(Scheduler(model.buckets, nullptr), Error);
   Scheduler scheduler(model.buckets, [](Bucket&) {});
@@ -200,18 +200,18 @@ TEST(Scheduler, RefusesWrongOrder) {
   EXPECT_THROW(backward(dot(model.c, 1)), Error) << "two gradients in one step";
 }
 
-TEST(Scheduler, AccumulatesMicroBatchesAndHandsOverInTheLast) {
+TEST(Scheduler, AccumulatesMicroBatchesAndLaunchesInTheLast) {
   Model model;
   Log log;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
   for (int step = 0; step < 3; ++step) {
     log.done.clear();
-    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left from before
+    for (Bucket& bucket : model.buckets) bucket.grad.range(0, bucket.numel).fill(9);  // left over from an earlier step
     scheduler.begin_step(4);
     for (int i = 0; i < 3; ++i) {
       scheduler.backward(loss_of({{model.a, 4.0 * i}, {model.b, 8}, {model.c, 12}}));
       scheduler.wait();
-      ASSERT_TRUE(log.done.empty()) << "micro-batch " << i << " of 4 handed a bucket over";
+      ASSERT_TRUE(log.done.empty()) << "micro-batch " << i << " of 4 launched a bucket";
     }
     scheduler.backward(loss_of({{model.a, 4, [&] { log.wait_for(2); }}, {model.b, 8}, {model.c, 12}}));
     scheduler.finish_step();
@@ -225,7 +225,7 @@ TEST(Scheduler, AccumulatesMicroBatchesAndHandsOverInTheLast) {
 }
 
 // b is used in the first micro-batch only, a in the last only, c never.
-TEST(Scheduler, KeepsTheSumOfParametersTheLastMicroBatchLeavesOut) {
+TEST(Scheduler, KeepsTheSumOfParametersUnusedInTheLastMicroBatch) {
   Model model;
   Log log;
   Scheduler scheduler(model.buckets, [&](Bucket& bucket) { log.push(bucket.index); });
@@ -245,17 +245,17 @@ TEST(Scheduler, RefusesAWrongNumberOfMicroBatches) {
   Model model;
   Scheduler scheduler(model.buckets, [](Bucket&) {});
   EXPECT_THROW(scheduler.begin_step(0), Error);
-  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "outside of a step";
+  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "outside a step";
   scheduler.begin_step(2);
   scheduler.backward(dot(model.c, 1));
   try {
     scheduler.finish_step();
-    ADD_FAILURE() << "nothing was thrown";
+    ADD_FAILURE() << "no Error was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "scheduler: finish_step() after 1 of 2 micro-batches");
   }
   scheduler.backward(dot(model.c, 1));
-  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "a third of two";
+  EXPECT_THROW(scheduler.backward(dot(model.c, 1)), Error) << "a third micro-batch in a step of two";
   scheduler.finish_step();
   EXPECT_EQ(model.c.grad().item(0), 1);
 }
@@ -273,7 +273,7 @@ TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
       scheduler.finish_step();
       const CommCount count = comm.stats->total();
       if (k == 1) one = count;
-      EXPECT_EQ(count.calls, 3) << "one exchange for each bucket";
+      EXPECT_EQ(count.calls, 3) << "one exchange per bucket";
       EXPECT_EQ(count.bytes_inter, one.bytes_inter);
       EXPECT_EQ(count.bytes_intra, one.bytes_intra);
       EXPECT_NEAR(model.a.grad().item(0), 1.5, 1e-6);
@@ -281,13 +281,14 @@ TEST(Scheduler, BytesOfAStepDoNotDependOnMicroBatches) {
   });
 }
 
-// Four ranks exchange and update beside backward; all must end with the parameters of plain gradient descent.
-TEST(Scheduler, TrainsReplicasInStep) {
+// Four ranks exchange and update concurrently with backward. All must end with the parameters of plain gradient
+// descent.
+TEST(Scheduler, TrainsReplicasSynchronously) {
   run_local({2, 2}, [](Communicator& comm) {
     Model model;
     auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(model.buckets, [&](Bucket& bucket) {
-      EXPECT_EQ(context().rank, comm.rank) << "the stream has its rank's context";
+      EXPECT_EQ(context().rank, comm.rank) << "the stream must have its rank's context";
       exchange->mean(bucket, comm, 1);
       for (int64_t i = 0; i < bucket.numel; ++i) bucket.param.data<float>()[i] -= 0.125f * bucket.grad.data<float>()[i];
     });
@@ -302,9 +303,9 @@ TEST(Scheduler, TrainsReplicasInStep) {
   });
 }
 
-// NCCL's kernels wait on the GPU for other ranks', and loading a kernel waits for them. In the first step kernels are
-// loaded, so all ranks have ended backward before one communicates.
-TEST(Scheduler, CommunicatesAfterTheFirstBackwardWhereKernelsWait) {
+// NCCL kernels wait on the GPU for other ranks, and loading a kernel waits for running kernels. The first step loads
+// kernels, so no rank may communicate before all ranks have finished backward.
+TEST(Scheduler, CommunicatesAfterTheFirstBackwardIfKernelsWait) {
   std::atomic<int> ended{0};
   run_local({3, 1}, [&](Communicator& host) {
     Communicator comm = testing::with_waiting_groups(host, std::make_shared<testing::CallLog>());
@@ -336,8 +337,8 @@ TEST(Scheduler, CommunicatesAfterTheFirstBackwardWhereKernelsWait) {
   });
 }
 
-// As batch norm over all ranks does: the computing thread communicates in forward and in backward.
-TEST(Scheduler, KeepsTheComputingThreadsCallsApartWhereKernelsWait) {
+// The computing thread communicates in forward and backward, as synchronized batch norm does.
+TEST(Scheduler, SerializesTheComputingThreadsCallsIfKernelsWait) {
   constexpr int kRanks = 3;
   std::vector<std::shared_ptr<testing::CallLog>> logs(kRanks);
   run_local({kRanks, 1}, [&](Communicator& host) {
@@ -360,14 +361,14 @@ TEST(Scheduler, KeepsTheComputingThreadsCallsApartWhereKernelsWait) {
     }
   });
   for (const auto& log : logs) {
-    EXPECT_FALSE(log->concurrent) << "two threads of a rank communicated at once";
-    EXPECT_EQ(log->phases, logs[0]->phases) << "one order on all ranks";
+    EXPECT_FALSE(log->concurrent) << "two threads of a rank communicated concurrently";
+    EXPECT_EQ(log->phases, logs[0]->phases) << "all ranks must have the same order of calls";
     EXPECT_EQ(log->phases.size(), 4 * 6);
   }
 }
 
-// Their memory is there for three buckets: backward waits for each.
-TEST(Scheduler, ExchangesLentGradientsOneByOneWhereKernelsWait) {
+// On-demand gradients have memory for three buckets; backward waits for each exchange.
+TEST(Scheduler, ExchangesOnDemandGradientsOneByOneIfKernelsWait) {
   run_local({2, 1}, [](Communicator& host) {
     const auto calls = std::make_shared<testing::CallLog>();
     Communicator comm = testing::with_waiting_groups(host, calls);
@@ -397,8 +398,8 @@ TEST(Scheduler, ExchangesLentGradientsOneByOneWhereKernelsWait) {
   });
 }
 
-// One rank fails in forward or in the middle of backward, while the others' streams wait for it.
-TEST(Scheduler, FailingRankEndsTheOthersSteps) {
+// One rank fails in forward or during backward, while the streams of the others wait for it.
+TEST(Scheduler, AFailingRankEndsTheOthersSteps) {
   for (bool in_forward : {true, false})
     for (int failing : {0, 2}) {
       try {

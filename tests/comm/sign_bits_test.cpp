@@ -33,15 +33,15 @@ TEST_P(SignBitsOn, PackPutsValueJAtBitJ) {
     std::vector<uint32_t> words(static_cast<size_t>(sign_words(n) + 1), 0xabcdef01u);
     pack_signs(Cpu{}, x.data(), words.data(), n);
     for (int64_t j = 0; j < n; ++j) ASSERT_EQ(bit(words.data(), j), x[static_cast<size_t>(j)] >= 0) << j << " of " << n;
-    for (int64_t j = n; j < 32 * sign_words(n); ++j) ASSERT_EQ(bit(words.data(), j), 0) << "unused";
-    EXPECT_EQ(words.back(), 0xabcdef01u) << "nothing is written behind the words";
+    for (int64_t j = n; j < 32 * sign_words(n); ++j) ASSERT_EQ(bit(words.data(), j), 0) << "unused bits must be 0";
+    EXPECT_EQ(words.back(), 0xabcdef01u) << "wrote past the words";
   }
 }
 
 TEST_P(SignBitsOn, ZerosArePlusAndNanIsMinus) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   const std::vector<float> pattern{0.0f, -0.0f, nan, -nan, inf, -inf, 1e-45f, -1e-45f};
-  for (int64_t n : {8, 40}) {  // the scalar end and a full word
+  for (int64_t n : {8, 40}) {  // the scalar remainder, and a full word
     std::vector<float> x;
     for (int64_t j = 0; j < n; ++j) x.push_back(pattern[static_cast<size_t>(j % 8)]);
     std::vector<uint32_t> words(static_cast<size_t>(sign_words(n)));
@@ -55,7 +55,7 @@ TEST_P(SignBitsOn, UnpackInvertsPack) {
     const std::vector<uint32_t> words = random_words(2, sign_words(n));
     std::vector<float> x(static_cast<size_t>(n + 1), 7.0f);
     unpack_signs(Cpu{}, words.data(), x.data(), n);
-    EXPECT_EQ(x.back(), 7.0f) << "nothing is written behind the values";
+    EXPECT_EQ(x.back(), 7.0f) << "wrote past the values";
     for (int64_t j = 0; j < n; ++j) ASSERT_EQ(x[static_cast<size_t>(j)], bit(words.data(), j) ? 1.0f : -1.0f);
     std::vector<uint32_t> again(words.size());
     pack_signs(Cpu{}, x.data(), again.data(), n);
@@ -66,7 +66,7 @@ TEST_P(SignBitsOn, UnpackInvertsPack) {
 void check_sum(int64_t senders, int64_t n, const std::vector<uint32_t>& words) {
   std::vector<int16_t> sum(static_cast<size_t>(n + 1), 12345);
   sum_signs(Cpu{}, words.data(), senders, sum.data(), n);
-  EXPECT_EQ(sum.back(), 12345) << "nothing is written behind the sums";
+  EXPECT_EQ(sum.back(), 12345) << "wrote past the sums";
   for (int64_t j = 0; j < n; ++j) {
     int expected = 0;
     for (int64_t s = 0; s < senders; ++s) expected += bit(words.data() + s * sign_words(n), j) ? 1 : -1;
@@ -74,20 +74,20 @@ void check_sum(int64_t senders, int64_t n, const std::vector<uint32_t>& words) {
   }
 }
 
-TEST_P(SignBitsOn, SumCountsEverySender) {
+TEST_P(SignBitsOn, SumCountsAllSenders) {
   for (int64_t senders : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 64, 127, 128, 300})
     for (int64_t n : {0, 1, 31, 32, 33, 511, 513, 1000, 5000})
       check_sum(senders, n, random_words(3, senders * sign_words(n)));
   check_sum(8, 1 << 20, random_words(4, 8 * sign_words(1 << 20)));
 }
 
-TEST_P(SignBitsOn, SumOfEqualSigns) {
+TEST_P(SignBitsOn, SumsOfEqualSigns) {
   for (int64_t senders : {1, 2, 8, 255, 256, 4096, 32767})
     for (uint32_t word : {0u, ~0u})
       check_sum(senders, 70, std::vector<uint32_t>(static_cast<size_t>(senders * sign_words(70)), word));
 }
 
-TEST(SignBits, RefusesSendersItCannotCount) {
+TEST(SignBits, RefusesTooManySenders) {
   EXPECT_THROW(sum_signs(Cpu{}, nullptr, 0, nullptr, 0), Error);
   EXPECT_THROW(sum_signs(Cpu{}, nullptr, 32768, nullptr, 0), Error);
 }

@@ -1,5 +1,6 @@
-// The compressed all-reduce with error feedback in plain scalar code, by a server that sees whole vectors: no segments,
-// messages, buckets or padding. In float32 with the sums ALGORITHMS pins down, for bits, or in float64.
+// The compressed all-reduce with error feedback in plain scalar code: a server that sees whole vectors, without
+// segments, messages, buckets or padding. In float32 with the documented order of sums for bit-exact comparison, or in
+// float64.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 
 namespace godwit::reference {
 
-// Adds Σ|y| or Σy² of y[0, n): float32 sums in 16 parts within 4096 values, float64 across them.
+// Adds Σ|y| or Σy² of y[0, n) to `sum`: 16 float32 partial sums within 4096 values, float64 across tiles.
 template <class T>
 void add_sizes(const T* y, int64_t n, bool l2, double& sum) {
   for (int64_t tile = 0; tile < n; tile += 4096) {
@@ -27,8 +28,8 @@ void add_sizes(const T* y, int64_t n, bool l2, double& sum) {
 template <class T>
 class SignServer {
  public:
-  // `blocks` of the workers' scales cover [0, d), and `server_blocks` of the server's; a worker's block that several of
-  // these cut is summed in as many pieces.
+  // `blocks` (of the workers' scales) cover [0, d), and so do `server_blocks` (of the server's scales). A worker's
+  // block that overlaps several server blocks is summed in one piece per server block.
   SignServer(int workers, int64_t d, std::vector<Segment> blocks, std::vector<Segment> server_blocks, bool l2 = false)
       : e(static_cast<size_t>(workers), std::vector<T>(static_cast<size_t>(d))),
         server_e(static_cast<size_t>(d)),
@@ -37,8 +38,8 @@ class SignServer {
         server_blocks_(std::move(server_blocks)),
         l2_(l2) {}
 
-  // The agreed mean of z[worker]. A float64 server takes the signs of the float32 one that `of` is, where its own value
-  // is within `slack` of 0.
+  // The agreed mean of z[worker]. A float64 server uses the signs of the float32 server `of`, and checks that its own
+  // value is within `slack` of 0 if its sign differs.
   std::vector<T> mean(const std::vector<std::vector<T>>& z, const SignServer<float>* of = nullptr, double slack = 0) {
     std::vector<std::vector<T>> sent;
     for (size_t w = 0; w < e.size(); ++w) sent.push_back(compress(z[w], e[w], w, blocks_, of, slack));
@@ -53,7 +54,7 @@ class SignServer {
 
   std::vector<std::vector<T>> e;
   std::vector<T> server_e;
-  std::vector<std::vector<bool>> signs;  // of the last call: of each worker, then of the server
+  std::vector<std::vector<bool>> signs;  // of the last call: per worker, then of the server
 
  private:
   std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role,
@@ -65,7 +66,7 @@ class SignServer {
       for (size_t j = static_cast<size_t>(block.begin); j < static_cast<size_t>(block.end); ++j) {
         bool plus = error[j] >= 0;
         if (of && of->signs[role][j] != plus) {
-          EXPECT_LE(std::abs(static_cast<double>(error[j])), slack) << "another sign, value " << j;
+          EXPECT_LE(std::abs(static_cast<double>(error[j])), slack) << "the sign differs at value " << j;
           plus = !plus;
         }
         signs[role][j] = plus;
@@ -92,7 +93,7 @@ class SignServer {
   bool l2_;
 };
 
-// Blocks of `size` values (0: whole) of parameters of these sizes, laid out last to first.
+// Blocks of `size` values (0: whole parameters) for parameters of these sizes, laid out last to first.
 inline std::vector<Segment> blocks_of(const std::vector<int64_t>& sizes, int64_t size) {
   std::vector<Segment> blocks;
   int64_t at = 0;

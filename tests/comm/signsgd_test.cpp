@@ -12,8 +12,8 @@ using testing::ExchangeRun;
 using testing::kRanks;
 using testing::Values;
 
-// +1 where at least half of the workers have a gradient >= 0: a tie is +1, a gradient of 0 votes +1.
-TEST(SignSgd, IsTheMajorityVote) {
+// +1 if at least half of the workers have a gradient >= 0. A tie gives +1; a gradient of 0 votes +1.
+TEST(SignSgd, IsAMajorityVote) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan{.config = "signsgd", .topology = topology};
     const ExchangeRun run = testing::run_exchange(plan);
@@ -38,7 +38,7 @@ TEST(SignSgd, BytesPerRankEqualTheFormula) {
     for (const int64_t d : {1, 33, 5000}) {
       ExchangePlan plan{.config = "signsgd", .topology = topology, .shapes = {{d}}, .steps = 2};
       const int64_t n = topology.nodes, m = topology.workers_per_node, world = n * m;
-      const int64_t segment = (d + 32 * world - 1) / (32 * world) * 4;  // bytes of a segment's bits
+      const int64_t segment = (d + 32 * world - 1) / (32 * world) * 4;  // bytes of one segment's sign bits
       for (const CommCount& sent : testing::run_exchange(plan).sent) {
         EXPECT_EQ(sent.bytes_intra, 2 * 2 * (m - 1) * segment);
         EXPECT_EQ(sent.bytes_inter, 2 * 2 * (n - 1) * m * segment);
@@ -53,7 +53,7 @@ TEST(SignSgd, ResultsDoNotDependOnBucketsOrThreads) {
   EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
 }
 
-TEST(SignSgd, GradientsThatAreNotFiniteNameStepAndParameter) {
+TEST(SignSgd, NonFiniteGradientsNameStepAndParameter) {
   const std::string error = error_of([] {
     run_local({3, 1}, [](Communicator& comm) {
       Buckets buckets({{"w", Var(Tensor::zeros({5000}), true), true}}, {.alignment = 96});
@@ -73,7 +73,7 @@ TEST(SignSgd, RefusesUnalignedBucketsAndOtherTypes) {
   });
 }
 
-TEST(SignBits, MajorityIsThePlainCount) {
+TEST(SignBits, MajorityEqualsPlainCounting) {
   RandomStream random(12, Purpose::test);
   for (const int64_t senders : {1, 2, 3, 4, 7, 8, 9, 16, 33, 100})
     for (const int64_t n : {1, 31, 32, 33, 500, 1024, 1537}) {

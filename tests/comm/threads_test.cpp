@@ -1,4 +1,4 @@
-// threads_per_rank reaches what computes: Godwit's own loops and the kernel library's.
+// threads_per_rank applies to Godwit's loops and to the kernel library.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +15,14 @@
 namespace godwit {
 namespace {
 
-// Threads this process has now; OpenMP keeps those of a team waiting until the thread that made it ends.
+// Current number of threads of this process. OpenMP keeps the idle threads of a team until the thread that created it
+// ends.
 int64_t tasks() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
-// How many threads `work` adds to the rank that does it. Those of an earlier team may end meanwhile, which only lowers
-// the count: the largest of some attempts.
+// The number of threads that `work` starts. Threads of an earlier team may end meanwhile, which only lowers the count,
+// so the largest of several attempts is returned.
 template <class F>
 int64_t added(int threads, F&& work) {
   int64_t most = -1;
@@ -38,14 +39,14 @@ int64_t added(int threads, F&& work) {
   return most;
 }
 
-TEST(Threads, ReachLoopsAndKernelLibrary) {
+TEST(Threads, ApplyToLoopsAndKernelLibrary) {
 #ifdef _OPENMP
   const std::vector<int> counts{1, 2, 3};
 #else
   const std::vector<int> counts{1};
 #endif
   for (const int threads : counts) {
-    EXPECT_EQ(added(threads, [] { ops::relu(Var(Tensor::zeros({1 << 20}))); }), threads - 1) << "a loop of our own";
+    EXPECT_EQ(added(threads, [] { ops::relu(Var(Tensor::zeros({1 << 20}))); }), threads - 1) << "a loop of Godwit";
     const auto convolve = [] {
       const Var x(Tensor::zeros({8, 32, 32, 16})), w(Tensor::zeros({32, 3, 3, 16}));
       ops::conv2d(x, w, {.padding = 1});

@@ -1,4 +1,4 @@
-// Groups that behave as NCCL's: their kernels wait for those of other ranks, so calls of one rank must come one by one.
+// Groups that behave like NCCL's: kernels wait for those of other ranks, so the calls of one rank must not overlap.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,7 +13,7 @@ namespace godwit::testing {
 struct CallLog {
   std::atomic<bool> in_flight{false}, concurrent{false};
   std::mutex mutex;
-  std::vector<std::string> phases;  // in the order in which the calls began
+  std::vector<std::string> phases;  // in the order of the calls
 };
 
 class WaitingGroup : public Group {
@@ -54,7 +54,7 @@ class WaitingGroup : public Group {
       std::lock_guard lock(log_->mutex);
       log_->phases.emplace_back(phase);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a call of another thread would come meanwhile
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // gives another thread time to make a concurrent call
     call();
     log_->in_flight = false;
   }

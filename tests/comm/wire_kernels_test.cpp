@@ -1,4 +1,4 @@
-// Kernels of compressors against scalar code, on every instruction set this machine has.
+// Kernels of compressors compared with scalar code, on every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using testing::random_row;
 class WireKernelsOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(WireKernelsOn);
 
-TEST_P(WireKernelsOn, PlacesOfLargeValuesAscend) {
+TEST_P(WireKernelsOn, PositionsOfLargeValuesAscend) {
   for (const int64_t n : {0, 1, 15, 16, 17, 1000})
     for (const float least : {0.0f, 0.5f, 3.0f}) {
       const std::vector<float> x = random_row<float>(6, 1, n);
@@ -40,7 +40,7 @@ double lane_sum(const std::vector<float>& x, bool positive) {
   return testing::lane_sum(terms);
 }
 
-TEST_P(WireKernelsOn, SumsBySignHaveOneOrder) {
+TEST_P(WireKernelsOn, SignedSumsHaveOneOrder) {
   for (const int64_t n : {1, 15, 16, 17, 33, 1000, 5000, 8192, 8193, 200000}) {
     std::vector<float> x = random_row<float>(7, 1, n);
     x[0] = -0.0f;
@@ -54,16 +54,16 @@ TEST_P(WireKernelsOn, SumsBySignHaveOneOrder) {
   }
 }
 
-// The k largest by sorting, equal ones by place, whatever a sample of the values suggests.
-TEST_P(WireKernelsOn, TopKIsThatOfSorting) {
+// The k largest values by sorting; ties go to the first position, even if a sample of the values is misleading.
+TEST_P(WireKernelsOn, TopKMatchesSorting) {
   const auto codec = topk_codec(0.01);
   for (const int64_t n : {100, 5000, 65536, 70001})
     for (const int kind : {0, 1, 2, 3}) {
       std::vector<float> x = random_row<float>(8, kind, n);
       for (int64_t i = 0; i < n; ++i) {
         float& v = x[static_cast<size_t>(i)];
-        if (kind == 1) v = std::nearbyint(v);         // many equal ones
-        if (kind == 2) v = i % 17 == 0 ? 9 : v;       // the sample sees nothing else
+        if (kind == 1) v = std::nearbyint(v);         // many ties
+        if (kind == 2) v = i % 17 == 0 ? 9 : v;       // the sample contains only these
         if (kind == 3) v = i % 17 == 0 ? 0.0f : v;
       }
       std::vector<int64_t> order(x.size());
@@ -80,8 +80,8 @@ TEST_P(WireKernelsOn, TopKIsThatOfSorting) {
     }
 }
 
-// An embedding's gradient: the few values that are not 0, then the first that are.
-TEST_P(WireKernelsOn, TopKFillsUpWithTheFirstZeros) {
+// Like the gradient of an embedding: selects the few nonzero values, then the first zeros.
+TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
   for (const int64_t n : {1000, 40000}) {
     std::vector<float> x(static_cast<size_t>(n));
     x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
@@ -97,7 +97,7 @@ TEST_P(WireKernelsOn, TopKFillsUpWithTheFirstZeros) {
   }
 }
 
-TEST_P(WireKernelsOn, SizesHaveOneOrder) {
+TEST_P(WireKernelsOn, SquaresAndMaximaHaveOneOrder) {
   const std::vector<float> x = random_row<float>(12, 0, 200000);
   for (const int64_t n : {1, 15, 16, 17, 100, 8192, 8193, 200000}) {
     std::vector<double> squares;
@@ -115,7 +115,7 @@ TEST_P(WireKernelsOn, SizesHaveOneOrder) {
   EXPECT_EQ(block::sizes(x.data(), 0).largest, 0);
 }
 
-TEST_P(WireKernelsOn, CodecsSayWhatIsNotFinite) {
+TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
   const std::pair<std::unique_ptr<Compressor>, const char*> codecs[] = {
       {one_bit_codec(), "one_bit"},    {topk_codec(0.01), "topk"}, {qsgd_codec(7), "qsgd"},
       {int8_codec(), "int8"},          {int4_codec(), "int4"},     {terngrad_codec(2.5), "terngrad"},
@@ -139,7 +139,7 @@ TEST_P(WireKernelsOn, CodecsSayWhatIsNotFinite) {
   }
 }
 
-// The order of the sums is the documented one on every vector width.
+// Sums have the documented order for every vector width.
 TEST(BlockMath, SumsHaveOneOrder) {
   const std::vector<float> x = random_row<float>(11, 0, 200000);
   for (const int bits : {128, 256, 512}) {

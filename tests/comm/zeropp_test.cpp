@@ -11,7 +11,7 @@ namespace {
 
 using namespace godwit::testing;
 
-// Each value the nearest of 15 levels between ±the block's largest magnitude.
+// Rounds each value to the nearest of 15 levels between ± the block's largest magnitude.
 Values four_bits(const Values& z, int64_t, int64_t, Purpose, int) {
   float most = 0;
   for (const float value : z) most = std::max(most, std::abs(value));
@@ -20,7 +20,7 @@ Values four_bits(const Values& z, int64_t, int64_t, Purpose, int) {
   return result;
 }
 
-TEST(Zeropp, IsTheParameterServerBitForBit) {
+TEST(Zeropp, MatchesTheParameterServerBitForBit) {
   for (const Topology& topology : kRanks)
     for (const int64_t block_size : {0, 1, 50}) {
       ExchangePlan plan;

@@ -43,11 +43,11 @@ std::vector<float> part(const std::string& name, const Rect& r, int64_t size, bo
   return out;
 }
 
-// torchvision's resize of a PIL image rounds to bytes after each of its two passes, with weights of 22 bits; this one
-// does not round. So values differ by up to 1, on average by about 1/4.
+// torchvision's resize of a PIL image uses 22-bit weights and rounds to bytes after each of its two passes. Godwit does
+// not round. Values differ by up to 1, on average by about 1/4.
 TEST(Resample, MatchesTorchvision) {
   for (const std::string name : {"colour", "progressive", "grey", "cmyk"}) {
-    const double extra = name == "cmyk" ? 0.6 : 0;  // see Jpeg.DecodesAsPillowDoes
+    const double extra = name == "cmyk" ? 0.6 : 0;  // see Jpeg.MatchesPillow
     const auto close = [&](const std::vector<float>& values, const char* key) {
       const Difference d = difference(values, golden()[name][key]);
       EXPECT_LT(d.most, 1.01 + extra) << name << ' ' << key;
@@ -61,9 +61,9 @@ TEST(Resample, MatchesTorchvision) {
   }
 }
 
-// Decoding at reduced size averages blocks of pixels first, where resizing weighs them by a triangle: edges of 180 levels
-// differ most. Measured: means of 0.7, 1.5 and 3.3 levels, at most 4, 14 and 29.
-TEST(Resample, ReducedDecodingIsClose) {
+// Decoding at reduced size averages blocks of pixels, while resizing uses triangular weights. Edges of 180 levels
+// differ most. Measured mean differences: 0.7, 1.5 and 3.3 levels; maxima: 4, 14 and 29.
+TEST(Resample, ReducedDecodingIsCloseToExact) {
   const Difference exact = difference(center("large", 36, 32), golden()["large"]["centre"]);
   EXPECT_LT(exact.most, 1.01);
   for (const int scale : {2, 4, 8}) {
@@ -73,7 +73,7 @@ TEST(Resample, ReducedDecodingIsClose) {
   }
 }
 
-TEST(Resample, KeepsPixelsOfTheSameSizeAndMirrors) {
+TEST(Resample, KeepsPixelsAtTheSameSizeAndMirrors) {
   const Rect rect{5, 7, 40, 40};
   const Pixels pixels = decode_jpeg(golden_jpeg("colour"), rect);
   const std::vector<float> same = part("colour", rect, 40), flipped = part("colour", rect, 40, true);
@@ -85,8 +85,8 @@ TEST(Resample, KeepsPixelsOfTheSameSizeAndMirrors) {
       }
 }
 
-// A constant stays a constant for all sizes, also where nothing but the edge is near.
-TEST(Resample, ConstantsStay) {
+// A constant image stays constant for all sizes, also close to the edges.
+TEST(Resample, ConstantsStayConstant) {
   for (const int64_t from : {1, 2, 7, 64})
     for (const int64_t to : {1, 3, 8, 100}) {
       const Pixels pixels{1, {0, 0, from, from}, std::vector<uint8_t>(static_cast<size_t>(from * from * 3), 200)};
@@ -94,12 +94,13 @@ TEST(Resample, ConstantsStay) {
       const auto side = static_cast<double>(from);
       resample(pixels, {0, 0, side, side}, false, to, to, out.data());
       for (float x : out)
-        EXPECT_NEAR(x, 200, 1e-3) << from << " to " << to;  // weights sum to 1 within float's rounding
+        EXPECT_NEAR(x, 200, 1e-3) << from << " to " << to;  // weights sum to 1 within float32 rounding
     }
 }
 
-// Mean and standard deviation of 20,000 of torchvision's draws and of ours: five standard errors of either, together.
-TEST(Crop, DrawsAsTorchvisionDoes) {
+// Compares mean and standard deviation of 20,000 random crops with torchvision's. Tolerance: five standard errors of
+// both.
+TEST(Crop, HasTheDistributionOfTorchvision) {
   constexpr int kDraws = 20000;
   for (const auto& crops : golden()["crops"]) {
     const int64_t width = crops["width"], height = crops["height"];
@@ -135,8 +136,8 @@ TEST(Crop, FallsBackToTheCenter) {
   }
 }
 
-// PIL rounds each value, and the mean grey, to whole levels.
-TEST(Color, ChangesAsTorchvisionDoes) {
+// PIL rounds each value, and the mean gray, to integers.
+TEST(Color, MatchesTorchvision) {
   const nlohmann::json& jitter = golden()["jitter"];
   const auto image = jitter["image"].get<std::vector<float>>();
   const auto changed = [&](Color what, float factor) {

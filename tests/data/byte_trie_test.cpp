@@ -18,7 +18,7 @@ std::string random_bytes(RandomStream& random, uint32_t longest, uint32_t kinds)
   return bytes;
 }
 
-TEST(ByteTrie, FindsTheLongestBeginning) {
+TEST(ByteTrie, FindsTheLongestPrefix) {
   const ByteTrie trie = trie_of({{"a", 0}, {"ab", 1}, {"abcd", 2}, {"b", 3}, {"\xff\x01", 4}});
   EXPECT_EQ(trie.longest("abce").value, 1);
   EXPECT_EQ(trie.longest("abce").length, 2u);
@@ -28,14 +28,14 @@ TEST(ByteTrie, FindsTheLongestBeginning) {
   for (const char* none : {"", "c", "\xff", "A"}) EXPECT_EQ(trie.longest(none).length, 0u) << none;
 }
 
-TEST(ByteTrie, EmptySetsAndWordsThatAreNeverFound) {
+TEST(ByteTrie, EmptySetsAndUnfindableWords) {
   const std::string zero("\0", 1);
   for (const ByteTrie& trie : {trie_of({}), trie_of({{"", 7}}), trie_of({{zero, 7}, {"a" + zero, 8}})})
     for (const std::string& text : {std::string(), zero, "a" + zero, std::string("a")})
       EXPECT_EQ(trie.longest(text).length, 0u);
 }
 
-TEST(ByteTrie, AsTryingAllBeginnings) {
+TEST(ByteTrie, MatchesTryingAllPrefixes) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     RandomStream random(seed, Purpose::test);
     const uint32_t kinds = seed % 2 ? 255 : 3;
@@ -56,7 +56,7 @@ TEST(ByteTrie, AsTryingAllBeginnings) {
   }
 }
 
-TEST(ByteTrie, ALongWord) {
+TEST(ByteTrie, LongWord) {
   const std::string word(1'000'000, 'w');
   EXPECT_EQ(trie_of({{word, 5}}).longest(word + "w").length, word.size());
 }

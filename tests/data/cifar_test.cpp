@@ -11,7 +11,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// One record: labels, then red, green and blue planes of values first, first+1, … (modulo 256) offset by the channel.
+// One record: labels, then red, green and blue planes with values first, first+1, … (modulo 256), offset by 80 per
+// channel.
 Bytes record(const Bytes& labels, int first) {
   Bytes bytes = labels;
   for (int c = 0; c < 3; ++c)
@@ -61,7 +62,7 @@ TEST(Cifar, ReadsTheFineLabelsOfCifar100) {
   EXPECT_EQ(load_cifar_folder(folder.str(), Split::test).size(), 1);
 }
 
-TEST(Cifar, NamesWhatIsWrong) {
+TEST(Cifar, NamesTheErrorInAFile) {
   const TempFolder folder;
   write_cifar10(folder);
   const auto error = [&](Split split) { return error_of([&] { load_cifar_folder(folder.str(), split); }); };
@@ -75,7 +76,7 @@ TEST(Cifar, NamesWhatIsWrong) {
   EXPECT_THAT(error(Split::train), HasSubstr("data_batch_3.bin: no such file"));
 }
 
-TEST(Layout, ListsWhatItLookedFor) {
+TEST(Layout, ListsTheExpectedFiles) {
   const TempFolder folder;
   const auto error = [](const std::string& path) { return error_of([&] { layout_of(path); }); };
   write(folder / "notes.txt", {1});
@@ -87,8 +88,8 @@ TEST(Layout, ListsWhatItLookedFor) {
   EXPECT_EQ(layout_of(folder.str()), Layout::idx);
 }
 
-// Every byte that training sees is in the hash.
-TEST(ContentHash, SeesEveryByteAndLabel) {
+// The hash must include every byte used in training.
+TEST(ContentHash, DependsOnEveryByteAndLabel) {
   RawImages set{Shape{1, 5, 1}, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 2}};
   const uint64_t hash = content_hash(set);
   for (uint8_t& pixel : set.pixels) {

@@ -11,14 +11,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Classification, TokenizesAndCuts) {
+TEST(Classification, TokenizesAndTruncates) {
   const TsvDataset text{.sentences = {"w1 w2, w3", "\x01", "w4"}, .labels = {1, 0, 2}, .classes = {"a", "b", "c"}};
   const ClassificationSource source(text, word_tokenizer(), {.length = 5});
   EXPECT_EQ(source.size(), 3);
   EXPECT_EQ(source.classes(), 3);
   EXPECT_EQ(source.cut(), 1);
   EXPECT_THAT(source.read(0, 0).ids, ElementsAre(2, 6, 7, kComma, 3));
-  EXPECT_THAT(source.read(1, 0).ids, ElementsAre(2, 3)) << "no token is left of it";
+  EXPECT_THAT(source.read(1, 0).ids, ElementsAre(2, 3)) << "the sentence has no tokens";
   EXPECT_THAT(source.read(2, 5).ids, ElementsAre(2, 9, 3));
   EXPECT_EQ(source.read(2, 5).label, 2);
   for (int64_t i = 0; i < 3; ++i) {
@@ -27,7 +27,7 @@ TEST(Classification, TokenizesAndCuts) {
   }
 }
 
-TEST(Classification, HashTellsContentsApartAndNoThreads) {
+TEST(Classification, HashDependsOnTheContentsAndNotOnThreads) {
   const TsvDataset text{.sentences = std::vector<std::string>(100, "w1 w2"),
                           .labels = std::vector<int32_t>(100, 1),
                           .classes = {"a", "b"}};
@@ -43,7 +43,7 @@ TEST(Classification, HashTellsContentsApartAndNoThreads) {
   EXPECT_NE(hash(other, 1), hash(text, 1));
 }
 
-TEST(Classification, RefusesALengthWithoutRoom) {
+TEST(Classification, RefusesALengthWithoutRoomForText) {
   const TsvDataset text{.sentences = {"w1"}, .labels = {0}, .classes = {"a"}};
   EXPECT_THAT(error_of([&] { ClassificationSource(text, word_tokenizer(), {.length = 2}); }), HasSubstr("length of 2"));
 }

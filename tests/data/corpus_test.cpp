@@ -24,7 +24,7 @@ Documents documents_of(const Corpus& corpus) {
 
 Documents cut(const std::string& text, Sentences rule) { return documents_of(Corpus(text, rule)); }
 
-TEST(Corpus, BlankLinesPartDocuments) {
+TEST(Corpus, BlankLinesSeparateDocuments) {
   const Documents expected{{"a b", "c."}, {"d", "e"}, {"f"}};
   for (const std::string text : {"a b\nc.\n\nd\ne\n\n\nf", "\n \na b\nc.\n \t \n  d \n e\n\n\n\nf\n",
                                  "\r\na b\r\nc.\r\n\r\nd\r\ne\r\n\r\nf\r\n\r\n"})
@@ -40,8 +40,8 @@ TEST(Corpus, SplitsSentencesAtTheirEnds) {
   EXPECT_EQ(cut("...", Sentences::split), (Documents{{"..."}}));
 }
 
-// All that is not blank is in a sentence, in order, whatever the text.
-TEST(Corpus, LosesNothing) {
+// Sentences contain all non-blank characters of any text, in order.
+TEST(Corpus, KeepsAllCharacters) {
   RandomStream random(3, Purpose::test);
   const char alphabet[] = "aB.!?\"') \n\n\t\r”";
   for (int i = 0; i < 3000; ++i) {
@@ -71,7 +71,7 @@ TEST(Corpus, LongTextsTakeLinearTime) {
   EXPECT_EQ(Corpus(dots, Sentences::split).sentences(), 1);
 }
 
-TEST(Corpus, RefusesTextWithoutText) {
+TEST(Corpus, RefusesBlankText) {
   for (const std::string text : {"", "\n", " \n\t\r\n "})
     EXPECT_THAT(error_of([&] { Corpus(text, Sentences::lines, "x.txt"); }), HasSubstr("x.txt: holds no text"));
 }
@@ -95,7 +95,7 @@ TEST(Corpus, ReadsFiles) {
   EXPECT_THAT(error_of([&] { read_corpus(folder / "x.txt"); }), HasSubstr("x.txt: holds no text"));
 }
 
-// The codes of compress(1), without its three first bytes, in the package's container.
+// A file in the package's container format: blocks of compress(1) codes, without the first three bytes of its header.
 Bytes bible_bytes(const std::vector<Bytes>& blocks, uint32_t block) {
   Bytes bytes{'E', 'C', '0', '2'};
   bytes.resize(84);
@@ -112,7 +112,7 @@ Bytes bible_bytes(const std::vector<Bytes>& blocks, uint32_t block) {
   return bytes;
 }
 
-// Codes of 9 bits, the lowest bit first.
+// Packs 9-bit codes, least significant bit first.
 Bytes codes(const std::vector<uint32_t>& values) {
   Bytes bytes((values.size() * 9 + 7) / 8);
   for (size_t i = 0; i < 9 * values.size(); ++i)
@@ -120,11 +120,11 @@ Bytes codes(const std::vector<uint32_t>& values) {
   return bytes;
 }
 
-TEST(Corpus, ReadsTheBibleOfTheDebianPackage) {
+TEST(Corpus, ReadsTheFormatOfTheDebianBiblePackage) {
   TempFolder folder;
   const auto letters = [](const std::string& text) { return std::vector<uint32_t>(text.begin(), text.end()); };
   std::vector<uint32_t> second = letters("Ge2:1 aa");
-  second.insert(second.end(), {262, 265, 'b', '\n'});  // " a" of the eighth; the one in the making, " a" and a space
+  second.insert(second.end(), {262, 265, 'b', '\n'});  // " a" (made at the eighth code); the code in progress: " a "
   write(folder / "bible", bible_bytes({codes(letters("Title\nGe1:1 In the\nGe1:2 And\n")), codes(second)}, 64));
   EXPECT_EQ(documents_of(read_corpus(folder / "bible")), (Documents{{"In the", "And"}, {"aa a a b"}}));
 
@@ -146,8 +146,8 @@ TEST(Corpus, ReadsTheInstalledBible) {
   EXPECT_EQ(bible.sentence(31101), "The grace of our Lord Jesus Christ be with you all. Amen.");
 }
 
-// Whatever the bytes: a corpus or an Error.
-TEST(Corpus, SurvivesADamagedBible) {
+// For any bytes, the reader returns a corpus or throws Error.
+TEST(Corpus, SurvivesACorruptBible) {
   TempFolder folder;
   RandomStream random(5, Purpose::test);
   std::vector<uint32_t> values;

@@ -27,7 +27,8 @@ TEST(File, ReadsUpToALimit) {
   EXPECT_THAT(error_of([&] { read_file(folder / "x", "a file", 999); }), HasSubstr("has 1000 bytes"));
 }
 
-// 30 kB that hold 30 MB: what is beyond the limit is not inflated, else the missing end would be found.
+// 30 kB that inflate to 30 MB. Data beyond the limit must not be inflated; inflating it would report the missing
+// trailer.
 TEST(File, StopsInflatingAtTheLimit) {
   TempFolder folder;
   Bytes bomb = gzip(Bytes(30 << 20));
@@ -54,14 +55,14 @@ TEST(File, ReadsLongGzipFilesOfManyMembers) {
   EXPECT_EQ(read_unpacked(folder / "x", "a file"), all);
 }
 
-// Sparse: no memory holds 64 TiB.
-TEST(File, NamesTheFileThatMemoryDoesNotHold) {
-  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "a sanitizer ends the program instead";
+// A sparse file of 8 TiB, more than fits in memory.
+TEST(File, NamesTheFileThatDoesNotFitInMemory) {
+  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "sanitizers terminate the program instead";
   TempFolder folder;
   write(folder / "x", Bytes(3, 1));
   std::error_code unsupported;
   std::filesystem::resize_file(folder / "x", uint64_t{1} << 43, unsupported);
-  if (unsupported) GTEST_SKIP() << "the file system holds no file of 8 TiB";
+  if (unsupported) GTEST_SKIP() << "the file system does not support files of 8 TiB";
   EXPECT_THAT(error_of([&] { read_file(folder / "x", "a file"); }),
               AllOf(HasSubstr("has 8796093022208 bytes"), HasSubstr("at most 8 GiB")));
   EXPECT_THAT(error_of([&] { read_file(folder / "x", "a file", uint64_t{1} << 60); }),

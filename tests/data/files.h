@@ -1,4 +1,4 @@
-// IDX bytes and gzip for the data tests.
+// Makes IDX files and gzip data for the data tests.
 #pragma once
 #include "tests/support.h"
 

@@ -1,4 +1,4 @@
-// The committed JPEGs and what PIL and torchvision make of them (make_golden.py).
+// The committed JPEGs, and the results of PIL and torchvision for them (see make_golden.py).
 #pragma once
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -42,13 +42,13 @@ TEST(Idx, ReadsPlainAndGzip) {
   }
 }
 
-TEST(Idx, ReadsNoElements) {
+TEST(Idx, ReadsEmptyFiles) {
   TempFolder folder;
   write(folder / "x", idx_bytes({0, 4000000000u, 4000000000u}, {}));
   EXPECT_TRUE(read_idx(folder / "x").values.empty());
 }
 
-TEST(Idx, NamesEachMalformation) {
+TEST(Idx, NamesEachFormatError) {
   EXPECT_THAT(error_for({}), HasSubstr("empty"));
   EXPECT_THAT(error_for({0, 0, 8}), HasSubstr("too short"));
   EXPECT_THAT(error_for({'P', 'K', 8, 1}), HasSubstr("not an IDX file"));
@@ -61,7 +61,7 @@ TEST(Idx, NamesEachMalformation) {
   EXPECT_THAT(error_for(idx_bytes({0xffffffff, 0xffffffff, 0xffffffff}, ramp(9))), HasSubstr("truncated"));
 }
 
-TEST(Idx, NamesEachMalformationInsideGzip) {
+TEST(Idx, NamesEachFormatErrorInsideGzip) {
   EXPECT_THAT(error_for(gzip({})), HasSubstr("is empty"));
   EXPECT_THAT(error_for(gzip(idx_bytes({3, 5}, ramp(14)))), AllOf(HasSubstr("holds 14"), HasSubstr("truncated")));
   EXPECT_THAT(error_for(gzip(idx_bytes({3, 5}, ramp(16)))), HasSubstr("more data follows"));
@@ -71,15 +71,16 @@ TEST(Idx, NamesEachMalformationInsideGzip) {
   for (size_t cut = 2; cut < good.size(); ++cut)
     EXPECT_THAT(error_for({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(cut)}), HasSubstr("truncated"));
   Bytes corrupt = good;
-  corrupt[good.size() - 6] ^= 1;  // in the checksum
+  corrupt[good.size() - 6] ^= 1;  // corrupts the checksum
   EXPECT_THAT(error_for(corrupt), HasSubstr("corrupt"));
   Bytes longer = good;
   longer.insert(longer.end(), {1, 2, 3});
   EXPECT_THAT(error_for(longer), HasSubstr("3 bytes follow the gzip data"));
 }
 
-// What its header does not promise is not read: a sparse file of 1 TiB, and a small gzip file that holds much more.
-TEST(Idx, ReadsNoMoreThanTheHeaderPromises) {
+// Data beyond the size in the header is not read: tested with a sparse file of 1 TiB, and a small gzip file that
+// inflates to much more.
+TEST(Idx, ReadsNoMoreThanTheHeaderStates) {
   TempFolder folder;
   write(folder / "sparse", idx_bytes({3, 5}, ramp(15)));
   std::filesystem::resize_file(folder / "sparse", uint64_t{1} << 40);
@@ -87,19 +88,19 @@ TEST(Idx, ReadsNoMoreThanTheHeaderPromises) {
               AllOf(HasSubstr("sparse"), HasSubstr("more data follows")));
 
   Bytes packed = gzip(idx_bytes({3, 5}, Bytes(10 << 20)));
-  packed.resize(packed.size() - 8);  // read to the end, it is truncated
+  packed.resize(packed.size() - 8);  // a reader that reads to the end would report truncation
   EXPECT_THAT(error_for(packed), HasSubstr("more data follows"));
 }
 
-TEST(Idx, NamesWhatIsNotAReadableFile) {
+TEST(Idx, NamesUnreadableFiles) {
   TempFolder folder;
   EXPECT_THAT(error_of([&] { read_idx(folder / "none"); }), HasSubstr("none: no such file"));
   EXPECT_THAT(error_of([&] { read_idx(folder.str()); }), HasSubstr("is a folder"));
   EXPECT_THAT(error_of([&] { read_idx("/dev/zero"); }), HasSubstr("not a regular file"));
 }
 
-// Whatever the bytes, the reader returns or throws Error: it never crashes (asan) nor takes memory on a header's word.
-TEST(Idx, SurvivesRandomDamage) {
+// For any bytes, the reader returns or throws Error. It must not crash (asan) or allocate what a corrupt header claims.
+TEST(Idx, SurvivesRandomCorruption) {
   TempFolder folder;
   const Bytes plain = idx_bytes({7, 3, 5}, ramp(105)), packed = gzip(plain);
   RandomStream random(1, Purpose::test);

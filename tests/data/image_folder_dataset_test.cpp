@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Five files of two classes; `broken` has a good header and an end, but no Huffman table is what it says.
+// Five files of two classes. damaged() and broken() are corrupt files with a valid header and end.
 class FolderSourceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -33,14 +33,15 @@ class FolderSourceTest : public testing::Test {
     return ImageFolderDataset(folder_.str(), {"cat", "dog"}, files(), options);
   }
 
-  // Valid header and end, a scan that breaks off: a progressive file cut within its scans.
+  // Can be decoded partly: a progressive file truncated within its scans.
   static Bytes damaged() {
     Bytes bytes = golden_jpeg("large");
     std::fill(bytes.begin() + 6000, bytes.end() - 2, uint8_t{0});
     return bytes;
   }
 
-  // A progressive image whose second Huffman table is nonsense: libjpeg gives up only when it gets there.
+  // Cannot be decoded: a progressive file with an invalid second Huffman table, which libjpeg detects only when it
+  // reads it.
   static Bytes broken() {
     Bytes bytes = golden_jpeg("progressive");
     const auto scan = std::ranges::search(bytes, Bytes{0xff, 0xda}).end();
@@ -65,7 +66,7 @@ std::vector<float> augmented(const ImageFolderDataset& source, int64_t sample, i
   return image;
 }
 
-TEST_F(FolderSourceTest, GivesNormalizedCenterCrops) {
+TEST_F(FolderSourceTest, ReturnsNormalizedCenterCrops) {
   const ImageFolderDataset plain = source({.crop = 24, .resize = 28, .mean = {0, 0, 0}, .std = {1, 1, 1}});
   const ImageFolderDataset normalized = source();
   EXPECT_EQ(normalized.size(), 5);
@@ -82,7 +83,7 @@ TEST_F(FolderSourceTest, GivesNormalizedCenterCrops) {
   EXPECT_TRUE(normalized.warnings().empty());
 }
 
-TEST_F(FolderSourceTest, AugmentsByTheDrawsOfSeedEpochAndSample) {
+TEST_F(FolderSourceTest, AugmentationDependsOnSeedEpochAndSample) {
   const ImageFolderDataset a = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1}),
                      same = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1});
   const ImageFolderDataset other_seed = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 2});
@@ -93,8 +94,8 @@ TEST_F(FolderSourceTest, AugmentsByTheDrawsOfSeedEpochAndSample) {
   EXPECT_NE(augmented(a, 3, 2), augmented(calm, 3, 2));
 }
 
-// Half of the training images are mirrored: the gradient in the green channel grows to the right or to the left.
-TEST_F(FolderSourceTest, MirrorsHalf) {
+// Half of the training images must be mirrored, which reverses the gradient in the green channel.
+TEST_F(FolderSourceTest, MirrorsHalfOfTheImages) {
   const ImageFolderDataset flipping = source(), straight = source({.crop = 24, .resize = 28, .flip = false});
   const auto grows = [](const std::vector<float>& image) { return image[23 * 3 + 1] > image[1]; };
   int mirrored = 0;
@@ -105,13 +106,13 @@ TEST_F(FolderSourceTest, MirrorsHalf) {
   EXPECT_NEAR(mirrored, 100, 36);  // five standard deviations of a fair coin
 }
 
-TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
+TEST_F(FolderSourceTest, UsesDamagedFilesAndReplacesBrokenOnes) {
   write(folder_ / "cat/1.jpg", damaged());
   write(folder_ / "dog/4.jpg", broken());
   const ImageFolderDataset lenient = source();
-  ASSERT_EQ(lenient.size(), 5) << "both pass the check of their headers";
+  ASSERT_EQ(lenient.size(), 5) << "both files have valid headers";
   read(lenient, 1, 0);
-  EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "the next file, round the end, with its label";
+  EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "replaced by the next file, here the first";
   EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
                                              AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
   EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
@@ -122,7 +123,7 @@ TEST_F(FolderSourceTest, DamagedFilesAreUsedAndBrokenOnesReplaced) {
   EXPECT_THAT(error_of([&] { strict.read(4, to.data()); }), AllOf(HasSubstr("dog/4.jpg"), HasSubstr("--strict")));
 }
 
-TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
+TEST_F(FolderSourceTest, FilesThatChangeDuringTheRunAreErrors) {
   const ImageFolderDataset images = source();
   std::vector<float> to(24 * 24 * 3);
   write(folder_ / "cat/0.jpg", golden_jpeg("large"));
@@ -132,7 +133,7 @@ TEST_F(FolderSourceTest, FilesThatChangeMeanwhileAreErrors) {
   EXPECT_THAT(error_of([&] { images.read(0, to.data()); }), AllOf(HasSubstr("cat/0.jpg"), HasSubstr("no such file")));
 }
 
-TEST_F(FolderSourceTest, HashSeesNamesSizesAndClasses) {
+TEST_F(FolderSourceTest, HashDependsOnNamesSizesAndClasses) {
   const uint64_t hash = source().hash();
   EXPECT_EQ(source().hash(), hash);
   EXPECT_NE(ImageFolderDataset(folder_.str(), {"cat", "dot"}, files(), {}).hash(), hash);
@@ -143,7 +144,7 @@ TEST_F(FolderSourceTest, HashSeesNamesSizesAndClasses) {
   EXPECT_NE(source().hash(), hash);
 }
 
-TEST_F(FolderSourceTest, LoadersGiveTheSameBitsForAnyWorkers) {
+TEST_F(FolderSourceTest, LoadersReturnTheSameBitsForAnyWorkerCount) {
   const ImageFolderDataset images = source({.crop = 24, .resize = 28, .color_jitter = 0.2, .seed = 5});
   std::vector<float> reference;
   for (int workers : {1, 3}) {

@@ -40,7 +40,7 @@ std::string index_error(const TempFolder& folder) {
   return error_of([&] { index(folder); });
 }
 
-// The header says `width`; the rest is of an ordinary image.
+// An image whose header claims `width`.
 Bytes with_width(int width) {
   Bytes bytes = golden_jpeg("grey");
   const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin();
@@ -88,7 +88,7 @@ TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
   EXPECT_THAT(paths(single.test), ElementsAre("cat/a.jpg", "dog/b.jpg"));
 }
 
-TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
+TEST(ImageFolder, SkipsUnusableFilesWithTheReason) {
   const TempFolder folder;
   write_small(folder);
   const Bytes whole = golden_jpeg("large");
@@ -112,12 +112,12 @@ TEST(ImageFolder, SkipsWhatCannotBeUsedAndSaysWhy) {
     EXPECT_THAT(found.skipped[i].problem, HasSubstr(why[i])) << found.skipped[i].path;
   const ImageFolder small = index(folder, {.max_pixels = 134 * 90});
   EXPECT_EQ(small.train.size(), 3u);
-  EXPECT_THAT(paths(small.test), ElementsAre("val/cat/x.jpg")) << "400x300 is more";
+  EXPECT_THAT(paths(small.test), ElementsAre("val/cat/x.jpg")) << "400x300 exceeds the limit";
   EXPECT_EQ(small.skipped.back().problem, "is 400x300, more pixels than data.max_pixels=12060");
 }
 
-// What follows the end marker, and long comments before the header, are no damage.
-TEST(ImageFolder, AcceptsOddButWholeFiles) {
+// Data after the end marker, and long comments before the header, are valid.
+TEST(ImageFolder, AcceptsUnusualButCompleteFiles) {
   const TempFolder folder;
   write_small(folder);
   Bytes bytes = golden_jpeg("colour");
@@ -135,7 +135,7 @@ TEST(ImageFolder, AcceptsOddButWholeFiles) {
   EXPECT_TRUE(found.skipped.empty());
 }
 
-TEST(ImageFolder, NamesWhatIsWrong) {
+TEST(ImageFolder, NamesTheErrorInAFolder) {
   const TempFolder folder;
   write_small(folder);
   write(folder / "val/emu/z.jpg", golden_jpeg("grey"));
@@ -168,7 +168,7 @@ TEST(ImageFolder, NamesAFolderThatCannotBeRead) {
   EXPECT_THAT(index(folder).skipped.at(0).problem, HasSubstr("Permission denied"));
 }
 
-// Versions before this one kept sizes in such a file, and believed what it said.
+// Earlier versions stored image sizes in this file and trusted them.
 TEST(ImageFolder, IgnoresAnIndexOfAnEarlierVersion) {
   const TempFolder folder;
   write_small(folder);
@@ -188,10 +188,10 @@ TEST(ImageFolder, IgnoresAnIndexOfAnEarlierVersion) {
   const ImageFolder again = index(folder);
   ASSERT_EQ(again.train.size(), 3u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(again.train[i].width, found.train[i].width);
-  EXPECT_EQ(read(folder / ".godwit-index"), Bytes(text.begin(), text.end())) << "nor is it written";
+  EXPECT_EQ(read(folder / ".godwit-index"), Bytes(text.begin(), text.end())) << "the file must not be written";
 }
 
-// The header says width x height, colour at full resolution; the rest is of a small progressive image.
+// A small progressive image whose header claims width x height, with color at full resolution.
 Bytes progressive(int width, int height) {
   Bytes bytes = golden_jpeg("progressive");
   const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
@@ -201,7 +201,7 @@ Bytes progressive(int width, int height) {
   return bytes;
 }
 
-TEST(ImageFolder, SkipsWhatTakesTooMuchMemoryToDecode) {
+TEST(ImageFolder, SkipsFilesThatNeedTooMuchMemoryToDecode) {
   const TempFolder folder;
   write_small(folder);
   write(folder / "train/cat/big.jpg", progressive(16000, 4000));

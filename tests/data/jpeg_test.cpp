@@ -38,8 +38,8 @@ TEST(Jpeg, ReadsHeaders) {
   }
 }
 
-// The same library with the same settings is behind Pillow's decoder. Inks are multiplied and rounded in two ways: 1.
-TEST(Jpeg, DecodesAsPillowDoes) {
+// Pillow uses the same library with the same settings. The conversion from CMYK is rounded differently, by up to 1.
+TEST(Jpeg, MatchesPillow) {
   for (const std::string name : kImages) {
     const Pixels pixels = decode_jpeg(golden_jpeg(name), {0, 0, 134, 90});
     EXPECT_FALSE(pixels.damaged);
@@ -53,8 +53,8 @@ TEST(Jpeg, DecodesAsPillowDoes) {
   }
 }
 
-// A window holds the pixels of the image decoded whole, at every scale.
-TEST(Jpeg, WindowsAreCutFromTheWhole) {
+// A window must have the pixels of the fully decoded image, at every scale.
+TEST(Jpeg, WindowsMatchTheWholeImage) {
   RandomStream random(1, Purpose::test);
   for (const std::string name : {"colour", "progressive", "grey", "cmyk", "large"}) {
     const Bytes bytes = golden_jpeg(name);
@@ -85,7 +85,7 @@ TEST(Jpeg, WindowsAreCutFromTheWhole) {
   }
 }
 
-TEST(Jpeg, NamesWhatIsNoJpeg) {
+TEST(Jpeg, NamesTheErrorInInvalidFiles) {
   const auto error = [](const Bytes& bytes) { return decode_error([&] { read_jpeg_header(bytes); }); };
   EXPECT_EQ(error({}), "is empty");
   EXPECT_EQ(error({1, 2, 3, 4}), "is not an image");
@@ -95,14 +95,14 @@ TEST(Jpeg, NamesWhatIsNoJpeg) {
   EXPECT_THAT(error({bytes.begin(), bytes.begin() + 100}), HasSubstr("not a readable JPEG"));
   const size_t frame = static_cast<size_t>(std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin() - bytes.begin());
   bytes[frame + 1] = 0xc3;
-  EXPECT_THAT(error(bytes), HasSubstr("SOF")) << "lossless coding";
+  EXPECT_THAT(error(bytes), HasSubstr("SOF")) << "lossless coding is not supported";
   bytes[frame + 1] = 0xc0;
   bytes[frame + 5] = bytes[frame + 6] = 0;
-  EXPECT_THAT(error(bytes), HasSubstr("not a readable JPEG")) << "no rows";
+  EXPECT_THAT(error(bytes), HasSubstr("not a readable JPEG")) << "an image without rows";
 }
 
-// Truncated and overwritten files give some pixels, marked, or a DecodeError; nothing else.
-TEST(Jpeg, SurvivesDamage) {
+// For truncated and overwritten files, decoding returns pixels marked as damaged, or throws DecodeError.
+TEST(Jpeg, SurvivesCorruption) {
   RandomStream random(2, Purpose::test);
   int damaged = 0;
   for (const std::string name : kImages) {
@@ -127,14 +127,14 @@ TEST(Jpeg, SurvivesDamage) {
   EXPECT_GT(damaged, 20);
 }
 
-TEST(Jpeg, RefusesWindowsOutside) {
+TEST(Jpeg, RefusesWindowsOutsideTheImage) {
   const Bytes bytes = golden_jpeg("grey");
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {100, 0, 35, 10}); }), HasSubstr("134x90"));
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 0, 10}); }), HasSubstr("window 0x10"));
   EXPECT_THAT(error_of([&] { decode_jpeg(bytes, {0, 0, 8, 8}, 3); }), HasSubstr("scale 1/3"));
 }
 
-// The header says width x height; the rest is of a small progressive image.
+// A small progressive image whose header claims width x height.
 Bytes progressive(int width, int height) {
   Bytes bytes = golden_jpeg("progressive");
   const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
@@ -143,7 +143,7 @@ Bytes progressive(int width, int height) {
   return bytes;
 }
 
-// Bytes of memory of this process, now.
+// Current resident memory of this process, in bytes.
 int64_t resident() {
   std::ifstream in("/proc/self/statm");
   int64_t all = 0, pages = 0;
@@ -151,10 +151,10 @@ int64_t resident() {
   return pages * ::sysconf(_SC_PAGESIZE);
 }
 
-TEST(Jpeg, StatesTheMemoryOfProgressiveFiles) {
+TEST(Jpeg, StatesTheMemoryForProgressiveFiles) {
   EXPECT_EQ(read_jpeg_header(golden_jpeg("colour")).coefficient_bytes, 0);
   EXPECT_EQ(read_jpeg_header(golden_jpeg("grey")).coefficient_bytes, 0);
-  // Color at half the resolution in one direction: blocks of 64 coefficients, 2 bytes each, 2 for each block of pixels.
+  // Color at half resolution in one direction: per block of 8×8 pixels, two blocks of 64 coefficients of 2 bytes.
   const Bytes large = progressive(8000, 8000);
   EXPECT_EQ(read_jpeg_header(large).coefficient_bytes, 1000 * 1000 * 128 * 2);
   const std::string error = decode_error([&] { decode_jpeg(large, {0, 0, 100, 100}, 8, int64_t{150} << 20); });
@@ -163,14 +163,14 @@ TEST(Jpeg, StatesTheMemoryOfProgressiveFiles) {
             "or save the image as a baseline JPEG");
 }
 
-TEST(Jpeg, GivesTheMemoryOfALargeFileBack) {
-  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "a sanitizer keeps freed memory";
+TEST(Jpeg, ReleasesTheMemoryAfterALargeFile) {
+  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "sanitizers keep freed memory";
   const Bytes small = golden_jpeg("progressive"), large = progressive(8000, 8000);
   decode_jpeg(small, {0, 0, 134, 90});
   const int64_t before = resident();
   EXPECT_TRUE(decode_jpeg(large, {0, 0, 100, 100}, 8).damaged);
   decode_jpeg(small, {0, 0, 134, 90});
-  EXPECT_LT(resident() - before, 8 << 20) << "of 244 MiB";
+  EXPECT_LT(resident() - before, 8 << 20) << "decoding used 244 MiB";
 }
 
 }  // namespace

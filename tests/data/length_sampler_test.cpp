@@ -14,10 +14,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// Between 10 and 400, like texts.
+// Lengths between 10 and 400, like texts.
 int64_t length_of(int64_t sample) { return 10 + (sample * 7919 % 20) * (sample * 104729 % 20); }
 
-TEST(LengthSampler, RanksAreDisjointWithEquallyManyBatches) {
+TEST(LengthSampler, RanksGetDisjointSamplesAndEquallyManyBatches) {
   for (const int64_t n : {1, 7, 64, 101, 1000})
     for (const int world : {1, 2, 3, 8})
       for (const int64_t batch : {1, 3, 8})
@@ -40,8 +40,8 @@ TEST(LengthSampler, RanksAreDisjointWithEquallyManyBatches) {
         }
 }
 
-// A window is a set of whole global batches of Sampler's, dealt out anew.
-TEST(LengthSampler, WindowsHoldSamplersSamples) {
+// A window contains the samples of whole global batches of Sampler, in another distribution.
+TEST(LengthSampler, WindowsContainTheSamplesOfSampler) {
   const SamplerOptions options{.batch = 4, .seed = 9};
   Sampler plain(100, options);
   LengthSampler sampler(100, options, 5);
@@ -57,7 +57,7 @@ TEST(LengthSampler, WindowsHoldSamplersSamples) {
   }
 }
 
-TEST(LengthSampler, GlobalBatchesAreThoseOfOneWorker) {
+TEST(LengthSampler, GlobalBatchesDoNotDependOnTheNumberOfWorkers) {
   LengthSampler whole(1000, {.batch = 12, .seed = 9}, 10);
   whole.start_epoch(2, length_of);
   std::vector<LengthSampler> parts;
@@ -72,7 +72,7 @@ TEST(LengthSampler, GlobalBatchesAreThoseOfOneWorker) {
   }
 }
 
-// What a batch costs is its longest sample times its size: beside 1 for no padding at all.
+// The cost of a batch is its longest sample times its size. Costs are relative; 1 means no padding.
 TEST(LengthSampler, BatchesAndRanksHaveSimilarLengths) {
   const auto cost = [](int64_t window) {
     double padded = 0, tokens = 0, slowest = 0;
@@ -99,7 +99,7 @@ TEST(LengthSampler, BatchesAndRanksHaveSimilarLengths) {
   EXPECT_LT(cost(64).second, 1.01);
 }
 
-TEST(LengthSampler, EpochsAndSeedsDifferAndRepeat) {
+TEST(LengthSampler, EpochsAndSeedsDifferAndAreRepeatable) {
   const auto epoch = [](uint64_t seed, int64_t number) {
     LengthSampler sampler(500, {.batch = 10, .seed = seed}, 7);
     sampler.start_epoch(number + 1, length_of);
@@ -114,8 +114,8 @@ TEST(LengthSampler, EpochsAndSeedsDifferAndRepeat) {
   EXPECT_NE(epoch(1, 0), epoch(2, 0));
 }
 
-// Batches of equally long samples come at any place: else an epoch would go from long to short, or begin every window
-// so.
+// Batches of similar length must occur at any position. Without shuffling, every epoch or window would run from long to
+// short.
 TEST(LengthSampler, ShufflesTheBatches) {
   std::set<int64_t> first, last;
   for (int64_t e = 0; e < 40; ++e) {
@@ -124,11 +124,11 @@ TEST(LengthSampler, ShufflesTheBatches) {
     first.insert(sampler.batch(0)[0] / 8);
     last.insert(sampler.batch(7)[0] / 8);
   }
-  EXPECT_EQ(first.size(), 8u) << "each of 8 batches in 40 epochs: all but surely";
+  EXPECT_EQ(first.size(), 8u) << "each of the 8 batches is first in one of 40 epochs, almost surely";
   EXPECT_EQ(last.size(), 8u);
 }
 
-TEST(LengthSampler, EvaluationCoversEverySampleOnceTheLongestFirst) {
+TEST(LengthSampler, EvaluationCoversEverySampleOnceLongestFirst) {
   for (const int64_t n : {0, 1, 3, 10, 100})
     for (const int world : {1, 3, 8}) {
       std::multiset<uint32_t> seen;
@@ -148,7 +148,7 @@ TEST(LengthSampler, EvaluationCoversEverySampleOnceTheLongestFirst) {
     }
 }
 
-TEST(LengthSampler, RefusesWhatCannotBe) {
+TEST(LengthSampler, RefusesInvalidArguments) {
   EXPECT_THAT(error_of([] { LengthSampler(10, {}, 0); }), HasSubstr("window of 0"));
   EXPECT_THAT(error_of([] { LengthSampler(10, {.batch = 11}, 1); }), HasSubstr("--batch"));
   LengthSampler sampler(10, {}, 1);

@@ -43,10 +43,10 @@ bool same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
   });
 }
 
-TEST(Loader, DeliversTheSamplersBatches) {
+TEST(Loader, ReturnsTheBatchesOfTheSampler) {
   const InMemoryDataset source = make_source(50);
   Loader loader(source, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
-  EXPECT_FALSE(loader.next()) << "no epoch was started";
+  EXPECT_FALSE(loader.next()) << "no epoch has been started";
   Sampler sampler(50, {.batch = 4, .rank = 1, .world = 3, .seed = 8});
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     loader.start_epoch(epoch);
@@ -84,7 +84,7 @@ TEST(Loader, EvaluationHasASmallerLastBatchAndEmptyRanks) {
   EXPECT_EQ(batches[1].images.shape(), (Shape{1, 4, 3, 1}));
 }
 
-TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
+TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesMidEpoch) {
   const InMemoryDataset source = make_source(
       60, {8, 8, 3}, {.mean = {0.1f, 0.2f, 0.3f}, .std = {1, 2, 3}, .pad = 2, .flip = true, .seed = 4});
   const LoaderOptions options{.batch = 7, .seed = 4};
@@ -106,7 +106,7 @@ TEST(Loader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
     }
 }
 
-TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
+TEST(Loader, CanStartAnEpochDuringAnother) {
   const InMemoryDataset source = make_source(100);
   Loader loader(source, {.batch = 5, .seed = 2, .prefetch = 4});
   loader.start_epoch(1);
@@ -119,7 +119,7 @@ TEST(Loader, StartsAnEpochInTheMiddleOfAnother) {
   }
 }
 
-TEST(Loader, EndsAtAnyMomentWithoutHanging) {
+TEST(Loader, CanBeDestroyedAtAnyTime) {
   const InMemoryDataset source = make_source(64);
   for (int i = 0; i < 50; ++i) {
     Loader loader(source, {.batch = 4, .prefetch = 1 + i % 5, .workers = 1 + i % 3});
@@ -128,7 +128,7 @@ TEST(Loader, EndsAtAnyMomentWithoutHanging) {
   }
 }
 
-TEST(Loader, HoldsNoMoreThanItsPrefetch) {
+TEST(Loader, PrefetchLimitsItsMemory) {
   const InMemoryDataset source = make_source(200, {16, 16, 1});
   const auto pool = std::make_shared<Pool>();
   ContextGuard guard({.pool = pool});
@@ -138,11 +138,11 @@ TEST(Loader, HoldsNoMoreThanItsPrefetch) {
   while (auto batch = loader.next()) ++batches;
   EXPECT_EQ(batches, 25);
   const int64_t bytes = 8 * (16 * 16 + 1) * 4;
-  EXPECT_GE(pool->stats().peak_bytes_in_use, bytes) << "batches come from the maker's pool";
-  EXPECT_LE(pool->stats().peak_bytes_in_use, 4 * bytes) << "two ahead, one in use, one just taken";
+  EXPECT_GE(pool->stats().peak_bytes_in_use, bytes) << "batches must be allocated from the creator's pool";
+  EXPECT_LE(pool->stats().peak_bytes_in_use, 4 * bytes) << "two prefetched, one in use, one just taken";
 }
 
-// Sample 5 cannot be read.
+// A dataset whose sample 5 cannot be read.
 class Failing : public InMemoryDataset {
  public:
   Failing() : InMemoryDataset(make_source(12)) {}
@@ -152,7 +152,7 @@ class Failing : public InMemoryDataset {
   }
 };
 
-TEST(Loader, RethrowsErrorsOfItsThreadsAndGoesOn) {
+TEST(Loader, RethrowsErrorsOfItsThreadsAndContinues) {
   const Failing source;
   for (int workers : {1, 3}) {
     Loader loader(source, {.batch = 4, .train = false, .workers = workers});

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes golden/: small synthetic JPEGs, and what PIL and torchvision make of them.
+"""Writes golden/: small synthetic JPEGs, and the results of PIL and torchvision for them.
 usage: make_golden.py      needs: numpy, Pillow, torch, torchvision"""
 import json
 import os
@@ -47,7 +47,7 @@ for name in ("colour", "progressive", "grey", "cmyk"):
 large = Image.open(f"{folder}/large.jpg").convert("RGB")
 golden["large"] = {"centre": pixels(F.center_crop(F.resize(large, 36), [32, 32]))}
 
-# Frequencies of RandomResizedCrop: mean and standard deviation of sides and corners over 20,000 draws.
+# RandomResizedCrop: mean and standard deviation of position and size over 20,000 crops.
 torch.manual_seed(1)
 golden["crops"] = []
 for width, height in ((500, 375), (400, 533), (64, 64), (1000, 90)):
@@ -55,7 +55,7 @@ for width, height in ((500, 375), (400, 533), (64, 64), (1000, 90)):
                       for _ in range(20000) for k in ("left", "top", "width", "height")]).reshape(-1, 4)
     golden["crops"].append({"width": width, "height": height, "mean": draws.mean(0).tolist(), "std": draws.std(0).tolist()})
 
-# Brightness, contrast and saturation, each alone.
+# Brightness, contrast and saturation, one at a time.
 small = rgb.resize((16, 12))
 golden["jitter"] = {"image": pixels(small), "brightness": pixels(F.adjust_brightness(small, 1.3)),
                     "contrast": pixels(F.adjust_contrast(small, 0.6)), "saturation": pixels(F.adjust_saturation(small, 1.4))}

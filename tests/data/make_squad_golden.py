@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes golden/squad_metrics.json: what Python makes of letters, spaces and words, hostile answers as normalised, and the
-scores of pairs of them, by squad_evaluate.py. The code points are those that Python's Unicode knows.
+"""Writes golden/squad_metrics.json: Python's classes of letters, spaces and word characters, normalized hostile
+answers, and the scores of squad_evaluate.py for pairs of answers. Covers the code points of Python's Unicode version.
 usage: make_squad_golden.py"""
 import json
 import os
@@ -28,7 +28,7 @@ golden = {
     "known": ranges(lambda c: True),
     "spaces": ranges(lambda c: c.isspace()),
     "words": ranges(lambda c: c.isalnum() or c == "_"),
-    # [code point, ("x" + it + "x").lower() without the x]
+    # [code point, ("x" + character + "x").lower() without the x]
     "lower": [[c, ("x" + chr(c) + "x").lower()[1:-1]] for c in codes if ("x" + chr(c) + "x").lower() != "x" + chr(c) + "x"],
 }
 
@@ -42,7 +42,7 @@ for _ in range(400):
     texts.append("".join(random.choice(pieces) + random.choice(["", "", " ", " "]) for _ in range(random.randint(1, 6))))
 golden["normalised"] = [[text, squad_evaluate.normalise(text)] for text in texts]
 
-golden["scores"] = []  # data sets of one question
+golden["scores"] = []  # datasets of one question
 for _ in range(300):
     words = [random.choice(pieces) for _ in range(random.randint(0, 5))]
     truths = [" ".join(random.sample(words, random.randint(0, len(words))) + random.choices(pieces, k=random.randint(0, 2)))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer.json: what HuggingFace tokenizers makes of hostile text, of every code point and of SQuAD's dev set.
+"""Writes golden/tokenizer.json: results of HuggingFace tokenizers for hostile text, every code point, SQuAD dev.
 usage: make_tokenizer_golden.py DATA      DATA has squad/dev-v1.1.json.gz and bert-vocab/vocab.txt
-needs: tokenizers (0.23.3 wrote the committed file)"""
+needs: tokenizers (the committed file is from 0.23.3)"""
 import codecs
 import gzip
 import json
@@ -30,7 +30,7 @@ def options(variant):
 
 
 def widths(raw):
-    """The bytes of each code point of raw.decode("utf-8", "replace")."""
+    """The byte length of each code point of raw.decode("utf-8", "replace")."""
     damage = {}
     codecs.register_error("note", lambda error: (damage.__setitem__(error.start, error.end), ("\ufffd", error.end))[1])
     raw.decode("utf-8", "note")
@@ -86,7 +86,7 @@ def fnv(words, state=0xCBF29CE484222325):
 
 
 def code_points(variant):
-    """For each 0x4000 code points c, in lines "acb": a hash of the words and their bytes."""
+    """Hashes of the words and their byte ranges, for blocks of 0x4000 code points c in lines "acb"."""
     normalizer = BertNormalizer(True, **{"handle_chinese_chars": True, **options(variant)})
     for first in range(0, 0x110000, 0x4000):
         if 0xD800 <= first < 0xE000:
@@ -107,7 +107,7 @@ def code_points(variant):
 
 
 def squad(data):
-    """A hash of all tokens and their bytes: the contexts, then the questions."""
+    """A hash of all tokens and their byte ranges: first the contexts, then the questions."""
     tokenizer = BertWordPieceTokenizer(data + "/bert-vocab/vocab.txt")
     paragraphs = [p for article in json.load(gzip.open(data + "/squad/dev-v1.1.json.gz"))["data"] for p in article["paragraphs"]]
     texts = [p["context"] for p in paragraphs] + [q["question"] for p in paragraphs for q in p["qas"]]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes golden/bert_tokenizer: a folder that transformers saved, and the ids that it gives to some texts (ids.json).
-needs: transformers (5.23.0 wrote the committed files)"""
+"""Writes golden/bert_tokenizer: a folder saved by transformers, and its ids of some texts (ids.json).
+needs: transformers (the committed files are from 5.23.0)"""
 import json
 import os
 import tempfile

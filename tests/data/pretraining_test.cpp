@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kCls = 2, kSep = 3, kMask = 4;
 
-// Four words that name the number.
+// Four words that encode the number.
 std::string sentence(int number) {
   std::string text;
   for (int i = 0; i < 4; ++i, number /= 5) text += " w" + std::to_string(number % 5 + 5 * (i % 2));
@@ -30,7 +30,7 @@ Corpus corpus(int documents, int sentences) {
   return {text, Sentences::lines};
 }
 
-// The sample with its masked tokens put back.
+// The sample's ids with the masked tokens restored.
 std::vector<int32_t> restored(const TextSample& sample) {
   std::vector<int32_t> ids = sample.ids;
   for (size_t i = 0; i < sample.masked_positions.size(); ++i)
@@ -50,7 +50,7 @@ bool same(const TextSample& a, const TextSample& b) {
          a.masked_labels == b.masked_labels;
 }
 
-TEST(Pretraining, SamplesAreTwoTextsOfTheCorpus) {
+TEST(Pretraining, SamplesAreTwoSegmentsOfTheCorpus) {
   const Corpus text = corpus(20, 30);
   const std::vector<int32_t> all = ids_of(text);
   const PretrainingSource source(text, word_tokenizer(), {.length = 40, .seed = 3});
@@ -76,28 +76,28 @@ TEST(Pretraining, SamplesAreTwoTextsOfTheCorpus) {
       EXPECT_EQ(extent.masked, std::ssize(sample.masked_positions));
       if (sample.label == 1) ++random;
       else ++followed;
-      // Uncut texts that follow one another are one stretch of the corpus.
+      // Untruncated consecutive segments must be one range of the corpus.
       if (sample.label == 0 && std::ssize(ids) < 40) {
         std::vector<int32_t> both(a, a_end);
         both.insert(both.end(), b, b_end);
         EXPECT_NE(found(both.begin(), both.end()), all.end());
       }
     }
-  // A run at a document's end that is one sentence has no following one: a few more than half are random.
+  // A run of one sentence at the end of a document has no next segment, so slightly more than half are random.
   const double n = static_cast<double>(random + followed);
   EXPECT_NEAR(static_cast<double>(random) / n, 0.5, 5 * 0.5 / std::sqrt(n) + 0.03);
 }
 
-// Every sentence of every document is in some run, and B of another document never is of the same.
+// Every sentence of every document must be in some run, and a random segment B must be from another document.
 TEST(Pretraining, UsesAllSentencesAndOtherDocuments) {
-  // Document d consists of word d alone.
+  // Document d repeats word d.
   std::string text;
   for (int d = 0; d < 10; ++d) {
     for (int s = 0; s < 7; ++s) text += " w" + std::to_string(d) + " w" + std::to_string(d) + "\n";
     text += "\n";
   }
   const PretrainingSource source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 19, .short_samples = 0});
-  EXPECT_EQ(source.size(), 10) << "14 tokens in a document, room for 16";
+  EXPECT_EQ(source.size(), 10) << "14 tokens per document, room for 16";
   std::set<int32_t> others;
   for (int64_t epoch = 0; epoch < 200; ++epoch)
     for (int64_t i = 0; i < source.size(); ++i) {
@@ -108,17 +108,17 @@ TEST(Pretraining, UsesAllSentencesAndOtherDocuments) {
       EXPECT_EQ(sample.label, a == b ? 0 : 1);
       if (i == 3 && a != b) others.insert(b);
       if (sample.label == 0) {
-        EXPECT_EQ(std::ssize(ids), 17) << "the whole document";
+        EXPECT_EQ(std::ssize(ids), 17) << "must be the whole document";
       }
     }
   EXPECT_EQ(others.size(), 9u);
 }
 
-TEST(Pretraining, CutsLongSentencesIntoHalves) {
+TEST(Pretraining, SplitsLongSentencesIntoHalves) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "w" + std::to_string(i % 10) + " ";
   const PretrainingSource source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 43});
-  EXPECT_EQ(source.size(), 25) << "1000 tokens, 40 in a run";
+  EXPECT_EQ(source.size(), 25) << "1000 tokens, 40 per run";
   bool follows = false;
   for (int64_t i = 0; i < source.size(); ++i) follows = follows || source.read(i, 0).label == 0;
   EXPECT_TRUE(follows);
@@ -132,8 +132,9 @@ TEST(Pretraining, OneDocumentOfOneSentenceIsEnough) {
   EXPECT_EQ(sample.label, 1);
 }
 
-// 15 % of the tokens; of these 80 % [MASK], 10 % random, 10 % as they are; no special token; every place equally often.
-TEST(Pretraining, MasksAsTheOriginal) {
+// 15 % of the tokens are masked: 80 % become [MASK], 10 % random, 10 % stay. Special tokens are never masked, and all
+// positions are equally likely.
+TEST(Pretraining, MasksLikeTheOriginal) {
   const Corpus text = corpus(10, 100);
   const PretrainingSource source(text, word_tokenizer(), {.length = 64, .seed = 9});
   double masked = 0, tokens = 0, hidden = 0, same_token = 0;
@@ -146,7 +147,7 @@ TEST(Pretraining, MasksAsTheOriginal) {
       tokens += static_cast<double>(sample.ids.size());
       for (size_t k = 0; k < sample.masked_positions.size(); ++k) {
         const int32_t place = sample.masked_positions[k], now = sample.ids[static_cast<size_t>(place)];
-        EXPECT_GE(sample.masked_labels[k], 5) << "no special token";
+        EXPECT_GE(sample.masked_labels[k], 5) << "special tokens must not be masked";
         EXPECT_TRUE(place != 0 && place != sample.first - 1 && place + 1 != std::ssize(sample.ids));
         ++masked;
         hidden += now == kMask;
@@ -154,16 +155,16 @@ TEST(Pretraining, MasksAsTheOriginal) {
         if (sample.ids.size() == 64) ++at[static_cast<size_t>(place)];
       }
     }
-  EXPECT_NEAR(masked / tokens, 0.15, 0.01) << "10 of 64";
+  EXPECT_NEAR(masked / tokens, 0.15, 0.01) << "rounded to 10 of 64";
   const double sigma = 1 / std::sqrt(masked);
-  EXPECT_NEAR(hidden / masked, 0.8 + 0.1 / 22, 5 * 0.4 * sigma) << "a random token of 22 may be [MASK]";
+  EXPECT_NEAR(hidden / masked, 0.8 + 0.1 / 22, 5 * 0.4 * sigma) << "a random token is [MASK] with probability 1/22";
   EXPECT_NEAR(same_token / masked, 0.1 + 0.1 / 22, 5 * 0.3 * sigma);
-  // Places 1 and 62 are never [SEP]: about as often masked as each other.
+  // Positions 1 and 62 are never [SEP], so both are masked about equally often.
   EXPECT_NEAR(at[1], at[62], 6 * std::sqrt(at[1] + at[62]));
   EXPECT_GT(at[1], 100);
 }
 
-TEST(Pretraining, LimitsThePredictions) {
+TEST(Pretraining, LimitsTheNumberOfPredictions) {
   const Corpus text = corpus(4, 50);
   const PretrainingSource few(text, word_tokenizer(), {.length = 64, .max_predictions = 3, .short_samples = 0});
   const PretrainingSource many(text, word_tokenizer(), {.length = 64, .masked = 0.9, .short_samples = 0});
@@ -185,7 +186,7 @@ TEST(Pretraining, SomeSamplesAreShort) {
   EXPECT_LT(mean(1), 45);
 }
 
-TEST(Pretraining, IsAFunctionOfSeedEpochAndSample) {
+TEST(Pretraining, DependsOnlyOnSeedEpochAndSample) {
   const Corpus text = corpus(6, 40);
   const PretrainingSource a(text, word_tokenizer(), {.length = 32, .seed = 1}),
       b(text, word_tokenizer(), {.length = 32, .seed = 1, .threads = 3}),
@@ -202,7 +203,7 @@ TEST(Pretraining, IsAFunctionOfSeedEpochAndSample) {
   EXPECT_LT(equal_seeds, a.size() / 20 + 1);
 }
 
-TEST(Pretraining, RefusesWhatCannotBe) {
+TEST(Pretraining, RefusesInvalidArguments) {
   const Corpus text = corpus(2, 3);
   const auto error = [&](PretrainingOptions options) {
     return error_of([&] { PretrainingSource(text, word_tokenizer(), options); });

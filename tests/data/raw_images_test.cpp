@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Four training images and two test images of 2×3 pixels, three classes.
+// Four training images and two test images of 2×3 pixels, in three classes.
 void write_small(const TempFolder& folder) {
   Bytes pixels(24);
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
@@ -25,7 +25,7 @@ void write_small(const TempFolder& folder) {
   write(folder / "t10k-labels-idx1-ubyte.gz", gzip(idx_bytes({2}, {1, 0})));
 }
 
-TEST(RawImages, ReadsAFolderInAnySpelling) {
+TEST(RawImages, AcceptsAllFileNameVariants) {
   TempFolder folder;
   write_small(folder);
   const RawImages train = load_idx_folder(folder.str(), Split::train);
@@ -35,7 +35,7 @@ TEST(RawImages, ReadsAFolderInAnySpelling) {
   EXPECT_EQ(train.image(2)[1], 13);
   const RawImages test = load_idx_folder(folder.str(), Split::test);
   EXPECT_EQ(test.size(), 2);
-  EXPECT_EQ(test.classes, 3) << "the classes are those of the training labels";
+  EXPECT_EQ(test.classes, 3) << "test data must have the classes of the training labels";
 }
 
 TEST(RawImages, ReadsColorImages) {
@@ -45,7 +45,7 @@ TEST(RawImages, ReadsColorImages) {
   EXPECT_EQ(load_idx_folder(folder.str(), Split::train).image_shape, (Shape{2, 1, 3}));
 }
 
-TEST(RawImages, NamesWhatIsWrongWithAFolder) {
+TEST(RawImages, NamesTheErrorInAFolder) {
   TempFolder folder;
   const auto error = [&](Split split = Split::train) {
     return error_of([&] { load_idx_folder(folder.str(), split); });
@@ -73,7 +73,7 @@ TEST(RawImages, NamesWhatIsWrongWithAFolder) {
   EXPECT_THAT(error(), HasSubstr("2 dimensions"));
 }
 
-TEST(RawImages, ChannelStatsMatchTheirDefinition) {
+TEST(RawImages, ChannelStatsMatchTheDefinition) {
   RawImages dataset{.image_shape = {1, 2, 3}, .classes = 1, .pixels = {0, 10, 255, 4, 10, 255}, .labels = {0}};
   const ChannelStats stats = channel_stats(dataset);
   EXPECT_FLOAT_EQ(stats.mean[0], 2.f / 255);
@@ -83,8 +83,8 @@ TEST(RawImages, ChannelStatsMatchTheirDefinition) {
   EXPECT_EQ(stats.mean[2], 1.f);
 }
 
-// Facts published with the data: 60,000 + 10,000 images of 28×28, ten classes of equal size, mean 0.2860, std 0.3530.
-TEST(RawImages, FashionMnistOfTheDistribution) {
+// Published properties: 60,000 + 10,000 images of 28×28, ten classes of equal size, mean 0.2860, std 0.3530.
+TEST(RawImages, ReadsFashionMnistOfTheDistribution) {
   if (!std::filesystem::exists(default_data_folder())) GTEST_SKIP() << default_data_folder() << " is not installed";
   const RawImages train = load_idx_folder(default_data_folder(), Split::train);
   const RawImages test = load_idx_folder(default_data_folder(), Split::test);

@@ -21,7 +21,7 @@ std::vector<uint32_t> all_of(const Sampler& sampler) {
   return samples;
 }
 
-TEST(Sampler, RanksAreDisjointWithEquallyManyBatches) {
+TEST(Sampler, RanksGetDisjointSamplesAndEquallyManyBatches) {
   for (const int64_t n : {1, 7, 64, 101, 1000})
     for (const int world : {1, 2, 3, 8})
       for (const int64_t batch : {1, 3, 8}) {
@@ -42,8 +42,8 @@ TEST(Sampler, RanksAreDisjointWithEquallyManyBatches) {
       }
 }
 
-// The samples of a global batch do not depend on how many workers share it.
-TEST(Sampler, GlobalBatchesAreThoseOfOneWorker) {
+// The samples of a global batch must not depend on the number of workers.
+TEST(Sampler, GlobalBatchesDoNotDependOnTheNumberOfWorkers) {
   Sampler whole(100, {.batch = 12, .seed = 9});
   whole.start_epoch(2);
   for (int rank = 0; rank < 4; ++rank) {
@@ -62,11 +62,11 @@ TEST(Sampler, EpochsAndSeedsShuffleDifferently) {
   a.start_epoch(1);
   EXPECT_NE(all_of(a), first);
   a.start_epoch(0);
-  EXPECT_EQ(all_of(a), first) << "an epoch can be repeated";
+  EXPECT_EQ(all_of(a), first) << "epochs must be repeatable";
   EXPECT_NE(all_of(b), first);
 }
 
-// Every sample is equally likely at every place: 2000 epochs of 5 samples, expectation 400 ± 18 (one sigma).
+// Every sample is equally likely at every position: 2000 epochs of 5 samples, expected count 400 ± 18 (one sigma).
 TEST(Sampler, ShufflesUniformly) {
   Sampler sampler(5, {.seed = 3});
   int counts[5][5] = {};
@@ -96,7 +96,7 @@ TEST(Sampler, EvaluationCoversEverySampleOnceInOrder) {
       }
 }
 
-TEST(Sampler, RefusesWhatCannotBe) {
+TEST(Sampler, RefusesInvalidArguments) {
   const auto error = [](int64_t n, SamplerOptions options) { return error_of([&] { Sampler(n, options); }); };
   EXPECT_THAT(error(100, {.batch = 26, .world = 4}), AllOf(HasSubstr("26"), HasSubstr("100"), HasSubstr("at most 25")));
   EXPECT_THAT(error(100, {.batch = INT64_MAX, .world = 4}), HasSubstr("global batch"));

@@ -19,7 +19,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Ten words, questions of one token each: windows of six words, three apart.
+// A context of ten words and questions of one token: windows of six words with stride three.
 struct Fixture {
   Squad squad{.contexts = {"w0 w1 w2 w3 w4 w5 w6 w7 w1 w2"}, .questions = {}, .misplaced = {}};
   std::unique_ptr<SquadFeatures> features;
@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, double>> original(const SquadFeatures& featur
   std::vector<Prelim> prelim;
   for (int64_t w = features.first_window(question); w < features.first_window(question + 1); ++w) {
     const auto at = static_cast<size_t>(w);
-    const size_t first = 3, last = first + static_cast<size_t>(features.window(w).count);  // [CLS] w9 [SEP]
+    const size_t first = 3, last = first + static_cast<size_t>(features.window(w).count);  // after [CLS] w9 [SEP]
     for (const size_t s : best_indexes(starts[at]))
       for (const size_t e : best_indexes(ends[at])) {
         if (s < first || s >= last || e < first || e >= last || e < s || e - s + 1 > static_cast<size_t>(longest))
@@ -80,7 +80,7 @@ std::vector<std::pair<std::string, double>> original(const SquadFeatures& featur
   return entries;
 }
 
-TEST(SquadAnswers, AreThoseOfTheOriginal) {
+TEST(SquadAnswers, MatchTheOriginal) {
   const Fixture f(3);
   const SquadFeatures& features = *f.features;
   ASSERT_EQ(features.size(), 9);
@@ -93,7 +93,7 @@ TEST(SquadAnswers, AreThoseOfTheOriginal) {
       starts.push_back(noise(tokens, 100 * trial + static_cast<uint32_t>(w), trial % 2));
       ends.push_back(noise(tokens, 100 * trial + 50 + static_cast<uint32_t>(w), trial % 2));
     }
-    for (int64_t w = features.size() - 1; w >= 0; --w) {  // windows in any order
+    for (int64_t w = features.size() - 1; w >= 0; --w) {  // windows may come in any order
       auto padded_starts = starts[static_cast<size_t>(w)], padded_ends = ends[static_cast<size_t>(w)];
       padded_starts.insert(padded_starts.end(), 5, 1000.0f);
       padded_ends.insert(padded_ends.end(), 5, NAN);
@@ -120,7 +120,7 @@ TEST(SquadAnswers, AreThoseOfTheOriginal) {
   }
 }
 
-TEST(SquadAnswers, AnswerWithNothingAllowedIsEmpty) {
+TEST(SquadAnswers, AQuestionWithoutAllowedSpansGetsTheAnswerEmpty) {
   const Fixture f;
   const auto all = best_answers(*f.features, {});
   ASSERT_EQ(all.size(), 1u);
@@ -130,7 +130,7 @@ TEST(SquadAnswers, AnswerWithNothingAllowedIsEmpty) {
   EXPECT_EQ(first_answers(all), (Answers{{"q0", "empty"}}));
 }
 
-TEST(SquadAnswers, RefusesBrokenLogits) {
+TEST(SquadAnswers, RefusesInvalidLogits) {
   const Fixture f;
   std::vector<float> good(10, 0.0f), bad = good;
   bad[9] = INFINITY;

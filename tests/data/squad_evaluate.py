@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Exact match and F1 of SQuAD predictions, by the rules of the official evaluation of version 1.1, written out once more
-in Python: what data/squad_metrics is held against.
-usage: squad_evaluate.py DATASET PREDICTIONS      both JSON, the data set perhaps gzip"""
+"""Exact match and F1 of SQuAD predictions: an independent implementation of the official rules of version 1.1, the
+reference for data/squad_metrics.
+usage: squad_evaluate.py DATASET PREDICTIONS      both are JSON; the dataset may be gzip-compressed"""
 import collections
 import gzip
 import json

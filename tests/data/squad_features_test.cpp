@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Words w0 … w9 and letters; ids from 5 on are the words'.
+// Ids from 5 on are the words w0 … w9; some letters follow.
 constexpr int32_t kCls = 2, kSep = 3, kWord = 5;
 
 struct Asked {
@@ -50,7 +50,7 @@ TEST(SquadFeatures, OneWindowHoldsAShortContext) {
   EXPECT_EQ(features.text(1, 4, 7), "w1, w2 w3");
 }
 
-// As in the original preparation: windows begin `stride` tokens apart until one reaches the end.
+// As in the original preparation: windows begin `stride` tokens apart, until one reaches the end.
 TEST(SquadFeatures, WindowsOverlapByTheStride) {
   const Squad squad = squad_of("w0 w1 w2 w3 w4 w5 w6 w7 w8 w9", {{"w1", {{"w4 w5", 12}}}});
   const auto windows = [&](int64_t length, int64_t stride) {
@@ -66,14 +66,14 @@ TEST(SquadFeatures, WindowsOverlapByTheStride) {
   using Windows = std::vector<std::vector<int32_t>>;
   EXPECT_EQ(windows(8, 2), (Windows{{0, 4, 0, 0}, {2, 4, 5, 6}, {4, 4, 3, 4}, {6, 4, 0, 0}}));
   EXPECT_EQ(windows(8, 4), (Windows{{0, 4, 0, 0}, {4, 4, 3, 4}, {8, 2, 0, 0}}));
-  EXPECT_EQ(windows(8, 100), (Windows{{0, 4, 0, 0}, {4, 4, 3, 4}, {8, 2, 0, 0}})) << "no token is left out";
+  EXPECT_EQ(windows(8, 100), (Windows{{0, 4, 0, 0}, {4, 4, 3, 4}, {8, 2, 0, 0}})) << "no token may be left out";
   EXPECT_EQ(windows(14, 3), (Windows{{0, 10, 7, 8}}));
   EXPECT_EQ(windows(13, 3), (Windows{{0, 9, 7, 8}, {3, 7, 4, 5}}));
 }
 
-// An answer that begins or ends within a token gets the whole token; spaces around it get none.
-TEST(SquadFeatures, SpansCoverTheAnswersBytes) {
-  const std::string context = "éw0 w1w2 ÉÉ";  // é w0: two tokens of one word
+// An answer that begins or ends within a token gets the whole token. Surrounding spaces add no token.
+TEST(SquadFeatures, SpansCoverTheBytesOfTheAnswer) {
+  const std::string context = "éw0 w1w2 ÉÉ";  // é w0 are two tokens of one word
   const auto span = [&](int64_t begin, size_t count) {
     const Squad squad = squad_of(context, {{"w1", {{context.substr(static_cast<size_t>(begin), count), begin}}}});
     const SquadFeatures features(squad, word_tokenizer(), {.length = 64, .max_question = 8, .train = false});
@@ -82,19 +82,19 @@ TEST(SquadFeatures, SpansCoverTheAnswersBytes) {
   };
   EXPECT_EQ(span(0, context.size()), context);
   EXPECT_EQ(span(0, 2), "é");
-  EXPECT_EQ(span(3, 1), "w0") << "its last byte";
-  EXPECT_EQ(span(4, 4), "w1w2") << "with the space before";
-  EXPECT_EQ(span(4, 1), "nowhere") << "a space alone";
+  EXPECT_EQ(span(3, 1), "w0") << "the last byte of w0";
+  EXPECT_EQ(span(4, 4), "w1w2") << "with the preceding space";
+  EXPECT_EQ(span(4, 1), "nowhere") << "only a space";
 }
 
-TEST(SquadFeatures, LeavesOutTrainingQuestionsWithoutAUsableAnswer) {
+TEST(SquadFeatures, SkipsTrainingQuestionsWithoutAUsableAnswer) {
   const Squad squad = squad_of("w0 w1", {{"w2", {{"w9", -1}}}, {"w3", {}}, {"w4", {{"w9", -1}, {"w1", 3}}}});
   const SquadFeatures train(squad, word_tokenizer(), {.length = 70});
   EXPECT_EQ(train.left_out(), 1);
   ASSERT_EQ(train.size(), 2);
   EXPECT_EQ(train.window(0).question, 1);
-  EXPECT_EQ(train.window(0).start, 0) << "no answer in the file: [CLS]";
-  EXPECT_EQ(train.window(1).start, 4) << "the first that can be used";
+  EXPECT_EQ(train.window(0).start, 0) << "without an answer in the file, the span is [CLS]";
+  EXPECT_EQ(train.window(1).start, 4) << "the first usable answer";
   EXPECT_EQ(train.first_window(1), 0);
   EXPECT_EQ(train.first_window(3), 2);
   const SquadFeatures test(squad, word_tokenizer(), {.length = 70, .train = false});
@@ -104,13 +104,13 @@ TEST(SquadFeatures, LeavesOutTrainingQuestionsWithoutAUsableAnswer) {
               HasSubstr("none of 1 questions"));
 }
 
-TEST(SquadFeatures, CutsLongQuestions) {
+TEST(SquadFeatures, TruncatesLongQuestions) {
   const Squad squad = squad_of("w0", {{"w1 w2 w3 w4", {{"w0", 0}}}});
   const SquadFeatures features(squad, word_tokenizer(), {.length = 8, .max_question = 2});
   EXPECT_THAT(features.read(0, 0).ids, ElementsAre(kCls, kWord + 1, kWord + 2, kSep, kWord, kSep));
 }
 
-TEST(SquadFeatures, RefusesOptionsWithoutRoom) {
+TEST(SquadFeatures, RefusesOptionsWithoutRoomForContext) {
   const Squad squad = squad_of("w0", {{"w1", {{"w0", 0}}}});
   const auto error = [&](SquadOptions options) {
     return error_of([&] { SquadFeatures(squad, word_tokenizer(), options); });
@@ -120,8 +120,8 @@ TEST(SquadFeatures, RefusesOptionsWithoutRoom) {
   EXPECT_THAT(error({.max_question = 0}), HasSubstr("max_question 0"));
 }
 
-// token_is_max_context of the original preparation.
-TEST(SquadFeatures, EachTokenHasMostContextInOneWindow) {
+// Must equal token_is_max_context of the original preparation.
+TEST(SquadFeatures, EachTokenHasItsMaximumContextInOneWindow) {
   std::string context;
   for (int i = 0; i < 47; ++i) context += "w" + std::to_string(i % 10) + " ";
   const Squad squad = squad_of(context, {{"w0", {}}});
@@ -147,12 +147,12 @@ TEST(SquadFeatures, EachTokenHasMostContextInOneWindow) {
   }
 }
 
-// The predicted text of every target span of the real set is the answer, but for what the tokens' borders take along;
-// equal tables for any number of threads.
+// In the real dataset, the text of every target span must contain the answer and may exceed it only up to token
+// boundaries. The result must not depend on the thread count.
 TEST(SquadFeatures, FindsTheAnswersOfXquad) {
   const std::string path = data_path("xquad-en/xquad.en.json"), vocabulary = data_path("bert-vocab/vocab.txt");
   if (path.empty() || vocabulary.empty())
-    GTEST_SKIP() << "no xquad-en or bert-vocab; GODWIT_DATA names the folder of data sets";
+    GTEST_SKIP() << "no xquad-en or bert-vocab; set GODWIT_DATA to the dataset folder";
   const Squad squad = read_squad(path);
   const WordPiece tokenizer(read_vocabulary(vocabulary));
   const SquadFeatures features(squad, tokenizer, {.length = 128, .stride = 64});

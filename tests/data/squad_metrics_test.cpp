@@ -37,7 +37,7 @@ std::string text_of(char32_t c) {
   return text;
 }
 
-// One context, one question for each entry.
+// One context, with one question per entry.
 Squad squad_of(const std::vector<std::vector<std::string>>& answers) {
   Squad squad{.contexts = {"c"}, .questions = {}, .misplaced = {}};
   for (const auto& texts : answers) {
@@ -48,14 +48,14 @@ Squad squad_of(const std::vector<std::vector<std::string>>& answers) {
   return squad;
 }
 
-TEST(SquadMetrics, NormalizesAsPythonDoes) {
+TEST(SquadMetrics, NormalizesLikePython) {
   for (const json& pair : expected()["normalised"])
     EXPECT_EQ(normalize_answer(pair[0].get<std::string>()), pair[1].get<std::string>()) << pair.dump();
 }
 
-// Every code point that Python's version of Unicode knows: is it a space, does it end the article before it, its lower
-// case.
-TEST(SquadMetrics, ClassifiesEveryCodePointAsPythonDoes) {
+// Tests every code point known to Python's Unicode version: whether it is a space, whether it separates a preceding
+// article, and its lower case.
+TEST(SquadMetrics, ClassifiesEveryCodePointLikePython) {
   const std::set<char32_t> spaces = code_points("spaces"), words = code_points("words");
   std::unordered_map<char32_t, std::string> lower;
   for (const json& pair : expected()["lower"]) lower[pair[0].get<char32_t>()] = pair[1].get<std::string>();
@@ -74,7 +74,7 @@ TEST(SquadMetrics, ClassifiesEveryCodePointAsPythonDoes) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(SquadMetrics, ScoresAsTheReferenceDoes) {
+TEST(SquadMetrics, ScoresLikeTheReference) {
   std::vector<std::vector<std::string>> answers;
   for (const json& score : expected()["scores"]) {
     answers.push_back(score[1].get<std::vector<std::string>>());
@@ -84,7 +84,7 @@ TEST(SquadMetrics, ScoresAsTheReferenceDoes) {
   }
 }
 
-TEST(SquadMetrics, CountsWhatIsNotAnswered) {
+TEST(SquadMetrics, CountsUnansweredQuestions) {
   const Squad squad = squad_of({{"cat"}, {"dog", "the dog"}, {"x y"}, {}});
   const SquadScore score = squad_score(squad, {{"q0", "A cat."}, {"q2", "y z"}, {"unknown", "cat"}});
   EXPECT_EQ(score.questions, 4);
@@ -100,14 +100,14 @@ TEST(SquadMetrics, ReadsAnswers) {
   const auto put = [&](const std::string& text) { write(folder / "p.json", Bytes(text.begin(), text.end())); };
   put(R"({"a": "x\u00e9", "b": "", "a": "y"})");
   const Answers answers = read_answers(folder / "p.json");
-  EXPECT_EQ(answers, (Answers{{"a", "y"}, {"b", ""}})) << "of two equal keys the last, as in Python";
+  EXPECT_EQ(answers, (Answers{{"a", "y"}, {"b", ""}})) << "the last of two equal keys counts, as in Python";
   put(R"({"a": "x", "b": null})");
   EXPECT_THAT(error_of([&] { read_answers(folder / "p.json"); }), AllOf(HasSubstr("p.json: b: "), HasSubstr("null")));
   put("[]");
   EXPECT_THAT(error_of([&] { read_answers(folder / "p.json"); }), HasSubstr("expected an object"));
 }
 
-// An answer changed in one of many ways; also none at all.
+// Changes an answer randomly in up to three ways.
 std::string changed(const std::string& answer, RandomStream& random) {
   static const std::vector<std::string> additions = {" the ", "The", ".",    "\"",     " a", "\xc2\xa0", " İ", "Σ",
                                                      "ΟΔΟΣ",  "-",   " an ", "\u0301", "漢", "\t\n",     "½"};
@@ -136,10 +136,10 @@ std::string changed(const std::string& answer, RandomStream& random) {
   return text;
 }
 
-// Adversarial predictions for the whole development set, scored in Python as well: equal in every bit.
-TEST(SquadMetrics, ScoresTheDevelopmentSetAsTheReferenceDoes) {
+// Adversarial predictions for the whole development set. The scores must equal those of a Python script bit for bit.
+TEST(SquadMetrics, ScoresTheDevelopmentSetLikeTheReference) {
   const std::string path = data_path("squad/dev-v1.1.json.gz");
-  if (path.empty()) GTEST_SKIP() << "no squad/dev-v1.1.json.gz; GODWIT_DATA names the folder of data sets";
+  if (path.empty()) GTEST_SKIP() << "no squad/dev-v1.1.json.gz; set GODWIT_DATA to the dataset folder";
   if (std::system("python3 -c 'import json' 2>/dev/null") != 0) GTEST_SKIP() << "no python3";
   const Squad squad = read_squad(path);
   RandomStream random(7, Purpose::test);

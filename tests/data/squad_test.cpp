@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-// Reads a file of this content.
+// Reads a file with this content.
 Squad parse(const std::string& text) {
   TempFolder folder;
   write(folder / "x.json", bytes_of(text));
@@ -63,15 +63,15 @@ TEST(Squad, ReadsPlainAndGzip) {
   }
 }
 
-// Offsets count code points, whatever their length in bytes and however the file writes them.
-TEST(Squad, CountsCodePoints) {
+// Offsets count code points, for characters of any byte length, escaped or not.
+TEST(Squad, OffsetsCountCodePoints) {
   const Squad squad = parse(file(article("é\\u00e9 \\ud83d\\ude00漢 end", question("a", "?", answer("end", "6")))));
   EXPECT_EQ(squad.contexts[0], "éé 😀漢 end");
   EXPECT_EQ(squad.questions[0].answers[0].begin, 13);
   EXPECT_TRUE(squad.questions[0].answers[0].usable());
 }
 
-TEST(Squad, CountsAnswersThatAreNotAtTheirOffset) {
+TEST(Squad, CountsAnswersThatDoNotMatchTheirOffset) {
   const Squad squad =
       parse(file(article("abc", question("a", "?",
                                          answer("b", "0") + "," + answer("c", "3") + "," + answer("bcd", "1") + "," +
@@ -81,12 +81,12 @@ TEST(Squad, CountsAnswersThatAreNotAtTheirOffset) {
   EXPECT_THAT(squad.misplaced[0], AllOf(HasSubstr("data[0].paragraphs[0].qas[0].answers[0]"), HasSubstr("\"b\""),
                                         HasSubstr("character 0")));
   const auto& answers = squad.questions[0].answers;
-  ASSERT_EQ(answers.size(), 7u) << "all texts stay: they are what predictions are compared with";
+  ASSERT_EQ(answers.size(), 7u) << "all texts are kept, because predictions are compared with them";
   for (size_t i = 0; i < 6; ++i) EXPECT_FALSE(answers[i].usable());
   EXPECT_EQ(answers[6].begin, 1);
 }
 
-TEST(Squad, NamesTheOffendingField) {
+TEST(Squad, NamesTheInvalidField) {
   const std::string good = question("a", "?", answer("b", "1"));
   EXPECT_THAT(error_for("{}"), HasSubstr(": data: is missing"));
   EXPECT_THAT(error_for("[1]"), HasSubstr("expected an object, found an array"));
@@ -111,7 +111,7 @@ TEST(Squad, NamesTheOffendingField) {
               HasSubstr("answers[0].answer_start: is missing"));
 }
 
-// As in SQuAD 2.0. A question that is_impossible has no answer, whatever else the file says of it.
+// Such questions occur in SQuAD 2.0. A question with is_impossible has no answer, even if the file lists answers.
 TEST(Squad, RefusesQuestionsWithoutAnswers) {
   const std::string good = question("a", "?", answer("b", "1"));
   const auto with = [&](const std::string& id, const std::string& answers, const std::string& impossible) {
@@ -129,29 +129,29 @@ TEST(Squad, RefusesQuestionsWithoutAnswers) {
               HasSubstr("qas[0].is_impossible: expected true or false"));
 }
 
-TEST(Squad, SaysWhereTheFileIsNotJson) {
+TEST(Squad, NamesThePositionOfAJsonError) {
   EXPECT_THAT(error_for(""), HasSubstr("is empty, expected a SQuAD file"));
   EXPECT_THAT(error_for("{\"data\":\n [}"), AllOf(HasSubstr("is not valid JSON"), HasSubstr("line 2")));
   EXPECT_THAT(error_for(R"({"data": ")" + std::string("\xff") + "\"}"), HasSubstr("UTF-8"));
-  EXPECT_THAT(error_for("{\"data\": \"" + std::string(100000, 'x')).size(), testing::Lt(600u)) << "quotes a part only";
+  EXPECT_THAT(error_for("{\"data\": \"" + std::string(100000, 'x')).size(), testing::Lt(600u)) << "quotes only a part";
   EXPECT_THAT(error_for(std::string(1000000, '[')), HasSubstr("64 levels"));
   EXPECT_THAT(error_of([] { read_squad("/nowhere/x.json"); }), HasSubstr("/nowhere/x.json: no such file"));
 }
 
-// Whatever the bytes, the reader returns or throws Error.
-TEST(Squad, SurvivesCutsAnywhere) {
+// For any bytes, the reader returns or throws Error.
+TEST(Squad, SurvivesTruncationAnywhere) {
   const std::string text = file(article("é漢 abc", question("a", "w?", answer("abc", "3"))));
   for (size_t cut = 0; cut < text.size(); ++cut) error_for(text.substr(0, cut));
 }
 
-TEST(Squad, ReadsTheRealSets) {
+TEST(Squad, ReadsTheRealDatasets) {
   const struct {
     const char* name;
     size_t contexts, questions, answers;
   } sets[] = {{"squad/dev-v1.1.json.gz", 2067, 10570, 34726}, {"xquad-en/xquad.en.json", 240, 1190, 1190}};
   for (const auto& set : sets) {
     const std::string path = data_path(set.name);
-    if (path.empty()) GTEST_SKIP() << "no " << set.name << "; GODWIT_DATA names the folder of data sets";
+    if (path.empty()) GTEST_SKIP() << "no " << set.name << "; set GODWIT_DATA to the dataset folder";
     const Squad squad = read_squad(path);
     EXPECT_EQ(squad.contexts.size(), set.contexts);
     EXPECT_EQ(squad.questions.size(), set.questions);
@@ -166,16 +166,16 @@ TEST(Squad, ReadsTheRealSets) {
   }
 }
 
-// The number of questions decides how many there are, not how long reading takes for each.
-TEST(Squad, ReadsManyQuestionsInTimeInProportion) {
+// Reading time must be linear in the number of questions.
+TEST(Squad, ReadsManyQuestionsInLinearTime) {
   std::string questions;
   for (int i = 0; i < 100000; ++i) questions += (i ? "," : "") + question(std::to_string(i), "Why?", answer("rained", "3"));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(parse(file(article("It rained.", questions))).questions.size(), 100000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.3 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "expected 0.3 s";
 }
 
-TEST(Squad, MessagesCutAndEscapeWhatTheFileSays) {
+TEST(Squad, MessagesTruncateAndEscapeTextFromTheFile) {
   const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y');
   for (const std::string& text : {file(article("It rained.", question(name, "a", "") + "," + question(name, "b", ""))),
                                   R"({"version": "1.1", "data": ")" + name + "\"}", "{" + std::string(500000, 'z'),

@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Sample i has 3 + i mod 11 tokens 100·i, 100·i + 1, …; in an epoch e, all of them + 10,000·e.
+// Sample i has 3 + i mod 11 tokens 100·i, 100·i + 1, …; 10,000·epoch is added to each.
 class Numbers : public TextDataset {
  public:
   explicit Numbers(int64_t size, Targets targets = {true, true, true}) : size_(size), targets_(targets) {}
@@ -72,10 +72,10 @@ bool same(const std::vector<TextBatch>& a, const std::vector<TextBatch>& b) {
   });
 }
 
-TEST(TextLoader, PadsToTheLongestInMultiplesOfEight) {
+TEST(TextLoader, PadsToTheLongestSampleInMultiplesOfEight) {
   const Numbers source(6);
   TextLoader loader(source, {.batch = 2, .train = false});
-  EXPECT_FALSE(loader.next()) << "no epoch was started";
+  EXPECT_FALSE(loader.next()) << "no epoch has been started";
   loader.start_epoch(0);
   const auto batches = drain(loader);
   ASSERT_EQ(batches.size(), 3u);
@@ -88,11 +88,11 @@ TEST(TextLoader, PadsToTheLongestInMultiplesOfEight) {
   EXPECT_THAT(values(batch.labels), ElementsAre(1, 0));
   EXPECT_THAT(values(batch.starts), ElementsAre(1, 1));
   EXPECT_THAT(values(batch.ends), ElementsAre(2, 2));
-  EXPECT_THAT(values(batch.masked_positions), ElementsAre(1, 2, 9)) << "through both rows";
+  EXPECT_THAT(values(batch.masked_positions), ElementsAre(1, 2, 9)) << "positions index both rows together";
   EXPECT_THAT(values(batch.masked_labels), ElementsAre(1, 1, 0));
 }
 
-TEST(TextLoader, NeverPadsPastTheLongestSampleThereCanBe) {
+TEST(TextLoader, NeverPadsBeyondTheMaximumLength) {
   const Numbers source(22);
   TextLoader loader(source, {.batch = 2, .train = false});
   loader.start_epoch(0);
@@ -103,7 +103,7 @@ TEST(TextLoader, NeverPadsPastTheLongestSampleThereCanBe) {
   }
 }
 
-TEST(TextLoader, LeavesOutWhatTheSourceDoesNotHave) {
+TEST(TextLoader, OmitsTargetsThatTheDatasetDoesNotHave) {
   const auto first = [](TextDataset::Targets targets) {
     const Numbers source(4, targets);
     TextLoader loader(source, {.batch = 4, .train = false});
@@ -117,7 +117,7 @@ TEST(TextLoader, LeavesOutWhatTheSourceDoesNotHave) {
   EXPECT_TRUE(masked.masked_positions.defined() && masked.masked_labels.defined() && !masked.labels.defined());
 }
 
-TEST(TextLoader, TrainingDrawsEachEpochAnewAndEvaluationDoesNot) {
+TEST(TextLoader, TrainingReadsNewSamplesInEachEpochAndEvaluationDoesNot) {
   const Numbers source(8);
   for (const bool train : {true, false}) {
     TextLoader loader(source, {.batch = 8, .train = train});
@@ -127,7 +127,7 @@ TEST(TextLoader, TrainingDrawsEachEpochAnewAndEvaluationDoesNot) {
   }
 }
 
-TEST(TextLoader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch) {
+TEST(TextLoader, IsDeterministicForAnyPrefetchAndWorkersAndResumesMidEpoch) {
   const Numbers source(60);
   const LoaderOptions options{.batch = 7, .seed = 4};
   TextLoader a(source, options, 3);
@@ -151,7 +151,7 @@ TEST(TextLoader, IsDeterministicForAnyPrefetchAndWorkersAndResumesWithinAnEpoch)
     }
 }
 
-TEST(TextLoader, EvaluationSeesEverySampleOnceOverAllRanks) {
+TEST(TextLoader, EvaluationCoversEverySampleOnceOverAllRanks) {
   const Numbers source(23);
   std::multiset<int64_t> seen;
   for (int rank = 0; rank < 3; ++rank) {
@@ -163,7 +163,7 @@ TEST(TextLoader, EvaluationSeesEverySampleOnceOverAllRanks) {
   EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 23u);
 }
 
-TEST(TextLoader, BatchesComeFromTheMakersPool) {
+TEST(TextLoader, BatchesAreAllocatedFromTheCreatorsPool) {
   const Numbers source(64);
   const auto pool = std::make_shared<Pool>();
   ContextGuard guard({.pool = pool});
@@ -174,7 +174,7 @@ TEST(TextLoader, BatchesComeFromTheMakersPool) {
   EXPECT_GE(pool->stats().peak_bytes_in_use, 8 * 13 * 9);
 }
 
-TEST(TextLoader, RethrowsErrorsOfItsThreadsAndGoesOn) {
+TEST(TextLoader, RethrowsErrorsOfItsThreadsAndContinues) {
   Numbers source(12);
   source.broken = 5;
   for (int workers : {1, 3}) {
@@ -187,7 +187,7 @@ TEST(TextLoader, RethrowsErrorsOfItsThreadsAndGoesOn) {
   }
 }
 
-TEST(TextLoader, RefusesASampleThatIsNotAsMeasured) {
+TEST(TextLoader, RefusesASampleThatDoesNotMatchItsMeasure) {
   Numbers source(4);
   source.wrong = 2;
   TextLoader loader(source, {.batch = 4, .train = false});

@@ -1,4 +1,4 @@
-// What threads the system refuses to start leave behind: an Error, and no thread.
+// If the system refuses to start a thread, the result must be an Error and no leftover threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(ThreadStart, PrefetcherNamesTheThreadThatDidNotStart) {
-  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+  if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   for (const int allowed : {1, 3, 0}) {
     const FailingThreads failing(allowed);
     EXPECT_THAT(error_of([] { Prefetcher prefetcher(2, 4); }),
@@ -25,15 +25,15 @@ TEST(ThreadStart, PrefetcherNamesTheThreadThatDidNotStart) {
   }
 }
 
-TEST(ThreadStart, WorkIsLeftWhenAThreadDoesNotStart) {
-  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+TEST(ThreadStart, WorkIsCancelledIfAThreadDoesNotStart) {
+  if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   for (const int allowed : {0, 2}) {
     const FailingThreads failing(allowed);
     std::atomic<int64_t> done = 0;
     EXPECT_THAT(error_of([&] { parallel_for_each(1 << 30, 4, [&](int64_t) { ++done; }); }),
                 AllOf(HasSubstr(std::to_string(allowed + 1) + " of 4"), HasSubstr("Resource temporarily unavailable"),
                       HasSubstr("ulimit -u")));
-    EXPECT_LT(done, 1 << 30) << "the rest is left";
+    EXPECT_LT(done, 1 << 30) << "the remaining items must be skipped";
   }
 }
 

@@ -24,7 +24,7 @@ class TokenizerFolder : public testing::Test {
   std::string path_ = folder_ / "tokenizer_config.json";
 };
 
-TEST_F(TokenizerFolder, ReadsWhatHuggingFaceWrites) {
+TEST_F(TokenizerFolder, ReadsFilesOfHuggingFace) {
   const WordPieceOptions cased = read_text(R"({"do_lower_case": false, "unk_token": "[UNK]", "never_split": null,
       "tokenize_chinese_chars": false, "strip_accents": true, "tokenizer_class": "BertTokenizer", "model_max_length": 512})")
                                      .options;
@@ -40,7 +40,7 @@ TEST_F(TokenizerFolder, ReadsWhatHuggingFaceWrites) {
   }
 }
 
-TEST_F(TokenizerFolder, ComesBack) {
+TEST_F(TokenizerFolder, RoundTrips) {
   for (const WordPieceOptions& options : {WordPieceOptions{}, WordPieceOptions{.lower_case = false, .split_cjk = false},
                                           WordPieceOptions{.strip_accents = false}}) {
     write_tokenizer_config(path_, {.options = options});
@@ -51,7 +51,7 @@ TEST_F(TokenizerFolder, ComesBack) {
   }
 }
 
-// Digit for digit; the second is what transformers writes where there is no limit.
+// Kept digit for digit. The second value is what transformers writes for no limit.
 TEST_F(TokenizerFolder, KeepsTheMaximumLength) {
   for (const std::string length : {"512", "1000000000000000019884624838656"}) {
     write_tokenizer_config(path_, read_text("{\"model_max_length\": " + length + "}"));
@@ -67,7 +67,7 @@ TEST_F(TokenizerFolder, KeepsTheMaximumLength) {
                 HasSubstr(path_ + ": model_max_length: "));
 }
 
-TEST_F(TokenizerFolder, AgreesWithTheFileBeside) {
+TEST_F(TokenizerFolder, MustAgreeWithTokenizerJson) {
   const WordPieceOptions cased{.lower_case = false, .strip_accents = true, .split_cjk = false};
   const WordPieceOptions options = read_text(R"({"tokenizer_class": "TokenizersBackend"})", &cased).options;
   EXPECT_FALSE(options.lower_case || options.split_cjk);

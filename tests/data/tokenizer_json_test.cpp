@@ -12,7 +12,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A folder that transformers saved (make_tokenizer_json_golden.py).
+// A folder saved by transformers (see make_tokenizer_json_golden.py).
 const std::string kFolder = golden_path("bert_tokenizer");
 
 class TokenizerJsonFile : public testing::Test {
@@ -22,7 +22,7 @@ class TokenizerJsonFile : public testing::Test {
     write(path_, Bytes(text.begin(), text.end()));
     return read_tokenizer_json(path_);
   }
-  // The complaint about the golden file with another value at a place ("/model/type").
+  // The error message for the golden file with another value at the given JSON pointer ("/model/type").
   std::string error_with(const std::string& place, const json& value) {
     json changed = golden_;
     changed[json::json_pointer(place)] = value;
@@ -37,7 +37,7 @@ class TokenizerJsonFile : public testing::Test {
   const json golden_ = json::parse(std::ifstream(kFolder + "/tokenizer.json"));
 };
 
-TEST_F(TokenizerJsonFile, CutsTextAsTransformersDoes) {
+TEST_F(TokenizerJsonFile, TokenizesLikeTransformers) {
   TokenizerJson tokenizer = read_tokenizer_json(kFolder + "/tokenizer.json");
   EXPECT_FALSE(tokenizer.options.lower_case || tokenizer.options.split_cjk);
   EXPECT_EQ(tokenizer.options.strip_accents, std::nullopt);
@@ -54,8 +54,8 @@ TEST_F(TokenizerJsonFile, CutsTextAsTransformersDoes) {
   }
 }
 
-// What other versions leave out or write another way, and what is the caller's.
-TEST_F(TokenizerJsonFile, ReadsOtherSpellings) {
+// Covers fields that other versions omit or write differently, and fields that are up to the caller.
+TEST_F(TokenizerJsonFile, ReadsFilesOfOtherVersions) {
   json other = golden_;
   other["model"].erase("type");
   other["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}};
@@ -66,11 +66,11 @@ TEST_F(TokenizerJsonFile, ReadsOtherSpellings) {
   for (const char* field : {"post_processor", "added_tokens", "truncation", "padding", "decoder"}) other.erase(field);
   EXPECT_EQ(read_json(other).vocabulary.tokens(), read_json(golden_).vocabulary.tokens());
   other = golden_;
-  other["model"]["vocab"].erase("[MASK]");  // named as an added token alone
+  other["model"]["vocab"].erase("[MASK]");  // then listed only as an added token
   EXPECT_EQ(read_json(other).vocabulary.mask(), 4);
 }
 
-TEST_F(TokenizerJsonFile, RefusesWhatGivesOtherTokens) {
+TEST_F(TokenizerJsonFile, RefusesSettingsThatChangeTheTokens) {
   const auto is = [](const std::string& place, const std::string& found, const std::string& expected) {
     return AllOf(HasSubstr(place + ": is " + found), HasSubstr("expected " + expected));
   };
@@ -100,7 +100,7 @@ TEST_F(TokenizerJsonFile, RefusesWhatGivesOtherTokens) {
   EXPECT_THAT(error_with("/added_tokens/4/single_word", true), is("added_tokens[4].single_word", "true", "false"));
 }
 
-TEST_F(TokenizerJsonFile, IdsAreAPermutation) {
+TEST_F(TokenizerJsonFile, IdsMustBeAPermutation) {
   const json vocab = golden_["model"]["vocab"];
   const auto with = [&](const json& id) {
     json changed = vocab;
@@ -114,7 +114,7 @@ TEST_F(TokenizerJsonFile, IdsAreAPermutation) {
     EXPECT_THAT(with(id), HasSubstr("model.vocab.good: expected an integer"));
   json changed = vocab;
   changed.erase("good");
-  EXPECT_THAT(error_of_vocab(changed), HasSubstr("is 19, expected 0 to 18")) << "a gap";
+  EXPECT_THAT(error_of_vocab(changed), HasSubstr("is 19, expected 0 to 18")) << "an id is missing";
   changed[""] = 5;
   EXPECT_THAT(error_of_vocab(changed), HasSubstr("contains an empty token"));
   changed.erase("");
@@ -128,8 +128,8 @@ TEST_F(TokenizerJsonFile, IdsAreAPermutation) {
               AllOf(HasSubstr(path_), HasSubstr("none of its 1 tokens is [PAD]")));
 }
 
-// Whatever is missing, the reader returns or throws Error.
-TEST_F(TokenizerJsonFile, SurvivesMissingFieldsAndCuts) {
+// With any field missing, the reader returns or throws Error.
+TEST_F(TokenizerJsonFile, SurvivesMissingFieldsAndTruncation) {
   const json flat = golden_.flatten();
   for (const auto& [place, value] : flat.items()) {
     json changed = flat;

@@ -28,7 +28,7 @@ std::vector<std::string> repeated(const std::map<std::string, int>& counts) {
   return texts;
 }
 
-// Texts of words over a few letters, so that many pairs are equally frequent and pieces are made in more than one way.
+// Texts of words over a few letters: many pairs are equally frequent, and pieces can be made in several ways.
 std::vector<std::string> random_texts(uint64_t seed, int words, int letters) {
   RandomStream random(seed, Purpose::test);
   std::vector<std::string> texts;
@@ -41,7 +41,7 @@ std::vector<std::string> random_texts(uint64_t seed, int words, int letters) {
   return texts;
 }
 
-// The same by its definition: all pairs are counted anew before each merge.
+// Reference implementation: recounts all pairs before each merge.
 std::vector<std::string> train_slowly(const std::vector<std::string>& texts, size_t size, int64_t min_frequency) {
   std::vector<std::vector<int>> words;
   std::vector<std::string> tokens = kSpecial;
@@ -89,7 +89,7 @@ std::vector<std::string> train_slowly(const std::vector<std::string>& texts, siz
 
 TEST(TrainWordPiece, MergesTheMostFrequentPair) {
   const auto texts = repeated({{"hug", 10}, {"pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}, {"x", 1}});
-  // ##ug 20, ##un 16, hug 15, pun 12, then pug and hugs 5: p is older than hug; bun 4
+  // Counts: ##ug 20, ##un 16, hug 15, pun 12, then pug and hugs 5 (p is older than hug), bun 4.
   EXPECT_THAT(learned(train_wordpiece(texts, {.size = 100})),
               ElementsAre("b", "g", "h", "n", "p", "s", "u", "x", "##g", "##n", "##s", "##u", "##ug", "##un", "hug",
                           "pun", "pug", "hugs", "bun"));
@@ -97,7 +97,7 @@ TEST(TrainWordPiece, MergesTheMostFrequentPair) {
   EXPECT_THAT(learned(train_wordpiece(texts, {.size = 100, .min_frequency = 5})).back(), "hugs");
 }
 
-TEST(TrainWordPiece, AsCountingAnewBeforeEachMerge) {
+TEST(TrainWordPiece, MatchesRecountingBeforeEachMerge) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const auto texts = random_texts(seed, 120, 2 + static_cast<int>(seed % 4));
     const int64_t min_frequency = 1 + static_cast<int64_t>(seed % 3);
@@ -108,7 +108,7 @@ TEST(TrainWordPiece, AsCountingAnewBeforeEachMerge) {
   }
 }
 
-TEST(TrainWordPiece, SameTokensOnAnyNumberOfThreadsAndInAnyOrder) {
+TEST(TrainWordPiece, SameTokensForAnyThreadCountAndOrder) {
   auto texts = random_texts(7, 20'000, 20);
   Context wanted = context();
   wanted.threads = 1;
@@ -132,9 +132,9 @@ TEST(TrainWordPiece, EncodesItsOwnTextWithoutUnknownWords) {
   const WordPiece tokenizer(train_wordpiece(texts, {.size = 200, .min_frequency = 1}));
   for (size_t i = 0; i < 2; ++i)
     for (const Token& token : tokenizer.encode(texts[i])) EXPECT_NE(token.id, tokenizer.vocabulary().unk()) << texts[i];
-  EXPECT_TRUE(tokenizer.vocabulary().id("elan"));  // as the tokenizer writes it
+  EXPECT_TRUE(tokenizer.vocabulary().id("elan"));  // normalized as by the tokenizer
   EXPECT_TRUE(tokenizer.vocabulary().id("z"));
-  EXPECT_FALSE(tokenizer.vocabulary().id("##z"));  // only in a word that encode() calls unknown
+  EXPECT_FALSE(tokenizer.vocabulary().id("##z"));  // occurs only in a word that encode() maps to [UNK]
 }
 
 TEST(TrainWordPiece, KeepsTheMostFrequentCharacters) {
@@ -145,12 +145,12 @@ TEST(TrainWordPiece, KeepsTheMostFrequentCharacters) {
               ElementsAre("a", "b", "c", "##a", "##b", "##c"));  // d is as frequent as c
 }
 
-TEST(TrainWordPiece, NothingToLearn) {
+TEST(TrainWordPiece, EmptyTextsGiveOnlySpecialTokens) {
   for (const std::vector<std::string>& texts : {std::vector<std::string>{}, {"", " \n"}, {std::string("\0\xff", 2)}})
     EXPECT_EQ(train_wordpiece(texts).tokens(), kSpecial);
 }
 
-TEST(TrainWordPiece, RefusesWhatCannotBe) {
+TEST(TrainWordPiece, RefusesInvalidArguments) {
   const std::vector<std::string> texts = {"ab cd"};
   EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.size = 10}); }),
               AllOf(HasSubstr("10 tokens has no room"), HasSubstr("11 together")));

@@ -27,9 +27,9 @@ TEST(Transform, NormalizesPerChannel) {
   EXPECT_THAT(out, testing::Pointwise(testing::FloatEq(), {-1.f, 3.f, 0.1f, 1.f, -1.f, 0.2f}));
 }
 
-// Every augmented image is the zero-padded original, shifted by at most `pad` and perhaps mirrored, and all
-// combinations occur. Pixels are distinct enough that only one combination fits.
-TEST(Transform, AugmentsByEveryCropAndFlip) {
+// Every augmented image is the zero-padded original, shifted by at most `pad` and optionally mirrored. All combinations
+// must occur. The pixels are distinct enough that only one combination fits.
+TEST(Transform, AugmentsWithEveryCropAndFlip) {
   const int64_t h = 5, w = 4;
   for (const int64_t c : {1, 3}) {
     const int64_t pad = 2;
@@ -77,7 +77,7 @@ TEST(Transform, PadsWithTheNormalizedZeroPixel) {
   EXPECT_TRUE(padded);
 }
 
-TEST(Transform, DrawsDependOnSeedEpochAndSampleOnly) {
+TEST(Transform, AugmentationDependsOnlyOnSeedEpochAndSample) {
   const Bytes image = image_of(28 * 28);
   const auto run = [&](uint64_t seed, int64_t epoch, int64_t sample) {
     const Transform transform({28, 28, 1}, {.pad = 4, .flip = true, .seed = seed});
@@ -93,10 +93,10 @@ TEST(Transform, DrawsDependOnSeedEpochAndSampleOnly) {
   std::vector<float> a(image.size()), b(image.size());
   plain.augment(image.data(), 1, 2, a.data());
   plain.normalize(image.data(), b.data());
-  EXPECT_EQ(a, b) << "without pad and flip there is nothing to draw";
+  EXPECT_EQ(a, b) << "without pad and flip, augmentation must not change the image";
 }
 
-TEST(Transform, RefusesBadNormalization) {
+TEST(Transform, RefusesInvalidNormalization) {
   const auto error = [](Shape shape, TransformOptions options) { return error_of([&] { Transform(shape, options); }); };
   EXPECT_THAT(error({2, 2, 3}, {.mean = {0}, .std = {1}}), HasSubstr("3 channels"));
   EXPECT_THAT(error({2, 2, 1}, {.mean = {0}}), HasSubstr("0 standard deviations"));

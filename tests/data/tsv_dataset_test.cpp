@@ -18,7 +18,7 @@ TsvDataset parse(const std::string& text) {
   return read_tsv_dataset(folder / "x.tsv");
 }
 
-// A sentence for each label.
+// Parses a file with one sentence per label.
 TsvDataset parse_labels(const std::vector<std::string>& labels, const KnownClasses& known) {
   std::string text = "sentence\tlabel\n";
   for (const std::string& label : labels) text += "a\t" + label + "\n";
@@ -40,10 +40,10 @@ TEST(TsvDataset, ReadsSentencesAndLabels) {
   EXPECT_THAT(other.sentences, ElementsAre("x", "y", "z"));
   EXPECT_THAT(other.classes, ElementsAre("down", "up"));
   EXPECT_THAT(other.labels, ElementsAre(1, 0, 1));
-  EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\nb\t1\n").sentences, ElementsAre("a", "b"));  // marked as UTF-8
+  EXPECT_THAT(parse("\xef\xbb\xbfsentence\tlabel\na\t0\nb\t1\n").sentences, ElementsAre("a", "b"));  // byte order mark
 }
 
-TEST(TsvDataset, BlankLinesAtTheEndArePassedOver) {
+TEST(TsvDataset, IgnoresBlankLinesAtTheEnd) {
   for (const std::string end : {"", "\n", "\n\n", "\r\n", "\r\n\r\n", "\n \n"}) {
     const TsvDataset text = parse("sentence\tlabel\na\tup\nb\tdown" + end);
     EXPECT_THAT(text.sentences, ElementsAre("a", "b"));
@@ -53,7 +53,7 @@ TEST(TsvDataset, BlankLinesAtTheEndArePassedOver) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\n\n\nb\t0\n\n"), HasSubstr("x.tsv:3: 1 field"));
 }
 
-TEST(TsvDataset, WholeNumbersAreTheirOwnIndices) {
+TEST(TsvDataset, IntegerLabelsAreClassIndices) {
   const TsvDataset text = parse("sentence\tlabel\na\t2\nb\t0\nc\t1\n");
   EXPECT_THAT(text.labels, ElementsAre(2, 0, 1));
   EXPECT_THAT(text.classes, ElementsAre("0", "1", "2"));
@@ -61,7 +61,7 @@ TEST(TsvDataset, WholeNumbersAreTheirOwnIndices) {
   EXPECT_THAT(parse("sentence\tlabel\na\t01\nb\t1\n").classes, ElementsAre("01", "1"));
 }
 
-TEST(TsvDataset, WholeNumbersHaveNoGaps) {
+TEST(TsvDataset, IntegerLabelsMustHaveNoGaps) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t3\nc\t5\n"),
               AllOf(HasSubstr("x.tsv: "), HasSubstr("0, 2, 4 are missing"), HasSubstr("renumber"), HasSubstr("names")));
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\nb\t2\n"), HasSubstr("0 is missing"));
@@ -70,20 +70,20 @@ TEST(TsvDataset, WholeNumbersHaveNoGaps) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t-1\nb\t1\n"), AllOf(HasSubstr("\"-1\""), HasSubstr("renumber")));
 }
 
-TEST(TsvDataset, OneClassIsNone) {
+TEST(TsvDataset, RefusesASingleClass) {
   EXPECT_THAT(error_for("sentence\tlabel\na\tup\nb\tup\n"), AllOf(HasSubstr("\"up\""), HasSubstr("two classes")));
   EXPECT_THAT(error_for("sentence\tlabel\na\t0\n"), HasSubstr("two classes"));
 }
 
 // As in STS-B.
-TEST(TsvDataset, RefusesTargetsOfRegression) {
+TEST(TsvDataset, RefusesRegressionTargets) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t5.000\nb\t3.800\n"),
               AllOf(HasSubstr("x.tsv:2: "), HasSubstr("\"5.000\""), HasSubstr("regression"),
                     HasSubstr("names or whole numbers")));
   for (const std::string number : {"1.0", "-0.5", "+.5", "3.", "2.5e-3"})
     EXPECT_THAT(error_for("sentence\tlabel\na\t0\nb\t" + number + "\n"),
                 AllOf(HasSubstr("x.tsv:3: "), HasSubstr("regression")));
-  EXPECT_THAT(parse("sentence\tlabel\na\tv1.0\nb\t1.0.2\nc\t.\nd\tnan\n").classes.size(), 4u) << "no numbers";
+  EXPECT_THAT(parse("sentence\tlabel\na\tv1.0\nb\t1.0.2\nc\t.\nd\tnan\n").classes.size(), 4u) << "not numbers";
 }
 
 TEST(TsvDataset, KnownClassesKeepTheirOrder) {
@@ -111,9 +111,9 @@ TEST(TsvDataset, KnownClassesKeepTheirOrder) {
   EXPECT_THAT(error({"a", "b", "c", "d", "e", "f"}), HasSubstr("\"e\", … are none"));
 }
 
-// Where names are numbers themselves they are read as names when all labels are. What one file was read as, the next
-// is.
-TEST(TsvDataset, NamesThatAreNumbers) {
+// If class names are numbers, labels are read as names when all labels are class names. Later files are read in the
+// same way as the first.
+TEST(TsvDataset, ClassNamesMayBeNumbers) {
   KnownClasses known{.names = {"1", "2", "3"}, .numbered = {}, .origin = "config.json", .remedy = {}};
   EXPECT_THAT(parse_labels({"1", "3"}, known).labels, ElementsAre(0, 2));
   EXPECT_THAT(parse_labels({"1", "0"}, known).labels, ElementsAre(1, 0));
@@ -125,7 +125,7 @@ TEST(TsvDataset, NamesThatAreNumbers) {
   EXPECT_THAT(parse_labels({"2.5", "1.0"}, known).labels, ElementsAre(1, 0));
 }
 
-TEST(TsvDataset, NamesTheLine) {
+TEST(TsvDataset, NamesTheLineOfAnError) {
   EXPECT_THAT(error_for(""), HasSubstr("x.tsv: is empty"));
   EXPECT_THAT(error_for("sentence\tlabel\n"), HasSubstr("x.tsv: holds no sentence"));
   EXPECT_THAT(error_for("index\tsentence\n0\ta\n"),
@@ -145,7 +145,7 @@ TEST(TsvDataset, ReadsSst2) {
   } sets[] = {{"sst2/train.tsv", 67349}, {"sst2/dev.tsv", 872}};
   for (const auto& set : sets) {
     const std::string path = data_path(set.name);
-    if (path.empty()) GTEST_SKIP() << "no " << set.name << "; GODWIT_DATA names the folder of data sets";
+    if (path.empty()) GTEST_SKIP() << "no " << set.name << "; set GODWIT_DATA to the dataset folder";
     const TsvDataset text = read_tsv_dataset(path);
     EXPECT_EQ(text.sentences.size(), set.sentences);
     EXPECT_THAT(text.classes, ElementsAre("0", "1"));

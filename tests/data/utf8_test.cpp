@@ -9,7 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Utf8, EveryCodePointComesBack) {
+TEST(Utf8, EveryCodePointRoundTrips) {
   for (char32_t code = 0; code < 0x110000; ++code) {
     if (code >= 0xd800 && code < 0xe000) continue;
     std::string text;
@@ -19,7 +19,7 @@ TEST(Utf8, EveryCodePointComesBack) {
   }
 }
 
-// The bytes of each code point, those of a replaced one negative.
+// The byte length of each code point; negative for replaced bytes.
 std::vector<int> lengths(std::string_view text) {
   std::vector<int> lengths;
   for (size_t at = 0; at < text.size();) {
@@ -31,8 +31,8 @@ std::vector<int> lengths(std::string_view text) {
   return lengths;
 }
 
-// The Unicode standard's examples of "maximal subparts" (section 3.9, tables 3-8 to 3-11), which Python follows.
-TEST(Utf8, OneReplacementForEachMaximalSubpart) {
+// The examples of "maximal subparts" in the Unicode standard (section 3.9, tables 3-8 to 3-11); Python does the same.
+TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
   EXPECT_THAT(lengths("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41"), ElementsAre(-1, -1, -1, -1, -1, -1, -1, -1, 1));
   EXPECT_THAT(lengths("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41"), ElementsAre(-1, -1, -1, -1, -1, -1, -1, -1, 1));
   EXPECT_THAT(lengths("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42"), ElementsAre(-1, -1, -1, -1, -1, 1, -1, -1, 1));

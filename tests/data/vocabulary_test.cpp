@@ -44,7 +44,7 @@ TEST(Vocabulary, HashDependsOnTokensAndTheirOrder) {
   EXPECT_NE(Vocabulary(with({"ab"})).hash(), hash);
 }
 
-TEST(Vocabulary, RefusesWhatIsNone) {
+TEST(Vocabulary, RefusesInvalidVocabularies) {
   const auto error = [](std::vector<std::string> tokens) { return error_of([&] { Vocabulary{tokens}; }); };
   EXPECT_THAT(error(with({"x", "y", "x"})), HasSubstr("'x' occurs in line 6 and again in line 8"));
   EXPECT_THAT(error(with({"x", ""})), HasSubstr("line 7 is empty"));
@@ -58,13 +58,13 @@ TEST(Vocabulary, RefusesWhatIsNone) {
   }
 }
 
-TEST(Vocabulary, FilesComeBack) {
+TEST(Vocabulary, FilesRoundTrip) {
   TempFolder folder;
   const Vocabulary vocabulary(with({"a", "##é", "中", " "}));
   const std::string path = folder / "vocab.txt";
   write_vocabulary(path, vocabulary);
   EXPECT_EQ(read_vocabulary(path).tokens(), vocabulary.tokens());
-  write_text(path, "[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\nlast");  // as other systems and editors end lines
+  write_text(path, "[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\nlast");  // line ends of other systems
   EXPECT_EQ(read_vocabulary(path).tokens(), with({"last"}));
 }
 

@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 
-// What HuggingFace tokenizers makes of the same (make_tokenizer_golden.py).
+// The results of HuggingFace tokenizers for the same input (see make_tokenizer_golden.py).
 const json& expected() {
   static const json values = json::parse(std::ifstream(golden_path("tokenizer.json")));
   return values;
@@ -66,7 +66,7 @@ TEST(WordPiece, TakesTheLongestPieces) {
                                                       Token{*tokenizer.vocabulary().id(";"), 5, 6}));
 }
 
-TEST(WordPiece, HostileTextAsHuggingFace) {
+TEST(WordPiece, HostileTextMatchesHuggingFace) {
   size_t count = 0;
   for (const json& variant : expected()["cases"]) {
     auto options = options_in<WordPieceOptions>(variant["options"]);
@@ -80,7 +80,7 @@ TEST(WordPiece, HostileTextAsHuggingFace) {
   EXPECT_GT(count, 1000u);
 }
 
-TEST(WordPiece, EveryCodePointAsHuggingFace) {
+TEST(WordPiece, EveryCodePointMatchesHuggingFace) {
   for (const json& variant : expected()["code_points"]) {
     const BasicTokenizer splitter(options_in<BasicTokenizerOptions>(variant["options"]));
     char32_t first = 0;
@@ -101,17 +101,17 @@ TEST(WordPiece, EveryCodePointAsHuggingFace) {
         hash.add(uint64_t{source.end});
       });
       EXPECT_EQ(std::to_string(hash.value()), hash_expected.get<std::string>())
-          << variant["options"] << " U+" << std::hex << uint32_t{first} << " and the 0x4000 from there on";
+          << variant["options"] << " U+" << std::hex << uint32_t{first} << " and the following 0x4000 code points";
       first += 0x4000;
     }
     EXPECT_EQ(first, 0x110000u);
   }
 }
 
-TEST(WordPiece, SquadAsHuggingFace) {
+TEST(WordPiece, SquadMatchesHuggingFace) {
   const std::string path = data_path("squad/dev-v1.1.json.gz"), vocabulary = data_path("bert-vocab/vocab.txt");
   if (path.empty() || vocabulary.empty())
-    GTEST_SKIP() << "no squad or bert-vocab; GODWIT_DATA names the folder of data sets";
+    GTEST_SKIP() << "no squad or bert-vocab; set GODWIT_DATA to the dataset folder";
   const WordPiece tokenizer(read_vocabulary(vocabulary));
   const Squad squad = read_squad(path);
   std::vector<Token> tokens;
@@ -127,7 +127,7 @@ TEST(WordPiece, SquadAsHuggingFace) {
   EXPECT_EQ(std::to_string(hash.value()), expected()["squad_dev"]["hash"].get<std::string>());
 }
 
-// A word as long as the text: time and memory stay in proportion to it.
+// Words as long as the text: time and memory must be linear in the length.
 TEST(WordPiece, WordsOfAMegabyte) {
   const WordPiece tokenizer(golden_vocabulary()), endless(golden_vocabulary(), {.max_word = 1 << 30});
   const int32_t unk = tokenizer.vocabulary().unk();
@@ -143,7 +143,7 @@ TEST(WordPiece, WordsOfAMegabyte) {
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, '[')).size(), 1'000'000u);
 }
 
-TEST(WordPiece, OneObjectServesAllThreads) {
+TEST(WordPiece, OneObjectMayBeUsedByAllThreads) {
   const WordPiece tokenizer(golden_vocabulary());
   const json& texts = expected()["cases"][0]["texts"];
   std::vector<std::thread> threads;
@@ -156,7 +156,7 @@ TEST(WordPiece, OneObjectServesAllThreads) {
   EXPECT_THAT(wrong, testing::Each(0));
 }
 
-TEST(WordPiece, RefusesWordsOfNoLength) {
+TEST(WordPiece, RefusesAMaximumWordLengthOfZero) {
   EXPECT_THAT(error_of([] { WordPiece(golden_vocabulary(), {.max_word = 0}); }), testing::HasSubstr("max_word is 0"));
 }
 

@@ -13,7 +13,7 @@
 namespace godwit::data {
 namespace {
 
-TEST(Work, DoesEveryItemOnce) {
+TEST(Work, ProcessesEveryItemOnce) {
   for (const int64_t n : {0, 1, 7, 1000})
     for (const int threads : {0, 1, 3, 8}) {
       std::vector<std::atomic<int>> done(static_cast<size_t>(n));
@@ -22,7 +22,7 @@ TEST(Work, DoesEveryItemOnce) {
     }
 }
 
-TEST(Work, RethrowsTheFirstItemsError) {
+TEST(Work, RethrowsTheErrorOfTheFirstItem) {
   for (const int threads : {1, 4})
     for (int repeat = 0; repeat < 20; ++repeat) {
       std::atomic<int> begun = 0;
@@ -31,7 +31,7 @@ TEST(Work, RethrowsTheFirstItemsError) {
         if (i >= 5) fail("item ", i);
       };
       EXPECT_EQ(error_of([&] { parallel_for_each(100000, threads, f); }), "item 5");
-      EXPECT_LT(begun, 1000) << "the rest is left";
+      EXPECT_LT(begun, 1000) << "the remaining items must be skipped";
     }
 }
 

@@ -45,7 +45,7 @@ cublasStatus_t set(T& to, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The combinations of types that cuBLASLt documents, with the epilogues in 32 and 16 bits alone.
+// The type combinations that cuBLASLt documents. Epilogues are supported for 32- and 16-bit types only.
 bool supported(const cublasLtMatmulDescStruct& desc, cudaDataType a, cudaDataType b, cudaDataType c, cudaDataType d) {
   if (a != b || c != d) return false;
   if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB && desc.trans_b != CUBLAS_OP_T) return false;
@@ -60,7 +60,7 @@ uint64_t inner(const cublasLtMatmulDescStruct& desc, const cublasLtMatrixLayoutS
   return desc.trans_a == CUBLAS_OP_T ? a.rows : a.columns;
 }
 
-// TF32 keeps 10 bits behind the leading one.
+// Rounds to TF32: 10 explicit significand bits.
 double rounded(const cublasLtMatmulDescStruct& desc, double value) {
   if (desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return value;
   const auto u = std::bit_cast<uint32_t>(static_cast<float>(value));
@@ -127,7 +127,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (wanted < 1 || !supported(*desc, a->type, b->type, c->type, d->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // Beside the product there is not always a way.
+  // Some products have no algorithm with an epilogue.
   if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (!desc->bias || inner(*desc, *a) % 8 == 5))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
@@ -164,11 +164,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                    rounded(desc, load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld)));
           sum *= by;
           if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + i + j * cl.ld);
-          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, i);  // one of each row
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, i);  // one bias value per row
           store(dl.type, d, entry * dl.stride + i + j * dl.ld, sum);
         }
     if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-      for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one of each column
+      for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one bias gradient per column
         double sum = 0;
         for (int64_t l = 0; l < static_cast<int64_t>(k); ++l) sum += load(bl.type, b, j + l * bl.ld);
         store(dl.type, desc.bias, j, sum);

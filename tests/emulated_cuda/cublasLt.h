@@ -1,4 +1,4 @@
-// cuBLASLt's matrix product, as far as Godwit uses it, on the CPU: one loop that follows the descriptors.
+// The part of cuBLASLt that Godwit uses, emulated on the CPU: one matrix-product loop that follows the descriptors.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace emulated_blas {
 
-inline std::atomic<int64_t> in_float32, in_tf32;  // products of float32 matrices so far
+inline std::atomic<int64_t> in_float32, in_tf32;  // number of float32 matrix products so far
 
 }  // namespace emulated_blas
 

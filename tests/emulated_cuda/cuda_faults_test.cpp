@@ -1,4 +1,4 @@
-// What the CUDA libraries refuse: shapes, engines, memory, and calls while a graph is recorded.
+// Errors of the CUDA libraries: unsupported shapes and engines, lack of memory, and calls forbidden during a capture.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -25,7 +25,7 @@ class CudaFaults : public OnGpu {
     emulated::total_bytes = size_t{1} << 30;
   }
 
-  // Once the thread's first tensors are there, so many bytes are left.
+  // Limits device memory to `bytes` more than is in use. Call after the thread's first tensors exist.
   static void leave(size_t bytes) { emulated::total_bytes = emulated::used_bytes() + bytes; }
 };
 
@@ -33,13 +33,13 @@ constexpr int64_t kMiB = 1 << 20;
 
 Tensor megabytes(int64_t count) { return Tensor({count * kMiB}, DType::u8); }
 
-TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
+TEST_F(CudaFaults, OutOfMemoryDuringACaptureIsReportedAndLeaksNothing) {
   on_gpu([] {
     CudaGraphCache graphs;
     std::shared_ptr<Pool> pool;
     const auto step = [&] {
       pool = detail::cuda_pool(cuda_device(0));
-      { const Tensor x = megabytes(8); }  // its segment is free, and too small for what follows
+      { const Tensor x = megabytes(8); }  // its segment is free but too small for the next allocation
       if (recording()) megabytes(64);
     };
     EXPECT_EQ(graphs.run({1}, step), CudaGraphCache::How::eager);
@@ -51,15 +51,15 @@ TEST_F(CudaFaults, AShortageWhileAGraphIsRecordedIsNamedAndLosesNoMemory) {
     EXPECT_THAT(error,
                 HasSubstr("none of which can be returned while a CUDA graph is captured; use --set cuda_graph=false"));
     EXPECT_EQ(emulated::used_bytes(), used);
-    EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool knows of all its memory";
+    EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool accounts for all its memory";
     const Tensor after = Tensor::full({3}, 2);
-    EXPECT_EQ(after.item(2), 2) << "the thread's work goes on";
+    EXPECT_EQ(after.item(2), 2) << "the thread can still run kernels";
     leave(60 * kMiB);
-    pool->release(pool->allocate(64 * kMiB), 64 * kMiB);  // without a recording the free segment makes room
+    pool->release(pool->allocate(64 * kMiB), 64 * kMiB);  // outside a capture the free segment is released
   });
 }
 
-TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
+TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherCaptures) {
   on_gpu([] {
     CudaGraphCache graphs;
     Tensor x = Tensor::zeros({4});
@@ -83,7 +83,7 @@ TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherRecords) {
   });
 }
 
-TEST_F(CudaFaults, NothingIsRecordedOfATensorWithoutElements) {
+TEST_F(CudaFaults, EmptyTensorsAddNothingToACapture) {
   on_gpu([] {
     CudaGraphCache graphs;
     Tensor x = Tensor::zeros({2});
@@ -109,9 +109,9 @@ Tensor layer_result() {
   return y;
 }
 
-constexpr double kInner = 9 * 8 * 1.5 * 0.25;  // away from the padding
+constexpr double kInner = 9 * 8 * 1.5 * 0.25;  // for pixels away from the padding
 
-TEST_F(CudaFaults, WhatCudnnDoesNotSupportGoesThroughPlainKernelsAndIsNoted) {
+TEST_F(CudaFaults, ConvolutionsUnsupportedByCudnnUsePlainKernelsAndAreReported) {
   using Call = std::pair<const char*, int>;
   for (const auto& [call, what] : {Call{"Finalize", CUDNN_BACKEND_TENSOR_DESCRIPTOR},
                                    {"Finalize", CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR},
@@ -125,7 +125,7 @@ TEST_F(CudaFaults, WhatCudnnDoesNotSupportGoesThroughPlainKernelsAndIsNoted) {
                                    {"GetAttribute", CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE},
                                    {"Execute", -1}}) {
     SCOPED_TRACE(detail::concat(call, " ", what));
-    gpu_ = context_on(cuda_device(0));  // which has made no choices yet
+    gpu_ = context_on(cuda_device(0));  // has not chosen any algorithms yet
     emulated_dnn::not_supported = [call = std::string(call), what = what](const char* asked, int of) {
       return asked == call && (what == of || what < 0);
     };
@@ -134,14 +134,14 @@ TEST_F(CudaFaults, WhatCudnnDoesNotSupportGoesThroughPlainKernelsAndIsNoted) {
       const ConvolutionPaths& paths = convolution_paths();
       EXPECT_EQ(paths.operations, 1);
       EXPECT_THAT(paths.by_float32, SizeIs(0));
-      ASSERT_THAT(paths.plain, SizeIs(1)) << "once for a shape";
+      ASSERT_THAT(paths.plain, SizeIs(1)) << "once per shape";
       EXPECT_THAT(paths.plain[0], HasSubstr("conv2d forward, x float32 [2, 6, 6, 8], weight float32 [8, 3, 3, 8]"));
       EXPECT_THAT(paths.plain[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED (a test's"));
     });
   }
 }
 
-TEST_F(CudaFaults, ARunTellsOfEachShapeOnceAndCountsAll) {
+TEST_F(CudaFaults, EachShapeIsReportedOnceAndAllAreCounted) {
   on_gpu([] {
     apps::ConvolutionNotices notices;
     EXPECT_THAT(notices.summary(), SizeIs(0));
@@ -162,14 +162,14 @@ TEST_F(CudaFaults, ARunTellsOfEachShapeOnceAndCountsAll) {
                                     "float32 [2, 1, 1, 8]"));
     }
     for (int64_t batch = 3; batch < 9; ++batch) forward(batch);
-    EXPECT_THAT(notices.fresh(), SizeIs(4)) << "after five they are only counted";
+    EXPECT_THAT(notices.fresh(), SizeIs(4)) << "after five notices, shapes are only counted";
     ASSERT_THAT(notices.summary(), SizeIs(1));
     EXPECT_THAT(notices.summary()[0], HasSubstr("cuDNN was not used for 7 of 8 convolution shapes"));
   });
 }
 
-TEST_F(CudaFaults, AnEngineThatDoesNotRunIsReplacedByTheNext) {
-  gpu_->tf32 = true;  // two engines are acceptable: one on tensor cores, and one in float32
+TEST_F(CudaFaults, AnEngineThatFailsToRunIsReplacedByTheNext) {
+  gpu_->tf32 = true;  // two engines are acceptable: one with tensor cores, one in float32
   int refused = -1, executed = 0;
   emulated_dnn::not_supported = [&](const char* call, int engine) {
     if (std::string(call) != "Execute") return false;
@@ -182,17 +182,17 @@ TEST_F(CudaFaults, AnEngineThatDoesNotRunIsReplacedByTheNext) {
     EXPECT_EQ(layer_result().item((6 + 1) * 8), kInner);
     EXPECT_EQ(executed, 2);
     EXPECT_EQ(layer_result().item((6 + 1) * 8), kInner);
-    EXPECT_EQ(executed, 3) << "the choice stays";
+    EXPECT_EQ(executed, 3) << "the choice is cached";
     EXPECT_EQ(emulated_dnn::in_float32, 2);
     EXPECT_EQ(emulated_dnn::in_tf32, 0);
     EXPECT_THAT(convolution_paths().plain, SizeIs(0));
     emulated_dnn::not_supported = [](const char* call, int) { return std::string(call) == "Execute"; };
     EXPECT_THAT(error_of([] { layer_result(); }), HasSubstr("cudnnBackendExecute of conv2d forward, x float32"))
-        << "an engine that has run before is not replaced: results would change";
+        << "an engine that has run before is never replaced, because results would change";
   });
 }
 
-TEST_F(CudaFaults, GradientsOfFiltersInFloat32AreNotedInBfloat16) {
+TEST_F(CudaFaults, Float32FilterGradientsOfBfloat16ConvolutionsAreReported) {
   on_gpu([] {
     const Tensor x = Tensor::full({2, 6, 6, 8}, 1, DType::bf16), dy = Tensor::full({2, 6, 6, 8}, 0.5, DType::bf16),
                  dw = Tensor::full({8, 3, 3, 8}, NAN);

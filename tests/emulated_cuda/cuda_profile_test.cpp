@@ -1,4 +1,4 @@
-// What a profiler is told of a training step.
+// NVTX ranges of a training step.
 #include <algorithm>
 
 #include "autograd/ops/linear.h"
@@ -16,7 +16,7 @@ TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
     const Var weight(Tensor::of(random_values<float>(12, 1), {3, 4}), true), bias(Tensor::zeros({3}), true);
     DataParallelOptions options;
     options.optimizer = "sgdm";
-    options.buckets = {16, 16, 32};  // bytes: each parameter has a bucket of its own
+    options.buckets = {16, 16, 32};  // bytes; each parameter gets its own bucket
     DataParallel replica({{"weight", weight}, {"bias", bias}}, alone, options);
     emulated_nvtx::ended.clear();
     const Var x(Tensor::of(random_values<float>(8, 2), {2, 4}));
@@ -24,7 +24,7 @@ TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
     EXPECT_TRUE(emulated_nvtx::open_ranges.empty());
   };
   run_local({1, 1}, step);
-  std::vector<std::string> ended = emulated_nvtx::ended;  // the exchange's thread runs beside the backward pass
+  std::vector<std::string> ended = emulated_nvtx::ended;  // the exchange's thread runs concurrently with backward
   std::sort(ended.begin(), ended.end());
   EXPECT_EQ(ended, (std::vector<std::string>{"apply 0", "apply 1", "backward", "exchange 0", "exchange 1"}));
 }

@@ -1,4 +1,4 @@
-// A whole run of each program in this process: what libraries and profilers of the emulation were told.
+// Whole runs of each program in this process: the emulated libraries and profiler record the calls.
 #include <gmock/gmock.h>
 
 #include "apps/train/main.h"
@@ -29,7 +29,7 @@ class CudaRun : public ::testing::Test {
 
   std::filesystem::path folder() const { return scratch_.str(); }
 
-  // Two workers that share the GPU, one step. What they print.
+  // Runs one step with two workers that share the GPU. Returns stdout.
   std::string run(const Program& program, std::vector<std::string> flags) {
     emulated_blas::in_float32 = emulated_blas::in_tf32 = emulated_dnn::in_float32 = emulated_dnn::in_tf32 = 0;
     emulated_nvtx::ended.clear();
@@ -58,7 +58,7 @@ class CudaRun : public ::testing::Test {
 };
 
 TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
-  EXPECT_EQ(count_of("cuDNN", run_images("tf32=false")), 0) << "there is nothing to tell";
+  EXPECT_EQ(count_of("cuDNN", run_images("tf32=false")), 0) << "no notice expected";
   EXPECT_EQ(emulated_blas::in_tf32, 0);
   EXPECT_EQ(emulated_dnn::in_tf32, 0);
   const int64_t products = emulated_blas::in_float32, convolutions = emulated_dnn::in_float32;
@@ -77,14 +77,14 @@ TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
   EXPECT_EQ(emulated_blas::in_tf32, 0);
 }
 
-TEST_F(CudaRun, TellsWhichConvolutionsCudnnDoesNotCompute) {
+TEST_F(CudaRun, ReportsConvolutionsThatCudnnDoesNotCompute) {
   const std::string half = run_images("dtype=bf16");
   EXPECT_EQ(count_of("notice: cuDNN computes in float32 instead of bfloat16, which is slower: conv2d ", half), 1);
   EXPECT_EQ(count_of("notice: cuDNN is not used", half), 0);
   EXPECT_THAT(half, ::testing::ContainsRegex("cuDNN computed [0-9]+ of [0-9]+ convolution shapes in float32 instead"));
 }
 
-TEST_F(CudaRun, AProfilerSeesEachForwardAndBackwardPass) {
+TEST_F(CudaRun, AProfilerShowsEachForwardAndBackwardPass) {
   run_texts("tf32=false");
   const auto& ended = emulated_nvtx::ended;
   EXPECT_EQ(std::count(ended.begin(), ended.end(), "forward"), 2 * 2);

@@ -44,7 +44,7 @@ struct Fiber {
   unsigned turn;
 };
 
-// The block that runs on this thread.
+// The block that is running on this thread.
 struct Block {
   std::vector<Fiber> fibers;
   std::unique_ptr<std::byte[]> stacks = std::make_unique_for_overwrite<std::byte[]>(kMostThreads * kStack);
@@ -72,7 +72,7 @@ void wait_at(State barrier) {
   swapcontext(&b.fibers[self].place, &b.scheduler);
 }
 
-// Lets go those whose barrier is complete; false when nobody can go on though some are not done.
+// Releases all threads whose barrier is complete. Returns false on a deadlock: threads remain, but none can proceed.
 bool release(Block& b) {
   const unsigned threads = static_cast<unsigned>(b.fibers.size());
   unsigned done = 0, waiting = 0;
@@ -124,26 +124,26 @@ void run_block(Block& b, unsigned threads) {
 
 thread_local int current_device = 0;
 
-// What a stream has been given since its capture began.
+// The work queued on a stream since its capture began.
 struct Capture {
   std::vector<Work> nodes;
   bool spoilt = false;
-  int syncs = 0;  // of its device before it began
+  int syncs = 0;  // synchronizations of its device before the capture
 };
 
-// A stream or an event, of the device that was current when it was made.
+// A stream or an event; belongs to the device that was current at its creation.
 template <class Handle>
 struct Of : Handle {
   int device = current_device;
-  std::unique_ptr<Capture> capture;    // of a stream that captures
-  cudaStream_t recorded_in = nullptr;  // of an event: the capturing stream that recorded it last
+  std::unique_ptr<Capture> capture;    // streams only: the capture in progress, or null
+  cudaStream_t recorded_in = nullptr;  // events only: the capturing stream that last recorded it
 };
 template <class Handle>
 Of<Handle>& of(Handle* handle) {
   return *static_cast<Of<Handle>*>(handle);
 }
 
-thread_local std::vector<cudaStream_t> capturing;  // streams of this thread's captures
+thread_local std::vector<cudaStream_t> capturing;  // streams that this thread is capturing
 thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
 std::atomic<int> captures_of_device[2], syncs_of_device[2];
 
@@ -151,10 +151,10 @@ cudaError_t spoil(cudaError_t error) {
   for (const cudaStream_t stream : capturing) of(stream).capture->spoilt = true;
   return error;
 }
-// A call that a thread must not make while it captures, unless it says that it knows.
+// True if a call is forbidden now: the thread is capturing, and its capture mode is not relaxed.
 bool unsafe() { return !capturing.empty() && mode != cudaStreamCaptureModeRelaxed; }
 
-// Device memory by address, to tell it from the host's.
+// Device allocations by address, to distinguish them from host memory.
 struct Memory {
   std::mutex mutex;
   std::map<const std::byte*, size_t> blocks;
@@ -171,7 +171,7 @@ struct Memory {
 };
 
 Memory& memory() {
-  static Memory* all = new Memory;  // outlives the pools of threads
+  static Memory* all = new Memory;  // never destroyed: it must outlive the threads' pools
   return *all;
 }
 
@@ -312,7 +312,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
-  if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph has no node without extent
+  if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph cannot contain an empty memset
   return emulated::give(stream, [=] {
     if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
     std::memset(data, value, bytes);
@@ -333,7 +333,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &of(stream), 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
-// An event of a capture would draw the waiting stream into it, which is a fault here: captures have one stream.
+// On a GPU, waiting for an event of a capture adds the waiting stream to that capture. Here it is an error, because
+// Godwit's captures have one stream.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const bool same = of(event).recorded_in == (of(stream).capture ? stream : nullptr);
   return same ? cudaSuccess : spoil(cudaErrorStreamCaptureIsolation);
@@ -366,7 +367,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   emulated::capturing.erase(place);
   --emulated::captures_of_device[of(stream).device];
   const auto capture = std::move(of(stream).capture);
-  // A device that is synchronized spoils the captures of all threads.
+  // Synchronizing a device invalidates the captures of all threads.
   if (capture->spoilt || capture->syncs != emulated::syncs_of_device[of(stream).device])
     return cudaErrorStreamCaptureInvalidated;
   *graph = new CUgraph_st{std::move(capture->nodes)};

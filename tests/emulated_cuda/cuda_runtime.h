@@ -1,5 +1,5 @@
-// CUDA's runtime, as far as Godwit uses it, on the CPU: device memory is the host's, streams do their work at once, and
-// the threads of a kernel are fibers, so that barriers and exchanges within a warp mean what they do on a GPU.
+// The part of the CUDA runtime that Godwit uses, emulated on the CPU. Device memory is host memory, and streams execute
+// work immediately. The threads of a kernel are fibers, so barriers and warp exchanges behave as on a GPU.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -78,15 +78,15 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
-cudaError_t cudaMalloc(void** data, size_t bytes);  // filled with NaN
+cudaError_t cudaMalloc(void** data, size_t bytes);  // fills it with NaN
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* data);
-// Refuse memory that is not where `kind` says.
+// Copies fail if an address is not in the memory (host or device) that `kind` names.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);  // 0 and -5, as a GPU says
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);  // 0 and -5, as on a GPU
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -96,8 +96,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// What a stream is given while it captures is kept for launches of the graph. A call that a capture forbids returns an
-// error and spoils the capture.
+// Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
+// returns an error and invalidates the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
@@ -110,23 +110,23 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace emulated {
 
-// Work for a stream: done at once, or kept where the stream captures.
+// Queues work on a stream: runs it immediately, or stores it if the stream is capturing.
 cudaError_t give(cudaStream_t stream, std::function<cudaError_t()> work);
-// Every thread of every block; blocks one after another. Ends the process where threads wait for others that cannot
-// come.
+// Runs every thread of every block; blocks run one after another. Terminates the process on a deadlock at a barrier.
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 bool in_device_memory(const void* begin, size_t bytes);
-inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // of device memory; tests may lower it
+inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit; tests may lower it
 size_t used_bytes();
 void block_barrier();
 void warp_barrier();
 [[noreturn]] void stop(const char* why);
 constexpr size_t kLaneBytes = 32;
 inline unsigned lane() { return threadIdx.x % 32; }
-unsigned next_turn();                                // of the running thread's exchanges: 0, 1, 0, …
-std::byte* lane_slot(unsigned turn, unsigned lane);  // of its warp
+unsigned next_turn();                                // exchange slot of the running thread's next exchange: 0, 1, 0, …
+std::byte* lane_slot(unsigned turn, unsigned lane);  // of the running warp
 
-// read(of_lane) with of_lane(i) what lane i gives. Turns have slots of their own: those of the last one may be read yet.
+// Warp exchange: calls read(of_lane), where of_lane(i) returns the `mine` of lane i. Turns alternate between two slots,
+// because lanes may still be reading the slot of the previous exchange.
 template <class T, class F>
 void share(const T& mine, const F& read) {
   static_assert(sizeof(T) <= kLaneBytes && std::is_trivially_copyable_v<T>);

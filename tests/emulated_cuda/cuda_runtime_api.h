@@ -1,10 +1,10 @@
-// Of CUDA's header of this name: what devices are.
+// The device-management part of CUDA's header of this name.
 #pragma once
 #include <cstdio>
 
 #include "cuda_runtime.h"
 
-cudaError_t cudaGetDevice(int* device);  // of the calling thread
+cudaError_t cudaGetDevice(int* device);  // current device of the calling thread
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device);
 

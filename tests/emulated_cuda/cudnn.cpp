@@ -17,7 +17,7 @@ namespace {
 using Name = cudnnBackendAttributeName_t;
 using Kind = cudnnBackendDescriptorType_t;
 
-// The engines of every graph, as heuristics propose them: those of mode A, then those to fall back on.
+// The engines proposed for every graph: those of heuristic mode A, then the fallback engines.
 enum Engine { kNondeterministic, kDownConverting, kUnbuildable, kTensorCore, kLarge, kPlain };
 constexpr Engine kModeA[] = {kNondeterministic, kDownConverting, kUnbuildable, kTensorCore};
 constexpr Engine kFallback[] = {kLarge, kPlain};
@@ -25,9 +25,9 @@ constexpr Engine kFallback[] = {kLarge, kPlain};
 struct Descriptor {
   Kind kind;
   bool finalized = false;
-  std::map<Name, std::vector<int64_t>> values{};  // numbers, enumerations and pointers
+  std::map<Name, std::vector<int64_t>> values{};  // integers, enumerators and pointers
   std::map<Name, std::vector<std::shared_ptr<const Descriptor>>> parts{};
-  Engine engine = kPlain;  // of an engine, its configuration
+  Engine engine = kPlain;  // for descriptors of engines and engine configurations
 
   const Descriptor& part(Name name) const { return *parts.at(name).front(); }
   int64_t value(Name name, size_t i = 0) const { return values.at(name)[i]; }
@@ -44,7 +44,7 @@ bool refused_by_test(const char* call, int what) {
   return emulated_dnn::not_supported && emulated_dnn::not_supported(call, what);
 }
 
-// An attribute that a descriptor needs before it is finalized; a part is a descriptor of that kind.
+// An attribute that must be set before a descriptor is finalized; `part` is the kind of a nested descriptor.
 struct Rule {
   Name name;
   cudnnBackendAttributeType_t type;
@@ -58,7 +58,7 @@ bool is_operation(Kind kind) {
          kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
 }
 
-// Operations number theirs in one order: alpha, beta, convolution, w, x, y.
+// Attributes of all operations are numbered in one order: alpha, beta, convolution, w, x, y.
 Name attribute(Kind kind, int i) {
   const int first = kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
                         ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
@@ -107,7 +107,7 @@ std::vector<Rule> rules(Kind kind) {
               {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 1, 64},
               {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}};
     default:
-      return {};  // engines and their configurations come from heuristics
+      return {};  // only heuristics create engines and engine configurations
   }
 }
 
@@ -116,7 +116,7 @@ size_t bytes_of(cudnnBackendAttributeType_t type) {
 }
 size_t bytes_of(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
-// Extents n, c, h, w and their steps in memory.
+// Extents n, c, h, w and their strides.
 struct Extents {
   explicit Extents(const Descriptor& tensor)
       : type(static_cast<cudnnDataType_t>(tensor.value(CUDNN_ATTR_TENSOR_DATA_TYPE))),
@@ -198,8 +198,8 @@ cudnnStatus_t finalize_operation(const Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Some graphs have no engine, so that tests go the other ways too: dilated groups; in bfloat16 also channels that do
-// not come in eights, and gradients of filters in float32, for which cuDNN 9.19 proposes none either.
+// Some graphs have no engine, so that tests cover the fallbacks: dilated groups, bfloat16 with channel counts that are
+// not multiples of 8, and bfloat16 with float32 filter gradients. cuDNN 9.19 has no engine for the last either.
 cudnnStatus_t finalize_heuristics(const Descriptor& d) {
   const Operation op(d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).part(CUDNN_ATTR_OPERATIONGRAPH_OPS));
   if (op.groups() > 1 && op.dilations[0] > 1) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "dilated groups");
@@ -250,7 +250,7 @@ void store(cudnnDataType_t type, void* data, int64_t i, double value) {
   }
 }
 
-// As tensor cores read a float32: 11 significant bits.
+// Rounds to TF32 as tensor cores do: 11 significant bits.
 double tf32(double value) {
   const auto u = std::bit_cast<uint32_t>(static_cast<float>(value));
   return static_cast<double>(std::bit_cast<float>((u + 0xFFFu + ((u >> 13) & 1u)) & ~0x1FFFu));
@@ -265,7 +265,7 @@ std::vector<double> factors(Engine engine, const Extents& e, const void* data) {
   return values;
 }
 
-// Every product once; `use(x, w, y)` gets where its factors and its sum are.
+// Visits every product once; `use(x, w, y)` receives the indices of the factors and of the sum.
 template <class F>
 void each_product(const Operation& op, F use) {
   const int64_t in = op.w.c(), out = op.w.n() / op.groups();

@@ -1,5 +1,5 @@
-// cuDNN's graphs, as far as Godwit uses them, on the CPU: descriptors with their rules, and convolutions in plain
-// loops. Among the engines it proposes are those that Godwit must pass over; they write NaN.
+// The part of cuDNN's graph API that Godwit uses, emulated on the CPU: descriptors with their rules, and convolutions
+// in plain loops. Some of the proposed engines must be rejected by Godwit; they write NaN.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace emulated_dnn {
 
-inline std::atomic<int64_t> in_float32, in_tf32;  // convolutions of float32 images so far
-// For tests: answers CUDNN_STATUS_NOT_SUPPORTED to a call, named without "cudnnBackend", about a descriptor's type or
-// an attribute. Null: never.
+inline std::atomic<int64_t> in_float32, in_tf32;  // number of convolutions of float32 images so far
+// For tests: if set and true, the call returns CUDNN_STATUS_NOT_SUPPORTED. Arguments: the call's name without
+// "cudnnBackend", and a descriptor type, attribute or engine.
 inline std::function<bool(const char* call, int what)> not_supported;
 
 }  // namespace emulated_dnn

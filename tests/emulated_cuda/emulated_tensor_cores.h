@@ -1,4 +1,4 @@
-// engine/cuda/tensor_cores.h by exchanges between the fibers of a warp.
+// engine/cuda/tensor_cores.h, emulated with exchanges between the fibers of a warp.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
     uint32_t a[4], b[2];
   };
   const unsigned g = emulated::lane() / 4, t = emulated::lane() % 4;
-  Words of_row[4], of_column[2][4];  // of the lanes that have pieces of rows g and g + 8, of columns 2t and 2t + 1
+  Words of_row[4], of_column[2][4];  // words of the lanes that hold rows g and g + 8, and columns 2t and 2t + 1
   emulated::share(Words{{a[0], a[1], a[2], a[3]}, {b0, b1}}, [&](const auto& of_lane) {
     for (unsigned i = 0; i < 4; ++i) {
       of_row[i] = of_lane(4 * g + i);
@@ -52,16 +52,16 @@ namespace detail {
 
 struct Copy {
   void* to;
-  const void* from;  // null: zeros
+  const void* from;  // null: writes zeros
 };
-inline std::vector<Copy>& copies() {  // of the running thread, that it has not waited for
+inline std::vector<Copy>& copies() {  // pending copies of the running thread
   thread_local std::vector<Copy> of_threads[1024];
   return of_threads[threadIdx.x];
 }
 
 }  // namespace detail
 
-// Copies are made when they are awaited.
+// Copies are executed by await_copies().
 inline void copy_async(void* to, const void* from, bool there) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     emulated::stop("an asynchronous copy that is not aligned to 16 bytes");

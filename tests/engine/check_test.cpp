@@ -8,7 +8,7 @@
 namespace godwit {
 namespace {
 
-TEST(Check, ThrowsItsPartsAndTheCallersPlace) {
+TEST(Check, ThrowsTheMessagePartsAndTheCallSite) {
   int line = 0;
   try {
     line = __LINE__ + 1;
@@ -35,7 +35,7 @@ std::ostream& operator<<(std::ostream& out, const Counted& counted) {
   return out;
 }
 
-TEST(Check, PutsThePartsTogetherOnlyOnFailure) {
+TEST(Check, FormatsTheMessageOnlyOnFailure) {
   int printed = 0;
   check(true, Counted{&printed});
   check(std::make_unique<int>(1) != nullptr, Counted{&printed});

@@ -51,14 +51,14 @@ TEST(Context, NoGradNests) {
   EXPECT_TRUE(context().grad_enabled);
 }
 
-TEST(Context, TensorsComeFromItsPool) {
+TEST(Context, TensorsAreAllocatedFromItsPool) {
   ContextGuard guard({});
   Tensor x({10});
   EXPECT_EQ(context().pool->stats().bytes_in_use, 40);
 }
 
 #ifdef _OPENMP
-TEST(Context, TellsOpenMpItsThreads) {
+TEST(Context, SetsTheOpenMpThreadCount) {
   ContextGuard outer({.threads = 2});
   EXPECT_EQ(omp_get_max_threads(), 2);
   {

@@ -1,4 +1,4 @@
-// Steps recorded as CUDA graphs.
+// Steps captured as CUDA graphs.
 #include <gmock/gmock.h>
 
 #include "engine/gpu.h"
@@ -15,7 +15,7 @@ using How = CudaGraphCache::How;
 
 class CudaGraphs : public OnGpu {};
 
-TEST(Graphs, OfAThreadWithoutAGpuAreRefused) {
+TEST(Graphs, AThreadWithoutAGpuIsRefused) {
   EXPECT_THAT(error_of([] { CudaGraphCache(); }), HasSubstr("graphs: CUDA graphs need a GPU"));
   EXPECT_FALSE(recording());
   bool called = false;
@@ -25,7 +25,7 @@ TEST(Graphs, OfAThreadWithoutAGpuAreRefused) {
   EXPECT_TRUE(called);
 }
 
-// result = a tensor of the CPU, by way of memory that kernels used before; kept = one of the GPU.
+// result: a CPU tensor, computed in GPU memory that earlier kernels used; kept: a GPU tensor.
 struct Sum {
   Tensor number = Tensor({1000}, DType::f32, kCpu), added = Tensor::zeros({1000}), kept = Tensor::zeros({1000});
   Tensor result;
@@ -33,13 +33,13 @@ struct Sum {
     {
       const Tensor x = Tensor::full({1000}, 1), y = x.clone(), z = y.to(DType::f64);
     }
-    const Tensor x = number.to(context().device);  // where those were
+    const Tensor x = number.to(context().device);  // reuses the memory of x, y and z above
     kept.copy_from(added);
     result = x.to(DType::bf16);
   }
 };
 
-TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
+TEST_F(CudaGraphs, ReplayUsesTheCurrentContentsOfTensors) {
   on_gpu([] {
     CudaGraphCache graphs;
     Sum sum;
@@ -55,12 +55,12 @@ TEST_F(CudaGraphs, ReplayWithWhatTensorsThenHold) {
       EXPECT_EQ(of_others.item(4999), -1);
       if (step == 2) peak = peak_gpu_bytes();
     }
-    EXPECT_EQ(peak_gpu_bytes(), peak) << "memory grows";
+    EXPECT_EQ(peak_gpu_bytes(), peak) << "replays must not allocate memory";
     EXPECT_EQ(graphs.recordings(), 1);
   });
 }
 
-TEST_F(CudaGraphs, EveryKeyHasItsOwn) {
+TEST_F(CudaGraphs, EachKeyHasItsOwnGraph) {
   on_gpu([] {
     CudaGraphCache graphs(2);
     std::vector<Tensor> results(4);
@@ -74,7 +74,7 @@ TEST_F(CudaGraphs, EveryKeyHasItsOwn) {
   });
 }
 
-TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
+TEST_F(CudaGraphs, HostCodeRunsInGraphBreaksAndBeforeReplays) {
   on_gpu([] {
     CudaGraphCache graphs;
     const Tensor x = Tensor::zeros({4});
@@ -99,8 +99,8 @@ TEST_F(CudaGraphs, TheHostActsBetweenTheirPartsAndBeforeThem) {
   });
 }
 
-// What a recording cannot hold says so, and leaves the thread as it was.
-TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
+// An operation that cannot be captured throws an error and leaves the thread usable.
+TEST_F(CudaGraphs, RefusesWorkThatCannotBeCaptured) {
   on_gpu([] {
     CudaGraphCache graphs;
     const Tensor x = Tensor::full({3}, 4);
@@ -109,7 +109,7 @@ TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
       const std::string error = error_of([&] { graphs.run(key, f); });
       EXPECT_FALSE(recording());
       x.fill(5);
-      EXPECT_EQ(x.item(2), 5) << "the thread's work goes on";
+      EXPECT_EQ(x.item(2), 5) << "the thread can still run kernels";
       EXPECT_FALSE(graphs.recorded(key));
       return error;
     };
@@ -126,7 +126,7 @@ TEST_F(CudaGraphs, WhatCannotBeRecordedIsRefused) {
   });
 }
 
-TEST_F(CudaGraphs, BelongToTheThreadTheyWereMadeFor) {
+TEST_F(CudaGraphs, BelongToTheThreadThatMadeThem) {
   std::unique_ptr<CudaGraphCache> graphs = on_gpu([] { return std::make_unique<CudaGraphCache>(); });
   EXPECT_THAT(error_of([&] { graphs->run({}, [] {}); }), HasSubstr("run() on another thread, or device"));
 }

@@ -18,9 +18,9 @@ using ::testing::HasSubstr;
 
 const Device kGpu = cuda_device(0);
 
-TEST(Cuda, WithoutAGpuEveryWayToOneSaysWhy) {
-  if (cuda_devices() > 0) GTEST_SKIP() << "there is one";
-  ASSERT_THAT(why_no_cuda(), HasSubstr(";")) << "what to do about it";
+TEST(Cuda, WithoutAGpuEveryErrorNamesTheReason) {
+  if (cuda_devices() > 0) GTEST_SKIP() << "this machine has a GPU";
+  ASSERT_THAT(why_no_cuda(), HasSubstr(";")) << "the message must name a remedy";
   EXPECT_THAT(error_of([] { context_on(kGpu); }), HasSubstr("cuda:0: " + why_no_cuda()));
   EXPECT_FALSE(error_of([] { Tensor({2}, DType::f32, kGpu); }).empty());
   EXPECT_FALSE(error_of([] { Tensor::zeros({2}).to(kGpu); }).empty());
@@ -28,7 +28,7 @@ TEST(Cuda, WithoutAGpuEveryWayToOneSaysWhy) {
 
 class CudaTensor : public OnGpu {};
 
-TEST_F(CudaTensor, LivesWhereTheContextIs) {
+TEST_F(CudaTensor, IsAllocatedOnTheContextsDevice) {
   const std::vector<float> values{1, -2, 3.5f};
   const Tensor x = on_gpu([&] { return Tensor::of(values, {3}); });
   EXPECT_EQ(x.device(), kGpu);
@@ -42,7 +42,7 @@ TEST_F(CudaTensor, LivesWhereTheContextIs) {
   });
 }
 
-TEST_F(CudaTensor, TheHostDoesNotTouchIt) {
+TEST_F(CudaTensor, HostAccessIsRefused) {
   on_gpu([&] {
     const Tensor x = Tensor::zeros({2, 3});
     const std::string expected = "tensor [2, 3] of float32 is on cuda:0, but this operation runs only on the CPU";
@@ -55,14 +55,14 @@ TEST_F(CudaTensor, TheHostDoesNotTouchIt) {
   });
 }
 
-TEST_F(CudaTensor, OfAnotherThreadIsRefused) {
+TEST_F(CudaTensor, RefusesUseByAThreadOnAnotherDevice) {
   const Tensor x = on_gpu([] { return Tensor::zeros({4}); });
   EXPECT_THAT(error_of([&] { x.item(); }),
               HasSubstr("a tensor on cuda:0 was used by a thread whose context is on cpu"));
   EXPECT_THAT(error_of([&] { x.fill(1); }), HasSubstr("context_on(device)"));
 }
 
-TEST_F(CudaTensor, IsFilledInEveryType) {
+TEST_F(CudaTensor, FillsEveryType) {
   on_gpu([&] {
     for (const DType type :
          {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8, DType::u32})
@@ -79,8 +79,8 @@ TEST_F(CudaTensor, IsFilledInEveryType) {
   });
 }
 
-// Ranges that begin off 16 bytes take the path without packs; their neighbours stay.
-TEST_F(CudaTensor, RangesAreWrittenAlone) {
+// Ranges that are not aligned to 16 bytes use the scalar path; neighboring elements must not change.
+TEST_F(CudaTensor, FillingARangeKeepsItsNeighbors) {
   on_gpu([&] {
     for (const DType type : {DType::f32, DType::bf16, DType::f64, DType::u8})
       for (const int64_t begin : {0, 1, 2, 3, 4, 16})
@@ -94,8 +94,9 @@ TEST_F(CudaTensor, RangesAreWrittenAlone) {
   });
 }
 
-// Every pair of floating-point types rounds as the CPU does; 16-bit patterns all, and numbers of many sizes.
-TEST_F(CudaTensor, ConvertsAsTheCpuDoes) {
+// Every pair of floating-point types must round as on the CPU. Inputs: all 16-bit patterns, and numbers of many
+// magnitudes.
+TEST_F(CudaTensor, ConvertsLikeTheCpu) {
   std::vector<float> x{0,
                        -0.0f,
                        1,
@@ -123,14 +124,14 @@ TEST_F(CudaTensor, ConvertsAsTheCpuDoes) {
   });
 }
 
-// Larger than the staging slots together: they are used again while copies are under way.
-TEST_F(CudaTensor, LargeCopiesGoThereAndBack) {
+// Larger than all staging slots together, so slots are reused while copies are in flight.
+TEST_F(CudaTensor, LargeCopiesRoundTrip) {
   std::vector<int32_t> numbers(6 << 20);
   std::iota(numbers.begin(), numbers.end(), -17);
   on_gpu([&] {
     const Tensor x = Tensor::of(numbers, {std::ssize(numbers)});
     const Tensor y = x.clone();
-    numbers.assign(numbers.size(), 0);  // the source may change at once
+    numbers.assign(numbers.size(), 0);  // the source may change as soon as the copy returns
     const std::vector<int32_t> back = y.to_vector<int32_t>();
     for (size_t i = 0; i < back.size(); ++i) ASSERT_EQ(back[i], static_cast<int32_t>(i) - 17);
     const Tensor part({10}, DType::i32, kCpu);
@@ -139,8 +140,8 @@ TEST_F(CudaTensor, LargeCopiesGoThereAndBack) {
   });
 }
 
-// Many that fill the slots, and begin anywhere in them.
-TEST_F(CudaTensor, SmallCopiesFollowOneAnother) {
+// Small copies fill the slots and begin at arbitrary offsets in them.
+TEST_F(CudaTensor, ManySmallCopiesKeepTheirOrder) {
   on_gpu([&] {
     std::vector<Tensor> there;
     for (int i = 0; i < 70; ++i) {
@@ -155,11 +156,11 @@ TEST_F(CudaTensor, SmallCopiesFollowOneAnother) {
   });
 }
 
-TEST_F(CudaTensor, AContextMadeForAnotherGpuLeavesTheThreadOnItsOwn) {
-  if (cuda_devices() < 2) GTEST_SKIP() << "there is one GPU";
+TEST_F(CudaTensor, CreatingAContextForAnotherGpuKeepsTheThreadsGpu) {
+  if (cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
   on_gpu([&] {
     const Context other = context_on(cuda_device(1));
-    Event::record().wait();  // an event that is not of the stream's GPU would be refused
+    Event::record().wait();  // an event of another GPU would be rejected
     EXPECT_EQ(Tensor::full({2}, 1).item(), 1);
     {
       const ContextGuard guard(other);
@@ -179,12 +180,12 @@ TEST_F(CudaTensor, ViewsShareMemory) {
   });
 }
 
-TEST_F(CudaTensor, TooMuchMemorySaysHowMuchThereIs) {
+TEST_F(CudaTensor, OutOfMemoryErrorsStateTheAvailableMemory) {
   on_gpu([&] {
     const std::string error = error_of([] { Tensor({int64_t{1} << 43}, DType::u8); });
     EXPECT_THAT(error, AllOf(HasSubstr("out of memory: 8796093022208 bytes requested"), HasSubstr(" free of "),
                              HasSubstr("on cuda:0; lower --batch")));
-    EXPECT_EQ(Tensor::full({2}, 1).item(1), 1) << "the next call works";
+    EXPECT_EQ(Tensor::full({2}, 1).item(1), 1) << "the next allocation succeeds";
   });
 }
 
@@ -194,10 +195,10 @@ TEST_F(CudaTensor, MemoryOutlivesItsContext) {
     const ContextGuard guard(context_on(kGpu));
     x = Tensor::full({100}, 3);
   }
-  EXPECT_EQ(on_gpu([&] { return x.item(99); }), 3) << "a stream that is waited for as it ends";
+  EXPECT_EQ(on_gpu([&] { return x.item(99); }), 3) << "the destructor of a stream waits for its work";
 }
 
-TEST_F(CudaTensor, ThreadsHaveStreamsOfTheirOwn) {
+TEST_F(CudaTensor, EachThreadHasItsOwnStream) {
   std::vector<std::thread> threads;
   std::vector<double> sums(4);
   for (size_t t = 0; t < sums.size(); ++t)
@@ -209,7 +210,7 @@ TEST_F(CudaTensor, ThreadsHaveStreamsOfTheirOwn) {
   EXPECT_EQ(sums, (std::vector<double>{0, 50, 100, 150}));
 }
 
-TEST_F(CudaTensor, UrgentStreamsGoFirst) {
+TEST_F(CudaTensor, HighPriorityStreamsRunFirst) {
   on_gpu([] {
     const auto priority_of = [](bool high_priority) {
       Stream stream(high_priority);

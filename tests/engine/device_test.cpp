@@ -12,23 +12,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Device, IsReadAndPrinted) {
+TEST(Device, ParsesAndPrints) {
   EXPECT_EQ(parse_device("cpu"), kCpu);
   EXPECT_EQ(parse_device("cuda"), cuda_device(0));
-  EXPECT_EQ(parse_device("cuda", "--device", 3), cuda_device(3)) << "one GPU a local rank";
+  EXPECT_EQ(parse_device("cuda", "--device", 3), cuda_device(3)) << "one GPU per local rank";
   EXPECT_EQ(parse_device("cuda:12", "--device", 3), cuda_device(12));
   EXPECT_EQ(parse_device("auto", "--device", 1), cuda_devices() > 0 ? cuda_device(1) : kCpu);
   EXPECT_EQ(::testing::PrintToString(kCpu), "cpu");
   EXPECT_EQ(::testing::PrintToString(cuda_device(1)), "cuda:1");
 }
 
-TEST(Device, OtherTextsAreRefused) {
+TEST(Device, RefusesUnknownNames) {
   for (const char* text : {"", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999999999", "gpu", "cuda 1"})
     EXPECT_THAT(error_of([&] { parse_device(text, "--device"); }),
                 AllOf(HasSubstr("--device: unknown device '" + std::string(text) + "'"), HasSubstr("cuda:N")));
 }
 
-TEST(Device, OneThatIsNotThereIsRefusedWithTheReason) {
+TEST(Device, RefusesMissingDevicesWithTheReason) {
   EXPECT_EQ(cuda_devices() == 0, !why_no_cuda().empty());
   const Device beyond = cuda_device(cuda_devices());
   const std::string error = error_of([&] { context_on(beyond); });
@@ -37,7 +37,7 @@ TEST(Device, OneThatIsNotThereIsRefusedWithTheReason) {
   EXPECT_EQ(error_of([&] { Tensor({2}, DType::f32, beyond); }).empty(), false);
 }
 
-TEST(Device, TheCpuIsAlwaysThere) {
+TEST(Device, TheCpuIsAlwaysAvailable) {
   const ContextGuard guard(context_on(kCpu));
   synchronize();
   const Tensor x = Tensor::full({3}, 2);

@@ -21,7 +21,7 @@ std::vector<T> random_values(int64_t n, uint32_t name) {
   return values;
 }
 
-// One product, stored with `slack` unused elements at the end of each row, which must stay as they are.
+// One product. Each matrix row is stored with `slack` extra elements, which must not change.
 template <class T>
 struct Product {
   bool trans_a, trans_b;
@@ -36,7 +36,7 @@ struct Product {
     return c;
   }
 
-  // Largest error against the definition, in units of the bound k · eps · Σ|a·b| of any order of summation.
+  // Largest error relative to the definition, in units of k · eps · Σ|a·b|, the bound for any order of summation.
   double worst() const {
     double worst = 0;
     for (int64_t i = 0; i < m; ++i)
@@ -96,12 +96,12 @@ TYPED_TEST(Gemm, DoesNotReadTheResultWhenBetaIsZero) {
   EXPECT_LE(product.worst(), 1);
 }
 
-TYPED_TEST(Gemm, EmptyResultIsNoWork) {
+TYPED_TEST(Gemm, EmptyResultDoesNothing) {
   Product<TypeParam> product{false, false, 0, 6, 7};
   EXPECT_TRUE(product.run().empty());
 }
 
-TYPED_TEST(Gemm, SameBitsEachTimeAndOnSeveralRanksAtOnce) {
+TYPED_TEST(Gemm, IsReproducibleAlsoOnSeveralRanksAtOnce) {
   const std::vector<TypeParam> expected = [] {
     Context one{.threads = 1};
     ContextGuard guard(one);
@@ -128,7 +128,7 @@ TEST(GemmThreads, Float64GivesTheSameBitsOnAnyThreadCount) {
   }
 }
 
-TEST(KernelLibrary, NamesItself) { EXPECT_NE(kernel_library().find_first_of("0123456789"), std::string::npos); }
+TEST(KernelLibrary, ReportsItsVersion) { EXPECT_NE(kernel_library().find_first_of("0123456789"), std::string::npos); }
 
 }  // namespace
 }  // namespace godwit

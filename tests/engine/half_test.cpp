@@ -14,7 +14,7 @@ namespace {
 
 const float kInfinity = std::numeric_limits<float>::infinity();
 
-// All finite values of a 16-bit type, ascending from 0.
+// All finite values of a 16-bit type from 0 upward, in ascending order.
 template <class H>
 std::vector<float> magnitudes() {
   std::vector<float> values;
@@ -31,7 +31,7 @@ class Half : public ::testing::Test {};
 using Types = ::testing::Types<bf16, f16>;
 TYPED_TEST_SUITE(Half, Types);
 
-TYPED_TEST(Half, EveryValueSurvivesTheWayToFloatAndBack) {
+TYPED_TEST(Half, EveryValueRoundTripsThroughFloat) {
   for (uint32_t bits = 0; bits < 0x10000u; ++bits) {
     TypeParam h;
     h.bits = static_cast<uint16_t>(bits);
@@ -46,7 +46,7 @@ TYPED_TEST(Half, RoundsToTheNearerNeighborAndTiesToEven) {
   for (size_t i = 0; i + 1 < values.size(); ++i) {
     const double middle = (static_cast<double>(values[i]) + static_cast<double>(values[i + 1])) / 2;
     const auto tie = static_cast<float>(middle);
-    if (static_cast<double>(tie) != middle) continue;  // below float32's own subnormals
+    if (static_cast<double>(tie) != middle) continue;  // below float32's subnormal range
     const float even = i % 2 == 0 ? values[i] : values[i + 1];
     for (float sign : {1.f, -1.f}) {
       EXPECT_EQ(static_cast<float>(TypeParam(sign * tie)), sign * even) << tie;
@@ -68,7 +68,7 @@ TYPED_TEST(Half, KeepsZerosInfinitiesAndNaN) {
   }
 }
 
-TEST(HalfTensor, ConvertsAndKnowsItsValues) {
+TEST(HalfTensor, ConvertsAndReadsValues) {
   const Tensor x = Tensor::of<float>({1, -2.5f, 65520, 3e38f, 1.00390625f}, {5});
   EXPECT_EQ(x.to(DType::bf16).to(DType::f32).to_vector<float>(),
             (std::vector<float>{1, -2.5f, 65536, static_cast<float>(bf16(3e38f)), 1}));

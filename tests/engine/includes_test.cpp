@@ -1,4 +1,5 @@
-// The house rules that a compiler does not see: includes point one way, third-party headers stay in sources.
+// Include rules that a compiler does not check: folders depend in one direction, and third-party headers stay in
+// sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Include {
-  std::string file, folder, target;  // target as written, without quotes or brackets
+  std::string file, folder, target;  // target: as written, without quotes or brackets
 };
 
 const std::vector<std::string> kOrder = {"engine", "autograd", "comm", "nn", "optim", "models", "apps"};
@@ -63,8 +64,8 @@ TEST(Includes, PointOneWay) {
   }
 }
 
-// Sub-folders of one folder, and those that each may include; "" is the folder itself. Others see all of their folder.
-TEST(Includes, OfSubFoldersPointOneWay) {
+// The sub-folders that each sub-folder may include; "" is the folder itself. Other folders may include all of them.
+TEST(Includes, SubFoldersPointOneWay) {
   using Names = std::set<std::string>;
   const std::map<std::string, Names> allowed = {
       {"comm", {}},
@@ -91,7 +92,7 @@ TEST(Includes, OfSubFoldersPointOneWay) {
       {"apps/text", {"apps/report", "apps/config", "apps/train"}},
       {"apps", {"apps/report", "apps/config", "apps/train", "apps/image", "apps/text"}},
   };
-  const auto sub_folder = [](const std::string& file) {  // kernels of a GPU belong to the folder above them
+  const auto sub_folder = [](const std::string& file) {  // CUDA kernels belong to the folder above theirs
     fs::path folder = fs::path(file).parent_path();
     return (folder.filename() == "cuda" ? folder.parent_path() : folder).string();
   };
@@ -104,7 +105,7 @@ TEST(Includes, OfSubFoldersPointOneWay) {
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(GODWIT_SOURCE_DIR) / "comm"))
     if (entry.is_directory() && entry.path().filename() != "cuda") {
       EXPECT_TRUE(allowed.contains(fs::relative(entry.path(), GODWIT_SOURCE_DIR).string()))
-          << entry.path() << ": name it in this test";
+          << entry.path() << ": add this folder to this test";
     }
 }
 
@@ -115,7 +116,7 @@ TEST(Includes, ThirdPartyHeadersStayInSources) {
     return std::any_of(third_party.begin(), third_party.end(),
                        [&](const auto& name) { return target.starts_with(name); });
   };
-  // Headers that only sources, and each other, include.
+  // Headers that only sources and internal headers may include.
   const auto is_internal = [](const std::string& file) {
     static const std::set<std::string> names = {"engine/onednn.h", "engine/gemm_eigen.h"};
     return names.contains(file) || file.ends_with("-inl.h") || file.ends_with("_mpi.h") ||

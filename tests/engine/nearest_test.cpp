@@ -7,16 +7,16 @@ namespace {
 
 const std::vector<std::string> kNames{"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"};
 
-TEST(Nearest, FindsMisspeltWords) {
+TEST(Nearest, FindsMisspelledWords) {
   EXPECT_EQ(nearest("birdr", kNames), "birder");
   EXPECT_EQ(nearest("Birder", kNames), "birder");
-  EXPECT_EQ(nearest("bidrer", kNames), "birder") << "a swap of neighbours is one edit";
+  EXPECT_EQ(nearest("bidrer", kNames), "birder") << "swapping two adjacent letters is one edit";
   EXPECT_EQ(nearest("soft-sign-sgd", kNames), "softsignsgd");
   EXPECT_EQ(nearest("adma", kNames), "adam");
   EXPECT_EQ(nearest("weight-decay", {"weight_decay", "weights"}), "weight_decay");
 }
 
-TEST(Nearest, SaysNothingWhenNothingIsNear) {
+TEST(Nearest, ReturnsNothingWhenNothingIsClose) {
   EXPECT_EQ(nearest("lion", kNames), "");
   EXPECT_EQ(nearest("", kNames), "");
   EXPECT_EQ(nearest("sgd", {}), "");
@@ -27,7 +27,7 @@ TEST(Nearest, SuggestionEndsAMessage) {
   EXPECT_EQ(did_you_mean("lion", {"sgd", "adam"}), "; available: sgd, adam");
 }
 
-// Names from a file: of any length, and any number of them.
+// Names from a file may be long and numerous.
 TEST(Nearest, TimeAndTextAreBounded) {
   const std::string word(50000, 'x');
   std::vector<std::string> names(1000, std::string(50000, 'y'));

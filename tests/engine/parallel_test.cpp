@@ -33,7 +33,7 @@ TEST(ParallelFor, CoversEveryIndexOnceInAlignedRanges) {
   }
 }
 
-TEST(ParallelFor, RethrowsAnExceptionAndGoesOn) {
+TEST(ParallelFor, RethrowsAnExceptionAndStaysUsable) {
   for (int threads : {1, 2, 4}) {
     ContextGuard guard({.threads = threads});
     for (int64_t bad : {0, 50, 99}) {

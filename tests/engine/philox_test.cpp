@@ -20,9 +20,9 @@ TEST(Philox, MatchesThePublishedKnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// From an independent implementation in Python: streams and words must keep their numbers for ever, or resumed runs and
-// stored results change.
-TEST(Philox, KeepsItsNumbers) {
+// Values from an independent implementation in Python. Streams and words must never change: resumed runs and stored
+// results depend on them.
+TEST(Philox, KeepsItsNumbersForever) {
   const uint64_t seed = uint64_t{7} << 32 | 42;
   RandomStream stream(seed, Purpose::initialize, 5, 6);
   for (uint32_t expected : {0x8754fa04u, 0x816921e9u, 0x5eb49c9bu, 0xdbcaed71u, 0x8bf71522u, 0xb7ac9c0bu})
@@ -30,7 +30,7 @@ TEST(Philox, KeepsItsNumbers) {
   EXPECT_EQ(random_word(seed, 10, 3, Purpose::worker_sign, 2), 0x7398039fu);
 }
 
-TEST(Philox, WordsAreNamedByElementStepPurposeAndSender) {
+TEST(Philox, WordsAreKeyedByElementStepPurposeAndSender) {
   std::set<uint32_t> words;
   for (int64_t element : {0, 1, 2, 3, 4, 1 << 20})
     for (uint32_t step : {0, 1, 9})
@@ -44,7 +44,7 @@ TEST(Philox, UnitIsBelowOne) {
   EXPECT_LT(to_unit(0xffffffff), 1.f);
 }
 
-TEST(RandomStream, NamesMakeDifferentStreams) {
+TEST(RandomStream, DifferentKeysMakeDifferentStreams) {
   std::set<uint32_t> firsts;
   for (uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32})
     for (Purpose purpose : {Purpose::shuffle, Purpose::augment})
@@ -68,7 +68,7 @@ TEST(RandomStream, BelowIsUniform) {
   }
 }
 
-// For n = 3·2³⁰ the plain high half of word·n would give every third number twice as often as the others.
+// For n = 3·2³⁰ the plain high half of word·n would return every third number twice as often as the others.
 TEST(RandomStream, BelowIsUnbiasedForLargeBounds) {
   const uint32_t n = 3u << 30;
   RandomStream random(5, Purpose::test);
@@ -82,7 +82,7 @@ TEST(RandomStream, BelowIsUnbiasedForLargeBounds) {
   for (int count : counts) EXPECT_NEAR(count, draws / 3.0, 5 * std::sqrt(draws * 2 / 9.0));
 }
 
-TEST(RandomStream, UniformAndNormalHaveTheirMoments) {
+TEST(RandomStream, UniformAndNormalHaveTheExpectedMoments) {
   RandomStream random(6, Purpose::test);
   const int n = 100000;
   double uniform = 0, mean = 0, square = 0, cube = 0, fourth = 0;
@@ -98,7 +98,7 @@ TEST(RandomStream, UniformAndNormalHaveTheirMoments) {
     fourth += x * x * x * x;
   }
   const double sigma =
-      1 / std::sqrt(n);  // of an average of unit variance; the moments' variances are 1/12, 1, 2, 15, 96
+      1 / std::sqrt(n);  // of an average with unit variance; the moments' variances are 1/12, 1, 2, 15, 96
   EXPECT_NEAR(uniform / n, 0.5, 5 * sigma * std::sqrt(1 / 12.0));
   EXPECT_NEAR(mean / n, 0, 5 * sigma);
   EXPECT_NEAR(square / n, 1, 5 * sigma * std::sqrt(2.0));

@@ -29,14 +29,14 @@ TEST(Pool, BlocksAreAlignedAndReused) {
   }
 }
 
-TEST(Pool, FreeNeighborsMerge) {
+TEST(Pool, FreeNeighborsAreMerged) {
   Pool pool;
   constexpr int64_t kBytes = 1 << 20;
   void* blocks[4];
   for (void*& block : blocks) block = pool.allocate(kBytes);
   const int64_t calls = pool.stats().system_allocations;
   for (int i : {2, 0, 3, 1}) pool.release(blocks[i], kBytes);
-  EXPECT_EQ(pool.allocate(4 * kBytes), blocks[0]) << "four small blocks serve one large";
+  EXPECT_EQ(pool.allocate(4 * kBytes), blocks[0]) << "four small blocks are merged for a large one";
   EXPECT_EQ(pool.stats().system_allocations, calls);
   pool.release(blocks[0], 4 * kBytes);
 }
@@ -56,7 +56,7 @@ TEST(Pool, TakesTheSmallestBlockThatFits) {
   EXPECT_EQ(pool.stats().bytes_reserved, 0);
 }
 
-// Whatever was allocated and freed before, live blocks never overlap, and in the end all memory is one piece again.
+// After any sequence of allocations and frees, live blocks do not overlap. At the end all memory is one block again.
 TEST(Pool, LiveBlocksNeverOverlap) {
   Pool pool;
   RandomStream random(1, Purpose::test);
@@ -85,7 +85,7 @@ TEST(Pool, LiveBlocksNeverOverlap) {
   EXPECT_EQ(pool.stats().bytes_reserved, 0);
 }
 
-TEST(Pool, CountsBytesPeakAndReserve) {
+TEST(Pool, CountsBytesInUsePeakAndReserved) {
   const auto pool = std::make_shared<Pool>();
   {
     Buffer a(pool, 100), b(pool, 200);
@@ -96,14 +96,14 @@ TEST(Pool, CountsBytesPeakAndReserve) {
     pool->reset_peak();
     EXPECT_EQ(pool->stats().peak_bytes_in_use, 100);
     pool->trim();
-    EXPECT_GE(pool->stats().bytes_reserved, 100) << "what is in use stays";
+    EXPECT_GE(pool->stats().bytes_reserved, 100) << "memory in use stays reserved";
   }
   EXPECT_EQ(pool->stats().bytes_in_use, 0);
   pool->trim();
   EXPECT_EQ(pool->stats().bytes_reserved, 0);
 }
 
-TEST(Pool, OutlivesItsName) {
+TEST(Pool, OutlivesItsHandle) {
   auto pool = std::make_shared<Pool>();
   Buffer buffer(pool, 10), other = buffer;
   pool.reset();
@@ -120,7 +120,7 @@ TEST(Pool, RefusesImpossibleSizes) {
   EXPECT_EQ(pool.stats().bytes_reserved, 0);
 }
 
-// A source of memory with an end, as a GPU's.
+// A memory source with a limit, like a GPU.
 class Small : public MemorySource {
  public:
   explicit Small(int64_t& left, const bool* busy = nullptr) : left_(left), busy_(busy) {}
@@ -142,11 +142,11 @@ class Small : public MemorySource {
 
  private:
   int64_t& left_;
-  const bool* busy_;  // releases nothing while it is true
+  const bool* busy_;  // while true, nothing is released
   std::map<std::byte*, int64_t> sizes_;
 };
 
-TEST(Pool, TakesFromAnySource) {
+TEST(Pool, AllocatesFromAnySource) {
   constexpr int64_t kMiB = 1 << 20;
   int64_t left = 40 * kMiB;
   {
@@ -154,11 +154,11 @@ TEST(Pool, TakesFromAnySource) {
     EXPECT_EQ(pool.device(), cuda_device(1));
     void *a = pool.allocate(1), *b = pool.allocate(1);
     EXPECT_EQ(static_cast<std::byte*>(b) - static_cast<std::byte*>(a), 256)
-        << "the alignment that a GPU's libraries like";
+        << "alignment expected by CUDA libraries";
     pool.release(a, 1);
     pool.release(b, 1);
     void* large = pool.allocate(36 * kMiB);
-    EXPECT_EQ(left, 4 * kMiB) << "the first segment, which is free, went back to make room";
+    EXPECT_EQ(left, 4 * kMiB) << "the free first segment was released to make room";
     EXPECT_THAT(error_of([&] { pool.allocate(5 * kMiB); }),
                 testing::AllOf(testing::HasSubstr("5242880 bytes requested, 37748736 in use"),
                                testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU")));
@@ -167,7 +167,7 @@ TEST(Pool, TakesFromAnySource) {
   EXPECT_EQ(left, 40 * kMiB);
 }
 
-TEST(Pool, KeepsWhatItsSourceDoesNotRelease) {
+TEST(Pool, KeepsMemoryThatItsSourceDoesNotRelease) {
   constexpr int64_t kMiB = 1 << 20;
   int64_t left = 40 * kMiB;
   bool busy = true;
@@ -179,7 +179,7 @@ TEST(Pool, KeepsWhatItsSourceDoesNotRelease) {
     EXPECT_EQ(pool.stats().bytes_reserved, 8 * kMiB);
     EXPECT_EQ(left, 32 * kMiB);
     pool.release(pool.allocate(8 * kMiB), 8 * kMiB);
-    EXPECT_EQ(pool.stats().system_allocations, 1) << "the segment is used again";
+    EXPECT_EQ(pool.stats().system_allocations, 1) << "the segment is reused";
     busy = false;
     pool.trim();
     EXPECT_EQ(pool.stats().bytes_reserved, 0);
@@ -187,7 +187,7 @@ TEST(Pool, KeepsWhatItsSourceDoesNotRelease) {
   EXPECT_EQ(left, 40 * kMiB);
 }
 
-// Threads allocate, fill and free at once; a block given to two of them would show in its bytes.
+// Threads allocate, fill and free concurrently. A block given to two threads would show in its bytes.
 TEST(Pool, IsThreadSafe) {
   const auto pool = std::make_shared<Pool>();
   std::vector<std::thread> threads;

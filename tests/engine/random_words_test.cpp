@@ -10,8 +10,8 @@
 namespace godwit {
 namespace {
 
-TEST(RandomWords, AreThoseOfEveryElement) {
-  const std::vector<int64_t> begins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last: past 2³¹ counters
+TEST(RandomWords, EqualTheWordOfEachElement) {
+  const std::vector<int64_t> begins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last one is beyond 2³¹ counters
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     for (const int64_t begin : begins)
@@ -22,7 +22,7 @@ TEST(RandomWords, AreThoseOfEveryElement) {
         for (int64_t k = 0; k < count; ++k)
           ASSERT_EQ(words[k], random_word(9, begin + k, 1, Purpose::dropout, 8))
               << hwy::TargetName(target) << begin + k;
-        EXPECT_EQ(buffer.back(), 0x5eedu) << "written behind the room";
+        EXPECT_EQ(buffer.back(), 0x5eedu) << "wrote past the end";
       }
   }
   hwy::SetSupportedTargetsForTest(0);

@@ -27,19 +27,19 @@ Bytes file_of(const std::string& header, size_t data_bytes) {
   return bytes;
 }
 
-// The complaint about a file with this header and so many bytes of data.
+// The error message for a file with these bytes, or with this header and number of data bytes.
 std::string error_for(const Bytes& bytes) {
   TempFolder folder;
   const std::string path = folder / "x.safetensors";
   write(path, bytes);
   const std::string error = error_of([&] { load_safetensors(path); });
   EXPECT_THAT(error, HasSubstr(path));
-  EXPECT_EQ(error_of([&] { map_safetensors(path); }), error) << "mapped";
+  EXPECT_EQ(error_of([&] { map_safetensors(path); }), error) << "map_safetensors() gives another message";
   return error;
 }
 std::string error_for(const std::string& header, size_t data_bytes) { return error_for(file_of(header, data_bytes)); }
 
-// One tensor "a" whose three fields are given.
+// The error for a file with one tensor "a" that has the given fields.
 std::string error_for_tensor(const std::string& dtype, const std::string& shape, const std::string& offsets,
                              size_t data_bytes) {
   const std::string error = error_for(
@@ -58,7 +58,7 @@ std::vector<std::pair<std::string, Tensor>> sample_tensors() {
           {"none", Tensor({0, 3})}};
 }
 
-TEST(Safetensors, ReadsBackWhatItWrote) {
+TEST(Safetensors, RoundTrips) {
   TempFolder folder;
   auto tensors = sample_tensors();
   tensors.push_back({"bf16", Tensor({3}, DType::bf16)});
@@ -94,7 +94,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   }
 }
 
-TEST(Safetensors, MappedTensorsTakeNoMemoryAndLeaveTheFileAlone) {
+TEST(Safetensors, MappedTensorsUseNoMemoryAndDoNotModifyTheFile) {
   TempFolder folder;
   save_safetensors(folder / "x", {{"a", Tensor::full({1000}, 2)}, {"b", Tensor::full({3}, 1)}});
   const Bytes before = read(folder / "x");
@@ -105,21 +105,21 @@ TEST(Safetensors, MappedTensorsTakeNoMemoryAndLeaveTheFileAlone) {
   const Tensor a = mapped.at("a"), b = mapped.at("b");
   mapped.clear();
   std::filesystem::remove(folder / "x");
-  EXPECT_EQ(a.item(999), 2) << "the mapping lives as long as its tensors, whatever becomes of the name";
+  EXPECT_EQ(a.item(999), 2) << "the mapping lives as long as its tensors, even if the file is deleted";
   save_safetensors(folder / "y", {{"a", Tensor::full({1000}, 2)}, {"b", Tensor::full({3}, 1)}});
   map_safetensors(folder / "y").at("a").fill(7);
   EXPECT_EQ(read(folder / "y"), before);
   EXPECT_EQ(b.item(2), 1);
 }
 
-// A header need not be a multiple of eight long, and types may follow each other in any order.
+// The header length need not be a multiple of 8, and types may follow each other in any order.
 TEST(Safetensors, MapsTensorsThatAreNotAlignedToTheirType) {
   TempFolder folder;
   Bytes bytes = file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                         R"("b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})", 9);
   const float values[2] = {1.5f, -2};
   std::memcpy(bytes.data() + bytes.size() - 8, values, 8);
-  for (int pad = 0; pad < 4; ++pad) {  // spaces behind the header
+  for (int pad = 0; pad < 4; ++pad) {  // spaces after the header
     write(folder / "x", bytes);
     EXPECT_EQ(map_safetensors(folder / "x").at("b").to_vector<float>(), (std::vector<float>{1.5f, -2})) << pad;
     uint64_t header = 0;
@@ -130,7 +130,7 @@ TEST(Safetensors, MapsTensorsThatAreNotAlignedToTheirType) {
   }
 }
 
-TEST(Safetensors, WritesNoTensorsAtAll) {
+TEST(Safetensors, WritesAFileWithoutTensors) {
   TempFolder folder;
   save_safetensors(folder / "x", {});
   EXPECT_TRUE(load_safetensors(folder / "x").empty());
@@ -162,7 +162,7 @@ TEST(Safetensors, ReadsAFileOfTheReferenceImplementation) {
   EXPECT_EQ(found.at("none").shape(), (Shape{0, 3}));
 }
 
-TEST(Safetensors, NamesWhatIsWrongWithAFile) {
+TEST(Safetensors, NamesTheErrorInAFile) {
   EXPECT_THAT(error_for({}), HasSubstr("too few"));
   EXPECT_THAT(error_for(Bytes(8)), HasSubstr("too few"));
   EXPECT_THAT(error_for(Bytes(20)), HasSubstr("header of 0 bytes"));
@@ -187,7 +187,7 @@ TEST(Safetensors, NamesWhatIsWrongWithAFile) {
   EXPECT_THAT(error_of([&] { load_safetensors(folder / "pipe"); }), HasSubstr("not a regular file"));
 }
 
-TEST(Safetensors, NamesTheTensorThatIsWrong) {
+TEST(Safetensors, NamesTheInvalidTensor) {
   const std::string f32 = "\"F32\"";
   EXPECT_THAT(error_for(R"({"a":1})", 0), HasSubstr("tensor a"));
   EXPECT_THAT(error_for(R"({"a":{"shape":[],"data_offsets":[0,4]}})", 4), HasSubstr("no \"dtype\""));
@@ -224,8 +224,8 @@ TEST(Safetensors, RefusesDuplicatesOverlapsAndHoles) {
   EXPECT_THAT(error_for("{" + tensor("a", "[0,2]") + "}", 3), HasSubstr("last 1 bytes"));
 }
 
-// Whatever the bytes, loading succeeds or throws Error: no crash (asan), no memory taken on a header's word.
-TEST(Safetensors, SurvivesRandomDamage) {
+// For any bytes, loading succeeds or throws Error. It must not crash (asan) or allocate what a corrupt header claims.
+TEST(Safetensors, SurvivesRandomCorruption) {
   TempFolder folder;
   save_safetensors(folder / "good", sample_tensors(), {{"key", "value"}});
   const Bytes good = read(folder / "good");
@@ -250,7 +250,7 @@ TEST(Safetensors, SurvivesRandomDamage) {
       } catch (const Error&) {
         ++refusals;
       }
-    EXPECT_NE(refusals, 1) << "read and mapped alike";
+    EXPECT_NE(refusals, 1) << "load and map must agree";
     refused += refusals > 0;
   }
   EXPECT_GT(refused, 2000);
@@ -273,7 +273,7 @@ size_t files_in(const TempFolder& folder) {
   return static_cast<size_t>(std::distance(begin(entries), end(entries)));
 }
 
-TEST(Safetensors, RefusesWhatItCannotWriteAndLeavesNothing) {
+TEST(Safetensors, RefusesInvalidTensorsAndLeavesNoFile) {
   TempFolder folder;
   const Tensor one = Tensor::zeros({1});
   const auto error = [&](const std::vector<std::pair<std::string, Tensor>>& tensors) {
@@ -289,7 +289,7 @@ TEST(Safetensors, RefusesWhatItCannotWriteAndLeavesNothing) {
   EXPECT_EQ(files_in(folder), 1u);
 }
 
-// A disk that fills up, played by a limit on the size of files: the old file stays, the new one leaves no trace.
+// A limit on the file size emulates a full disk. The old file must stay, and no part of the new one may remain.
 TEST(Safetensors, KeepsTheOldFileWhenTheDiskIsFull) {
   TempFolder folder;
   save_safetensors(folder / "x", {{"a", Tensor::full({1}, 5)}});
@@ -306,8 +306,8 @@ TEST(Safetensors, KeepsTheOldFileWhenTheDiskIsFull) {
   EXPECT_EQ(files_in(folder), 1u);
 }
 
-// A header's length decides how many tensors there are, not how long reading takes for each.
-TEST(Safetensors, ReadsManyTensorsInTimeInProportion) {
+// The header length limits the number of tensors; reading time must be linear in it.
+TEST(Safetensors, ReadsManyTensorsInLinearTime) {
   constexpr size_t kTensors = 40000;
   std::string header = "{";
   for (size_t i = 0; i < kTensors; ++i)
@@ -317,10 +317,10 @@ TEST(Safetensors, ReadsManyTensorsInTimeInProportion) {
   write(folder / "x", file_of(header + "}", kTensors));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(map_safetensors(folder / "x").size(), kTensors);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.1 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "expected 0.1 s";
 }
 
-TEST(Safetensors, MessagesCutAndEscapeWhatTheFileSays) {
+TEST(Safetensors, MessagesTruncateAndEscapeTextFromTheFile) {
   const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y');
   for (const std::string& header :
        {"{\"" + name + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})",
@@ -333,15 +333,15 @@ TEST(Safetensors, MessagesCutAndEscapeWhatTheFileSays) {
   }
 }
 
-// Sparse: its bytes are there, but no memory holds them.
-TEST(Safetensors, NamesTheTensorThatMemoryDoesNotHold) {
-  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "a sanitizer ends the program instead";
+// A sparse file: it claims more bytes than fit in memory.
+TEST(Safetensors, NamesTheTensorThatDoesNotFitInMemory) {
+  if (std::string(GODWIT_SANITIZE) != "") GTEST_SKIP() << "sanitizers terminate the program instead";
   TempFolder folder;
   const std::string header = R"({"big":{"dtype":"U8","shape":[8796093022208],"data_offsets":[0,8796093022208]}})";
   write(folder / "x", file_of(header, 0));
   std::error_code unsupported;
   std::filesystem::resize_file(folder / "x", 8 + header.size() + (uint64_t{1} << 43), unsupported);
-  if (unsupported) GTEST_SKIP() << "the file system holds no file of 8 TiB";
+  if (unsupported) GTEST_SKIP() << "the file system does not support files of 8 TiB";
   EXPECT_THAT(error_of([&] { load_safetensors(folder / "x"); }),
               AllOf(HasSubstr(folder / "x: tensor big: "), HasSubstr("out of memory: 8796093022208 bytes")));
 }

@@ -27,7 +27,7 @@ TEST(Shape, ComparesRankAndExtents) {
   EXPECT_NE(Shape(), (Shape{0}));
 }
 
-TEST(Shape, RefusesWhatNoTensorHas) {
+TEST(Shape, RefusesInvalidExtents) {
   EXPECT_NO_THROW((Shape{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(error_of([] { Shape{1, 1, 1, 1, 1, 1, 1}; }), "shape: rank 7 is above the limit of 6");
   EXPECT_EQ(error_of([] { Shape{2, -1}; }), "shape: extent -1 is negative");

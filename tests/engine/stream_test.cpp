@@ -14,7 +14,7 @@
 namespace godwit {
 namespace {
 
-TEST(Stream, WorksInOrderOnOneOtherThread) {
+TEST(Stream, RunsTasksInOrderOnOneOtherThread) {
   Stream stream;
   std::vector<int> order;
   std::thread::id thread;
@@ -31,7 +31,7 @@ TEST(Stream, WorksInOrderOnOneOtherThread) {
   stream.wait();
 }
 
-TEST(Stream, TakesOnTheMakersContext) {
+TEST(Stream, InheritsTheCreatorsContext) {
   ContextGuard guard({.rank = 6, .threads = 1});
   Stream stream;
   Context seen;
@@ -41,7 +41,7 @@ TEST(Stream, TakesOnTheMakersContext) {
   EXPECT_EQ(seen.pool, context().pool);
 }
 
-TEST(Stream, DestructorFinishesWhatIsQueued) {
+TEST(Stream, DestructorFinishesQueuedTasks) {
   std::atomic<int> done = 0;
   {
     Stream stream;
@@ -54,7 +54,7 @@ TEST(Stream, DestructorFinishesWhatIsQueued) {
   EXPECT_EQ(done, 20);
 }
 
-TEST(Stream, AnExceptionEndsTheQueueAndComesOutOfWaitAndSubmit) {
+TEST(Stream, AnExceptionEndsTheQueueAndIsRethrownByWaitAndSubmit) {
   std::atomic<int> after = 0;
   Stream stream;
   std::promise<void> go;
@@ -68,12 +68,12 @@ TEST(Stream, AnExceptionEndsTheQueueAndComesOutOfWaitAndSubmit) {
   EXPECT_EQ(after, 0);
 }
 
-TEST(Stream, DestructorSwallowsAnExceptionNobodyWaitedFor) {
+TEST(Stream, DestructorSwallowsAnUnobservedException) {
   Stream stream;
   stream.submit([] { fail("broken"); });
 }
 
-// What work captured is gone when wait() returns, also when the work threw or was dropped.
+// The captures of a task are destroyed before wait() returns, also if the task threw or was dropped.
 TEST(Stream, FreesCapturesBeforeWaitReturns) {
   const auto held = std::make_shared<int>(1);
   Stream stream;
@@ -91,7 +91,7 @@ TEST(Stream, FreesCapturesBeforeWaitReturns) {
 
 TEST(Stream, SeveralThreadsMaySubmit) {
   Stream stream;
-  int64_t sum = 0;  // touched by the stream's thread only
+  int64_t sum = 0;  // accessed by the stream's thread only
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {

@@ -19,7 +19,7 @@ Tensor ramp(Shape shape) {
   return x;
 }
 
-TEST(Tensor, MakesAndReads) {
+TEST(Tensor, ConstructsAndReads) {
   const Tensor undefined;
   EXPECT_FALSE(undefined.defined());
   EXPECT_EQ(Tensor::zeros({2, 3}).to_vector<float>(), std::vector<float>(6, 0));
@@ -59,14 +59,14 @@ TEST(Tensor, ViewsShareMemory) {
   EXPECT_TRUE(flat.same_memory(x));
   EXPECT_FALSE(part.same_memory(x));
   EXPECT_TRUE(x.range(0, 1).same_memory(x));
-  EXPECT_EQ(part.range(2, 2).item(), 9) << "ranges nest";
+  EXPECT_EQ(part.range(2, 2).item(), 9) << "nested range";
   EXPECT_EQ(rows.rows(1, 1).item(), 12);
   EXPECT_EQ(x.rows(4, 0).shape(), (Shape{0, 6}));
   EXPECT_EQ(Tensor({0, 3}).rows(0, 0).shape(), (Shape{0, 3}));
   EXPECT_EQ(x.range(24, 0).numel(), 0);
 }
 
-TEST(Tensor, RefusesViewsOutside) {
+TEST(Tensor, RefusesViewsOutOfRange) {
   const Tensor x = ramp({4, 6});
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(error_of([&] { x.view({5, 5}); }), HasSubstr("[4, 6] has 24 elements, [5, 5] has 25"));
@@ -80,7 +80,7 @@ TEST(Tensor, RefusesViewsOutside) {
   EXPECT_THAT(error_of([&] { Tensor::of(std::vector<float>{1, 2}, {3}); }), HasSubstr("2 values for shape [3]"));
 }
 
-TEST(Tensor, RefusesMoreThanMemory) {
+TEST(Tensor, RefusesImpossibleSizes) {
   EXPECT_THAT(error_of([] { Tensor({int64_t{1} << 62}, DType::f64); }), HasSubstr("memory"));
   EXPECT_THAT(error_of([] { Tensor({int64_t{1} << 50}); }), HasSubstr("memory"));
 }
@@ -99,7 +99,7 @@ TEST(Tensor, ClonesAndCopies) {
   EXPECT_THAT(error_of([&] { y.copy_from(Tensor({3, 2}, DType::i32)); }), HasSubstr("int32"));
 }
 
-// Large enough for several threads.
+// Large enough to be split over several threads.
 TEST(Tensor, ZeroesAndCopiesWithThreads) {
   ContextGuard guard({.threads = 3});
   const int64_t n = 3'000'001;
@@ -119,7 +119,7 @@ TEST(Tensor, ConvertsBetweenTypes) {
   EXPECT_EQ(Tensor::full({1}, -3, DType::i64).to(DType::f32).item(), -3);
 }
 
-TEST(Tensor, KnowsWhenItsBufferIsShared) {
+TEST(Tensor, ReportsWhetherItsBufferIsShared) {
   Tensor x({2});
   EXPECT_FALSE(x.shared());
   Tensor y = x.range(0, 1);
@@ -141,7 +141,7 @@ TEST(Tensor, CheckLikeComparesShapeAndType) {
             "add: x is float32 [2, 3], expected float64 [2, 3]");
 }
 
-TEST(Tensor, OverForeignMemoryStaysWithinIt) {
+TEST(Tensor, ViewsOverForeignMemoryAreBoundsChecked) {
   alignas(8) static std::byte memory[24];
   const Buffer buffer(std::shared_ptr<std::byte>(memory, [](std::byte*) {}), 24);
   const Tensor x = Tensor::over(buffer, 4, {2, 2}, DType::f32);
@@ -155,7 +155,7 @@ TEST(Tensor, OverForeignMemoryStaysWithinIt) {
   EXPECT_THROW(Tensor::over(buffer, 4, {1}, DType::f64), Error) << "not aligned";
 }
 
-TEST(Tensor, NamesTheShapeThatMemoryDoesNotHold) {
+TEST(Tensor, OutOfMemoryErrorsNameTheShape) {
   const std::string error = error_of([] { Tensor({1 << 20, 1 << 28}); });
   EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
 }

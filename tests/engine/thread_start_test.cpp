@@ -11,8 +11,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(ThreadStart, StreamNamesWhatDidNotStart) {
-  if (!kThreadsCanFail) GTEST_SKIP() << "a sanitizer starts the threads";
+TEST(ThreadStart, StreamNamesTheThreadThatDidNotStart) {
+  if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   const FailingThreads failing(0);
   EXPECT_THAT(error_of([] { Stream stream; }),
               AllOf(HasSubstr("cannot start"), HasSubstr("Resource temporarily unavailable"), HasSubstr("ulimit -u")));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST(VectorMath, ExpKeepsItsRelativeAccuracy) {
+TEST(VectorMath, ExpHasTheStatedRelativeAccuracy) {
   double worst = 0;
   for (int i = -86900; i <= 88000; ++i) {
     const float x = static_cast<float>(i) * 1e-3f, low = -1e-4f * x;
@@ -38,7 +38,7 @@ TEST(VectorMath, ExpOfExtremes) {
   EXPECT_EQ(exp_below(1.0, 0.5), std::exp(1.5));
 }
 
-TEST(VectorMath, ChooseTakesEitherBitForBit) {
+TEST(VectorMath, ChooseSelectsBitForBit) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(choose(true, -0.0f, nan), 0);
   EXPECT_TRUE(std::signbit(choose(true, -0.0f, nan)));
@@ -46,7 +46,7 @@ TEST(VectorMath, ChooseTakesEitherBitForBit) {
   EXPECT_EQ(choose(false, 1.0, 2.0), 2);
 }
 
-TEST(RowSum, OfEveryLengthAndTheSameBitsInEveryWidth) {
+TEST(RowSum, IsAccurateForEveryLengthAndHasTheSameBitsForEveryVectorWidth) {
   std::vector<float> x(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 1 / static_cast<float>(i + 3);
   for (const int64_t n : {0, 1, 15, 16, 17, 63, 64, 65, 200, 1000}) {
@@ -62,7 +62,7 @@ TEST(RowSum, OfEveryLengthAndTheSameBitsInEveryWidth) {
       });
       return result;
     };
-    EXPECT_NEAR(sum(512), exact, 24 * 0x1p-24 * exact) << n << ": at most 24 additions one after the other";
+    EXPECT_NEAR(sum(512), exact, 24 * 0x1p-24 * exact) << n << ": at most 24 sequential additions";
     EXPECT_EQ(sum(128), sum(512)) << n;
     EXPECT_EQ(sum(256), sum(512)) << n;
   }

@@ -15,7 +15,7 @@ using namespace godwit;
 
 namespace {
 
-// Random numbers, halves between two bfloat16 values, and what is no number.
+// Random numbers, midpoints between two bfloat16 values, and non-finite values.
 Tensor some_weights(int64_t rows, int64_t columns) {
   const Tensor w({rows, columns});
   RandomStream random(1, Purpose::test);
@@ -32,7 +32,7 @@ Tensor some_weights(int64_t rows, int64_t columns) {
   return w;
 }
 
-TEST(WeightBlocks, EveryValueIsAtItsPlaceWithEveryInstructionSet) {
+TEST(WeightBlocks, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 64}, {96, 192}, {64, 1280}})
@@ -58,7 +58,7 @@ TEST(WeightBlocks, EveryValueIsAtItsPlaceWithEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-TEST(WeightBlocks, SaysWhatDoesNotFit) {
+TEST(WeightBlocks, NamesWeightsThatDoNotFit) {
   const Tensor w({16, 64}), to({16, 64});
   EXPECT_THROW(pack_weights(Cpu{}, w, false, 16, 64, DType::bf16, to.raw()), Error);
   EXPECT_THROW(pack_weights(Cpu{}, w, false, 64, 16, DType::f32, to.raw()), Error);

@@ -30,14 +30,14 @@ std::vector<std::string> class_names(const std::string& text) {
   return read_class_names(folder.str());
 }
 
-// The complaint about a config.json; it names the file.
+// The error message for a config.json with this text; checks that it names the file.
 std::string error_for(const std::string& text) {
   const std::string error = error_of([&] { read_text(text); });
   EXPECT_THAT(error, HasSubstr("config.json"));
   return error;
 }
 
-TEST(BertConfig, ReadsWhatTransformersSaved) {
+TEST(BertConfig, ReadsAFileOfTransformers) {
   for (const std::string& path : {kFolder, kFolder + "/config.json"}) {
     const BertConfig c = read_bert_config(path);
     EXPECT_EQ(c.vocab_size, 11);
@@ -55,7 +55,7 @@ TEST(BertConfig, ReadsWhatTransformersSaved) {
   }
 }
 
-TEST(BertConfig, WhatIsLeftOutIsBertBase) {
+TEST(BertConfig, MissingFieldsDefaultToBertBase) {
   const BertConfig c = read_text("{}");
   EXPECT_EQ(c.vocab_size, 30522);
   EXPECT_EQ(c.hidden_size, 768);
@@ -65,7 +65,7 @@ TEST(BertConfig, WhatIsLeftOutIsBertBase) {
   EXPECT_EQ(read_text(R"({"pad_token_id": null, "classifier_dropout": null})").pad_token_id, std::nullopt);
 }
 
-TEST(BertConfig, ReadsBackWhatItWrote) {
+TEST(BertConfig, RoundTrips) {
   TempFolder folder;
   BertConfig c = bert_config("bert_mini");
   c.vocab_size = 77;
@@ -97,12 +97,12 @@ TEST(BertConfig, ReadsBackWhatItWrote) {
   const json object = json::parse(file);
   EXPECT_EQ(object["architectures"], json({"BertForSequenceClassification"}));
   EXPECT_EQ(object["label2id"]["yes"], 1);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.str()), {}), 1) << "no temporary file stays";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.str()), {}), 1) << "no temporary file may remain";
   EXPECT_THAT(error_of([&] { write_bert_config(folder / "none/config.json", c, "x"); }), HasSubstr("none/config.json"));
 }
 
-// The number of labels decides how many there are, not how long reading and writing take for each.
-TEST(BertConfig, ReadsAndWritesManyLabelsInTimeInProportion) {
+// Reading and writing time must be linear in the number of labels.
+TEST(BertConfig, ReadsAndWritesManyLabelsInLinearTime) {
   TempFolder folder;
   std::string text = "{\"id2label\": {";
   for (int i = 0; i < 100000; ++i)
@@ -114,11 +114,11 @@ TEST(BertConfig, ReadsAndWritesManyLabelsInTimeInProportion) {
   EXPECT_EQ(config.labels.at(99999), "name 99999");
   write_bert_config(folder / "config.json", config, "x");
   EXPECT_EQ(read_bert_config(folder.str()).labels, config.labels);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it is 0.5 s";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "expected 0.5 s";
 }
 
-// label2id of labels that are not distinct names the last, in the place of the first.
-TEST(BertConfig, WritesLabelsInTheirOrder) {
+// For duplicate labels, label2id contains the last index, at the position of the first.
+TEST(BertConfig, WritesLabelsInOrder) {
   TempFolder folder;
   BertConfig config = bert_config("bert_tiny");
   config.labels = {"b", "a", "b"};
@@ -129,7 +129,7 @@ TEST(BertConfig, WritesLabelsInTheirOrder) {
   EXPECT_EQ(object["label2id"].dump(), R"({"b":2,"a":1})");
 }
 
-TEST(BertConfig, MessagesCutAndEscapeWhatTheFileSays) {
+TEST(BertConfig, MessagesTruncateAndEscapeTextFromTheFile) {
   const std::string name = "\\u001b[2Jx\\n" + std::string(500000, 'y');
   for (const std::string& text : {R"({"hidden_size": ")" + name + R"("})", R"({"hidden_act": ")" + name + R"("})",
                                   R"({"model_type": ")" + name + R"("})", R"({"id2label": {")" + name + R"(": "a"}})",
@@ -140,8 +140,8 @@ TEST(BertConfig, MessagesCutAndEscapeWhatTheFileSays) {
   }
 }
 
-// What the shapes of the parameters do not show, too.
-TEST(BertConfig, HashSeesEveryFieldButTheSeed) {
+// The hash also includes fields that do not affect parameter shapes.
+TEST(BertConfig, HashDependsOnEveryFieldExceptTheSeed) {
   const BertConfig config = bert_config("bert_tiny");
   BertConfig seed = config;
   seed.seed = 77;
@@ -157,7 +157,7 @@ TEST(BertConfig, HashSeesEveryFieldButTheSeed) {
   }
 }
 
-TEST(BertConfig, NamesTheFieldThatIsWrong) {
+TEST(BertConfig, NamesTheInvalidField) {
   EXPECT_THAT(error_for(R"({"hidden_size": "768"})"), AllOf(HasSubstr("hidden_size"), HasSubstr("\"768\"")));
   EXPECT_THAT(error_for(R"({"hidden_size": 7.5})"), HasSubstr("hidden_size must be a whole number, it is 7.5"));
   EXPECT_THAT(error_for(R"({"hidden_size": 18446744073709551615})"), HasSubstr("hidden_size must be a whole number"));
@@ -182,15 +182,15 @@ TEST(BertConfig, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(read_text(R"({"num_labels": 3})").labels.size(), 3u);
 }
 
-TEST(BertConfig, RefusesOtherNetworks) {
+TEST(BertConfig, RefusesOtherArchitectures) {
   EXPECT_THAT(error_for(R"({"model_type": "roberta"})"), AllOf(HasSubstr("model_type"), HasSubstr("roberta")));
   EXPECT_THAT(error_for(R"({"position_embedding_type": "relative_key"})"), HasSubstr("position_embedding_type"));
   EXPECT_THAT(error_for(R"({"is_decoder": true})"), HasSubstr("is_decoder"));
   EXPECT_THAT(error_for(R"({"add_cross_attention": true})"), HasSubstr("add_cross_attention"));
 }
 
-// Only a decoder has weights to tie.
-TEST(BertConfig, UntiedEmbeddingsAreRefusedByADecoder) {
+// Only models with a decoder have weights to tie.
+TEST(BertConfig, ModelsWithADecoderRefuseUntiedEmbeddings) {
   EXPECT_THAT(error_for(R"({"tie_word_embeddings": 0})"), HasSubstr("tie_word_embeddings must be true or false"));
   BertConfig config = bert_config("bert_tiny");
   config.tie_word_embeddings = false;
@@ -205,14 +205,14 @@ TEST(BertConfig, UntiedEmbeddingsAreRefusedByADecoder) {
   EXPECT_THAT(error_of([&] { BertForMaskedLM{read}; }), text);
 }
 
-TEST(BertConfig, NamesTheClasses) {
+TEST(BertConfig, ReadsClassNames) {
   EXPECT_EQ(class_names(R"({"id2label": {"0": "no", "1": "yes"}, "label2id": {"yes": 1, "no": 0}, "num_labels": 2})"),
             (std::vector<std::string>{"no", "yes"}));
   EXPECT_EQ(class_names(R"({"problem_type": null})"), (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
   EXPECT_EQ(class_names(R"({"problem_type": "single_label_classification", "num_labels": 3})").size(), 3u);
 }
 
-TEST(BertConfig, RefusesClassesThatContradictEachOther) {
+TEST(BertConfig, RefusesContradictoryClasses) {
   const auto error = [](const std::string& text) { return error_of([&] { class_names(text); }); };
   const std::string names = R"({"id2label": {"0": "no", "1": "yes"}, )";
   EXPECT_THAT(
@@ -226,15 +226,15 @@ TEST(BertConfig, RefusesClassesThatContradictEachOther) {
   EXPECT_THAT(error(R"({"id2label": {"0": "no", "1": "no"}})"), HasSubstr("\"no\" stands for both 0 and 1"));
 }
 
-TEST(BertConfig, RefusesOtherProblems) {
+TEST(BertConfig, RefusesOtherProblemTypes) {
   for (const std::string type : {"regression", "multi_label_classification"})
     EXPECT_THAT(
         error_of([&] { class_names(R"({"problem_type": ")" + type + "\"}"); }),
         AllOf(HasSubstr("config.json: problem_type"), HasSubstr(type), HasSubstr("single_label_classification")));
-  EXPECT_EQ(read_text(R"({"problem_type": "regression"})").hidden_size, 768) << "of no concern to other heads";
+  EXPECT_EQ(read_text(R"({"problem_type": "regression"})").hidden_size, 768) << "other heads ignore the field";
 }
 
-TEST(BertConfig, RefusesWhatIsNoConfiguration) {
+TEST(BertConfig, RefusesInvalidFiles) {
   EXPECT_THAT(error_for(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_for("{\"hidden_size\": 7"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_for("[1]"), HasSubstr("not a JSON object"));

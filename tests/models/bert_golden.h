@@ -1,4 +1,4 @@
-// Small BERTs against HuggingFace transformers: outputs, every parameter's gradient, ten steps of AdamW.
+// Small BERTs compared with HuggingFace transformers: outputs, every parameter's gradient, ten steps of AdamW.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -17,18 +17,18 @@ namespace godwit::bert_golden {
 using nlohmann::json;
 using testing::fnv1a, testing::hashed_word, testing::summary;
 
-// How far results may be from HuggingFace's in float64: norms and dots relative to the norm, samples to the root mean
-// square, losses to the first.
+// Allowed distance from HuggingFace's float64 results: norms and dots relative to the norm, samples to the root mean
+// square, losses to the first loss.
 struct Tolerance {
   double losses, norm, dot, sample, parameters;
 };
 
-// float64: rounding, amplified a hundred times as float32's in the golden file (6e-6 from 6e-8); parameters after ten
-// steps by what AdamW makes of gradients near nothing, 1e5 roundings there.
+// float64: rounding, amplified a hundred times as for float32 in the golden file (6e-6 from 6e-8). AdamW amplifies
+// rounding of tiny gradients, so parameters after ten steps get a tolerance of 1e5 roundings.
 inline constexpr Tolerance kFloat64{1e-12, 1e-12, 1e-12, 1e-12, 1e-10};
 
-// float32: four times the largest distance from float64 in a dozen of PyTorch's own float32 runs, whose weights were
-// one rounding apart; at least 4e-6.
+// float32: four times the largest distance from float64 among a dozen float32 runs of PyTorch whose initial weights
+// differ by one rounding; at least 4e-6.
 inline Tolerance float32_tolerance(const json& error) {
   auto from = [&](const char* key) { return std::max(4 * error[key].get<double>(), 4e-6); };
   return {from("losses"), from("gradients_norm"), from("gradients_dot"),
@@ -40,8 +40,8 @@ inline void expect_summary(const json& expected, double nothing, const std::stri
   ASSERT_TRUE(expected.contains(name)) << name;
   const auto golden = expected[name].get<std::vector<double>>();
   const std::vector<double> actual = summary(name, tensor, golden.size());
-  if (golden[0] < nothing) {  // what is left is rounding of gradients of order 1
-    EXPECT_LE(actual[0], tolerance.norm) << name << ": is nothing but rounding";
+  if (golden[0] < nothing) {  // only rounding of gradients of order 1 remains
+    EXPECT_LE(actual[0], tolerance.norm) << name << ": exceeds rounding";
     return;
   }
   EXPECT_NEAR(actual[0], golden[0], tolerance.norm * golden[0]) << name << ": norm";
@@ -58,7 +58,7 @@ inline Tensor table(const char* name, int64_t n, int64_t limit) {
   return values;
 }
 
-// The inputs of make_bert_golden.py: texts of unequal length, padded with id 0.
+// The inputs of make_bert_golden.py: texts of different lengths, padded with id 0.
 struct Golden {
   json file = testing::read_golden("bert.json");
   int64_t length = file["length"], batch = std::ssize(file["lengths"]), n = batch * length;
@@ -90,7 +90,7 @@ struct Golden {
 
 using Outputs = std::vector<std::pair<std::string, Tensor>>;
 
-// The head's loss, and its outputs by the names of the golden file.
+// Returns the head's loss, and its outputs with their names in the golden file.
 inline Var run_head(const BertForPreTraining& model, const Golden& golden, Outputs* outputs) {
   const auto out = model.forward(golden.input, golden.masked);
   *outputs = {{"prediction_logits", out.prediction_logits.value()},
@@ -118,7 +118,7 @@ inline Var run_head(const BertForSequenceClassification& model, const Golden& go
   return ops::softmax_cross_entropy(logits, table("labels", golden.batch, std::ssize(golden.config.labels)));
 }
 
-// Ten steps of AdamW; `first` sees the model after the first backward, and the losses come back.
+// Runs ten steps of AdamW and returns the losses. Calls `first` after the first backward.
 template <class Model>
 std::vector<double> train(const Model& model, const Golden& golden, Communicator& comm,
                           const std::function<void(const Outputs&)>& first) {
@@ -153,7 +153,7 @@ std::vector<double> train(const Model& model, const Golden& golden, Communicator
   return losses;
 }
 
-// Runs on a rank of its own.
+// Runs on a single rank.
 template <class Model>
 void expect_golden(Communicator& comm, DType dtype) {
   Golden golden(dtype);
@@ -168,7 +168,7 @@ void expect_golden(Communicator& comm, DType dtype) {
 
   std::vector<std::string> shapes;
   for (const Parameter& p : model.parameters()) shapes.push_back(p.name + " " + p.var.shape().str());
-  EXPECT_EQ(shapes, expected["shapes"].get<std::vector<std::string>>()) << "names, order and shapes";
+  EXPECT_EQ(shapes, expected["shapes"].get<std::vector<std::string>>()) << "names, order or shapes differ";
 
   const auto losses = train(model, golden, comm, [&](const Outputs& outputs) {
     ASSERT_EQ(outputs.size(), expected["outputs"].size());
@@ -185,7 +185,7 @@ void expect_golden(Communicator& comm, DType dtype) {
     expect_summary(expected["parameters"], nothing, p.name, p.var.value(), {0, after, after, after, 0});
 }
 
-// bfloat16 keeps 8 bits of an activation (2⁻⁹ = 0.2 % of rounding), some 30 of which follow one another in two layers.
+// bfloat16 has 8 significand bits (rounding of 2⁻⁹ = 0.2 %); two layers contain about 30 consecutive roundings.
 inline void expect_bfloat16_near_float64(Communicator& comm) {
   Golden golden(DType::bf16);
   const json& expected = golden.file["heads"]["BertForPreTraining"];
@@ -209,7 +209,7 @@ inline void expect_bfloat16_near_float64(Communicator& comm) {
     EXPECT_NEAR(losses[step], expected["losses"][step].get<double>(), 0.02 * losses[0]) << "step " << step;
 }
 
-// f(comm) on one rank that works on `device`.
+// Runs f(comm) on one rank on `device`.
 inline void on_rank(const std::string& device, const std::function<void(Communicator&)>& f) {
   run_local({1, 1}, f, {.placement = {device}});
 }

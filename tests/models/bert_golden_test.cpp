@@ -19,11 +19,11 @@ TEST(BertGolden, SequenceClassificationFloat32) { expect_golden_on<BertForSequen
 
 TEST(BertGolden, Bfloat16StaysNearFloat64) { bert_golden::on_rank("cpu", bert_golden::expect_bfloat16_near_float64); }
 
-// The hidden states of a real network: GODWIT_BERT_FOLDER holds its weights, GODWIT_BERT_HIDDEN what
+// Hidden states of a real network. GODWIT_BERT_FOLDER names a folder with its weights, GODWIT_BERT_HIDDEN the file that
 // `make_bert_golden.py FOLDER FILE` computed with transformers.
 TEST(BertGolden, HiddenStatesOfAFolder) {
   const char *folder = std::getenv("GODWIT_BERT_FOLDER"), *file = std::getenv("GODWIT_BERT_HIDDEN");
-  if (!folder || !file) GTEST_SKIP() << "GODWIT_BERT_FOLDER and GODWIT_BERT_HIDDEN name no network";
+  if (!folder || !file) GTEST_SKIP() << "GODWIT_BERT_FOLDER and GODWIT_BERT_HIDDEN are not set";
   const Bert model(read_bert_config(folder));
   const LoadReport report = load_pretrained(folder, model);
   EXPECT_TRUE(report.missing.empty() && report.unexpected.empty()) << report.str();
@@ -36,7 +36,7 @@ TEST(BertGolden, HiddenStatesOfAFolder) {
   for (int64_t i = 0; i < hidden.value().numel(); ++i)
     if (input.mask.item(i / width) > 0)
       most = std::max(most, std::abs(hidden.value().item(i) - expected.at("hidden").item(i)));
-  EXPECT_LE(most, 1e-5) << "largest difference of a hidden state";
+  EXPECT_LE(most, 1e-5) << "largest difference in the hidden states";
   std::printf("largest difference of a hidden state %.3g\n", most);
   for (int64_t i = 0; i < pooled.value().numel(); ++i)
     ASSERT_NEAR(pooled.value().item(i), expected.at("pooled").item(i), 1e-5) << i;

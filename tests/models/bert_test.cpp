@@ -28,7 +28,7 @@ BertConfig small(DType dtype = DType::f32) {
 
 Tensor integers(std::vector<int32_t> values, Shape shape) { return Tensor::of(values, shape); }
 
-// Two texts of 4 and 3 tokens, padded to `length`; the padding holds `filler`.
+// Two texts of 4 and 3 tokens, padded to `length` with the id `filler`.
 TextInput texts(int64_t length = 5, int32_t filler = 0) {
   TextInput input{Tensor({2, length}, DType::i32), Tensor::zeros({2, length}, DType::i32),
                   Tensor::zeros({2, length}, DType::u8)};
@@ -54,7 +54,7 @@ TEST(BertModel, HasThePublishedNumberOfParameters) {
   EXPECT_EQ(parameter_count("bert_small"), 28763648);
 }
 
-TEST(BertModel, PaddingChangesNothing) {
+TEST(BertModel, PaddingHasNoEffect) {
   const auto model = make_bert<BertForSequenceClassification>(small());
   NoGrad off;
   const Tensor hidden = model->bert().forward(texts()).value(), logits = model->forward(texts()).value();
@@ -69,7 +69,7 @@ TEST(BertModel, PaddingChangesNothing) {
   }
 }
 
-TEST(BertModel, TypesAndMaskMayBeLeftOut) {
+TEST(BertModel, TypesAndMaskAreOptional) {
   const auto model = make_bert<Bert>(small());
   NoGrad off;
   TextInput all = texts(), bare{all.ids, {}, {}};
@@ -78,19 +78,19 @@ TEST(BertModel, TypesAndMaskMayBeLeftOut) {
   EXPECT_EQ(model->forward(all).value().to_vector<float>(), model->forward(bare).value().to_vector<float>());
 }
 
-TEST(BertModel, DropoutIsNamedByTheRun) {
+TEST(BertModel, DropoutDependsOnTheContext) {
   const auto model = make_bert<BertForSequenceClassification>(small());
   NoGrad off;
   const auto logits = [&](const DropoutContext* run) { return model->forward(texts(), run).value().to_vector<float>(); };
   std::set<std::vector<float>> seen{logits(nullptr)};
   for (const DropoutContext& run : {DropoutContext{1, 0, 0}, DropoutContext{2, 0, 0}, DropoutContext{1, 1, 0}, DropoutContext{1, 0, 1}}) {
     EXPECT_EQ(logits(&run), logits(&run));
-    EXPECT_TRUE(seen.insert(logits(&run)).second) << "as another run or none";
+    EXPECT_TRUE(seen.insert(logits(&run)).second) << "equal to another context, or to no dropout";
   }
 }
 
-// Each of the three settings drops by itself, and all at 0 are no dropout.
-TEST(BertModel, DropoutOfEveryKind) {
+// Each of the three settings applies dropout independently; with all at 0 there is none.
+TEST(BertModel, EachDropoutSettingHasAnEffect) {
   const DropoutContext run{1, 0, 0};
   const auto changes = [&](double hidden, double attention, std::optional<double> classifier) {
     BertConfig c = small();
@@ -125,7 +125,7 @@ TEST(BertModel, InitialValues) {
     double squares = 0, neighbors = 0;
     for (int64_t i = 0; i < value.numel(); ++i) squares += std::pow(value.item(i), 2);
     for (int64_t i = 1; i < value.numel(); ++i) neighbors += value.item(i) * value.item(i - 1);
-    const auto n = static_cast<double>(value.numel());  // the deviation's own deviation is 1/√(2n) of it
+    const auto n = static_cast<double>(value.numel());  // the relative standard error of the deviation is 1/√(2n)
     EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.02 * 4.5 / std::sqrt(2 * n)) << p.name;
     EXPECT_NEAR(neighbors / squares, 0, 4.5 / std::sqrt(n)) << p.name;
     if (p.name == "bert.embeddings.word_embeddings.weight") {
@@ -136,8 +136,8 @@ TEST(BertModel, InitialValues) {
   EXPECT_EQ(Buckets(model->parameters(), {}).value_hash(), Buckets(again->parameters(), {}).value_hash());
 }
 
-// The decoder has no parameter of its own: its gradient joins that of the embeddings, padding's row included.
-TEST(BertModel, DecoderAndEmbeddingsAreOneParameter) {
+// The decoder shares the word embeddings. Its gradient is added to theirs, including the row of the padding token.
+TEST(BertModel, DecoderAndEmbeddingsShareOneParameter) {
   const auto model = make_bert<BertForMaskedLM>(small());
   for (const Parameter& p : model->parameters()) EXPECT_EQ(p.name.find("decoder"), std::string::npos) << p.name;
   const Var logits = model->forward(texts(), integers({1, 6}, {2}));
@@ -146,14 +146,14 @@ TEST(BertModel, DecoderAndEmbeddingsAreOneParameter) {
     d.add(Tensor::full({2, 50}, 1));
   }));
   const Tensor grad = model->bert().word_embeddings().grad();
-  for (const int64_t word : {0, 30}) {  // padding, and a word that no text holds
+  for (const int64_t word : {0, 30}) {  // padding, and a word that does not occur in the texts
     double sum = 0;
     for (int64_t i = 0; i < 16; ++i) sum += std::abs(grad.item(word * 16 + i));
     EXPECT_GT(sum, 0.1) << word;
   }
 }
 
-TEST(BertModel, PaddingGetsNoGradientAsAnInput) {
+TEST(BertModel, PaddingGetsNoGradientFromTheInput) {
   const auto model = make_bert<BertForQuestionAnswering>(small());
   backward(question_answering_loss(model->forward(texts()), integers({1, 2}, {2}), integers({3, 2}, {2})));
   const Tensor grad = model->bert().word_embeddings().grad();
@@ -161,7 +161,7 @@ TEST(BertModel, PaddingGetsNoGradientAsAnInput) {
   EXPECT_NE(grad.item(16), 0);
 }
 
-TEST(BertModel, TypesOfResults) {
+TEST(BertModel, ResultsHaveTheExpectedTypes) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     const DType wide = compute_dtype(dtype);
     const auto model = make_bert<BertForPreTraining>(small(dtype));
@@ -178,7 +178,7 @@ TEST(BertModel, TypesOfResults) {
   }
 }
 
-TEST(BertModel, MalformedInputsAreNamed) {
+TEST(BertModel, NamesMalformedInputs) {
   const auto model = make_bert<BertForMaskedLM>(small());
   const auto error = [&](const std::function<void(TextInput&)>& change, Tensor positions = integers({0}, {1})) {
     TextInput input = texts();

@@ -1,4 +1,4 @@
-// The golden files of ResNet and BERT on a GPU.
+// The golden files of BERT on a GPU.
 #include "tests/models/bert_golden.h"
 #include "tests/models/resnet_golden.h"
 

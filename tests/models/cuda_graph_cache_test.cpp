@@ -1,4 +1,4 @@
-// Training steps of ResNet and BERT as CUDA graphs: bit for bit what they are without.
+// Training steps of ResNet and BERT as CUDA graphs must match those without graphs bit for bit.
 #include <gtest/gtest.h>
 
 #include "autograd/ops/softmax_cross_entropy.h"
@@ -25,13 +25,13 @@ struct Plan {
 struct Outcome {
   std::vector<double> losses;
   std::vector<std::vector<float>> state;  // parameters and buffers
-  std::vector<int64_t> overlapped;        // buckets of each step
+  std::vector<int64_t> overlapped;        // number of overlapped buckets per step
   bool operator==(const Outcome&) const = default;
 };
 
 constexpr int kSteps = 5;
 
-// draw(random, micro_batch) writes a batch to where pass(micro_batch) reads it.
+// draw(random, micro_batch) writes a batch to the tensors that pass(micro_batch) reads.
 template <class Draw, class Pass>
 Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, const Draw& draw, const Pass& pass) {
   DataParallelOptions options{.optimizer = plan.optimizer};
@@ -40,7 +40,7 @@ Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, con
   std::unique_ptr<CudaGraphCache> graphs;
   if (plan.graphs) graphs = std::make_unique<CudaGraphCache>();
   Outcome outcome;
-  std::vector<Tensor> losses(static_cast<size_t>(plan.micro_batches));  // replays write to those of the recording
+  std::vector<Tensor> losses(static_cast<size_t>(plan.micro_batches));  // replays write to the captured step's tensors
   int64_t peak = 0;
   for (int step = 0; step < kSteps; ++step) {
     replica.begin_step(0.01 / (1 + step), plan.micro_batches);
@@ -66,7 +66,7 @@ Outcome train(const Plan& plan, Communicator& comm, const nn::Module& model, con
     outcome.overlapped.push_back(replica.scheduler().overlapped());
     if (step == 2) peak = peak_gpu_bytes();
   }
-  EXPECT_EQ(peak_gpu_bytes(), peak) << "memory grows";
+  EXPECT_EQ(peak_gpu_bytes(), peak) << "replays must not allocate memory";
   for (const Bucket& bucket : replica.buckets()) outcome.state.push_back(bucket.param.to_vector<float>());
   for (const nn::NamedTensor& buffer : model.buffers()) outcome.state.push_back(buffer.tensor.to_vector<float>());
   return outcome;
@@ -102,7 +102,7 @@ Outcome resnet(const Plan& plan) {
   });
 }
 
-// With dropout, whose numbers follow the micro-batch; words that come once, often, and as padding.
+// Includes dropout, whose random numbers depend on the micro-batch, and words that occur once, often, and as padding.
 Outcome bert(const Plan& plan) {
   return of_ranks(plan, [&](Communicator& comm) {
     constexpr int64_t kTexts = 3, kLength = 12, kMasked = 5, kWords = 40;
@@ -160,13 +160,13 @@ class CudaGraphCacheTest : public ::testing::Test {
   }
 };
 
-TEST_F(CudaGraphCacheTest, ResNetTrainsAsWithoutThem) {
+TEST_F(CudaGraphCacheTest, ResNetTrainsAsWithoutGraphs) {
   expect_same({.graphs = true}, resnet);
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder"}, resnet);
   expect_same({.graphs = true, .micro_batches = 2, .optimizer = "sgdm", .dtype = DType::bf16}, resnet);
 }
 
-TEST_F(CudaGraphCacheTest, BertWithDropoutTrainsAsWithoutThem) {
+TEST_F(CudaGraphCacheTest, BertWithDropoutTrainsAsWithoutGraphs) {
   expect_same({.graphs = true}, bert);
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder", .dtype = DType::bf16}, bert);
 }

@@ -1,4 +1,4 @@
-// ResNet-20 and ResNet-50 on a GPU against PyTorch's numbers.
+// ResNet-20 and ResNet-50 on a GPU compared with PyTorch's results.
 #include "tests/models/resnet_golden.h"
 #include "tests/on_gpu.h"
 
@@ -15,8 +15,8 @@ TEST_F(CudaGolden, ResNet50Float32) {
   on_gpu([] { resnet_golden::expect_golden("resnet50", DType::f32, nullptr, /*steps=*/1); });
 }
 
-// Activations of 8 bits, twenty layers of them: some per cent of logits and losses. Of a gradient, in which relus are
-// others, little more than its size is left.
+// Activations with 8 significand bits through twenty layers: logits and losses differ by a few percent. Gradients pass
+// through different relus and agree only in magnitude.
 TEST_F(CudaGolden, ResNet20Bfloat16) {
   const resnet_golden::Tolerance bf16{
       .logits = 0.05, .eval_logits = 0.05, .losses = 0.05, .norm = 0.5, .dot = 0.7, .sample = 4, .running = 0.05};

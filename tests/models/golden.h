@@ -1,5 +1,4 @@
-// What make_golden.py computes and Godwit's tests need too: weights, images and labels by formula, summaries of
-// tensors.
+// The formulas of make_golden.py, for the tests: weights, images, labels, and summaries of tensors.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,7 +18,7 @@ inline uint32_t fnv1a(const std::string& text) {
   return hash;
 }
 
-// Word i of the table `name` (by its hash), and the same as a multiple of 2⁻²³ in [-1, 1).
+// Word i of the table `name` (given by its hash); hashed_unit() maps it to a multiple of 2⁻²³ in [-1, 1).
 inline uint32_t hashed_word(uint32_t name, int64_t i) {
   uint32_t x = name + static_cast<uint32_t>(i) * 0x9E3779B9u;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
@@ -28,14 +27,15 @@ inline uint32_t hashed_word(uint32_t name, int64_t i) {
 }
 inline double hashed_unit(uint32_t name, int64_t i) { return (hashed_word(name, i) >> 8) * 0x1p-23 - 1.0; }
 
-// Where element i of PyTorch's layout [a, d, b, c] lies in ours, [a, b, c, d]: filters, images; other ranks agree.
+// The index in Godwit's layout [a, b, c, d] of element i of PyTorch's layout [a, d, b, c], for filters and images.
+// Tensors of other rank have the same layout in both.
 inline int64_t channels_last(const Shape& ours, int64_t i) {
   if (ours.rank() != 4) return i;
   const int64_t plane = ours[1] * ours[2], d = ours[3];
   return (i / (plane * d) * plane + i % plane) * d + i / plane % d;
 }
 
-// The parameter's or buffer's values: as `formula` of make_golden.py.
+// Fills a parameter or buffer with `formula` of make_golden.py.
 inline void fill_by_formula(const std::string& name, const Tensor& there) {
   const Shape& shape = there.shape();
   const Tensor value(shape, there.dtype(), kCpu);
@@ -79,7 +79,8 @@ inline Tensor golden_labels(int64_t n, uint32_t classes) {
   return labels;
 }
 
-// Norm, dot with the table name.probe, and the elements that name.sample picks: as `summary` of make_golden.py.
+// Norm, dot product with the table name.probe, and the elements selected by name.sample, like `summary` of
+// make_golden.py.
 inline std::vector<double> summary(const std::string& name, const Tensor& tensor, size_t length) {
   const uint32_t probe = fnv1a(name + ".probe"), sample = fnv1a(name + ".sample");
   const std::vector<double> values = tensor.to(DType::f64).to_vector<double>();

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes golden/bert.json and golden/bert: what HuggingFace transformers computes for small BERTs, and one it saved.
+"""Writes golden/bert.json and golden/bert: the results of HuggingFace transformers for small BERTs, and a saved BERT.
 
 Needs torch, torchvision and transformers; run it as `python3 tests/models/make_bert_golden.py`. Weights and inputs come
 from the integer hash of make_golden.py. Per head: outputs, every parameter's gradient and, after ten steps of AdamW,
 every parameter, each as norm, dot product with a hashed vector and eight elements; and the ten losses.
 
-  python3 tests/models/make_bert_golden.py FOLDER FILE    the hidden states that transformers computes with the weights
-      of FOLDER, as safetensors, for the test that GODWIT_BERT_FOLDER and GODWIT_BERT_HIDDEN turn on
+  python3 tests/models/make_bert_golden.py FOLDER FILE    writes the hidden states that transformers computes with the
+      weights of FOLDER, as safetensors; GODWIT_BERT_FOLDER and GODWIT_BERT_HIDDEN enable the test that uses them
 """
 import json
 import pathlib
@@ -21,9 +21,9 @@ SINGLES = 12
 CONFIG = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
               max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 LENGTHS, LENGTH, LABELS = (12, 9, 4), 12, 3
-MASKED = (1, 5, 11, 14, 20, 27)  # of 36 places
+MASKED = (1, 5, 11, 14, 20, 27)  # of 36 positions
 ADAMW = dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.1)
-# Gradients below it are nothing but rounding: of what moves all scores that a softmax compares alike (key.bias).
+# Smaller gradients consist only of rounding, e.g. of key.bias, which shifts all scores of a softmax equally.
 NOTHING = 1e-12
 HEADS = {
     "BertForPreTraining": "gelu",
@@ -65,7 +65,7 @@ def labels(head):
 
 
 def outputs(head, result):
-    """Named as Godwit's; of the word scores only the masked places."""
+    """Outputs with Godwit's names; word scores of the masked positions only."""
     def masked(logits):
         return logits.reshape(-1, logits.shape[-1])[list(MASKED)]
     if head == "BertForPreTraining":

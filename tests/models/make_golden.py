@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes golden/: what PyTorch computes for ResNet-20 and ResNet-50, to hold Godwit's models against.
+"""Writes golden/: PyTorch's results for ResNet-20 and ResNet-50, the reference for Godwit's models.
 
 Needs python3-torch and python3-torchvision; run it as `python3 tests/models/make_golden.py`. Weights, images and labels
-come from an integer hash of (name, index) that models_golden.h computes too, exactly, so the files hold results only:
-per parameter the norm of the gradient, its dot product with a hashed vector, and eight of its elements.
+come from an integer hash of (name, index). golden.h computes the same hash, so the files contain only results: per
+parameter the norm of the gradient, its dot product with a hashed vector, and eight of its elements.
 """
 import json
 import math
@@ -28,7 +28,7 @@ def fnv1a(text):
 
 
 def words(name, n):
-    """n 32-bit words: word i is a mix of fnv1a(name) + i * 0x9E3779B9."""
+    """Returns n 32-bit words: word i is a mix of fnv1a(name) + i * 0x9E3779B9."""
     with np.errstate(over="ignore"):
         x = np.uint32(fnv1a(name)) + np.arange(n, dtype=np.uint32) * np.uint32(0x9E3779B9)
         for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
@@ -37,19 +37,19 @@ def words(name, n):
 
 
 def unit(name, n):
-    """n multiples of 2^-23 in [-1, 1), exact in float32."""
+    """Returns n multiples of 2^-23 in [-1, 1), exact in float32."""
     return (words(name, n) >> np.uint32(8)).astype(np.float64) * 2.0**-23 - 1.0
 
 
 def formula(name, shape):
-    """A parameter or a buffer: centre + scale * unit, rounded to float32 once."""
+    """Values of a parameter or buffer: center + scale * unit, rounded to float32 once."""
     n = int(np.prod(shape))
     if len(shape) > 1:  # filters and matrices: uniform with variance 2 / fan_in and 1 / fan_in
         fan_in = n // shape[0]
         centre, scale = 0.0, np.float32(math.sqrt((6.0 if len(shape) == 4 else 3.0) / fan_in))
     elif name.endswith("running_var"):
         centre, scale = 1.0, 0.5
-    elif name.endswith("bn3.weight"):  # small, as trained ones are: else ten steps amplify rounding a millionfold
+    elif name.endswith("bn3.weight"):  # small as after training; else rounding grows a millionfold in ten steps
         centre, scale = 0.1875, 0.0625
     elif name.endswith("weight"):  # gammas
         centre, scale = 0.75, 0.25
@@ -66,7 +66,7 @@ def fill(model):
 
 
 class Block(nn.Module):
-    """He et al. 2016, section 4.2, shortcut A: every other pixel, the new channels zero."""
+    """He et al. 2016, section 4.2, shortcut A: every other pixel, with zeros in the new channels."""
 
     def __init__(self, c_in, c, stride):
         super().__init__()
@@ -101,14 +101,14 @@ class CifarResNet(nn.Module):
 
 
 def summary(name, tensor):
-    """norm, dot with unit(name + ".probe"), SAMPLES elements, all indexed as PyTorch lays the tensor out."""
+    """The norm, the dot product with unit(name + ".probe"), and SAMPLES elements, indexed in PyTorch's layout."""
     values = tensor.detach().double().flatten().numpy()
     at = words(name + ".sample", SAMPLES) % np.uint32(values.size)
     return [float(np.linalg.norm(values)), float(values @ unit(name + ".probe", values.size)), *map(float, values[at])]
 
 
 def jiggle(model, run):
-    """Moves every parameter by up to one rounding of float32, differently in every run but the first."""
+    """Changes every parameter by up to one float32 rounding, differently in each run; run 0 is unchanged."""
     if run > 0:
         for p in model.parameters():
             p.data *= 1 + 2.0**-23 * torch.randn(p.shape, dtype=p.dtype).sign()
@@ -142,7 +142,7 @@ def train(model, case, dtype, run=0):
 
 
 def worst(exact, single, count):
-    """Largest errors of summaries: norms and dots relative to the norm, samples to the root mean square."""
+    """The largest errors of summaries: norms and dots relative to the norm, samples to the root mean square."""
     result = {"norm": 0.0, "dot": 0.0, "sample": 0.0}
     for name, a in exact.items():
         errors = [abs(p - q) / a[0] for p, q in zip(a, single[name])]
@@ -165,7 +165,7 @@ def distance(exact, single, count):
 
 
 def compare(model, case):
-    """float64 results, and how far float32 is from them at most, in runs that start one rounding apart."""
+    """float64 results, and the largest errors of float32 runs whose initial weights differ by one rounding."""
     exact = train(model(), case, torch.float64)
     count = {name: t.numel() for name, t in list(model().named_parameters()) + list(model().named_buffers())}
     runs = [distance(exact, train(model(), case, torch.float32, run), count) for run in range(SINGLES)]
@@ -176,7 +176,7 @@ def compare(model, case):
 
 
 def names(model):
-    """Parameters and running statistics of a torchvision model: counts, first and last names, a hash of the list."""
+    """Parameters and running statistics of a torchvision model: count, first and last names, hash of the list."""
     def digest(tensors):
         lines = [f"{name} {list(t.shape)}" for name, t in tensors if not name.endswith("num_batches_tracked")]
         return {"count": len(lines), "first": lines[:4], "last": lines[-4:], "fnv1a": fnv1a("\n".join(lines))}

@@ -22,7 +22,8 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name)
   EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
 }
 
-// Each parameter but those of `except` holds the values of make_golden.py's formula, under the name `prefix` + its own.
+// Each parameter must have the values of make_golden.py's formula for `prefix` + its name, unless its name starts with
+// `except`.
 void expect_formula(const nn::Module& model, const std::string& prefix = "", const std::string& except = "none") {
   for (const Parameter& p : model.parameters()) {
     if (p.name.starts_with(except)) continue;
@@ -49,7 +50,7 @@ class Pretrained : public ::testing::Test {
     node.key() = to;
     file_.insert(std::move(node));
   }
-  // The complaint about the file as it is now; the model stays what it was.
+  // The error message for the current content of file_; checks that the model did not change.
   std::string error() const {
     const std::string path = saved();
     const BertForPreTraining model(config_);
@@ -57,12 +58,12 @@ class Pretrained : public ::testing::Test {
     for (const Parameter& p : model.parameters()) p.var.value().data<float>()[0] = 42;
     const std::string text = error_of([&] { load_pretrained(path, model); });
     EXPECT_THAT(text, HasSubstr(path));
-    for (const Parameter& p : model.parameters()) EXPECT_EQ(p.var.value().item(), 42) << p.name << " was touched";
+    for (const Parameter& p : model.parameters()) EXPECT_EQ(p.var.value().item(), 42) << p.name << " was modified";
     return text;
   }
 };
 
-TEST_F(Pretrained, LoadsWhatTransformersSaved) {
+TEST_F(Pretrained, LoadsAFileOfTransformers) {
   const BertForPreTraining model(config_);
   const LoadReport report = load_pretrained(kFolder, model);
   expect_formula(model);
@@ -71,7 +72,7 @@ TEST_F(Pretrained, LoadsWhatTransformersSaved) {
   EXPECT_EQ(report.str(), std::to_string(report.loaded) + " tensors loaded");
 }
 
-TEST_F(Pretrained, OtherHeadsTakeTheBodyAndReportTheRest) {
+TEST_F(Pretrained, OtherHeadsLoadTheBodyAndReportTheRest) {
   const BertForQuestionAnswering model(config_);
   const LoadReport report = load_pretrained(kFolder + "/model.safetensors", model);
   expect_formula(model, "", "qa_outputs");
@@ -80,12 +81,12 @@ TEST_F(Pretrained, OtherHeadsTakeTheBodyAndReportTheRest) {
   EXPECT_THAT(report.unexpected, ::testing::Contains("pooler.dense.weight"));
   EXPECT_THAT(report.str(), AllOf(HasSubstr("2 missing"), HasSubstr("9 of the file not used"), HasSubstr("…)")));
 
-  const Bert body(config_);  // its names have no "bert."
+  const Bert body(config_);  // its parameter names have no "bert." prefix
   EXPECT_EQ(load_pretrained(kFolder, body).missing.size(), 0u);
   expect_formula(body, "bert.");
 }
 
-TEST_F(Pretrained, NamesOfOtherVersionsAndTypes) {
+TEST_F(Pretrained, AcceptsNamesOfOtherVersionsAndOtherTypes) {
   rename("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma");
   rename("bert.embeddings.LayerNorm.bias", "bert.embeddings.LayerNorm.beta");
   rename("bert.pooler.dense.bias", "pooler.dense.bias");
@@ -115,7 +116,7 @@ TEST_F(Pretrained, NamesOfOtherVersionsAndTypes) {
   }
 }
 
-TEST_F(Pretrained, CountsTheOutputsOfAClassifier) {
+TEST_F(Pretrained, CountsClassifierOutputs) {
   EXPECT_EQ(classifier_outputs(kFolder), std::nullopt);
   BertConfig config = config_;
   config.labels = {"a", "b", "c"};
@@ -124,7 +125,7 @@ TEST_F(Pretrained, CountsTheOutputsOfAClassifier) {
   EXPECT_EQ(classifier_outputs(folder_ / "model.safetensors"), 3);
 }
 
-TEST_F(Pretrained, ReachesParametersBoundToBuckets) {
+TEST_F(Pretrained, WritesToParametersBoundToBuckets) {
   const BertForPreTraining model(config_), other(config_);
   testing::fill_by_formula(other);
   const Buckets buckets(model.parameters(), {}), expected(other.parameters(), {});
@@ -132,7 +133,7 @@ TEST_F(Pretrained, ReachesParametersBoundToBuckets) {
   EXPECT_EQ(buckets.value_hash(), expected.value_hash());
 }
 
-TEST_F(Pretrained, SavesWhatTransformersWouldHaveSaved) {
+TEST_F(Pretrained, SavesTheFilesThatTransformersWouldSave) {
   const BertForPreTraining model(config_);
   testing::fill_by_formula(model);
   const std::string folder = folder_ / "a/new/folder";
@@ -155,8 +156,8 @@ TEST_F(Pretrained, SavesWhatTransformersWouldHaveSaved) {
   expect_formula(*loaded);
 }
 
-// HuggingFace's network for answers has as many outputs as its configuration has labels.
-TEST_F(Pretrained, AnswersAreSavedWithTwoLabels) {
+// HuggingFace's question-answering network has one output per label of its configuration.
+TEST_F(Pretrained, QuestionAnsweringIsSavedWithTwoLabels) {
   BertConfig config = config_;
   config.labels = {"a", "b", "c"};
   save_pretrained(folder_.str(), BertForQuestionAnswering(config));
@@ -196,18 +197,18 @@ TEST_F(Pretrained, AnUntiedDecoderIsAnError) {
   decoder.data<float>()[5] += 1;
   EXPECT_THAT(error(), AllOf(HasSubstr("cls.predictions.decoder.weight differs"), HasSubstr("tie_word_embeddings")));
   const BertForQuestionAnswering model(config_);
-  EXPECT_EQ(load_pretrained(saved(), model).unexpected.size(), 10u) << "who has no decoder passes it over";
+  EXPECT_EQ(load_pretrained(saved(), model).unexpected.size(), 10u) << "a model without a decoder ignores it";
   decoder.data<float>()[5] -= 1;
   file_["cls.predictions.decoder.bias"] = Tensor::full({11}, 9);
   EXPECT_THAT(error(), HasSubstr("cls.predictions.decoder.bias differs"));
 }
 
-TEST_F(Pretrained, TwoTensorsOfOneNameAreAnError) {
+TEST_F(Pretrained, TwoTensorsForOneNameAreAnError) {
   file_["pooler.dense.bias"] = file_["bert.pooler.dense.bias"];
   EXPECT_THAT(error(), HasSubstr("pooler.dense.bias under two names"));
 }
 
-TEST_F(Pretrained, FoldersWithoutWeightsAreNamed) {
+TEST_F(Pretrained, NamesFoldersWithoutWeights) {
   const BertForPreTraining model(config_);
   EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }), HasSubstr("has no model.safetensors"));
   write(folder_ / "pytorch_model.bin", {1});

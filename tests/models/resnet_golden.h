@@ -1,4 +1,4 @@
-// ResNet-20 and ResNet-50 against PyTorch: logits, running statistics, every parameter's gradient, ten steps of loss.
+// ResNet-20 and ResNet-50 compared with PyTorch: logits, running statistics, every parameter's gradient, ten losses.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -15,18 +15,18 @@ using testing::golden_images;
 using testing::golden_labels;
 using testing::summary;
 
-// How far results may be from PyTorch's in float64, relative to the norm (samples: to the root mean square;
-// losses: to the first).
+// Allowed distance from PyTorch's float64 results, relative to the norm (samples: to the root mean square; losses: to
+// the first loss).
 struct Tolerance {
   double logits, eval_logits, losses, norm, dot, sample, running;
 };
 
-// float64: rounding (1e-16), amplified by the same factor as float32's: the golden files say that PyTorch's own float32
-// is off by at most 3e-2 of a gradient, 5e5 roundings of 6e-8. As many of float64 make 1e-10.
+// float64: rounding, amplified by the same factor as for float32. In the golden files PyTorch's own float32 gradients
+// have errors of up to 3e-2, i.e. 5e5 roundings of 6e-8. The same number of float64 roundings (1e-16) is 1e-10.
 inline constexpr Tolerance kFloat64{1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-9, 1e-10};
 
-// float32: four times the largest distance from float64 in a dozen of PyTorch's own float32 runs, whose weights were
-// one rounding apart (some of them flip a relu, which counts far more than the rounding itself); at least 4e-6.
+// float32: four times the largest distance from float64 among a dozen float32 runs of PyTorch whose initial weights
+// differ by one rounding; at least 4e-6. In some runs a relu flips, which has a much larger effect than the rounding.
 inline Tolerance float32_tolerance(const json& error) {
   auto from = [&](const char* key) { return std::max(4 * error[key].get<double>(), 4e-6); };
   return {from("logits"),        from("eval_logits"),      from("losses"),        from("gradients_norm"),
@@ -55,7 +55,7 @@ inline void expect_summary(const json& expected, const std::string& name, const 
     EXPECT_NEAR(actual[k], golden[k], sample * rms) << name << ": sample " << k;
 }
 
-// v = momentum·v + g; p -= lr·v, as torch.optim.SGD has it; on the CPU, wherever the parameters are.
+// v = momentum·v + g; p -= lr·v, as in torch.optim.SGD. Computed on the CPU for parameters on any device.
 class Sgd {
  public:
   Sgd(std::vector<Parameter> parameters, double lr, double momentum)
@@ -90,7 +90,7 @@ class Sgd {
   double lr_, momentum_;
 };
 
-// On the context's device; at most so many steps.
+// Runs on the context's device, for at most `steps` steps.
 inline void expect_golden(const std::string& name, DType dtype, const Tolerance* given = nullptr, size_t steps = 10) {
   const json golden = testing::read_golden(name + ".json");
   const Tolerance tolerance = given                 ? *given

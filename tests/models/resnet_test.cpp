@@ -32,7 +32,7 @@ TEST(ResNet, HasThePublishedNumberOfParameters) {
             11689512 - 64 * 7 * 7 * 3 + 64 * 3 * 3);
 }
 
-// One line per tensor, shapes as PyTorch has them.
+// One line per tensor, with the shape in PyTorch's layout.
 template <class Named>
 std::vector<std::string> lines(const Named& list, const std::function<Tensor(const typename Named::value_type&)>& of) {
   std::vector<std::string> result;
@@ -55,7 +55,7 @@ void expect_list(const nlohmann::json& golden, const std::vector<std::string>& a
   EXPECT_EQ(testing::fnv1a(all), golden["fnv1a"]) << all;
 }
 
-TEST(ResNet, NamesAndOrderAreTorchvisions) {
+TEST(ResNet, NamesAndOrderMatchTorchvision) {
   const nlohmann::json golden = testing::read_golden("names.json");
   for (const auto& [name, lists] : golden.items()) {
     SCOPED_TRACE(name);
@@ -66,12 +66,12 @@ TEST(ResNet, NamesAndOrderAreTorchvisions) {
   }
 }
 
-TEST(ResNet, OnlyFiltersAndMatricesDecay) {
+TEST(ResNet, WeightDecayAppliesOnlyToFiltersAndMatrices) {
   const ResNet model(resnet_config("resnet18"));
   for (const Parameter& p : model.parameters()) EXPECT_EQ(p.decay, p.var.shape().rank() > 1) << p.name;
 }
 
-TEST(ResNet, ForwardHasOneRowOfLogitsPerImage) {
+TEST(ResNet, ForwardReturnsOneRowOfLogitsPerImage) {
   for (const std::string& name : resnet_names()) {
     SCOPED_TRACE(name);
     ResNetConfig config = resnet_config(name);
@@ -88,7 +88,7 @@ TEST(ResNet, ForwardHasOneRowOfLogitsPerImage) {
   }
 }
 
-TEST(ResNet, SmallStemTakesSmallImages) {
+TEST(ResNet, SmallStemAcceptsSmallImages) {
   ResNetConfig config = resnet_config("resnet18");
   config.small_stem = true;
   config.in_channels = 1;
@@ -98,7 +98,7 @@ TEST(ResNet, SmallStemTakesSmallImages) {
   EXPECT_EQ(model.forward(Var(Tensor::full({2, 28, 28, 1}, 0.5))).shape(), (Shape{2, 10}));
 }
 
-TEST(ResNet, ImagesOfABatchAreIndependentInEvaluation) {
+TEST(ResNet, EvaluationTreatsImagesOfABatchIndependently) {
   const auto model = make_resnet(resnet_config("resnet20"));
   model->train(false);
   NoGrad off;
@@ -107,7 +107,7 @@ TEST(ResNet, ImagesOfABatchAreIndependentInEvaluation) {
   for (int64_t i = 0; i < 10; ++i) EXPECT_NEAR(all.item(20 + i), last.item(i), 1e-4 * std::abs(last.item(i)) + 1e-5);
 }
 
-TEST(ResNet, ZeroInitResidualStartsBlocksAsTheirShortcuts) {
+TEST(ResNet, ZeroInitResidualStartsBlocksAsShortcuts) {
   ResNetConfig config = resnet_config("resnet50");
   config.zero_init_residual = true;
   int zeros = 0;
@@ -120,7 +120,7 @@ TEST(ResNet, ZeroInitResidualStartsBlocksAsTheirShortcuts) {
   EXPECT_EQ(zeros, 16);
 }
 
-TEST(ResNet, InitialValuesDependOnSeedAndNameOnly) {
+TEST(ResNet, InitialValuesDependOnlyOnSeedAndName) {
   ResNetConfig config = resnet_config("resnet20");
   auto values = [](const ResNetConfig& c, int threads) {
     Context next = context();
@@ -131,7 +131,7 @@ TEST(ResNet, InitialValuesDependOnSeedAndNameOnly) {
     return result;
   };
   const auto first = values(config, 1);
-  EXPECT_EQ(first, values(config, 3)) << "threads";
+  EXPECT_EQ(first, values(config, 3)) << "the thread count changed the values";
   ResNetConfig deeper = resnet_config("resnet32");
   EXPECT_EQ(first.at("layer1.2.conv2.weight"), values(deeper, 1).at("layer1.2.conv2.weight"));
   config.seed = 2;
@@ -140,11 +140,11 @@ TEST(ResNet, InitialValuesDependOnSeedAndNameOnly) {
   for (const auto& [name, value] : first) {
     const bool drawn = name.find("bn") == std::string::npos;
     EXPECT_EQ(drawn, value != other.at(name)) << name;
-    EXPECT_TRUE(!drawn || leading.insert(value[0]).second) << name << " begins as another parameter does";
+    EXPECT_TRUE(!drawn || leading.insert(value[0]).second) << name << " has the same first value as another parameter";
   }
 }
 
-TEST(ResNet, InitialValuesHaveTorchvisionsSpread) {
+TEST(ResNet, InitialValuesHaveTheVarianceOfTorchvision) {
   const auto model = make_resnet({.blocks = {2, 2}});
   for (const Parameter& p : model->parameters()) {
     const Shape& s = p.var.shape();
@@ -156,7 +156,8 @@ TEST(ResNet, InitialValuesHaveTorchvisionsSpread) {
       largest = std::max(largest, std::abs(v));
     }
     if (s.rank() == 4) {
-      // The standard error of a normal sample's variance is √(2/n) of it, of its kurtosis (3) √(24/n): five of them.
+      // Relative standard errors for a normal sample: √(2/n) for the variance, √(24/n) for the kurtosis (3). Tolerance:
+      // five.
       const double expected = 2.0 / static_cast<double>(s[0] * s[1] * s[2]), variance = squares / n;
       EXPECT_NEAR(variance / expected, 1, 5 * std::sqrt(2 / n)) << p.name;
       EXPECT_NEAR(sum / n, 0, 5 * std::sqrt(expected / n)) << p.name;
@@ -170,8 +171,8 @@ TEST(ResNet, InitialValuesHaveTorchvisionsSpread) {
   }
 }
 
-// The losses of 30 steps of gradient descent on random labels. On one thread: with two it was seen to take minutes on a
-// busy machine, with one seconds.
+// The losses of 30 steps of gradient descent on random labels. Uses one thread: with two, runs on a busy machine took
+// minutes instead of seconds.
 std::vector<double> losses(DType dtype) {
   ContextGuard guard(Context{.threads = 1});
   ResNetConfig config = resnet_config("resnet20");
@@ -195,22 +196,23 @@ std::vector<double> losses(DType dtype) {
 
 TEST(ResNet, LearnsRandomLabels) {
   const std::vector<double> loss = losses(DType::f32);
-  EXPECT_GT(loss.front(), 1.5) << "ten classes at random: about ln 10";
+  EXPECT_GT(loss.front(), 1.5) << "chance with ten classes is about ln 10";
   EXPECT_LT(loss.back(), 0.5 * loss.front());
 }
 
-// Parameters, their gradients and the loss are float32. 20 layers that round their results by 2^-8 at most, at random
-// signs, move a logit of order 1 by about √20 · 2^-8 = 0.02; training in 30 steps falls as far as in float32.
+// Parameters, their gradients and the loss are float32. 20 layers round their results by at most 2^-8 with random
+// signs, which changes a logit of order 1 by about √20 · 2^-8 = 0.02. The loss after 30 steps falls as far as in
+// float32.
 TEST(ResNet, LearnsRandomLabelsInBfloat16) {
   const std::vector<double> single = losses(DType::f32), half = losses(DType::bf16);
   EXPECT_NE(half.front(), single.front());
   EXPECT_NEAR(half.front(), single.front(), 0.05);
   EXPECT_LT(half.back(), 0.5 * half.front());
   EXPECT_NEAR(half.back(), single.back(), 0.1 * single.front());
-  EXPECT_EQ(losses(DType::bf16), half) << "not the same bits twice";
+  EXPECT_EQ(losses(DType::bf16), half) << "two runs must have equal bits";
 }
 
-TEST(ResNet, EveryParametersHookRunsOnceTheStemLast) {
+TEST(ResNet, EveryHookRunsOnceAndTheStemsLast) {
   const auto model = make_resnet(resnet_config("resnet20"));
   std::vector<std::string> finished;
   for (const Parameter& p : model->parameters())
@@ -220,10 +222,10 @@ TEST(ResNet, EveryParametersHookRunsOnceTheStemLast) {
   EXPECT_EQ(finished.size(), model->parameters().size());
   EXPECT_EQ(std::set<std::string>(finished.begin(), finished.end()).size(), finished.size());
   EXPECT_TRUE(finished.front().starts_with("fc.")) << finished.front();
-  EXPECT_EQ(finished.back(), "conv1.weight") << "the first layer's gradient comes last";
+  EXPECT_EQ(finished.back(), "conv1.weight") << "the gradient of the first layer must arrive last";
 }
 
-TEST(ResNet, GradientsLandInTheBuckets) {
+TEST(ResNet, GradientsAreWrittenToTheBuckets) {
   const auto model = make_resnet(resnet_config("resnet20")), loose = make_resnet(resnet_config("resnet20"));
   const Buckets buckets(model->parameters(), {.first_bytes = 1 << 12, .bytes = 1 << 16});
   EXPECT_EQ(buckets.numel(), 269722);
@@ -240,14 +242,14 @@ TEST(ResNet, GradientsLandInTheBuckets) {
           << slot.name;
 }
 
-TEST(ResNet, LayoutHashDependsOnTheModelOnly) {
+TEST(ResNet, LayoutHashDependsOnlyOnTheModel) {
   auto hash = [](const ResNetConfig& config, int64_t bytes) {
     return Buckets(make_resnet(config)->parameters(), {.first_bytes = bytes, .bytes = bytes}).layout_hash();
   };
   ResNetConfig config = resnet_config("resnet20");
   const uint64_t first = hash(config, 1 << 20);
   config.seed = 9;
-  EXPECT_EQ(first, hash(config, 1 << 13)) << "seed and bucket size";
+  EXPECT_EQ(first, hash(config, 1 << 13)) << "the hash must not depend on seed and bucket size";
   config.num_classes = 11;
   EXPECT_NE(first, hash(config, 1 << 20)) << "one more class";
   EXPECT_NE(first, hash(resnet_config("resnet32"), 1 << 20));
@@ -262,7 +264,7 @@ void expect_error(const std::function<void()>& f, const std::string& part) {
   }
 }
 
-TEST(ResNet, RefusesWhatHasNoMeaning) {
+TEST(ResNet, RefusesInvalidArguments) {
   expect_error([] { resnet_config("resnet51"); }, "did you mean 'resnet50'");
   expect_error([] { resnet_config("vgg"); }, "resnet18");
   const ResNet model(resnet_config("resnet18"));

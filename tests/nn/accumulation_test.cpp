@@ -1,4 +1,4 @@
-// Gradient accumulation through a whole network: k micro-batches of b images are one batch of k·b.
+// Gradient accumulation through a whole network: k micro-batches of b images equal one batch of k·b.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kImages = 12;
 
-// No batch norm, whose statistics are those of a micro-batch.
+// Has no batch norm, because batch norm would use the statistics of a micro-batch.
 struct Net : nn::Module {
   nn::Conv2d conv1{3, 8, 3, {.padding = 1}, DType::f64, /*bias=*/true}, conv2{8, 5, 3, {.stride = 2}, DType::f64};
   nn::Linear fc{5, 4, DType::f64};
@@ -42,7 +42,7 @@ struct Batch {
   }
 };
 
-// The gradients of the mean loss over all images, taken in k micro-batches.
+// The gradients of the mean loss over all images, accumulated over k micro-batches.
 std::vector<double> gradients(int k) {
   const Batch batch;
   const Net net;
@@ -61,8 +61,9 @@ std::vector<double> gradients(int k) {
   return result;
 }
 
-// A weight's gradient is a sum of at most n = 12 · 49 terms, in another order and scaled by 1/k before or after: both
-// err by at most about n·2⁻⁵³ = 7e-14 of the sum of the terms' sizes, which exceeds the largest sum a few times.
+// A weight's gradient sums at most n = 12 · 49 terms; the order differs, and the scaling by 1/k comes before or after.
+// Either sum has an error of about n·2⁻⁵³ = 7e-14 times the sum of the terms' magnitudes, which is a few times the
+// largest gradient.
 TEST(Accumulation, MicroBatchesEqualOneBatch) {
   const std::vector<double> whole = gradients(1);
   double largest = 0;

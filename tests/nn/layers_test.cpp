@@ -29,7 +29,7 @@ TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
             (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
-TEST(Layers, LayerNormStartsAsPlainNormalization) {
+TEST(Layers, LayerNormStartsWithoutScaleAndShift) {
   const nn::LayerNorm norm(4, 1e-12, DType::f64);
   for (const Parameter& p : norm.parameters()) EXPECT_FALSE(p.decay) << p.name;
   const Var x(random_tensor({3, 4}));
@@ -45,7 +45,7 @@ TEST(Layers, LayerNormStartsAsPlainNormalization) {
   for (size_t i = 0; i < added.size(); ++i) EXPECT_NEAR(added[i], apart[i], 1e-12);
 }
 
-TEST(Layers, ParametersBesideBfloat16AreFloat32) {
+TEST(Layers, ParametersOfBfloat16LayersAreFloat32) {
   EXPECT_EQ(nn::Embedding(2, 2, DType::bf16).weight().dtype(), DType::f32);
   for (const Parameter& p : nn::LayerNorm(2, 1e-5, DType::bf16).parameters()) EXPECT_EQ(p.var.dtype(), DType::f32);
 }

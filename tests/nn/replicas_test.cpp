@@ -35,7 +35,7 @@ struct Net : nn::Module {
   }
 };
 
-// Image i of a batch that all worlds share; the images differ in brightness, so that ranks differ in their statistics.
+// Image i of a batch that all worlds share. The images differ in brightness, so each rank has different statistics.
 struct Images {
   Tensor x, labels;
 
@@ -48,8 +48,8 @@ struct Images {
   }
 };
 
-// Of all images in order: logits, input gradients; gradients of the parameters, summed over the ranks; running
-// statistics of every rank.
+// Logits and input gradients of all images in order; parameter gradients summed over the ranks; running statistics of
+// every rank.
 struct Result {
   std::vector<double> logits, dx, parameters;
   std::vector<std::vector<double>> buffers;
@@ -59,7 +59,7 @@ void append(std::vector<double>& to, const Tensor& x) {
   for (const double value : x.span<double>()) to.push_back(value);
 }
 
-// Rank r has shares[r] images; its mean loss weighs as many. Two training steps without update.
+// Rank r has shares[r] images, and its mean loss is weighted by that count. Two training steps without an update.
 Result train(const std::vector<int64_t>& shares, bool sync = true) {
   int64_t images = 0;
   for (const int64_t share : shares) images += share;
@@ -110,7 +110,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
-// float64, values of order one behind the first layer and sums of a few hundred terms: roundings stay far below 1e-10.
+// float64, values of order 1 after the first layer, and sums of a few hundred terms: rounding stays far below 1e-10.
 TEST(SynchronizeBatchNorm, RanksEqualOneRankWithAllImages) {
   const Result whole = train({6});
   for (const std::vector<int64_t>& shares : {std::vector<int64_t>{3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 4, 1}}) {
@@ -120,11 +120,11 @@ TEST(SynchronizeBatchNorm, RanksEqualOneRankWithAllImages) {
     EXPECT_LT(largest_difference(parts.parameters, whole.parameters), 1e-10);
     for (const auto& buffers : parts.buffers) {
       EXPECT_LT(largest_difference(buffers, whole.buffers[0]), 1e-10);
-      EXPECT_EQ(buffers, parts.buffers[0]) << "the same bits on all ranks";
+      EXPECT_EQ(buffers, parts.buffers[0]) << "all ranks must have the same bits";
     }
   }
   const Result apart = train({3, 3}, /*sync=*/false);
-  EXPECT_GT(largest_difference(apart.logits, whole.logits), 0.01) << "without it ranks see other statistics";
+  EXPECT_GT(largest_difference(apart.logits, whole.logits), 0.01) << "without it, ranks have different statistics";
 }
 
 TEST(SynchronizeBatchNorm, OneValuePerRankIsEnough) {
@@ -140,11 +140,11 @@ TEST(SynchronizeBatchNorm, OneValuePerRankIsEnough) {
     norm.train(false);
     comm.stats->reset();
     norm(x);
-    EXPECT_EQ(comm.stats->total().calls, 0) << "evaluation asks nobody";
+    EXPECT_EQ(comm.stats->total().calls, 0) << "evaluation must not communicate";
   });
 }
 
-TEST(SynchronizeBatchNorm, FailingRankEndsTheOthers) {
+TEST(SynchronizeBatchNorm, AFailingRankStopsTheOthers) {
   const std::string error = error_of([] {
     run_local({3, 1}, [](Communicator& comm) {
       nn::BatchNorm2d norm(2);
@@ -156,7 +156,7 @@ TEST(SynchronizeBatchNorm, FailingRankEndsTheOthers) {
   EXPECT_EQ(error, "rank 1: bad image");
 }
 
-TEST(AverageBuffers, TakesTheMeanOverTheRanks) {
+TEST(AverageBuffers, AveragesOverTheRanks) {
   run_local({3, 1}, [](Communicator& comm) {
     nn::BatchNorm2d norm(4);
     for (const nn::NamedTensor& buffer : norm.buffers()) buffer.tensor.fill(3.0 * comm.rank);

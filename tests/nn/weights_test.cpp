@@ -21,7 +21,7 @@ class Weights : public ::testing::Test {
   TempFolder folder_;
 };
 
-// The network of make_golden.py's tiny.safetensors.
+// The network stored in tiny.safetensors by make_golden.py.
 class Tiny : public nn::Module {
  public:
   explicit Tiny(DType dtype = DType::f32)
@@ -45,7 +45,7 @@ std::map<std::string, Tensor> all_tensors(const nn::Module& module) {
   return result;
 }
 
-// Bits, not values: a NaN and a negative zero are kept too.
+// Compares bits instead of values, so NaN and negative zero count too.
 void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
   ASSERT_EQ(a.shape(), b.shape()) << name;
   ASSERT_EQ(a.dtype(), b.dtype()) << name;
@@ -61,7 +61,7 @@ std::string error_of(const std::function<void()>& f) {
   return "no error";
 }
 
-TEST_F(Weights, LoadsWhatPyTorchSaved) {
+TEST_F(Weights, LoadsAFileOfPyTorch) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     Tiny tiny(dtype);
     nn::load_weights(testing::golden_path("tiny.safetensors"), tiny);
@@ -75,19 +75,19 @@ TEST_F(Weights, LoadsWhatPyTorchSaved) {
     const Var logits = tiny.forward(Var(testing::golden_images({2, 5, 5, 2}, dtype)));
     const std::vector<double> golden = testing::read_golden("tiny.json")["logits"];
     ASSERT_EQ(logits.shape(), (Shape{2, 4}));
-    // The golden logits are float32's: sums of at most 18 products of order 1.
+    // The golden logits are float32: sums of at most 18 products of order 1.
     for (size_t i = 0; i < golden.size(); ++i)
       EXPECT_NEAR(logits.value().item(static_cast<int64_t>(i)), golden[i], 2e-6);
   }
 }
 
-TEST_F(Weights, SavesWhatPyTorchWouldHaveSaved) {
+TEST_F(Weights, SavesTheFileThatPyTorchWouldSave) {
   Tiny tiny;
   testing::fill_by_formula(tiny);
   nn::save_weights(path("ours.safetensors"), tiny);
   auto ours = load_safetensors(path("ours.safetensors")),
        theirs = load_safetensors(testing::golden_path("tiny.safetensors"));
-  EXPECT_EQ(theirs.erase("bn.num_batches_tracked"), 1u) << "PyTorch adds it where it is missing";
+  EXPECT_EQ(theirs.erase("bn.num_batches_tracked"), 1u) << "PyTorch adds it if it is missing";
   ASSERT_EQ(ours.size(), theirs.size());
   for (const auto& [name, tensor] : theirs) expect_same_bits(ours.at(name), tensor, name);
 }
@@ -117,7 +117,7 @@ TEST_F(Weights, LoadReachesParametersBoundToBuckets) {
   EXPECT_EQ(target.value_hash(), source.value_hash());
 }
 
-TEST_F(Weights, OneErrorSaysAllThatDoesNotFit) {
+TEST_F(Weights, OneErrorListsAllMismatches) {
   Tiny tiny;
   testing::fill_by_formula(tiny);
   const auto before = all_tensors(tiny);
@@ -141,7 +141,7 @@ TEST_F(Weights, OneErrorSaysAllThatDoesNotFit) {
   for (const auto& [name, tensor] : before) expect_same_bits(tensor, expected.at(name), name + " must be unchanged");
 }
 
-TEST_F(Weights, FiltersInOurLayoutAreRefusedWhereTheShapesTell) {
+TEST_F(Weights, RefusesFiltersInGodwitsLayoutIfShapesDiffer) {
   Tiny tiny;
   auto file = load_safetensors(testing::golden_path("tiny.safetensors"));
   file["conv.weight"] = Tensor::zeros({3, 3, 3, 2});
@@ -150,7 +150,7 @@ TEST_F(Weights, FiltersInOurLayoutAreRefusedWhereTheShapesTell) {
             std::string::npos);
 }
 
-TEST_F(Weights, MissingAndTruncatedFilesAreNamed) {
+TEST_F(Weights, NamesMissingAndTruncatedFiles) {
   Tiny tiny;
   EXPECT_NE(error_of([&] { nn::load_weights(path("none.safetensors"), tiny); }).find("none.safetensors"),
             std::string::npos);

@@ -12,11 +12,11 @@ namespace {
 
 using namespace godwit::test;
 
-// The paper's algorithm 4 (matrices) and 5 (vectors), in float64, on the mean of the ranks' gradients.
+// Algorithms 4 (matrices) and 5 (vectors) of the paper, in float64, applied to the mean gradient over the ranks.
 std::vector<std::vector<double>> reference(const ShardPlan& plan) {
   const auto& o = plan.optimizer.as<Adafactor::Options>();
   std::vector<double> x;
-  std::vector<std::pair<int64_t, int64_t>> matrices;  // rows, columns in order of the global offset; rows 1: a vector
+  std::vector<std::pair<int64_t, int64_t>> matrices;  // rows and columns in order of global offset; rows < 1: a vector
   for (size_t p = plan.shapes.size(); p-- > 0;) {
     const Shape& shape = plan.shapes[p];
     matrices.emplace_back(shape.rank() >= 2 ? shape[0] : 0, shape.rank() >= 2 ? shape.numel() / shape[0] : shape.numel());
@@ -24,7 +24,7 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
     for (size_t q = 0; q < p; ++q) before += plan.shapes[q].numel();
     for (int64_t i = 0; i < shape.numel(); ++i) x.push_back(start_value(before + i));
   }
-  std::vector<double> row(x.size()), column(x.size());  // of each element its row's and its column's mean; or v
+  std::vector<double> row(x.size()), column(x.size());  // per element: means of its row and column; for vectors: v
   std::vector<std::vector<double>> steps;
   for (int64_t t = 1; t <= plan.steps; ++t) {
     const double beta2 = 1 - std::pow(static_cast<double>(t), -o.decay_exponent);
@@ -72,7 +72,7 @@ ShardPlan adafactor_plan() {
   return plan;
 }
 
-TEST(Adafactor, FollowsThePapersFormulas) {
+TEST(Adafactor, FollowsTheFormulasOfThePaper) {
   for (const bool relative : {true, false})
     for (const DType dtype : {DType::f64, DType::f32}) {
       ShardPlan plan = adafactor_plan();
@@ -100,7 +100,7 @@ TEST(Adafactor, DoesNotDependOnBucketSizeThreadsOrSharding) {
   }
 }
 
-TEST(Adafactor, KeepsRowsAndColumnsOnOneOwner) {
+TEST(Adafactor, KeepsRowsAndColumnsOnOneRank) {
   ShardPlan plan = adafactor_plan();
   plan.steps = 1;
   plan.exchange = sharded("loco", "zero2", "bf16");

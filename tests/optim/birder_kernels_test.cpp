@@ -16,9 +16,9 @@ using birder::QuantizerRng;
 using birder::Quantizer;
 
 const std::vector<int64_t> kLengths{0, 1, 31, 32, 33, 1000, 1024, 1025, 4097};
-const std::vector<int64_t> kBegins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last: past 2³¹ counters
+const std::vector<int64_t> kBegins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last one is beyond 2³¹ counters
 
-// Runs `body` once per instruction set this machine has, and the portable code.
+// Runs `body` once per instruction set of this machine, and once with the portable code.
 template <class F>
 void for_each_target(F body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -31,7 +31,7 @@ void for_each_target(F body) {
 
 int64_t padded(int64_t count) { return (count + 31) / 32 * 32 + 64; }
 
-// Gradients of many sizes, with zeros of both signs, subnormals and the largest finite value.
+// Gradients of many magnitudes, with zeros of both signs, subnormals and the largest finite value.
 std::vector<float> gradients(int64_t count, uint32_t step) {
   RandomStream random(7, Purpose::test, step);
   std::vector<float> g(static_cast<size_t>(count));
@@ -67,7 +67,7 @@ const std::vector<Case> kCases{{Quantizer::random, true, 0},
                                {Quantizer::sign, true, 0},
                                {Quantizer::random, true, 2}};
 
-// Every third value sleeps at first.
+// Every third value starts frozen.
 std::vector<uint32_t> active_bits(size_t words) {
   std::vector<uint32_t> active(words);
   for (size_t i = 0; i < 32 * words; ++i)
@@ -80,7 +80,7 @@ uint32_t bits(Moment x) {
   return std::bit_cast<uint32_t>(static_cast<float>(x));
 }
 
-// Four steps of one worker, kernel and reference side by side; every bit of state and words is compared.
+// Runs four steps of one worker with the kernel and the reference, and compares every bit of state and words.
 template <class Moment, class Error>
 void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
   SCOPED_TRACE(testing::Message() << count << " values from element " << begin << ", " << sizeof(Moment)
@@ -95,7 +95,7 @@ void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
   for (uint32_t step = 1; step <= 4; ++step) {
     auto g = gradients(count, step);
     for (size_t i = 0; i < g.size(); ++i)
-      if (i % 6 == 1) g[i] = 0;  // half of those frozen
+      if (i % 6 == 1) g[i] = 0;  // half of the frozen ones
     const QuantizerRng rng{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, begin};
     std::vector<uint32_t> words(n / 32, 0xDEADBEEF), expected_words(n / 32);
     const birder::WorkerState<Moment, Error> state{m.data(), b.data(), c.t0 ? b_hat.data() : nullptr,
@@ -143,7 +143,7 @@ TEST(BirderKernels, WorkerStepEqualsScalarCodeBitForBit) {
 template <class Error>
 void compare_server(Quantizer quantizer, bool feedback, bool masked, int senders, int64_t count, int64_t begin) {
   SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values from element " << begin << ", "
-                                  << sizeof(Error) << " bytes an error" << (masked ? ", mask" : ""));
+                                  << sizeof(Error) << " bytes per error" << (masked ? ", mask" : ""));
   const int64_t length = padded(count);
   const size_t n = static_cast<size_t>(length);
   std::vector<Error> e(n);
@@ -213,8 +213,8 @@ TEST(BirderKernels, UpdateEqualsScalarCodeBitForBit) {
   });
 }
 
-// Pitfall 26: sign(0) is +1 for either zero, and what is not finite never becomes a sign.
-TEST(BirderKernels, Pitfall26SignOfZeroAndOfWhatIsNotFinite) {
+// Pitfall 26: sign(±0) is +1, and a non-finite value never becomes a sign.
+TEST(BirderKernels, Pitfall26SignOfZeroAndOfNonFiniteValues) {
   for_each_target([] {
     for (const int64_t count : {40, 4097}) {
       const size_t n = static_cast<size_t>(padded(count));
@@ -237,13 +237,13 @@ TEST(BirderKernels, Pitfall26SignOfZeroAndOfWhatIsNotFinite) {
         }
       }
       std::fill(g.begin(), g.end(), std::numeric_limits<float>::max());
-      g.back() = NAN;  // padding is not looked at
+      g.back() = NAN;  // padding is not checked
       EXPECT_TRUE(run());
     }
   });
 }
 
-TEST(BirderKernels, ThreadsDoNotChangeABit) {
+TEST(BirderKernels, ThreadCountDoesNotChangeABit) {
   const int64_t count = 200'001;
   const size_t n = static_cast<size_t>(padded(count));
   const auto g = gradients(count, 1);

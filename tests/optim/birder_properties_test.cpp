@@ -1,4 +1,4 @@
-// What Birder promises over many steps, on the kernels directly: several senders and the server in one thread.
+// Properties of Birder over many steps, tested on the kernels: several senders and the server in one thread.
 #include <gtest/gtest.h>
 
 #include "tests/optim/birder_reference.h"
@@ -55,8 +55,8 @@ float largest(const std::vector<float>& values) {
   return result;
 }
 
-// Pitfall 2: r + e leaves [−1, 1] often; p is clamped and the error is not, so that errors stay bounded and the sum of
-// all signs sent follows the sum of all ratios.
+// Pitfall 2: r + e often leaves [−1, 1]. The probability p is clamped, but the error is not. Errors therefore stay
+// bounded, and the sum of all signs sent follows the sum of all ratios.
 TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
   for (const int senders : {2, 3, 8}) {
     const int64_t count = 512;
@@ -69,7 +69,7 @@ TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
     for (int t = 1; t <= 1000; ++t) {
       for (auto& g : parties.g) {
         for (size_t j = 0; j < static_cast<size_t>(count); ++j) {
-          // A quarter each: white, drifting, alternating, and mostly silent gradients.
+          // One quarter each: white-noise, drifting, alternating and mostly zero gradients.
           const float noise = random.uniform() - 0.5f;
           g[j] = j % 4 == 0   ? noise
                  : j % 4 == 1 ? noise + 0.3f
@@ -93,10 +93,10 @@ TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
       }
       server_largest = std::max(server_largest, largest(parties.server_e));
     }
-    EXPECT_GT(static_cast<double>(outside) / static_cast<double>(all), 0.1) << "the test visits what it is about";
+    EXPECT_GT(static_cast<double>(outside) / static_cast<double>(all), 0.1) << "too few values to test clamping";
     EXPECT_GT(worker_largest, 1);
     EXPECT_LE(worker_largest, 2);
-    EXPECT_LE(server_largest, 2 - 2.0 / senders + 1e-4);  // 1000 roundings of numbers below 2
+    EXPECT_LE(server_largest, 2 - 2.0 / senders + 1e-4);  // 1000 roundings of values below 2
     for (size_t s = 0; s < parties.g.size(); ++s) {
       for (size_t j = 0; j < static_cast<size_t>(count); ++j) {
         EXPECT_NEAR(ratios[s][j], signs[s][j], 2 + 1e-3);
@@ -105,8 +105,9 @@ TEST(BirderProperties, Pitfall2ErrorsStayBoundedOutsideTheUnitInterval) {
   }
 }
 
-// State kept in 5 bytes: |m| ≤ b after any rounding, |e| ≤ 2, and the signs still follow the ratios: rounding is
-// unbiased, also of ratios below half a step of e, which rounding to nearest would lose (a constant 0.004 in 1/64).
+// State of 5 bytes: |m| ≤ b after any rounding, |e| ≤ 2, and the signs still follow the ratios. Rounding is unbiased
+// even for ratios below half a step of e, which round-to-nearest would lose (here a constant 0.004, with steps of
+// 1/64).
 TEST(BirderProperties, ShortStateStaysBoundedAndUnbiased) {
   const int64_t count = 512, steps = 4000;
   Parties<bf16, int8_t> parties(1, count, true, false);
@@ -124,19 +125,20 @@ TEST(BirderProperties, ShortStateStaysBoundedAndUnbiased) {
       signs[j] += reference::bit(parties.words, static_cast<int64_t>(j)) ? 1 : -1;
     }
   }
-  // Each step rounds e by at most 1/64, with a mean of 0: 4000 steps stray by 1/64·√4000·½ = 0.5, over 512 values 4
-  // times.
+  // Each step rounds e by at most 1/64 with mean 0. The standard deviation after 4000 steps is about 1/64·√4000·½ =
+  // 0.5; the largest of 512 values reaches 4 times that.
   double mean = 0;
   for (size_t j = 0; j < ratios.size(); ++j) {
     EXPECT_NEAR(ratios[j], signs[j], 2 + 4 * 0.5);
     mean += (ratios[j] - signs[j]) / static_cast<double>(count);
   }
-  EXPECT_NEAR(mean, 0, 4 * 1.2 / std::sqrt(512.0)) << "no drift: e is about 1 in size, and independent";
+  EXPECT_NEAR(mean, 0, 4 * 1.2 / std::sqrt(512.0)) << "no drift: values of e are independent and of magnitude about 1";
 }
 
-// Pitfall 3: a parameter whose gradient is always 0 stays where it is with feedback on both sides, and walks without.
-TEST(BirderProperties, Pitfall3SilentParametersStay) {
-  const float alpha = 1.0f / 1024;  // exact sums
+// Pitfall 3: with error feedback on both sides, a parameter whose gradient is always 0 stays near its value. Without
+// feedback it performs a random walk.
+TEST(BirderProperties, Pitfall3ParametersWithoutGradientStay) {
+  const float alpha = 1.0f / 1024;  // makes sums exact
   for (const int senders : {1, 2, 3, 8}) {
     Parties<> both(senders, 64, true, true), none(senders, 64, false, false);
     Parties<bf16, int8_t> kept_short(senders, 64, true, true);
@@ -149,13 +151,14 @@ TEST(BirderProperties, Pitfall3SilentParametersStay) {
       farthest_short = std::max(farthest_short, largest(kept_short.x));
     }
     EXPECT_LE(farthest, 4 * alpha) << senders;
-    // Means of three signs are no multiples of 1/64: the rounding of ē adds up to √20000·0.47/64 = 1.04 α of deviation.
+    // Means of three signs are not multiples of 1/64; rounding of ē has a standard deviation of √20000·0.47/64 = 1.04
+    // α.
     EXPECT_LE(farthest_short, (senders == 3 ? 4 + 4 * 1.04f : 4) * alpha) << senders;
-    EXPECT_GT(largest(none.x), 100 * alpha) << senders << ": 64 random walks of 20000 steps reach about 350";
+    EXPECT_GT(largest(none.x), 100 * alpha) << senders << ": 64 random walks of 20000 steps reach about 350 α";
   }
 }
 
-TEST(BirderProperties, SignQuantizerNeedsAndHasWorkerFeedback) {
+TEST(BirderProperties, SignQuantizerRequiresWorkerFeedback) {
   const float alpha = 1.0f / 1024;
   Parties<> fed(2, 64, true, true, Quantizer::sign), unfed(2, 64, false, false, Quantizer::sign);
   for (int t = 1; t <= 1000; ++t) {
@@ -164,11 +167,11 @@ TEST(BirderProperties, SignQuantizerNeedsAndHasWorkerFeedback) {
     EXPECT_LE(largest(fed.e[0]), 1) << "deterministic signs keep the error within 1";
   }
   EXPECT_LE(largest(fed.x), 4 * alpha);
-  EXPECT_EQ(unfed.x[0], -1000 * alpha) << "why Birder::Options::check() refuses this";
+  EXPECT_EQ(unfed.x[0], -1000 * alpha) << "drifts without feedback, so Birder::Options::check() refuses it";
 }
 
-// Pitfall 4: 0/0 is 0, and the first gradient a parameter sees gives a full step whatever its size.
-TEST(BirderProperties, Pitfall4NoGradientYetAndFirstTouch) {
+// Pitfall 4: 0/0 is 0, and the first nonzero gradient gives a full step at any magnitude.
+TEST(BirderProperties, Pitfall4ZeroGradientAndFirstNonzeroGradient) {
   Parties<> parties(1, 64, true, true);
   parties.step(0.1f);
   EXPECT_EQ(largest(parties.m[0]), 0);
@@ -178,12 +181,12 @@ TEST(BirderProperties, Pitfall4NoGradientYetAndFirstTouch) {
   touched.step(0.125f);
   for (size_t j = 0; j < 64; ++j) {
     EXPECT_EQ(touched.x[j], j % 2 ? -0.125f : 0.125f);
-    EXPECT_LE(std::abs(touched.e[0][j]), 1e-3) << "r is ±1 but for ε";
+    EXPECT_LE(std::abs(touched.e[0][j]), 1e-3) << "r is ±1 up to ε";
   }
 }
 
 // Pitfall 27: the server's sum is an integer, so the order of the senders does not matter.
-TEST(BirderProperties, Pitfall27SendersInAnyOrder) {
+TEST(BirderProperties, Pitfall27OrderOfSendersDoesNotMatter) {
   const int64_t count = 1000, length = 1024;
   for (const int senders : {2, 3, 7, 8}) {
     std::vector<uint32_t> words(static_cast<size_t>(senders * length / 32)), out(length / 32), turned_out(length / 32);
@@ -202,12 +205,12 @@ TEST(BirderProperties, Pitfall27SendersInAnyOrder) {
   }
 }
 
-// Pitfall 15: signs are unbiased, and those of two senders, two steps and of worker and server are independent.
+// Pitfall 15: signs are unbiased. Signs of two senders, of two steps, and of worker and server are independent.
 TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
   const int64_t count = 1 << 16;
   const double four_sigma = 4 / std::sqrt(static_cast<double>(count));
   const auto signs = [&](float ratio, uint32_t step, Purpose purpose, uint32_t sender) {
-    std::vector<float> g(count, ratio), m(count), b(count, 1.0f);  // β = 0: m = g; b = |g| would follow, so b grows
+    std::vector<float> g(count, ratio), m(count), b(count, 1.0f);  // β = 0: m = g; b̂ = |g|, so b stays at 1
     std::vector<float> b_hat(count);
     std::vector<uint32_t> words(count / 32);
     EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), b_hat.data(), nullptr}, words.data(),
@@ -226,7 +229,7 @@ TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
   const auto base = signs(0, 1, Purpose::worker_sign, 0);
   for (auto other : {signs(0, 1, Purpose::worker_sign, 1), signs(0, 2, Purpose::worker_sign, 0),
                      signs(0, 1, Purpose::server_sign, 0)}) {
-    for (size_t i = 0; i < base.size(); ++i) other[i] = ~(other[i] ^ base[i]);  // 1 where they agree
+    for (size_t i = 0; i < base.size(); ++i) other[i] = ~(other[i] ^ base[i]);  // 1 where both agree
     EXPECT_NEAR(mean(other), 0, four_sigma);
   }
 }

@@ -1,4 +1,4 @@
-// Birder in plain scalar code, as Algorithm 1 states it: a few lines per role, float32 or (for comparison) float64.
+// Birder in plain scalar code that follows Algorithm 1: a few lines per role, in float32 or (for comparison) float64.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace godwit::reference {
 
-// Q(z) of global element `element`; T is float for the bits Godwit pins down.
+// Q(z) of global element `element`. T is float where Godwit specifies the bits.
 template <class T>
 bool quantize(T z, const birder::QuantizerRng& rng, int64_t element) {
   if (rng.quantizer == birder::Quantizer::sign) return z >= 0;
@@ -31,7 +31,7 @@ struct Options {
   bool bf16_moments = false, int8_errors = false;
 };
 
-// What is kept of x in 16 bits, and of an error in 8, rounded by the low 8 bits of the value's random word.
+// Moments stored in 16 bits and errors stored in 8, rounded with the low 8 bits of the value's random word.
 inline float kept_moment(float x, uint32_t word) {
   const uint32_t size = std::bit_cast<uint32_t>(std::abs(x)) + ((word & 255) * 256 + 128);
   const float rounded = std::bit_cast<float>(std::min(size, 0x7F7FFFFFu) / 65536 * 65536);
@@ -43,7 +43,7 @@ inline float kept_error(float e, uint32_t word) {
   return std::clamp(code, -128.0f, 127.0f) / 64;
 }
 
-// m, b and z = r + e of one value; the caller decides the bit and keeps e = z − u.
+// Updates m and b of one value and returns z = r + e. The caller chooses the bit and sets e = z − u.
 template <class T>
 T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step) {
   const T beta = options.beta, o = options.o;
@@ -54,14 +54,14 @@ T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step
   return options.feedback ? ratio + value.e : ratio;
 }
 
-// Once e = z − u is set: the state as it is kept.
+// Rounds the state to its storage types, after e = z − u was set.
 inline void keep_short(WorkerValue<float>& value, const Options& options, uint32_t word) {
   if (options.bf16_moments)
     for (float* x : {&value.m, &value.b, &value.b_hat}) *x = kept_moment(*x, word);
   if (options.int8_errors) value.e = kept_error(value.e, word);
 }
 
-// All of a worker's step for one value: z, and its bit. A value frozen tells whether it has had a gradient.
+// One worker step for one value; returns z and the bit. The bit of a frozen value is 1 once it has had a gradient.
 inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, const Options& options,
                                            const birder::QuantizerRng& rng, int64_t element, bool active) {
   const float z = worker_ratio(value, g, options, rng.step);

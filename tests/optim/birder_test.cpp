@@ -19,10 +19,10 @@ Plan birder_plan(int nodes, int workers) {
 }
 
 // Algorithm 1 with a parameter server that sees whole vectors: no shards, buckets, padding or bit words. Two copies run
-// side by side. The float32 one does the operations ALGORITHMS pins down, in their order, and must agree in every bit;
-// a float64 one would now and then draw another sign (U between the two p) and then be another trajectory. So the
-// float64 one takes the signs of the first, checks that its own p would have drawn them but for rounding, and bounds
-// the state.
+// in parallel. The float32 copy performs the specified operations in the specified order and must agree in every bit. A
+// free float64 copy would occasionally draw another sign (U between the two probabilities) and then follow another
+// trajectory. The float64 copy therefore uses the signs of the float32 copy, checks that its own p would have drawn the
+// same signs up to rounding, and bounds the state.
 class ParameterServer {
  public:
   ParameterServer(const Plan& plan) : plan_(plan), d_(static_cast<size_t>(plan.d())) {
@@ -57,7 +57,7 @@ class ParameterServer {
       for (int s = 0; s < senders_; ++s) sum += worker_sign(s, j, t) ? 1 : -1;
       const float mean = static_cast<float>(sum) / static_cast<float>(senders_);
       if (!active[j]) {
-        active[j] = sum > -senders_;  // moves from the next step on
+        active[j] = sum > -senders_;  // updated from the next step on
         continue;
       }
       const float z = server_feedback_ ? mean + server_e[j] : mean;
@@ -85,7 +85,7 @@ class ParameterServer {
  private:
   bool worker_sign(int sender, size_t j, uint32_t t) {
     const int64_t element = static_cast<int64_t>(j);
-    float g = 0;  // the node's mean, in rank order
+    float g = 0;  // the node's mean, summed in rank order
     for (int k = 0; k < workers_per_sender_; ++k) {
       g += static_cast<float>(plan_.gradient(sender * workers_per_sender_ + k, t, element, static_cast<double>(x[j])));
     }
@@ -100,7 +100,7 @@ class ParameterServer {
     const auto [z, plus] = reference::worker_value(value, g, options_, rng, element, active[j]);
     if (options_.feedback) value64.e = active[j] ? z64 - (plus ? 1 : -1) : z64;
     if (!active[j]) return plus;
-    // e adds up one rounding error of r (a few 2⁻²⁴, times b/m's cancellation of up to 1/(1−β)) per step.
+    // e accumulates one rounding error of r per step (a few 2⁻²⁴, times a cancellation in b/m of up to 1/(1−β)).
     const double tolerance = 2e-6 * t;
     EXPECT_NEAR(z, z64, tolerance);
     EXPECT_TRUE(plus ? reference::quantize(z64 + tolerance, rng, element)
@@ -116,7 +116,7 @@ class ParameterServer {
   birder::Quantizer quantizer_;
 };
 
-// Trains by Birder and by the server above; every value, every state and every step's parameters agree.
+// Trains with Birder and with the server above, and compares parameters after every step, and all state.
 void compare(const Plan& plan) {
   SCOPED_TRACE(testing::Message() << plan.topology.nodes << " nodes x " << plan.topology.workers_per_node
                                   << " workers, " << plan.d() << " parameters, feedback "
@@ -148,19 +148,19 @@ void compare(const Plan& plan) {
         EXPECT_LE(std::abs(value.e), 2);
       }
       EXPECT_LE(std::abs(value.m), value.b);
-      if (short_moments) continue;  // the float64 copy is not rounded
+      if (short_moments) continue;  // the float64 copy does not round its state
       EXPECT_NEAR(value.b, value64.b, 1e-6 * value64.b);
       EXPECT_NEAR(value.m, value64.m, 2e-6 * value64.b);
     }
   }
   if (!server.server_feedback()) return;
   const bool short_errors = o.errors == Birder::Errors::int8;
-  const double bound = short_errors ? 2 : 2 - 2.0 / server.senders();  // rounding up may move a mean of thirds on
+  const double bound = short_errors ? 2 : 2 - 2.0 / server.senders();  // rounding up may increase a mean of thirds
   for (size_t j = 0; j < server.x.size(); ++j) {
     EXPECT_EQ(run.state.at({"server_e", 0})[j], server.server_e[j]);
     const double step = short_errors ? 1.0 / 64 : 1e-6 * static_cast<double>(plan.steps);
     EXPECT_NEAR(server.server_e[j], server.server_e64[j], step);
-    EXPECT_LE(std::abs(server.server_e[j]), bound + 1e-5) << "rounding apart";
+    EXPECT_LE(std::abs(server.server_e[j]), bound + 1e-5) << "bounded up to rounding";
   }
 }
 
@@ -184,8 +184,8 @@ TEST(Birder, Pitfall25PaddingAndTinyTensors) {
   }
 }
 
-// Pitfall 21: "worker i" of the algorithm is node i. Two workers of a node that have the same gradient are the node:
-// the same signs, and the same m, b, e and ē at the same global offsets, cut otherwise.
+// Pitfall 21: "worker i" in the algorithm is node i. Two workers of one node with equal gradients act as one: the same
+// signs, and the same m, b, e and ē at the same global offsets, partitioned differently.
 TEST(Birder, Pitfall21TheWorkerOfTheAlgorithmIsTheNode) {
   for (const int nodes : {1, 3}) {
     Plan plan = birder_plan(nodes, 1);
@@ -200,8 +200,8 @@ TEST(Birder, Pitfall21TheWorkerOfTheAlgorithmIsTheNode) {
   }
 }
 
-// Pitfall 28: one rule for all: nothing is left out of the compression for being a bias, small or last.
-TEST(Birder, Pitfall28ParametersOfAllSizesAreTreatedAlike) {
+// Pitfall 28: no parameter is excluded from compression because it is a bias, small or last.
+TEST(Birder, Pitfall28ParametersOfAllSizesAreCompressed) {
   Plan plan = birder_plan(2, 2);
   plan.sizes = {100, 1, 64, 152};
   plan.decay = {true, false, false, true};
@@ -212,8 +212,8 @@ TEST(Birder, Pitfall28ParametersOfAllSizesAreTreatedAlike) {
   EXPECT_EQ(parts.state, one.state);
 }
 
-// Pitfall 42: of a single node the update is still its signs, and nobody is a server.
-TEST(Birder, Pitfall42OneNodeSendsItsSignsToNobodyElse) {
+// Pitfall 42: with a single node the update still consists of signs, and there is no server step.
+TEST(Birder, Pitfall42OneNodeUpdatesWithItsOwnSigns) {
   Plan plan = birder_plan(1, 4);
   plan.config.set("weight_decay", 0);
   const Trained run = test::train(plan);
@@ -228,7 +228,7 @@ TEST(Birder, Pitfall42OneNodeSendsItsSignsToNobodyElse) {
   for (const auto& [key, values] : run.state) EXPECT_NE(key.first, "server_e");
 }
 
-TEST(Birder, EveryOptionEqualsTheParameterServer) {
+TEST(Birder, MatchesTheParameterServerForEveryOption) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 2}, {3, 1}, {2, 2}}) {
     for (const char* feedback : {"worker", "server", "none"}) {
       Plan plan = birder_plan(nodes, workers);
@@ -257,7 +257,7 @@ TEST(Birder, EveryOptionEqualsTheParameterServer) {
   }
 }
 
-TEST(Birder, Pitfall15BucketsAndThreadsDoNotChangeABit) {
+TEST(Birder, Pitfall15BucketSizeAndThreadsDoNotChangeABit) {
   Plan plan = birder_plan(2, 2);
   plan.sizes = {40'000, 1, 7, 99'999, 31};
   plan.steps = 2;
@@ -270,13 +270,13 @@ TEST(Birder, Pitfall15BucketsAndThreadsDoNotChangeABit) {
       plan.threads = threads;
       const Trained run = test::train(plan);
       EXPECT_GT(run.buckets, 1);
-      EXPECT_EQ(run.x, whole.x) << bytes << " bytes a bucket, " << threads << " threads";
-      EXPECT_EQ(run.state, whole.state) << bytes << " bytes a bucket, " << threads << " threads";
+      EXPECT_EQ(run.x, whole.x) << bytes << " bytes per bucket, " << threads << " threads";
+      EXPECT_EQ(run.state, whole.state) << bytes << " bytes per bucket, " << threads << " threads";
     }
   }
 }
 
-TEST(Birder, BytesEqualThePapersFormulas) {
+TEST(Birder, BytesEqualTheFormulasOfThePaper) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 3}, {2, 1}, {3, 2}, {8, 1}, {5, 3}, {2, 4}}) {
     for (const int64_t d : {1, 97, 1000, 4099}) {
       Plan plan = birder_plan(nodes, workers);
@@ -294,7 +294,7 @@ TEST(Birder, BytesEqualThePapersFormulas) {
         int64_t all = 0;
         for (const auto& [phase, count] : stats)
           inter += count.bytes_inter, all += count.bytes_inter + count.bytes_intra;
-        EXPECT_EQ(all, (m - 1) * P / m + 2 * (n - 1) * P / (32 * m * n) + (m - 1) * P / (32 * m)) << "nothing else";
+        EXPECT_EQ(all, (m - 1) * P / m + 2 * (n - 1) * P / (32 * m * n) + (m - 1) * P / (32 * m)) << "no other traffic";
       }
       EXPECT_EQ(inter, 2 * (n - 1) * P / 32);
 
@@ -311,7 +311,7 @@ TEST(Birder, BytesEqualThePapersFormulas) {
   }
 }
 
-TEST(Birder, WeightDecayFollowsTheParameters) {
+TEST(Birder, WeightDecayFollowsTheDecayFlags) {
   Plan plan = birder_plan(1, 1);
   plan.decay = {true, false, false, true};
   plan.bucket_bytes = 1 << 20;
@@ -328,8 +328,8 @@ TEST(Birder, WeightDecayFollowsTheParameters) {
   }
 }
 
-// Pitfall 23: what is kept, measured: a rank holds 1/workers of m, b, e and 1/(nodes·workers) of ē.
-TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
+// Pitfall 23: measured state size. A rank holds 1/workers of m, b and e, and 1/(nodes·workers) of ē.
+TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesPerParameter) {
   for (const auto& [moments, errors, bytes] :
        {std::tuple{"f32", "f32", 12}, {"bf16", "f32", 8}, {"f32", "int8", 9}, {"bf16", "int8", 5}})
     for (const auto& [nodes, workers] : {std::pair{1, 1}, {4, 1}, {2, 2}}) {
@@ -346,7 +346,7 @@ TEST(Birder, Pitfall23StateTakesTwelveToFiveBytesAParameter) {
     }
 }
 
-// A quadratic with noise: what is kept short trains as well. A tenth of the steps to settle, then the mean loss.
+// A noisy quadratic: short state converges like float32 state. Compares the mean loss of the last 1000 steps.
 TEST(Birder, ShortStateConvergesOnAQuadratic) {
   const auto loss = [](const char* moments, const char* errors, double beta) {
     Plan plan = birder_plan(4, 1);
@@ -369,22 +369,22 @@ TEST(Birder, ShortStateConvergesOnAQuadratic) {
   };
   for (const double beta : {0.9, 0.95, 0.999}) {
     const double full = loss("f32", "f32", beta);
-    EXPECT_LT(full, beta < 0.99 ? 1e-4 : 3e-2) << "from 0.25";
+    EXPECT_LT(full, beta < 0.99 ? 1e-4 : 3e-2) << "the initial loss is 0.25";
     for (const auto& [moments, errors] : {std::pair{"bf16", "f32"}, {"f32", "int8"}, {"bf16", "int8"}})
       EXPECT_NEAR(loss(moments, errors, beta) / full, 1, 0.15) << moments << " " << errors << ", beta " << beta;
   }
 }
 
-// What never had a gradient does not move by one bit, nor decay, whatever feedback there is; what has one does from the
-// step after its first on. Nothing is sent beside the signs.
-TEST(Birder, Pitfall3AutomaticMaskKeepsSilentParametersInPlace) {
+// Parameters that have never had a gradient stay bit-identical (weight decay included) with any feedback. The others
+// are updated from the step after their first gradient. The mask adds no traffic.
+TEST(Birder, Pitfall3AutomaticMaskFreezesParametersWithoutGradient) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 2}})
     for (const char* feedback : {"both", "worker", "server", "none"}) {
       Plan plan = birder_plan(nodes, workers);
       plan.config.set("error_feedback", feedback).set("mask", "automatic");
       plan.steps = 60;
       plan.gradient = [world = plan.topology.world()](int rank, int64_t step, int64_t element, double) {
-        const bool late = element % 7 == 2 && step == 20 && rank == world - 1;  // once, on one rank
+        const bool late = element % 7 == 2 && step == 20 && rank == world - 1;  // a single gradient, on one rank
         return element % 7 == 1 || element % 7 == 2 ? (late ? 1e-6 : 0) : 1;
       };
       const Trained run = test::train(plan);
@@ -411,15 +411,15 @@ TEST(Birder, FrozenParametersStay) {
     Plan plan = birder_plan(2, 2);
     plan.config.set("frozen", "p1, p3").set("mask", mask);
     const Trained run = test::train(plan);
-    const auto frozen = [](int64_t j) { return j < 152 || (j >= 152 + 64 && j < 152 + 65); };  // p3 first
+    const auto frozen = [](int64_t j) { return j < 152 || (j >= 152 + 64 && j < 152 + 65); };  // p3 comes first
     for (int64_t j = 0; j < plan.d(); ++j) {
-      if (j % 11 == 3) continue;  // has no gradient
+      if (j % 11 == 3) continue;  // never has a gradient
       EXPECT_EQ(run.x.back()[static_cast<size_t>(j)] == test::start_value(j), frozen(j)) << j;
     }
     plan.config.set("frozen", "p1,p9");
     try {
       test::train(plan);
-      ADD_FAILURE() << "accepted a name that is none";
+      ADD_FAILURE() << "accepted an unknown parameter name";
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("frozen: the model has no parameter 'p9'"), std::string::npos)
           << error.what();
@@ -427,8 +427,8 @@ TEST(Birder, FrozenParametersStay) {
   }
 }
 
-// Pitfall 26: a gradient that is not finite ends the step on all ranks, and the error names the parameter.
-TEST(Birder, Pitfall26RefusesGradientsThatAreNotFinite) {
+// Pitfall 26: a non-finite gradient ends the step on all ranks, and the error names the parameter.
+TEST(Birder, Pitfall26RefusesNonFiniteGradients) {
   for (const char* collective : {"h1ar", "all_gather"}) {
     for (const double bad : {static_cast<double>(NAN), static_cast<double>(-INFINITY)}) {
       Plan plan = birder_plan(2, 2);
@@ -447,18 +447,18 @@ TEST(Birder, Pitfall26RefusesGradientsThatAreNotFinite) {
   }
 }
 
-TEST(Birder, RefusesWhatItCannotTrain) {
+TEST(Birder, RefusesInvalidBucketsAndSteps) {
   Plan doubles = birder_plan(1, 1);
   doubles.dtype = DType::f64;
   EXPECT_THROW(test::train(doubles), Error);
   run_local({1, 1}, [](Communicator& comm) {
     const OptimizerConfig config = "birder";
     Buckets loose({{"x", Var(Tensor::zeros({40}), true)}}, {1, 1, 1});
-    EXPECT_THROW(make_optimizer(config, {loose, comm}), Error) << "not whole words";
+    EXPECT_THROW(make_optimizer(config, {loose, comm}), Error) << "not a whole number of 32-bit words";
     Buckets buckets({{"x", Var(Tensor::zeros({40}), true)}}, {}), other({{"x", Var(Tensor::zeros({70}), true)}}, {});
     const auto optimizer = make_optimizer(config, {buckets, comm});
-    EXPECT_THROW(optimizer->exchange(buckets[0], comm, {0, 0.1}), Error) << "steps count from 1";
-    EXPECT_THROW(optimizer->exchange(other[0], comm, {1, 0.1}), Error) << "a bucket it does not know";
+    EXPECT_THROW(optimizer->exchange(buckets[0], comm, {0, 0.1}), Error) << "steps start at 1";
+    EXPECT_THROW(optimizer->exchange(other[0], comm, {1, 0.1}), Error) << "an unknown bucket";
   });
 }
 

@@ -21,7 +21,7 @@ double gradient(int rank, int64_t step, int64_t parameter, int64_t element) {
   return static_cast<float>((unit - 0.4) * (parameter == 1 ? 3 : 0.5));
 }
 
-// A loss whose gradient is the given one, of all parameters.
+// A loss with the given gradients for all parameters.
 Var loss_of(const std::vector<Parameter>& parameters, int rank, int64_t step) {
   std::vector<Var> vars;
   std::vector<Gradient> gradients;
@@ -47,12 +47,12 @@ struct Plan {
   int threads = 1, micro_batches = 1;
   std::vector<int64_t> sizes{100, 7, 20'000};
   int64_t steps = 3;
-  double scale = 1;  // of all gradients
+  double scale = 1;  // factor on all gradients
 };
 
 struct Trained {
-  std::vector<std::vector<float>> x;  // of each parameter, on rank 0
-  std::vector<double> norms;          // of each step
+  std::vector<std::vector<float>> x;  // per parameter, on rank 0
+  std::vector<double> norms;          // per step
   std::vector<uint64_t> hashes;
   std::map<std::string, CommCount> stats;
 };
@@ -91,7 +91,7 @@ Trained train(const Plan& plan) {
   return run;
 }
 
-// Of each parameter, the gradient of one step that SGD should see, in float64, before clipping.
+// The gradients that SGD should see in one step before clipping, per parameter, in float64.
 std::vector<std::vector<double>> mean_gradient(const Plan& plan, int64_t step) {
   std::vector<std::vector<double>> all;
   const int world = plan.topology.world();
@@ -106,7 +106,7 @@ std::vector<std::vector<double>> mean_gradient(const Plan& plan, int64_t step) {
   return all;
 }
 
-TEST(Clip, FollowsFloat64CodeOnAnyRanks) {
+TEST(Clip, MatchesFloat64CodeOnAnyTopology) {
   for (const auto& [nodes, workers] : {std::pair{1, 1}, {2, 1}, {3, 1}, {2, 2}})
     for (const char* exchange : {"dense", "hierarchical"})
       for (const int micro_batches : {1, 3}) {
@@ -123,9 +123,9 @@ TEST(Clip, FollowsFloat64CodeOnAnyRanks) {
           for (const auto& p : g)
             for (const double value : p) squares += value * value;
           const double norm = std::sqrt(squares);
-          // Sums of float32 gradients: 2⁻²⁴ each, relative.
+          // Sums of float32 gradients have a relative error of about 2⁻²⁴.
           EXPECT_NEAR(run.norms[static_cast<size_t>(step - 1)], norm, 1e-6 * norm);
-          ASSERT_GT(norm, 1.5) << "nothing to clip";
+          ASSERT_GT(norm, 1.5) << "the test must clip";
           for (size_t p = 0; p < g.size(); ++p)
             for (size_t i = 0; i < g[p].size(); ++i) x[p][i] -= 0.5 * g[p][i] / (norm + 1e-6);
         }
@@ -147,7 +147,7 @@ TEST(Clip, ALimitAboveTheNormChangesNoBit) {
   }
 }
 
-TEST(Clip, BucketsAndThreadsDoNotChangeABit) {
+TEST(Clip, BucketSizeAndThreadsDoNotChangeABit) {
   for (const char* optimizer : {"sgd", "birder"}) {
     Plan plan;
     plan.optimizer = optimizer;
@@ -165,8 +165,8 @@ TEST(Clip, BucketsAndThreadsDoNotChangeABit) {
   }
 }
 
-// Pitfall 7: all ranks scale by one factor. It is made of √(mean of Σg²), not of each rank's own norm; what Birder's
-// ratio m/b sees of it is only that the steps weigh differently in m and b.
+// Pitfall 7: all ranks scale by one factor, computed from √(mean of Σg²) and not from each rank's own norm. Birder's
+// ratio m/b depends on the factor only through the weight of each step in m and b.
 TEST(Clip, Pitfall7BirderScalesAllRanksByOneFactor) {
   Plan plan;
   plan.optimizer = "birder";
@@ -183,7 +183,7 @@ TEST(Clip, Pitfall7BirderScalesAllRanksByOneFactor) {
   EXPECT_EQ(count.calls, plan.steps);
 }
 
-TEST(Clip, NamesTheStepAndTheParameterThatIsNotFinite) {
+TEST(Clip, NamesTheStepAndTheNonFiniteParameter) {
   const auto error = [](const char* optimizer, int bad_rank) {
     return error_of([&] {
       run_local({2, 1}, [&](Communicator& comm) {
@@ -210,7 +210,7 @@ TEST(Clip, NamesTheStepAndTheParameterThatIsNotFinite) {
   }
 }
 
-TEST(Clip, RefusesALimitThatIsNone) {
+TEST(Clip, RefusesInvalidLimits) {
   for (const double limit : {-1.0, static_cast<double>(INFINITY), std::nan("")}) {
     Plan plan;
     plan.clip = limit;

@@ -1,4 +1,4 @@
-// The optimizers' kernels on a GPU against those of the CPU: every bit.
+// The optimizers' kernels on a GPU must match the CPU bit for bit.
 #include <cmath>
 #include <limits>
 
@@ -28,11 +28,12 @@ struct Range {
 };
 const std::vector<Range> kRanges{{1, 0, 1}, {37, 0, 37}, {1000, 3, 997}, {5000, 4, 4999}, {64, 17, 17}};
 
-// Two steps of one kernel on the same x, two states and g, here and there. call(device, x, s, t, g, range).
+// Runs two steps of one kernel on the CPU and the GPU with the same x, two states and g. call(device, x, s, t, g,
+// range).
 template <class T, class Call>
 void compare_updates(Cuda device, const Call& call) {
   for (const Range& range : kRanges)
-    for (const int64_t shift : {0, 1}) {  // of g, which then does not reach 16 bytes where the others do
+    for (const int64_t shift : {0, 1}) {  // offset of g; 1: only g is not aligned to 16 bytes
       SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n << ", g + " << shift);
       auto x = random_values<T>(range.n, 1), s = random_values<T>(range.n, 2), t = sizes_of(random_values<T>(range.n, 3));
       const There<T> on_x(x), on_s(s), on_t(t);
@@ -76,7 +77,7 @@ void compare_optimizers(Cuda device) {
   });
 }
 
-TEST_F(CudaOptimizers, UpdateAsTheCpuDoesBitForBit) {
+TEST_F(CudaOptimizers, UpdatesMatchTheCpuBitForBit) {
   on_gpu([&] { compare_optimizers<float>(device()); });
   on_gpu([&] { compare_optimizers<double>(device()); });
 }
@@ -90,7 +91,7 @@ struct WorkerCase {
   bool feedback = true, b_hat = false, mask = false;
 };
 
-// Three steps of one worker; all state and the words after each.
+// Runs three steps of one worker; compares all state and the words after each.
 template <class Moment, class Error>
 void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t element) {
   SCOPED_TRACE(testing::Message() << count << " values from element " << element << ", " << sizeof(Moment)
@@ -140,7 +141,7 @@ void compare_workers(Cuda device) {
   for (const int64_t element : {1, 2, 3, 4}) compare_worker<Moment, Error>(device, {}, 100, element);
 }
 
-TEST_F(CudaOptimizers, BirdersWorkerStepIsTheCpusBitForBit) {
+TEST_F(CudaOptimizers, BirdersWorkerStepMatchesTheCpuBitForBit) {
   on_gpu([&] {
     compare_workers<float, float>(device());
     compare_workers<float, int8_t>(device());
@@ -149,7 +150,7 @@ TEST_F(CudaOptimizers, BirdersWorkerStepIsTheCpusBitForBit) {
   });
 }
 
-TEST_F(CudaOptimizers, BirdersWorkerStepWorksOnMemoryThatBeginsAnywhere) {
+TEST_F(CudaOptimizers, BirdersWorkerStepAcceptsUnalignedMemory) {
   on_gpu([&] {
     const int64_t count = 133, length = 160;
     const auto g = random_values<float>(length + 1, 5);
@@ -171,11 +172,11 @@ TEST_F(CudaOptimizers, BirdersWorkerStepWorksOnMemoryThatBeginsAnywhere) {
   });
 }
 
-TEST_F(CudaOptimizers, BirdersWorkerStepSeesWhatIsNotFinite) {
+TEST_F(CudaOptimizers, BirdersWorkerStepDetectsNonFiniteGradients) {
   on_gpu([&] {
     for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()})
-      for (const int64_t at : {0, 70, 96, 97}) {  // 97 values count
+      for (const int64_t at : {0, 70, 96, 97}) {  // values from 97 on are padding
         std::vector<float> g(128, 1);
         g[static_cast<size_t>(at)] = bad;
         const There<float> on_g(g), m(std::vector<float>(128)), b(std::vector<float>(128)), e(std::vector<float>(128));
@@ -191,7 +192,7 @@ TEST_F(CudaOptimizers, BirdersWorkerStepSeesWhatIsNotFinite) {
 template <class Error>
 void compare_server(Cuda device, int senders, bool feedback, bool mask, int64_t count) {
   SCOPED_TRACE(testing::Message() << senders << " senders, " << count << " values, " << sizeof(Error)
-                                  << " bytes an error, feedback " << feedback << ", mask " << mask);
+                                  << " bytes per error, feedback " << feedback << ", mask " << mask);
   const int64_t length = padded(count), words = length / 32;
   std::vector<Error> e(static_cast<size_t>(length));
   const std::vector<uint32_t> active = random_bits(words, 1);
@@ -213,7 +214,7 @@ void compare_server(Cuda device, int senders, bool feedback, bool mask, int64_t 
   }
 }
 
-TEST_F(CudaOptimizers, BirdersServerStepIsTheCpusBitForBit) {
+TEST_F(CudaOptimizers, BirdersServerStepMatchesTheCpuBitForBit) {
   on_gpu([&] {
     for (const int senders : {1, 2, 3, 8, 300})
       for (const int64_t count : {1, 33, 1025}) {
@@ -226,7 +227,7 @@ TEST_F(CudaOptimizers, BirdersServerStepIsTheCpusBitForBit) {
   });
 }
 
-TEST_F(CudaOptimizers, BirdersUpdateAndMaskAreTheCpusBitForBit) {
+TEST_F(CudaOptimizers, BirdersUpdateAndMaskMatchTheCpuBitForBit) {
   on_gpu([&] {
     for (const Range& range : kRanges)
       for (const bool mask : {false, true}) {
@@ -247,7 +248,7 @@ TEST_F(CudaOptimizers, BirdersUpdateAndMaskAreTheCpusBitForBit) {
   });
 }
 
-TEST_F(CudaOptimizers, OneBitAdamsKernelsAreTheCpusBitForBit) {
+TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
   on_gpu([&] {
     const float beta = 0.9f, o = static_cast<float>(1 - 0.9);
     const auto with = [&](auto&& step) {
@@ -256,7 +257,7 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsAreTheCpusBitForBit) {
       });
     };
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-      one_bit::momentum(where, s, g, s, beta, o, begin, end);  // in place, and to another
+      one_bit::momentum(where, s, g, s, beta, o, begin, end);  // in place, and to another array
       one_bit::momentum(where, s, g, x, beta, o, begin, end);
       one_bit::variance(where, t, g, beta, o, begin, end);
     });
@@ -271,8 +272,8 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsAreTheCpusBitForBit) {
   });
 }
 
-// Whose x and base are one array or two.
-TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationIsTheCpusBitForBit) {
+// x and base are the same array or two arrays.
+TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationMatchesTheCpuBitForBit) {
   on_gpu([&] {
     for (const Range& range : kRanges)
       for (const bool in_place : {false, true}) {
@@ -302,7 +303,7 @@ void compare_clipping() {
   EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
 }
 
-TEST_F(CudaOptimizers, ClippingAddsAsTheCpuDoes) {
+TEST_F(CudaOptimizers, ClippingSumsMatchTheCpuBitForBit) {
   on_gpu([] { compare_clipping<float>(); });
   on_gpu([] { compare_clipping<double>(); });
 }

@@ -1,4 +1,4 @@
-// LAMB, 1-bit LAMB and Adafactor on ranks that share a GPU: parameters and all state are the CPU's, bit for bit.
+// LAMB, 1-bit LAMB and Adafactor on ranks that share a GPU: parameters and all state match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include "comm/transport/local.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct Record {
   std::vector<std::vector<uint8_t>> bytes;
-  std::vector<std::string> what;  // each is
+  std::vector<std::string> what;  // name of each value
 };
 
 void keep(Record& run, std::string what, const Tensor& x) {
@@ -23,7 +23,7 @@ void keep(Record& run, std::string what, const Tensor& x) {
   run.bytes.emplace_back(at, at + here.bytes());
 }
 
-// Matrices and vectors in several buckets; the second one decays alone. One gradient is 0 throughout.
+// Matrices and vectors in several buckets. Only the second decays. One gradient is always 0.
 Buckets made_buckets(int ranks, DType dtype) {
   std::vector<Parameter> parameters;
   for (const Shape& shape : {Shape{301}, Shape{7, 11}, Shape{5, 3, 3, 41}, Shape{1}, Shape{64, 130}, Shape{30}}) {
@@ -85,17 +85,17 @@ class CudaLamb : public OnGpu {
   }
 };
 
-TEST_F(CudaLamb, IsTheCpusBitForBit) {
+TEST_F(CudaLamb, LambMatchesTheCpuBitForBit) {
   expect_same({Lamb::Options{.bias_correction = true}});
   expect_same({Lamb::Options{.bias_correction = false}, DType::f64});
   expect_same({Lamb::Options{.bias_correction = false}, DType::f32, true});
 }
 
-TEST_F(CudaLamb, OfOneBitIsTheCpusBitForBit) {
+TEST_F(CudaLamb, OneBitLambMatchesTheCpuBitForBit) {
   expect_same({OneBitLamb::Options{.warmup_steps = 2, .block_size = 100}});
 }
 
-TEST_F(CudaLamb, AdafactorIsTheCpusBitForBit) {
+TEST_F(CudaLamb, AdafactorMatchesTheCpuBitForBit) {
   expect_same({Adafactor::Options{.relative = true}});
   expect_same({Adafactor::Options{.relative = false}, DType::f64});
   expect_same({"adafactor", DType::f32, true});

@@ -1,4 +1,4 @@
-// Whole steps of several ranks that share a GPU: given equal gradients, all they have in the end are the CPU's bits.
+// Whole steps of several ranks that share a GPU: with equal gradients, all final values match the CPU bit for bit.
 #include <gtest/gtest.h>
 
 #include "tests/optim/methods.h"
@@ -33,7 +33,7 @@ class CudaMethods : public ::testing::Test {
 const std::vector<std::string> kOptimizers{"sgdm",        "adam",   "adamw",        "bert_adam",
                                            "softsignsgd", "birder", "one_bit_adam", "zero_one_adam"};
 
-TEST_F(CudaMethods, TrainAsTheCpuDoesBitForBit) {
+TEST_F(CudaMethods, TrainingMatchesTheCpuBitForBit) {
   for (const std::string& optimizer : kOptimizers)
     for (const Topology topology : {Topology{2, 2}, Topology{1, 3}}) {
       MethodPlan plan{.optimizer = optimizer, .topology = topology};
@@ -44,7 +44,7 @@ TEST_F(CudaMethods, TrainAsTheCpuDoesBitForBit) {
   expect_same({.optimizer = "one_bit_adam", .topology = {8, 1}});
 }
 
-TEST_F(CudaMethods, ClipAccumulateAndSkipAsTheCpuDoes) {
+TEST_F(CudaMethods, ClippingAccumulationAndSkippingMatchTheCpu) {
   for (const std::string& optimizer : kOptimizers) {
     MethodPlan plan{.optimizer = optimizer};
     plan.gradients = {1, 0, 2, 3};
@@ -57,8 +57,8 @@ TEST_F(CudaMethods, ClipAccumulateAndSkipAsTheCpuDoes) {
   }
 }
 
-// Gradients whose memory is taken and given back while others are exchanged.
-TEST_F(CudaMethods, Zero2TrainsAsTheCpuDoes) {
+// Gradient memory is acquired and released while other gradients are being exchanged.
+TEST_F(CudaMethods, Zero2TrainingMatchesTheCpu) {
   for (const char* exchange : {"dense", "loco", "loco_zeropp"})
     for (const double clip : {0.0, 1e-4}) {
       MethodPlan plan{.optimizer = "adamw", .exchange = exchange, .sharding = "zero2"};

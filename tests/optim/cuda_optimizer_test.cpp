@@ -1,4 +1,4 @@
-// Whole optimizers on a GPU, one rank: parameters and all state after several steps are the CPU's, bit for bit.
+// Whole optimizers on a GPU, one rank: parameters and all state after several steps match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -18,7 +18,7 @@ std::vector<uint8_t> bytes_of(const Tensor& x) {
   return {at, at + here.bytes()};
 }
 
-// Three parameters in two buckets, of which the second decays alone, so that ranges begin anywhere.
+// Three parameters in two buckets; only the second decays, so ranges begin at unaligned offsets.
 Buckets made_buckets() {
   std::vector<Parameter> parameters;
   for (const int64_t size : {301, 77, 1030})
@@ -27,7 +27,7 @@ Buckets made_buckets() {
   return Buckets(parameters, {1200, 1200, 32});
 }
 
-// The parameters' and the state's bytes after five steps with the same gradients, on the context's device.
+// Bytes of parameters and state after five steps with fixed gradients, on the context's device.
 std::vector<std::vector<uint8_t>> trained(const OptimizerConfig& config) {
   Buckets buckets = made_buckets();
   Communicator alone{};
@@ -59,19 +59,19 @@ class CudaOptimizer : public OnGpu {
   }
 };
 
-TEST_F(CudaOptimizer, TrainsAsTheCpuDoesBitForBit) {
+TEST_F(CudaOptimizer, TrainingMatchesTheCpuBitForBit) {
   expect_same(Sgdm::Options{.nesterov = true});
   for (const char* name : {"sgd", "adam", "adamw", "bert_adam", "softsignsgd"}) expect_same(name);
 }
 
-TEST_F(CudaOptimizer, BirderIsTheCpusBitForBit) {
+TEST_F(CudaOptimizer, BirderMatchesTheCpuBitForBit) {
   expect_same("birder");
   expect_same(Birder::Options{.quantizer = Birder::Quantizer::sign, .t0 = 2});
   expect_same(Birder::Options{.moments = Birder::Moments::bf16, .errors = Birder::Errors::int8});
   expect_same(Birder::Options{.mask = Birder::Mask::automatic, .frozen = "p77"});
 }
 
-// The parameters', the averages' and a buffer's bytes, with the averages in the parameters' place.
+// Bytes of the parameters, the averages and a buffer, with the averages swapped in.
 std::vector<std::vector<uint8_t>> averaged(int64_t owned_from) {
   Buckets buckets = made_buckets();
   buckets[1].owned.begin = owned_from;
@@ -92,14 +92,14 @@ std::vector<std::vector<uint8_t>> averaged(int64_t owned_from) {
   return all;
 }
 
-TEST_F(CudaOptimizer, AveragesOfWeightsAreTheCpusBitForBit) {
+TEST_F(CudaOptimizer, WeightAveragesMatchTheCpuBitForBit) {
   for (const int64_t owned_from : {0, 3}) {
     const auto expected = averaged(owned_from), found = on_gpu([&] { return averaged(owned_from); });
     EXPECT_EQ(found, expected);
   }
 }
 
-TEST_F(CudaOptimizer, BirderRefusesWhatIsNotFiniteBeforeItMovesAnything) {
+TEST_F(CudaOptimizer, BirderRefusesNonFiniteGradientsBeforeItUpdatesAnything) {
   on_gpu([] {
     Buckets buckets = made_buckets();
     Communicator alone{};

@@ -13,7 +13,7 @@
 namespace godwit {
 namespace {
 
-// loss = Σ w·x, so that the gradient of w is x.
+// loss = Σ w·x, so the gradient of w is x.
 Var dot(const Var& w, double x) {
   double sum = 0;
   for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
@@ -35,7 +35,7 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
                             EXPECT_EQ(bucket.index, 0);
                             EXPECT_EQ(step.step, ++updates);
                           }});
-    replica.step(dot(w, comm.rank));  // the mean of 0, 1, 2, 3
+    replica.step(dot(w, comm.rank));  // mean of 0, 1, 2, 3
     EXPECT_EQ(w.value().item(4), 1 - 0.5 * 1.5);
     replica.step(dot(w, comm.rank), 1);
     EXPECT_EQ(w.value().item(4), 0.25 - 1.5);
@@ -49,8 +49,8 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
   });
 }
 
-// Pitfall 35: what runs beside backward has the threads of its rank, and not all of the machine's.
-TEST(DataParallel, Pitfall35TheExchangeKeepsToTheThreadsOfItsRank) {
+// Pitfall 35: work concurrent with backward uses the rank's thread count, not all threads of the machine.
+TEST(DataParallel, Pitfall35TheExchangeUsesTheThreadCountOfItsRank) {
   class Asks : public Exchange {
    public:
     explicit Asks(std::vector<int>& threads) : threads_(threads) {}
@@ -75,14 +75,14 @@ TEST(DataParallel, Pitfall35TheExchangeKeepsToTheThreadsOfItsRank) {
   };
   EXPECT_EQ(threads_of(2, 1), std::vector<int>{1});
   EXPECT_EQ(threads_of(hardware_threads(), 0), std::vector<int>{1});
-#ifdef _OPENMP  // without it a rank has one thread
+#ifdef _OPENMP  // without OpenMP a rank has one thread
   EXPECT_EQ(threads_of(1, 0), std::vector<int>{hardware_threads()});
   EXPECT_EQ(threads_of(2, 3), std::vector<int>{3});
 #endif
 }
 
-// waiting = the part of the exchange after the backward pass + idle.
-TEST(DataParallel, WaitingIsTheExchangeAfterTheBackwardPassAndIdleTime) {
+// waiting = the part of the exchange after the end of backward + idle.
+TEST(DataParallel, WaitingIsTheExchangeAfterBackwardPlusIdleTime) {
   class Slow : public Exchange {
    public:
     void mean(Bucket&, Communicator&, int64_t) override { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
@@ -110,7 +110,7 @@ TEST(DataParallel, WaitingIsTheExchangeAfterTheBackwardPassAndIdleTime) {
   });
 }
 
-// Buckets are padded to what Birder needs, whatever the caller's options say.
+// Buckets are padded to Birder's alignment regardless of the caller's options.
 TEST(DataParallel, TrainsWithBirderByDefault) {
   run_local({3, 2}, [](Communicator& comm) {
     const Var w(Tensor::full({50}, 1), true);
@@ -120,7 +120,7 @@ TEST(DataParallel, TrainsWithBirderByDefault) {
     for (int step = 0; step < 20; ++step) replica.step(dot(w, 1));
     replica.check_replicas();
     EXPECT_LT(w.value().item(7), 1 - 10 * options.optimizer.number("lr"))
-        << "a gradient that never changes: nearly every sign agrees";
+        << "with constant gradients nearly all signs agree";
   });
 }
 

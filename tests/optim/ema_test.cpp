@@ -15,7 +15,7 @@ float value_at(int64_t step, int64_t element) {
   return to_unit(random_word(3, element, static_cast<uint32_t>(step), Purpose::test, 0)) - 0.5f;
 }
 
-// Two parameters of 1000 and 37 elements that take random values; returns what a model computes with after `steps`.
+// Two parameters of 1000 and 37 elements take random values. Returns the averaged values after `steps`.
 struct Weights {
   Var a{Tensor({1000}), true}, b{Tensor({37}), true};
   Tensor buffer{{5}};
@@ -58,26 +58,26 @@ TEST(Ema, FollowsTheFormula) {
     const std::vector<float> found = averages(1 << 20, 1, 40, decay, false);
     ASSERT_EQ(found.size(), 1042u);
     for (int64_t i = 0; i < 1042; ++i) {
-      // Elements count from the last parameter; the buffer follows element 0.
+      // Elements are numbered from the last parameter; the buffer uses the values of element 0.
       const int64_t element = i < 1000 ? 37 + i : i < 1037 ? i - 1000 : 0;
       double a = 0.5;
       for (int64_t t = 1; t <= 40; ++t) {
         const double d = std::min(decay, (1.0 + static_cast<double>(t)) / (10.0 + static_cast<double>(t)));
         a = d * a + (1 - d) * value_at(t, element);
       }
-      // Values below 0.5, forty roundings to float32 of 3e-8 each that decay as the average does.
+      // Values are below 0.5. Forty roundings to float32 of 3e-8 each decay like the average.
       ASSERT_NEAR(found[static_cast<size_t>(i)], a, decay == 0 ? 1e-7 : 1e-6) << "element " << element;
     }
   }
 }
 
-TEST(Ema, SameBitsForAnyBucketsOrderAndThreads) {
+TEST(Ema, SameBitsForAnyBucketSizeOrderAndThreadCount) {
   const std::vector<float> first = averages(1 << 20, 1, 10, 0.9, false);
   EXPECT_EQ(averages(64, 1, 10, 0.9, false), first);
   EXPECT_EQ(averages(64, 3, 10, 0.9, true), first);
 }
 
-TEST(Ema, SwappedTwiceIsAsBefore) {
+TEST(Ema, SwappingTwiceRestoresTheOriginalState) {
   Weights run(400);
   Ema ema(run.buckets, {run.buffer}, 0.5);
   run.move(1);

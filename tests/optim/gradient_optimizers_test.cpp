@@ -1,4 +1,4 @@
-// SGD(M), Adam(W) and SoftSignSGD: against float64 code of a few lines, PyTorch, and the papers' experiments.
+// SGD(M), Adam(W) and SoftSignSGD, compared with short float64 code, PyTorch, and the papers' experiments.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -24,7 +24,7 @@ OptimizerConfig method(const std::string& name) {
   return config.set("lr", name == "sgd" ? 0.1 : 0.01).set("weight_decay", 0.05);
 }
 
-// Options of all methods; 0 if the method does not have the option.
+// Options of all methods; 0 if a method does not have the option.
 struct Settings {
   explicit Settings(const OptimizerConfig& config) : name(config.name()) {
     const auto read = [&](const char* option, double& value) {
@@ -39,7 +39,7 @@ struct Settings {
   bool nesterov = false;
 };
 
-// One value in float64, as the methods' papers write them.
+// One value in float64, with the formulas of the papers.
 struct Value {
   double x, m = 0, v = 0;
 
@@ -83,7 +83,7 @@ std::vector<std::vector<double>> expected(const Plan& plan) {
   return all;
 }
 
-// Exact arithmetic for the function itself; the ranks' rounding is the optimizer's own affair.
+// Computed in float64, so the gradients add no rounding error.
 double smooth_gradient(int rank, int64_t step, int64_t element, double x) {
   const double j = static_cast<double>(element);
   if (element % 11 == 3) return 0;
@@ -104,11 +104,11 @@ double largest_difference(const std::vector<std::vector<double>>& a, const std::
   return largest;
 }
 
-// x stays below 2, so a step rounds it by at most 2⁻²⁴ in float32 and 2⁻⁵³ in float64, 100 steps by 6e-6 and 1e-14; the
-// state's rounding adds a few times that of lr ≤ 0.1.
+// x stays below 2, so a step rounds x by at most 2⁻²⁴ in float32 and 2⁻⁵³ in float64; 100 steps add up to 6e-6 and
+// 1e-14. Rounding of the state adds a few times that, scaled by lr ≤ 0.1.
 double tolerance(DType dtype) { return dtype == DType::f64 ? 3e-14 : 1e-5; }
 
-TEST(GradientOptimizers, FollowFloat64CodeForAHundredSteps) {
+TEST(GradientOptimizers, MatchFloat64CodeFor100Steps) {
   for (const std::string& name : kMethods) {
     for (const DType dtype : {DType::f64, DType::f32}) {
       Plan plan;
@@ -121,7 +121,7 @@ TEST(GradientOptimizers, FollowFloat64CodeForAHundredSteps) {
   }
 }
 
-TEST(GradientOptimizers, FollowTheMeanOfSeveralRanks) {
+TEST(GradientOptimizers, UseTheMeanOverSeveralRanks) {
   for (const std::string& name : kMethods) {
     for (const char* exchange : {"dense", "hierarchical"}) {
       for (const auto& [nodes, workers] : {std::pair{3, 1}, {2, 2}}) {
@@ -139,8 +139,8 @@ TEST(GradientOptimizers, FollowTheMeanOfSeveralRanks) {
   }
 }
 
-// Pitfall 8: the divisor is the number of ranks at every level; SGD with lr 1 shows the mean itself, bit for bit where
-// sums are exact.
+// Pitfall 8: the divisor is the number of ranks at every level. SGD with lr 1 exposes the mean, bit for bit if sums are
+// exact.
 TEST(GradientOptimizers, Pitfall8TheMeanIsOverAllRanks) {
   for (const char* exchange : {"dense", "hierarchical"}) {
     for (const auto& [nodes, workers] : {std::pair{1, 1}, {1, 4}, {4, 1}, {2, 4}, {8, 2}}) {
@@ -184,7 +184,7 @@ TEST(GradientOptimizers, BucketsThreadsAndInstructionSetsDoNotChangeABit) {
   }
 }
 
-TEST(GradientOptimizers, WeightDecayFollowsTheParameters) {
+TEST(GradientOptimizers, WeightDecayFollowsTheDecayFlags) {
   for (const std::string& name : kMethods) {
     Plan plan;
     plan.config = method(name);
@@ -196,13 +196,13 @@ TEST(GradientOptimizers, WeightDecayFollowsTheParameters) {
     Plan decayed = plan, undecayed = plan;
     undecayed.config.set("weight_decay", 0);
     const auto with = expected(decayed).back(), without = expected(undecayed).back();
-    for (size_t j = 0; j < 15; ++j) {  // bucket order: the undecayed five first
+    for (size_t j = 0; j < 15; ++j) {  // bucket order: the five undecayed elements come first
       EXPECT_NEAR(run.x.back()[j], j < 5 ? without[j] : with[j], 1e-12) << name << " " << j;
     }
   }
 }
 
-TEST(GradientOptimizers, AgreeWithPyTorch) {
+TEST(GradientOptimizers, MatchPyTorch) {
   std::ifstream file(GODWIT_SOURCE_DIR "/tests/optim/golden/pytorch.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_EQ(golden.size(), 5u);
@@ -223,7 +223,7 @@ TEST(GradientOptimizers, AgreeWithPyTorch) {
         optimizer->apply(buckets[0], {t, lr});
         if (!golden_x.contains(std::to_string(t))) continue;
         const std::vector<double> theirs = golden_x.at(std::to_string(t));
-        // Both compute in float64; a few roundings of numbers near 1 apart.
+        // Both compute in float64 and differ by a few roundings of values near 1.
         for (size_t j = 0; j < 37; ++j) EXPECT_NEAR(x[j], theirs[j], 1e-13) << name << " step " << t;
       }
     });
@@ -247,8 +247,8 @@ std::vector<double> descend(const OptimizerConfig& config, double x0, int64_t st
   return path;
 }
 
-// BinSGDM paper, figure 8: f(x) = x²/2 from 1 with lr 0.5. SoftSignSGD settles near the optimum, Adam bursts again and
-// again.
+// BinSGDM paper, figure 8: f(x) = x²/2 from 1 with lr 0.5. SoftSignSGD settles near the optimum; Adam diverges in
+// repeated bursts.
 TEST(GradientOptimizers, Figure8SoftSignSettlesWhereAdamOscillates) {
   const auto largest = [](const OptimizerConfig& config, size_t from, size_t to) {
     const auto path = descend(config, 1, 5000, [](int64_t, double x) { return x; });
@@ -263,8 +263,8 @@ TEST(GradientOptimizers, Figure8SoftSignSettlesWhereAdamOscillates) {
   EXPECT_GE(largest(adam, 1000, 5000), 0.03);
 }
 
-// ε sets the smallest usable gradient, and how long a parameter coasts after its gradient has stopped (m/b does not
-// decay): ln(b/ε)/ln(1/β) steps.
+// ε sets the smallest effective gradient. It also sets how long a parameter keeps moving after its gradient becomes 0
+// (m/b does not decay): ln(b/ε)/ln(1/β) steps.
 TEST(GradientOptimizers, Pitfall4SoftSignEpsilon) {
   const SoftSignSgd::Options config{.lr = 1, .weight_decay = 0};
   for (const auto& [g, ratio] : {std::pair{1.0, 1.0}, {1e-7, 1 / 1.1}, {1e-8, 0.5}, {0.0, 0.0}}) {
@@ -272,7 +272,7 @@ TEST(GradientOptimizers, Pitfall4SoftSignEpsilon) {
     EXPECT_NEAR(path[398] - path[399], ratio, 1e-7) << "b is within β⁴⁰⁰ ≈ 1e−9 of |g|; gradient " << g;
   }
   const auto touched = descend(config, 0, 500, [](int64_t t, double) { return t == 1 ? 0.2 : 0; });
-  EXPECT_NEAR(touched[0], -1, 1e-5) << "the first touch is a full step";
+  EXPECT_NEAR(touched[0], -1, 1e-5) << "the first nonzero gradient gives a full step";
   size_t coasted = 1;
   while (coasted < touched.size() && touched[coasted - 1] - touched[coasted] > 0.5) ++coasted;
   EXPECT_NEAR(static_cast<double>(coasted), 1 + std::log(0.05 * 0.2 / config.eps) / std::log(1 / config.beta), 1);

@@ -1,4 +1,4 @@
-// Trains flat parameters whose gradients are a function, on ranks that are threads; collects values and state.
+// Trains flat parameters with gradients given by a function, on ranks that are threads. Collects values and state.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,11 +15,11 @@
 
 namespace godwit::test {
 
-// Gradient of global element `element` (bucket order: parameters last to first) on `rank`.
+// Gradient of global element `element` (bucket order: last parameter first) on `rank`.
 using GradientOf = std::function<double(int rank, int64_t step, int64_t element, double x)>;
 
-// A quadratic with a minimum and noise of its own per rank and element; float32 operations only. Some elements never
-// have a gradient, some a tiny one.
+// A noisy quadratic with a different minimum and noise per rank and element; float32 operations only. Some elements
+// never have a gradient, some have a tiny one.
 inline double noisy_gradient(int rank, int64_t step, int64_t element, double x) {
   if (element % 11 == 3) return 0;
   const auto draw = [&](uint32_t s, int r) {
@@ -34,7 +34,7 @@ struct Plan {
   OptimizerConfig config = "sgd";
   Topology topology{};
   std::vector<int64_t> sizes{100, 1, 64, 152};
-  std::vector<bool> decay{};  // of each size; empty: all
+  std::vector<bool> decay{};  // per size; empty: all parameters decay
   int64_t steps = 30;
   int64_t bucket_bytes = 400;
   int threads = 1;
@@ -52,10 +52,11 @@ struct Plan {
 
 struct Trained {
   std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
-  // State by name and owner: the sender of "m", "b", "b_hat", "e" of Birder, else 0. Elements nobody holds are NaN.
+  // State by name and owner: the sender for "m", "b", "b_hat" and "e" of Birder, otherwise 0. Elements without an owner
+  // are NaN.
   std::map<std::pair<std::string, int>, std::vector<double>> state;
-  std::vector<uint64_t> hashes;                         // of each rank's parameters in the end
-  std::vector<std::map<std::string, CommCount>> stats;  // of each rank
+  std::vector<uint64_t> hashes;                         // of each rank's final parameters
+  std::vector<std::map<std::string, CommCount>> stats;  // per rank
   int64_t padded = 0, buckets = 0;
 };
 
@@ -101,7 +102,7 @@ inline Trained train(const Plan& plan) {
       for (Bucket& b : buckets) {
         optimizer->apply(b, info);
         each(b.param, b.begin, b.numel, [&](auto& value, int64_t e) { x[static_cast<size_t>(e)] = value; });
-        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
       }
       if (comm.rank == 0) run.x.push_back(x);
     }

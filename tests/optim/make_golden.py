@@ -2,7 +2,7 @@
 """Writes golden/pytorch.json: 100 steps of PyTorch's SGD, Adam and AdamW in float64 (made with PyTorch 1.13.1).
 
 The gradient of value j at step t is a_j (x_j - c_j) + 0.3 sin(0.7 t + j), a_j = 0.1 (1 + j mod 3), c_j = 0.5 - 0.1 (j mod 7);
-x starts at 0.05 (j mod 5) - 0.1. Tests need the file only, not PyTorch (Debian: python3-torch).
+x starts at 0.05 (j mod 5) - 0.1. The tests read only the file, not PyTorch (Debian: python3-torch).
 """
 import json
 import math

@@ -1,4 +1,4 @@
-// Trains a small model by any optimizer behind any exchange, with given gradients, on ranks that are threads.
+// Trains a small model with any optimizer and any exchange, with given gradients, on ranks that are threads.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,23 +21,23 @@ struct MethodPlan {
   std::string optimizer = "sgd", exchange = "dense", sharding = "none", parameter_wire = "f32";
   Topology topology{2, 2};
   std::vector<int64_t> sizes{40, 700, 64, 256};
-  std::vector<int> gradients{1, 2, 3};  // which gradient each step has; 0: the first, with one bad value
-  double bad = 0;                       // element 5 of 'p1' on rank 2
-  bool skip = false, tied = false;      // tied: every parameter under a second name
+  std::vector<int> gradients{1, 2, 3};  // index of the gradient of each step; 0: the first one with a bad value
+  double bad = 0;                       // the bad value: element 5 of 'p1' on rank 2
+  bool skip = false, tied = false;      // tied: every parameter has a second name
   double clip = 0, lr = 1e-3;
   std::optional<double> weight_decay{};
   int64_t bucket_bytes = 512;
-  int micro_batches = 1;  // with equal gradients
+  int micro_batches = 1;  // all with the same gradient
   Placement placement{};
-  std::function<void(DataParallelOptions&)> change{};  // of what the rest of the plan says
+  std::function<void(DataParallelOptions&)> change{};  // changes the options that the plan set
   std::function<void(DataParallel&, Communicator&)> after_step{};
 };
 
-// What a rank has at the end, by name; equal when every bit is.
+// State of a rank at the end, by name: hashes of all bits.
 using Remains = std::map<std::string, uint64_t>;
 
 struct MethodOutcome {
-  std::vector<Remains> parameters, optimizer, exchange, masters;  // of each rank
+  std::vector<Remains> parameters, optimizer, exchange, masters;  // per rank
   std::vector<int64_t> steps, skipped, last_update, calls;
   std::vector<std::string> reasons;
   std::vector<int64_t> agreement_bytes;
@@ -52,7 +52,7 @@ struct MethodOutcome {
   }
 };
 
-// A node a parameter, so that their gradients come one after another.
+// A chain with one node per parameter, so that gradients arrive one after another.
 inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad) {
   Var y(Tensor::full({1}, 1), true);
   for (size_t p = 0; p < vars.size(); ++p)
@@ -97,7 +97,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       parameters.push_back({"p" + std::to_string(vars.size() - 1), vars.back()});
     }
     for (size_t i = 0; plan.tied && i < vars.size(); ++i) parameters.push_back({"again" + std::to_string(i), vars[i]});
-    // Of a run of six steps, so that a warm-up ends after the first.
+    // Options for a run of six steps, so that a warm-up ends after the first step.
     DataParallelOptions options{.optimizer = for_run(plan.optimizer, Schedule({}, plan.lr, 6, 6), 6),
                                 .exchange = plan.exchange};
     options.exchange.set("sharding", plan.sharding).set("parameter_wire", plan.parameter_wire);
@@ -139,7 +139,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
   return all;
 }
 
-// Every optimizer behind every exchange; those that communicate themselves take none.
+// Every optimizer with every exchange. Optimizers that communicate themselves are run once, without an exchange.
 inline void for_each_method(const std::function<void(MethodPlan)>& f) {
   for (const std::string& optimizer : method_names<OptimizerMethod>())
     for (const std::string& exchange : method_names<ExchangeMethod>()) {
@@ -149,7 +149,7 @@ inline void for_each_method(const std::function<void(MethodPlan)>& f) {
     }
 }
 
-// Every exchange behind SGD, and every optimizer that communicates itself or behind the dense mean.
+// Every exchange with SGD, and every optimizer with the dense exchange or its own communication.
 inline void for_each_part(const std::function<void(MethodPlan)>& f) {
   for (const std::string& exchange : method_names<ExchangeMethod>()) {
     SCOPED_TRACE("sgd behind " + exchange);

@@ -1,4 +1,4 @@
-// What holds for every method there is: pitfalls that none of them may fall into.
+// Properties of every method: pitfalls that no optimizer or exchange may have.
 #include <algorithm>
 #include <mutex>
 
@@ -15,8 +15,8 @@ using test::MethodPlan;
 using test::set_if_known;
 using test::train_by;
 
-// Pitfall 1: parameters and shared state have the same bits on all ranks, whose gradients differ, after every step; and
-// one bit that does not is found, with the rank that has it.
+// Pitfall 1: ranks have different gradients, yet parameters and shared state have equal bits on all ranks after every
+// step. A single different bit is found, and the error names its rank.
 TEST(Methods, Pitfall1ReplicasStayEqual) {
   for_each_method([](MethodPlan plan) {
     plan.after_step = [](DataParallel& replica, Communicator&) {
@@ -34,9 +34,9 @@ TEST(Methods, Pitfall1ReplicasStayEqual) {
   EXPECT_NE(error.find("ranks disagree on the parameters after step 2: rank 3 differs"), std::string::npos) << error;
 }
 
-// Pitfall 6: decoupled weight decay acts on the parameters alone: whatever is averaged, compressed or fed back has the
-// same bits with it and without (gradients here do not depend on the parameters).
-TEST(Methods, Pitfall6WeightDecayStaysOutsideOfWhatIsCompressed) {
+// Pitfall 6: decoupled weight decay acts on the parameters only. Averages, messages and error feedback have the same
+// bits with and without weight decay (gradients here do not depend on the parameters).
+TEST(Methods, Pitfall6WeightDecayStaysOutsideTheCompressedValue) {
   for (const char* optimizer : {"adamw", "bert_adam", "softsignsgd", "birder", "one_bit_adam"})
     for (const std::string& exchange : method_names<ExchangeMethod>()) {
       if (OptimizerConfig(optimizer).method().communicates_itself && exchange != "dense") continue;
@@ -51,8 +51,9 @@ TEST(Methods, Pitfall6WeightDecayStaysOutsideOfWhatIsCompressed) {
     }
 }
 
-// Pitfall 9: errors are in the unit of what is compressed, not in that of the update: a learning rate does not show.
-TEST(Methods, Pitfall9ErrorsDoNotContainTheLearningRate) {
+// Pitfall 9: errors have the unit of the compressed value, not of the update, so they do not depend on the learning
+// rate.
+TEST(Methods, Pitfall9ErrorsDoNotDependOnTheLearningRate) {
   for (const std::string& exchange : method_names<ExchangeMethod>()) {
     MethodPlan plan{.optimizer = "sgd", .exchange = exchange};
     const MethodOutcome slow = train_by(plan);
@@ -65,8 +66,8 @@ TEST(Methods, Pitfall9ErrorsDoNotContainTheLearningRate) {
   EXPECT_TRUE(train_by(plan).same_state(slow));
 }
 
-// Pitfall 10: only the accumulated gradient is exchanged and compressed. Two micro-batches of a half each (an exact
-// sum) give the bits of one, with as many calls.
+// Pitfall 10: only the accumulated gradient is exchanged and compressed. Two micro-batches with half the gradient each
+// (an exact sum) give the same bits as one, with the same number of calls.
 TEST(Methods, Pitfall10OnlyTheAccumulatedGradientIsCompressed) {
   for_each_part([](MethodPlan plan) {
     const MethodOutcome whole = train_by(plan);
@@ -77,9 +78,9 @@ TEST(Methods, Pitfall10OnlyTheAccumulatedGradientIsCompressed) {
   });
 }
 
-// Pitfall 15: ranks draw apart from each other, and steps too: what rounding at random adds to a gradient that all have
-// alike averages out. Four ranks have a quarter of one's mean squared error (dense messages, exact means), and errors
-// of two steps do not go together.
+// Pitfall 15: random numbers are independent across ranks and steps, so the rounding errors of a gradient that all
+// ranks share average out. The mean squared error of four ranks is a quarter of that of one (dense messages, exact
+// means), and the errors of two steps are uncorrelated.
 TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
   constexpr int64_t kValues = 1 << 14;
   for (const char* name : {"qsgd", "terngrad"}) {
@@ -111,9 +112,9 @@ TEST(Methods, Pitfall15RoundingAveragesOutOverRanksAndSteps) {
   }
 }
 
-// Pitfall 19: an owner's error is that of the values it owns, whatever the buckets and their shards are: every value
-// has one, under its global offset, with the same bits in any layout.
-TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
+// Pitfall 19: server errors are keyed by global offset, independently of buckets and shards. Every value has exactly
+// one server error, with the same bits in any layout.
+TEST(Methods, Pitfall19ServerErrorsAreKeyedByGlobalOffset) {
   int64_t methods = 0;
   for_each_part([&](MethodPlan plan) {
     const auto errors_of = [&](const Topology& topology, int64_t bucket_bytes) {
@@ -126,7 +127,7 @@ TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
         for (const auto& parts : {replica.optimizer().state(), replica.optimizer().exchange_state()})
           for (const StateTensor& part : parts)
             for (int64_t i = 0; part.name == "server_e" && i < part.values.numel(); ++i)
-              EXPECT_TRUE(errors.emplace(part.begin + i, part.values.item(i)).second) << "two owners of one value";
+              EXPECT_TRUE(errors.emplace(part.begin + i, part.values.item(i)).second) << "one value has two owners";
       };
       train_by(plan);
       return errors;
@@ -137,12 +138,12 @@ TEST(Methods, Pitfall19OwnersErrorsAreKeyedByGlobalOffset) {
     EXPECT_EQ(errors.size(), 1060u);
     EXPECT_GT(std::ranges::count_if(errors, [](const auto& e) { return e.second != 0; }), 200);
     EXPECT_EQ(errors_of({2, 2}, 2000), errors);
-    EXPECT_EQ(errors_of({4, 1}, 1 << 20).size(), 1060u) << "other shards";
+    EXPECT_EQ(errors_of({4, 1}, 1 << 20).size(), 1060u) << "with another sharding";
   });
   EXPECT_EQ(methods, 6) << "birder, one_bit_*, zero_one_adam; one_bit_sgd, ef_signsgd";
 }
 
-// Pitfall 29: a weight under two names has one gradient, the sum, which is compressed and fed back once.
+// Pitfall 29: a weight with two names has one gradient, the sum. The gradient is compressed and fed back once.
 TEST(Methods, Pitfall29TiedWeightsAreOneParameter) {
   for_each_part([](MethodPlan plan) {
     const MethodOutcome single = train_by(plan);
@@ -153,8 +154,8 @@ TEST(Methods, Pitfall29TiedWeightsAreOneParameter) {
   });
 }
 
-// Pitfall 30: calls follow the buckets, not the parameters in them.
-TEST(Methods, Pitfall30OneRoundOfCallsABucket) {
+// Pitfall 30: the number of calls depends on the buckets, not on their parameters.
+TEST(Methods, Pitfall30OneRoundOfCallsPerBucket) {
   for_each_part([](MethodPlan plan) {
     plan.bucket_bytes = 1 << 20;
     plan.sizes = std::vector<int64_t>(30, 40);
@@ -164,8 +165,8 @@ TEST(Methods, Pitfall30OneRoundOfCallsABucket) {
   });
 }
 
-// Pitfall 33: through owners a worker sends (W−1)/W of what it has, and not W−1 times as much as when messages go to
-// all (eight workers: 7 times what two send, here 7/4).
+// Pitfall 33: with owners, a worker sends (W−1)/W of its data, instead of (W−1) times its data when messages go to all
+// ranks. Eight workers send 7/4 of what two send; with messages to all they would send 7 times as much.
 TEST(Methods, Pitfall33BytesOfAWorkerDoNotGrowWithTheWorkers) {
   for_each_part([](MethodPlan plan) {
     const auto bytes_with = [&](int workers, const char* reply) {
@@ -188,12 +189,12 @@ TEST(Methods, Pitfall33BytesOfAWorkerDoNotGrowWithTheWorkers) {
     };
     EXPECT_LT(bytes_with(8, "f32") / bytes_with(2, "f32"), 1.9);
     if (plan.exchange != "topk") return;
-    EXPECT_GT(bytes_with(8, "none") / bytes_with(2, "none"), 6) << "what the bound would find";
+    EXPECT_GT(bytes_with(8, "none") / bytes_with(2, "none"), 6) << "the bound above detects it";
   });
 }
 
-// Pitfall 37: the first step is a step like any other.
-TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
+// Pitfall 37: the first step updates the parameters like any other step.
+TEST(Methods, Pitfall37TheFirstStepUpdatesTheParameters) {
   for_each_part([](MethodPlan plan) {
     plan.weight_decay = 0;
     const MethodOutcome run = train_by(plan);
@@ -201,10 +202,11 @@ TEST(Methods, Pitfall37TheFirstStepMovesTheParameters) {
   });
 }
 
-// Pitfall 38: ε is where each paper has it, beside the root or inside. A first step along g from x = 1/4, no decay.
-TEST(Methods, Pitfall38EpsilonIsWhereThePaperHasIt) {
+// Pitfall 38: ε is added where each paper adds it, outside or inside the root. One first step along g from x = 1/4,
+// without decay.
+TEST(Methods, Pitfall38EpsilonIsAddedWhereThePaperAddsIt) {
   constexpr double kG = 0.05, kEps = 0.01;
-  const double m = 0.1 * kG, v = 1e-3 * kG * kG;  // after a step with β 0.9 and 0.999
+  const double m = 0.1 * kG, v = 1e-3 * kG * kG;  // after one step with β 0.9 and 0.999
   const std::map<std::string, double> steps{{"adam", kG / (kG + kEps)},
                                             {"adamw", kG / (kG + kEps)},
                                             {"bert_adam", m / (std::sqrt(v) + kEps)},
@@ -222,7 +224,7 @@ TEST(Methods, Pitfall38EpsilonIsWhereThePaperHasIt) {
       config.set("weight_decay", 0).set("eps", kEps);
       set_if_known(config, "relative", false);
       for (const char* option : {"warmup_steps", "doubling_steps"}) set_if_known(config, option, 1);
-      for (const char* option : {"min_coeff", "max_coeff"}) set_if_known(config, option, 1);  // LAMB's ratio
+      for (const char* option : {"min_coeff", "max_coeff"}) set_if_known(config, option, 1);  // bounds of LAMB's ratio
       DataParallel replica({{"x", x}}, comm, options);
       replica.step(Var::result(Tensor::full({1}, 0), {x},
                                [dx = x.gradient()](const Tensor&) {

@@ -1,4 +1,4 @@
-// A gradient that is not finite on one rank: all ranks fail, or skip the step together before any state has moved.
+// A non-finite gradient on one rank: all ranks fail, or all skip the step before any state has changed.
 #include "comm/parallel/finite.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
@@ -14,13 +14,13 @@ using test::train_by;
 constexpr int kRanks = 4;
 constexpr double kBad[] = {static_cast<double>(NAN), static_cast<double>(INFINITY), -static_cast<double>(INFINITY)};
 
-// Pitfall 11: an overflow on one rank skips the step everywhere and moves nothing: not the parameters, nor moments,
-// errors, draws of random numbers, step counters or what is called after an update.
+// Pitfall 11: an overflow on one rank skips the step on all ranks and changes nothing: parameters, moments, errors,
+// random counters and step counters stay, and the update callbacks are not called.
 TEST(NonFinite, Pitfall11SkippedStepsLeaveNoTrace) {
   for_each_method([](MethodPlan plan) {
     const MethodOutcome clean = train_by(plan);
     plan.skip = true;
-    EXPECT_TRUE(train_by(plan).same(clean)) << "waiting for all gradients changes no bit";
+    EXPECT_TRUE(train_by(plan).same(clean)) << "waiting for all gradients must not change a bit";
     plan.gradients = {0, 1, 2, 0, 0, 3, 0};
     for (const double bad : kBad) {
       plan.bad = bad;
@@ -28,7 +28,7 @@ TEST(NonFinite, Pitfall11SkippedStepsLeaveNoTrace) {
       EXPECT_TRUE(run.same(clean)) << bad;
       EXPECT_EQ(run.skipped, std::vector<int64_t>(kRanks, 4));
       EXPECT_EQ(run.agreement_bytes, std::vector<int64_t>(kRanks, 7 * 8 * (kRanks - 1)))
-          << "8 bytes to each, each step";
+          << "8 bytes to each rank per step";
       for (const std::string& reason : run.reasons)
         EXPECT_EQ(reason, "the gradient of 'p1' at element 5 is not finite on rank 2");
     }
@@ -44,7 +44,7 @@ TEST(NonFinite, SkippedStepsLeaveNoTraceWithClipping) {
   }
 }
 
-TEST(NonFinite, SkippedStepsLeaveNoTraceInShards) {
+TEST(NonFinite, SkippedStepsLeaveNoTraceWithSharding) {
   for (const char* sharding : {"zero1", "zero2"})
     for (const char* wire : {"f32", "bf16"})
       for (const double clip : {0.0, 1e-5}) {
@@ -55,7 +55,8 @@ TEST(NonFinite, SkippedStepsLeaveNoTraceInShards) {
       }
 }
 
-// Pitfall 26: nothing turns such a value into a legal bit or level; the error names step and parameter, on any rank.
+// Pitfall 26: a non-finite value is never turned into a valid sign or level. The error names step and parameter, on any
+// rank.
 TEST(NonFinite, Pitfall26EveryMethodFailsNamingTheParameter) {
   for_each_method([](MethodPlan plan) {
     plan.gradients = {1, 0};
@@ -67,7 +68,7 @@ TEST(NonFinite, Pitfall26EveryMethodFailsNamingTheParameter) {
   });
 }
 
-TEST(NonFinite, FindsTheFirstOne) {
+TEST(NonFinite, FindsTheFirstNonFiniteValue) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t n : {1, 7, 64, 200'001}) {
       const Tensor x = Tensor::full({n}, dtype == DType::f32 ? 3.4e38 : 1.7e308, dtype);
@@ -80,7 +81,7 @@ TEST(NonFinite, FindsTheFirstOne) {
         for (const int64_t i : {n - 1, n / 2, int64_t{0}}) {
           set(i, bad);
           EXPECT_EQ(first_not_finite(x, n), i);
-          EXPECT_EQ(first_not_finite(x, i), i) << "what is behind is not looked at";
+          EXPECT_EQ(first_not_finite(x, i), i) << "values after the range are not checked";
           set(i, -1e-310);
         }
     }

@@ -1,5 +1,5 @@
-// Trains by an optimizer that communicates itself, on ranks that are threads, and keeps what every rank has; and the
-// methods' parameter servers in plain lines, in float32 for the bits or in float64.
+// Trains with an optimizer that communicates itself, on ranks that are threads, and collects the state of every rank.
+// Also contains the methods' parameter servers in plain code: float32 for bit-exact comparison, or float64.
 #pragma once
 #include <limits>
 
@@ -11,12 +11,12 @@
 namespace godwit::test {
 
 using Vector = std::vector<double>;
-constexpr double kNobody = -1e30;  // of state that a rank does not hold
+constexpr double kNobody = -1e30;  // marks state that a rank does not hold
 
 struct EachRank {
   std::vector<std::vector<Vector>> x;                   // [rank][step - 1], by global element
-  std::map<std::pair<std::string, int>, Vector> state;  // by name and rank, in the end
-  std::vector<std::map<std::string, CommCount>> stats;  // of each rank
+  std::map<std::pair<std::string, int>, Vector> state;  // final state, by name and rank
+  std::vector<std::map<std::string, CommCount>> stats;  // per rank
   std::vector<std::vector<bool>> synchronized;          // [rank][step - 1]
 };
 
@@ -60,7 +60,7 @@ inline EachRank train_each(const Plan& plan, const std::function<bool(int64_t)>&
                 Vector x;
                 for (const Bucket& b : buckets) {
                   for (int64_t i = 0; i < b.numel; ++i) x.push_back(static_cast<double>(b.param.data<float>()[i]));
-                  for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+                  for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding not 0";
                 }
                 run.x[rank].push_back(std::move(x));
                 run.synchronized[rank].push_back(optimizer->synchronized());
@@ -96,12 +96,12 @@ struct Settings {
   }
   double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0;
   bool decay_norm_and_bias = true, bias_correction = false, keep_local_momentum = false, root_mean_square = false;
-  int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // for lamb, which never compresses
+  int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // infinite for lamb, which never compresses
   int64_t block_size = 4096;
   double min_coeff = 0, max_coeff = 0, coeff_beta = 0, factor_min = 0, factor_max = 0, factor_threshold = 0;
 };
 
-// One worker's view of the plan, and what all methods share.
+// Common part of the parameter servers: options, start values, gradients and means.
 template <class T>
 class Server {
  public:
@@ -156,7 +156,7 @@ class Server {
 
  public:
   reference::SignServer<T> signs;
-  const reference::SignServer<float>* of = nullptr;  // whose signs a float64 server takes
+  const reference::SignServer<float>* of = nullptr;  // a float64 server uses the signs of this float32 server
   double slack = 0;
 };
 
@@ -249,15 +249,15 @@ class ZeroOneAdamServer : public Server<T> {
   }
   std::vector<Values> x, m, u;
   Values common, v;
-  Values mean_x;                // of the ranks, before a synchronisation
-  std::vector<Values> local_x;  // theirs
+  Values mean_x;                // over the ranks, before a synchronization
+  std::vector<Values> local_x;  // of each rank, before a synchronization
 
  private:
   SyncSchedule schedule_;
   double rate_sum_ = 0, product_ = 1;
 };
 
-// Norms by the engine's own sums, which clip_test proves.
+// Computes norms with the engine's own sums, which clip_test verifies.
 template <class T>
 class OneBitLambServer : public Server<T> {
  public:

@@ -1,4 +1,4 @@
-// 1-bit Adam, 0/1 Adam, LAMB and 1-bit LAMB against parameter servers of a few lines, bit for bit.
+// 1-bit Adam, 0/1 Adam, LAMB and 1-bit LAMB compared bit for bit with short parameter servers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Vector wide(const std::vector<T>& values) {
   return Vector(values.begin(), values.end());
 }
 
-// Largest |a − b| over elements.
+// Largest |a − b| over all elements.
 template <class A, class B>
 double apart(const std::vector<A>& a, const std::vector<B>& b) {
   double most = 0;
@@ -46,8 +46,8 @@ double apart(const std::vector<A>& a, const std::vector<B>& b) {
   return most;
 }
 
-// What is rounded each step is of the size of the largest momentum (about 1) and of the parameters (about 1): 2⁻²⁴ of
-// that, in errors that are fed back and never forgotten.
+// Rounding per step is 2⁻²⁴ of the largest momentum (about 1) or parameter (about 1). Error feedback keeps these
+// roundings forever.
 constexpr double kRounding = 1e-6;
 
 void expect_errors(const EachRank& run, const reference::SignServer<float>& server) {
@@ -55,7 +55,7 @@ void expect_errors(const EachRank& run, const reference::SignServer<float>& serv
   for (const auto& [key, values] : run.state)
     for (size_t j = 0; key.first == "server_e" && j < owned.size(); ++j) {
       if (values[j] == test::kNobody) continue;
-      EXPECT_EQ(owned[j], test::kNobody) << "two owners of " << j;
+      EXPECT_EQ(owned[j], test::kNobody) << "two owners of value " << j;
       owned[j] = values[j];
     }
   for (size_t rank = 0; rank < server.e.size(); ++rank)
@@ -93,7 +93,7 @@ TEST(OneBitAdam, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
   for (const Topology& topology : kOneToEight) compare_one_bit_adam(plan_of("one_bit_adam", topology));
 }
 
-TEST(OneBitAdam, EveryOptionEqualsTheParameterServer) {
+TEST(OneBitAdam, MatchesTheParameterServerForEveryOption) {
   for (const Topology topology : {Topology{1, 1}, {2, 2}}) {
     for (const int64_t block : {0, 1, 4096}) {
       Plan plan = plan_of("one_bit_adam", topology, 60);
@@ -111,12 +111,12 @@ TEST(OneBitAdam, EveryOptionEqualsTheParameterServer) {
 void expect_same(const EachRank& a, const EachRank& b) {
   EXPECT_EQ(a.x, b.x);
   for (const auto& [key, values] : a.state) {
-    if (key.first == "server_e") continue;  // buckets decide who owns a segment
+    if (key.first == "server_e") continue;  // bucket sizes change the owners of segments
     EXPECT_EQ(b.state.at(key), values) << key.first;
   }
 }
 
-TEST(OneBitMethods, Pitfall14BucketsAndThreadsDoNotChangeABit) {
+TEST(OneBitMethods, Pitfall14BucketSizeAndThreadsDoNotChangeABit) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
     Plan plan = plan_of(name, {2, 2}, 6);
     plan.sizes = {40'000, 1, 7, 99'999};
@@ -133,7 +133,7 @@ TEST(OneBitMethods, Pitfall14BucketsAndThreadsDoNotChangeABit) {
   }
 }
 
-// Blocks of one value lose nothing: Adam whose variance is frozen after the warm-up, on dense means.
+// Blocks of one value are lossless: Adam with dense means, whose variance is frozen after the warm-up.
 TEST(OneBitAdam, Pitfall8BlocksOfOneValueAreDenseAdamWithAFrozenVariance) {
   Plan plan = plan_of("one_bit_adam", {3, 1}, 60);
   plan.config.set("block_size", 1);
@@ -165,8 +165,9 @@ TEST(OneBitAdam, Pitfall8BlocksOfOneValueAreDenseAdamWithAFrozenVariance) {
   EXPECT_EQ(run.state.at({"e", 2}), Vector(d));
 }
 
-// Pitfall 5: what never had a gradient does not move and does not explode, nor when it has one after the switch.
-TEST(OneBitMethods, Pitfall5WhatNeverHadAGradientStaysWhereItIs) {
+// Pitfall 5: a parameter without a gradient does not move, and its update stays bounded if a gradient appears after the
+// warm-up.
+TEST(OneBitMethods, Pitfall5ParametersWithoutGradientDoNotMove) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
     for (const bool wakes : {false, true}) {
       Plan plan = plan_of(name, {2, 2});
@@ -175,7 +176,7 @@ TEST(OneBitMethods, Pitfall5WhatNeverHadAGradientStaysWhereItIs) {
         if (element % 11 == 3) return wakes && step > 150 ? 1.0 : 0.0;
         const auto draw =
             random_word(9, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank));
-        return 1 + 0.1 * x + static_cast<double>(to_unit(draw));  // all of about one size
+        return 1 + 0.1 * x + static_cast<double>(to_unit(draw));  // all of similar magnitude
       };
       const EachRank run = test::train_each(plan);
       for (size_t step = 0; step < run.x[0].size(); ++step)
@@ -191,8 +192,8 @@ TEST(OneBitMethods, Pitfall5WhatNeverHadAGradientStaysWhereItIs) {
     }
 }
 
-// Pitfall 12: neither way of bias correction makes the update jump where compression begins.
-TEST(OneBitAdam, Pitfall12UpdatesDoNotJumpAtTheSwitch) {
+// Pitfall 12: the update does not jump when compression begins, with and without bias correction.
+TEST(OneBitAdam, Pitfall12UpdatesDoNotJumpWhenCompressionBegins) {
   for (const bool corrected : {false, true})
     for (const int64_t block : {1, 64})
       for (const int64_t warmup : {20, 100}) {
@@ -205,7 +206,7 @@ TEST(OneBitAdam, Pitfall12UpdatesDoNotJumpAtTheSwitch) {
           return static_cast<double>(1 + 0.2f * to_unit(draw));
         };
         const EachRank run = test::train_each(plan);
-        const auto moved = [&](int64_t step) {  // per unit of the rate
+        const auto moved = [&](int64_t step) {  // divided by the learning rate
           return apart(run.x[0][static_cast<size_t>(step - 1)], run.x[0][static_cast<size_t>(step - 2)]) /
                  test::rate_of(plan, step);
         };
@@ -213,8 +214,8 @@ TEST(OneBitAdam, Pitfall12UpdatesDoNotJumpAtTheSwitch) {
       }
 }
 
-// Pitfall 37: the first gradient makes the first update.
-TEST(OneBitMethods, Pitfall37TheFirstStepIsARealUpdate) {
+// Pitfall 37: the first gradient gives the first update.
+TEST(OneBitMethods, Pitfall37TheFirstStepUpdatesTheParameters) {
   for (const auto& [name, expected] :
        {std::pair{"one_bit_adam", 0.1 / std::sqrt(1e-3)}, {"zero_one_adam", 0.1 / std::sqrt(1e-3)}}) {
     Plan plan = plan_of(name, {2, 1}, 1);
@@ -226,8 +227,8 @@ TEST(OneBitMethods, Pitfall37TheFirstStepIsARealUpdate) {
   }
 }
 
-// Pitfall 39: a worker's momentum goes on from the agreed one, unless it is told to keep its own.
-TEST(OneBitMethods, Pitfall39MomentumGoesOnFromTheAgreedOne) {
+// Pitfall 39: a worker continues with the agreed momentum unless keep_local_momentum is set.
+TEST(OneBitMethods, Pitfall39WorkersContinueWithTheAgreedMomentum) {
   const auto momenta_agree = [](const Plan& plan) {
     const EachRank run = test::train_each(plan);
     return run.state.at({"m", 1}) == run.state.at({"m", 0}) && run.state.at({"m", 2}) == run.state.at({"m", 0});
@@ -237,11 +238,11 @@ TEST(OneBitMethods, Pitfall39MomentumGoesOnFromTheAgreedOne) {
   Plan local = plan_of("one_bit_adam", {3, 1}, 30);
   local.config.set("keep_local_momentum", true);
   EXPECT_FALSE(momenta_agree(local));
-  const Plan between = plan_of("zero_one_adam", {3, 1}, 61);  // 61 and 62: an interval
+  const Plan between = plan_of("zero_one_adam", {3, 1}, 61);  // steps 61 and 62 form one interval
   EXPECT_FALSE(test::train_each(between).synchronized[0].back() || momenta_agree(between));
 }
 
-// Bytes a rank sends in a step of each kind, over all buckets.
+// Bytes that a rank sends per step of each kind, over all buckets.
 struct Formula {
   int64_t dense = 0, signs = 0;
 };
@@ -262,8 +263,8 @@ Formula formula_of(const Plan& plan) {
   return formula;
 }
 
-// Pitfall 34: bytes are those of all steps, also of the warm-up's and of the variance's.
-TEST(OneBitMethods, Pitfall34BytesCountTheWarmUpToo) {
+// Pitfall 34: byte counts include the steps of the warm-up and of variance updates.
+TEST(OneBitMethods, Pitfall34BytesIncludeTheWarmUp) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"})
     for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 3}}) {
       Plan plan = plan_of(name, topology, 100);
@@ -295,7 +296,7 @@ void compare_zero_one_adam(const Plan& plan, const std::function<bool(int64_t)>&
   test::ZeroOneAdamServer<double> exact(plan);
   exact.of = &server.signs;
   SyncSchedule schedule(plan.config.as<ZeroOneAdam::Options>());
-  double largest = 1;  // parameter, of which gradients are a tenth: local steps go far where v is tiny
+  double largest = 1;  // largest parameter; gradients are a tenth of it, and local steps are large where v is tiny
   for (int64_t t = 1; t <= plan.steps; ++t) {
     const bool sync_too = also && also(t), sync = schedule.at(t).sync || sync_too;
     server.step(t, sync_too);
@@ -320,7 +321,7 @@ TEST(ZeroOneAdam, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
   for (const Topology& topology : kOneToEight) compare_zero_one_adam(plan_of("zero_one_adam", topology));
 }
 
-TEST(ZeroOneAdam, EveryPolicyEqualsTheParameterServer) {
+TEST(ZeroOneAdam, MatchesTheParameterServerForEveryPolicy) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 2}}) {
     Plan fixed = plan_of("zero_one_adam", topology, 101);
     fixed.config.set("intervals", "fixed");
@@ -335,8 +336,8 @@ TEST(ZeroOneAdam, EveryPolicyEqualsTheParameterServer) {
   }
 }
 
-// Between synchronisations the parameters of the ranks differ; their mean is what a lossless one returns.
-TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationIsTheMeanOfTheLocalParameters) {
+// Between synchronizations the ranks' parameters differ. A lossless synchronization returns their mean.
+TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationReturnsTheMeanOfTheLocalParameters) {
   Plan plan = plan_of("zero_one_adam", {4, 1});
   plan.config.set("block_size", 1).set("weight_decay", 0);
   const EachRank run = test::train_each(plan);
@@ -352,7 +353,7 @@ TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationIsTheMeanOfTheLocalParameters
     }
     for (const auto& of_rank : run.x) ASSERT_EQ(of_rank[step], run.x[0][step]);
     for (size_t j = 0; j < d; ++j) {
-      double largest = 1;  // local parameters, whose float32 roundings the mean contains
+      double largest = 1;  // largest local parameter; the mean contains its float32 rounding
       for (const auto& local : server.local_x) largest = std::max(largest, std::abs(static_cast<double>(local[j])));
       ASSERT_NEAR(run.x[0][step][j], server.mean_x[j], 5e-7 * largest) << "step " << t;
     }
@@ -360,8 +361,9 @@ TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationIsTheMeanOfTheLocalParameters
   EXPECT_GT(differing, 50);
 }
 
-// Pitfall 6: decay is outside what is accumulated and sent: a parameter without gradients decays by Π(1−αλ).
-TEST(ZeroOneAdam, Pitfall6DecayIsOutsideOfWhatIsSent) {
+// Pitfall 6: weight decay is not part of the accumulated and sent value. A parameter without gradients decays by
+// Π(1−αλ).
+TEST(ZeroOneAdam, Pitfall6WeightDecayStaysOutsideTheCompressedValue) {
   Plan plan = plan_of("zero_one_adam", {2, 1});
   plan.config.set("decay_norm_and_bias", true);
   plan.gradient = [](int, int64_t, int64_t element, double) { return element % 2 == 0 ? 0.0 : 0.1; };
@@ -415,7 +417,7 @@ TEST(Lamb, EqualsItsFormulas) {
     }
 }
 
-// loss = Σ w·x, so that the gradient of w is x.
+// loss = Σ w·x, so the gradient of w is x.
 Var dot(const Var& w, double x) {
   double sum = 0;
   for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
@@ -426,8 +428,8 @@ Var dot(const Var& w, double x) {
   });
 }
 
-// Pitfall 22: replicas are compared, averaged and saved only where they agree.
-TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedWhereTheyAgree) {
+// Pitfall 22: replicas are compared, averaged and saved only after steps at which they are equal.
+TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedOnlyWhenTheyAreEqual) {
   run_local({2, 2}, [](Communicator& comm) {
     const Var w(Tensor::full({70}, 1), true);
     DataParallelOptions options;
@@ -446,16 +448,16 @@ TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedWhereTheyAgree) {
     replica.check_replicas();
     const double there = w.value().item();
     replica.synchronize();
-    EXPECT_EQ(w.value().item(), there) << "nothing left to do";
+    EXPECT_EQ(w.value().item(), there) << "a second synchronize() changes nothing";
     replica.step(dot(w, 1));
-    EXPECT_TRUE(replica.synchronized()) << "T_u is by steps: 7 is in it";
+    EXPECT_TRUE(replica.synchronized()) << "T_u is a set of steps and contains 7";
     replica.check_replicas();
     EXPECT_EQ(updated, (std::vector<int64_t>{1, 2, 3, 6, 7}));
   });
 }
 
-// Clipping by one factor for all ranks, before anything is sent; accumulation counts steps, not micro-batches.
-TEST(OneBitMethods, Pitfall7ClipAndAccumulate) {
+// All ranks clip by one factor before communication. With accumulation, steps are counted, not micro-batches.
+TEST(OneBitMethods, Pitfall7ClippingAndAccumulation) {
   for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
     const auto trained = [&](double clip, int micro_batches, double factor) {
       double result = 0;
@@ -479,12 +481,12 @@ TEST(OneBitMethods, Pitfall7ClipAndAccumulate) {
       return result;
     };
     EXPECT_EQ(trained(0, 1, 1), trained(0, 2, 1)) << name;
-    // √(70·(1+4+9)/3) is the norm; half of it halves all gradients.
+    // The norm is √(70·(1+4+9)/3); a limit of half the norm halves all gradients.
     EXPECT_NEAR(trained(0.5 * std::sqrt(70 * 14.0 / 3), 1, 1), trained(0, 1, 0.5), 1e-5) << name;
   }
 }
 
-// The error of making the optimizer for a small model on one rank; "" if there is none.
+// The error of creating the optimizer for a small model on one rank; "" if there is none.
 std::string refusal_of(const OptimizerConfig& config) {
   return test::error_or_none([&] {
     run_local({1, 1}, [&](Communicator& comm) {
@@ -498,7 +500,7 @@ OptimizerConfig fitted(const OptimizerConfig& config, int64_t steps, const Sched
   return for_run(config, Schedule(schedule, config.number("lr"), 10, steps), steps);
 }
 
-TEST(OneBitMethods, RefuseWhatContradictsTheRunOrItself) {
+TEST(OneBitMethods, RefuseOptionsThatContradictTheRunOrEachOther) {
   const auto refuses = [](const char* name, const char* what, int64_t steps, auto change,
                           const ScheduleConfig& schedule = {}) {
     OptimizerConfig config = name;

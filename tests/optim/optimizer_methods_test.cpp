@@ -37,7 +37,7 @@ TEST(OptimizerMethods, EachIsDescribed) {
   std::set<std::string> names;
   for (const OptimizerMethod* method : methods<OptimizerMethod>()) {
     SCOPED_TRACE(method->name);
-    EXPECT_TRUE(names.insert(method->name).second) << "two methods of this name";
+    EXPECT_TRUE(names.insert(method->name).second) << "two methods have this name";
     for (const std::string& alias : method->aliases) EXPECT_TRUE(names.insert(alias).second) << alias;
     for (const std::string& text : {method->help, method->paper, method->bytes}) {
       EXPECT_NE(text, "");
@@ -57,28 +57,28 @@ TEST(OptimizerMethods, EachIsDescribed) {
                                       "one_bit_adam", "zero_one_adam", "lamb", "one_bit_lamb"}));
 }
 
-TEST(OptimizerMethods, AreMadeFromTheirDefaults) {
+TEST(OptimizerMethods, CanBeCreatedWithDefaults) {
   for (const std::string& name : method_names<OptimizerMethod>()) {
     const OptimizerConfig config = for_run(name, Schedule({}, 0.1, 10, 100), 100);
     EXPECT_EQ(config.name(), name);
     EXPECT_GT(config.number("lr"), 0);
     EXPECT_EQ(refusal(config), "");
-    EXPECT_NE(refusal(config, config.method().communicates_itself), "") << "an exchange too many or too few";
+    EXPECT_NE(refusal(config, config.method().communicates_itself), "") << "a surplus exchange, or a missing one";
   }
-  const Birder::Options birder;  // Birder paper, appendix B.1
+  const Birder::Options birder;  // the settings of the Birder paper, appendix B.1
   EXPECT_EQ(birder.lr, 5e-3);
   EXPECT_EQ(birder.beta, 0.95);
   EXPECT_EQ(birder.eps, 1e-8);
   EXPECT_EQ(birder.weight_decay, 0.05);
   EXPECT_EQ(Sgdm::Options{}.lr, 0.1);
   EXPECT_EQ(Sgdm::Options{}.momentum, 0.9);
-  const BertAdam::Options bert;  // BERT's released training code
+  const BertAdam::Options bert;  // the settings of BERT's released training code
   EXPECT_EQ(bert.eps, 1e-6);
   EXPECT_EQ(bert.weight_decay, 0.01);
   EXPECT_FALSE(bert.decay_norm_and_bias);
 }
 
-TEST(OptimizerMethods, HaveTheOptionsTheyRead) {
+TEST(OptimizerMethods, HaveExactlyTheOptionsTheyRead) {
   EXPECT_TRUE(reads("sgdm", "nesterov"));
   EXPECT_FALSE(reads("sgd", "momentum"));
   EXPECT_FALSE(reads("adam", "beta"));
@@ -87,12 +87,12 @@ TEST(OptimizerMethods, HaveTheOptionsTheyRead) {
   EXPECT_FALSE(reads("softsignsgd", "quantizer"));
 }
 
-TEST(OptimizerMethods, AnAliasIsTheMethod) {
+TEST(OptimizerMethods, AnAliasSelectsTheMethod) {
   EXPECT_EQ(OptimizerConfig("binsgdm").name(), "birder");
   EXPECT_EQ(&OptimizerConfig("binsgdm").method(), &OptimizerConfig("birder").method());
 }
 
-TEST(OptimizerMethods, TypedOptionsAreTheNameAndJson) {
+TEST(OptimizerMethods, TypedOptionsEqualNameAndJson) {
   const auto expect_same = [](const OptimizerConfig& typed, const OptimizerConfig& named) {
     EXPECT_EQ(typed.name(), named.name());
     for (const Option& option : typed.list()) EXPECT_EQ(value_text(option), named.text(option.name)) << option.name;
@@ -106,7 +106,7 @@ TEST(OptimizerMethods, TypedOptionsAreTheNameAndJson) {
   for (const std::string& name : method_names<OptimizerMethod>()) expect_same(name, {name, "{}"});
 }
 
-TEST(OptimizerMethods, UnknownNamesAreRefusedWithTheNearest) {
+TEST(OptimizerMethods, AnUnknownNameIsRefusedWithASuggestion) {
   const auto expect_suggestion = [](const auto& f, const std::string& right) {
     const std::string error = error_of(f);
     EXPECT_NE(error.find("did you mean '" + right + "'"), std::string::npos) << error;
@@ -122,7 +122,7 @@ TEST(OptimizerMethods, UnknownNamesAreRefusedWithTheNearest) {
   expect_suggestion([] { OptimizerConfig("birder", R"({"moments": "bf61"})"); }, "bf16");
 }
 
-TEST(OptimizerMethods, ValuesOutOfRangeAreRefusedWithTheRange) {
+TEST(OptimizerMethods, AValueOutOfRangeIsRefusedWithTheRange) {
   const auto refuses = [](const char* name, const char* option, const auto& value, const std::string& range) {
     const std::string error = error_of([&] { OptimizerConfig(name).set(option, value); });
     EXPECT_EQ(error.find(detail::concat(name, ": ", option, " expects ")), 0u) << error;
@@ -153,7 +153,7 @@ TEST(OptimizerMethods, ValuesOutOfRangeAreRefusedWithTheRange) {
   }
 }
 
-// Fields that a program sets directly are checked when the optimizer is created.
+// Options that a program sets directly are checked when the optimizer is created.
 TEST(OptimizerMethods, TypedOptionsAreChecked) {
   EXPECT_NE(refusal(Birder::Options{.beta = 1.5}).find("birder: beta expects a finite number in [0, 1), got 1.5"),
             std::string::npos);
@@ -167,7 +167,7 @@ TEST(OptimizerMethods, TypedOptionsAreChecked) {
             "");
 }
 
-TEST(OptimizerMethods, AFrozenSecondMomentIsNoticed) {
+TEST(OptimizerMethods, AFrozenSecondMomentPrintsANotice) {
   const auto notices = [](const OptimizerConfig& config, int64_t steps) {
     return config.method().notices(config.options(), steps);
   };

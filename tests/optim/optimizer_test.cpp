@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-// One step on constant gradients, then `check` with the optimizer.
+// Runs one step with constant gradients, then `check` on the optimizer.
 void after_a_step(const std::string& name, const std::function<void(Optimizer&)>& check) {
   run_local({2, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::full({70}, 0.5), true)}}, {.alignment = 64});
@@ -24,7 +24,7 @@ void after_a_step(const std::string& name, const std::function<void(Optimizer&)>
   });
 }
 
-TEST(Optimizer, SharedStateHashSeesOneBitOfReplicatedState) {
+TEST(Optimizer, SharedStateHashDependsOnEveryBitOfReplicatedState) {
   for (const std::string name : {"sgdm", "adam", "adamw", "softsignsgd"})
     after_a_step(name, [&](Optimizer& optimizer) {
       const uint64_t before = optimizer.shared_state_hash();
@@ -40,7 +40,7 @@ TEST(Optimizer, SharedStateHashSeesOneBitOfReplicatedState) {
     });
 }
 
-TEST(Optimizer, SharedStateHashLeavesOutWhatIsEachRanksOwn) {
+TEST(Optimizer, SharedStateHashExcludesRankSpecificState) {
   after_a_step("birder", [](Optimizer& optimizer) {
     const uint64_t before = optimizer.shared_state_hash();
     ASSERT_FALSE(optimizer.state().empty());

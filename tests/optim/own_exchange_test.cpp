@@ -8,13 +8,13 @@
 namespace godwit {
 namespace {
 
-// Gives every rank the gradient 2.
+// Sets every rank's gradient to 2.
 class Twos : public Exchange {
  public:
   void mean(Bucket& bucket, Communicator&, int64_t) override { bucket.grad.range(0, bucket.numel).fill(2); }
 };
 
-TEST(OwnExchange, ReplacesTheConfiguredOne) {
+TEST(OwnExchange, ReplacesTheConfiguredExchange) {
   run_local({2, 1}, [](Communicator& comm) {
     const Var x(Tensor::zeros({3}), true);
     DataParallelOptions options{.optimizer = Sgd::Options{.weight_decay = 0}};

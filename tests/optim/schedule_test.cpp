@@ -29,8 +29,8 @@ TEST(Schedule, WarmupInEpochsStepsOrAsAFraction) {
   EXPECT_DOUBLE_EQ(Schedule({.warmup_fraction = 1}, 1, 8, 10).lr(9), 0.9);
 }
 
-// ResNet-50 in the Birder paper: ×0.1 at epochs 30, 60, 90 of 100.
-TEST(Schedule, MultiStepFallsAtTheFirstStepOfAnEpoch) {
+// ResNet-50 in the Birder paper: ×0.1 at epochs 30, 60 and 90 of 100.
+TEST(Schedule, MultiStepDropsAtTheFirstStepOfAnEpoch) {
   const Schedule schedule({.name = "multi_step", .milestones = {30, 60, 90}}, 0.1, 100, 10'000);
   EXPECT_DOUBLE_EQ(schedule.lr(1), 0.1);
   EXPECT_DOUBLE_EQ(schedule.lr(3000), 0.1);
@@ -41,12 +41,12 @@ TEST(Schedule, MultiStepFallsAtTheFirstStepOfAnEpoch) {
 }
 
 // SQuAD in the Birder paper: 500 steps up to 1e−4, then linearly to 0.
-TEST(Schedule, LinearReachesItsEndAfterTheLastStep) {
+TEST(Schedule, LinearReachesZeroAfterTheLastStep) {
   const Schedule schedule({.name = "linear", .warmup_epochs = 0.5}, 1e-4, 1000, 2499);
   EXPECT_DOUBLE_EQ(schedule.lr(250), 0.5e-4);
   EXPECT_DOUBLE_EQ(schedule.lr(500), 1e-4);
   EXPECT_DOUBLE_EQ(schedule.lr(1500), 0.5e-4);
-  EXPECT_NEAR(schedule.lr(2499), 1e-4 / 2000, 1e-18) << "the last step is not wasted";
+  EXPECT_NEAR(schedule.lr(2499), 1e-4 / 2000, 1e-18) << "the last step has a nonzero rate";
   EXPECT_DOUBLE_EQ(schedule.lr(9999), schedule.lr(2499));
   const Schedule plain({.name = "linear", .final_fraction = 0.1}, 1, 10, 10);
   EXPECT_DOUBLE_EQ(plain.lr(1), 1) << "the first step has the full rate";
@@ -54,8 +54,8 @@ TEST(Schedule, LinearReachesItsEndAfterTheLastStep) {
   EXPECT_DOUBLE_EQ(plain.lr(10), 0.19);
 }
 
-// HuggingFace's get_linear_schedule_with_warmup without warm-up: (T − k)/T at the step k counted from 0.
-TEST(Schedule, LinearEqualsHuggingFacesWithoutWarmup) {
+// HuggingFace's get_linear_schedule_with_warmup without warm-up: (T − k)/T at step k, counted from 0.
+TEST(Schedule, LinearMatchesHuggingFaceWithoutWarmup) {
   const Schedule schedule({.name = "linear"}, 1, 10, 40);
   for (int64_t k = 0; k < 40; ++k) EXPECT_NEAR(schedule.lr(k + 1), static_cast<double>(40 - k) / 40, 1e-15);
 }
@@ -81,7 +81,7 @@ TEST(Schedule, CosineAndPolynomial) {
   EXPECT_NEAR(polynomial.lr(100), 1e-4, 1e-15);
 }
 
-TEST(Schedule, NeverRisesAfterTheWarmupOrFallsDuringIt) {
+TEST(Schedule, RisesDuringTheWarmupAndFallsAfterIt) {
   for (const std::string& name : schedule_names()) {
     for (const int64_t total : {1, 2, 7, 50}) {
       for (const double warmup : {0.0, 0.1, 0.5}) {
@@ -99,7 +99,7 @@ TEST(Schedule, NeverRisesAfterTheWarmupOrFallsDuringIt) {
   }
 }
 
-TEST(Schedule, RefusesContradictions) {
+TEST(Schedule, RefusesContradictorySettings) {
   const auto make = [](const ScheduleConfig& config, double lr = 0.1, int64_t per_epoch = 10, int64_t total = 100) {
     return Schedule(config, lr, per_epoch, total);
   };

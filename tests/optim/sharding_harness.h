@@ -1,4 +1,4 @@
-// Trains flat parameters by DataParallel on ranks that are threads; their gradients are those of noisy_gradient().
+// Trains flat parameters with DataParallel on ranks that are threads; the gradients are those of noisy_gradient().
 #pragma once
 #include "comm/consistency.h"
 #include "optim/data_parallel.h"
@@ -21,15 +21,15 @@ struct ShardPlan {
 
 struct ShardRun {
   std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
-  std::vector<double> masters;         // in the end
-  std::vector<int64_t> state_values;   // of each rank's optimizer
-  std::vector<int64_t> owned;          // by each rank
+  std::vector<double> masters;         // at the end
+  std::vector<int64_t> state_values;   // per rank, of its optimizer
+  std::vector<int64_t> owned;          // per rank
   std::vector<std::map<std::string, CommCount>> stats;
   std::vector<Segment> shards;  // of the first bucket
   std::vector<double> norms;
 };
 
-// Its gradient with respect to element i of variable v is gradient(offset of v + i, value).
+// A loss whose gradient for element i of variable v is gradient(offset of v + i, value).
 inline Var loss_with(const std::vector<Var>& vars, const std::function<double(int64_t, double)>& gradient) {
   std::vector<Gradient> gradients;
   for (const Var& var : vars) gradients.push_back(var.gradient());
@@ -77,7 +77,7 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
     for (int64_t step = 1; step <= plan.steps; ++step) {
       replica.step(loss_with(vars, [&](int64_t e, double x) { return plan.gradient(comm.rank, step, e, x); }));
       for (const Bucket& b : replica.buckets())
-        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding moved";
+        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
       if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
       if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
     }
@@ -89,7 +89,7 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
       check_identical(*comm.world, replica.buckets().value_hash(), "the masters");
       masters = values_of(replica.buckets());
     });
-    EXPECT_EQ(replica.buckets().value_hash(), before) << "as before the masters were looked at";
+    EXPECT_EQ(replica.buckets().value_hash(), before) << "with_master_weights() must restore the parameters";
     std::lock_guard lock(mutex);
     const size_t rank = static_cast<size_t>(comm.rank);
     run.stats[rank] = stats;

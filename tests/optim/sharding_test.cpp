@@ -48,7 +48,7 @@ TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
         EXPECT_EQ(run.x, none.x) << topology.world() << " ranks, wire " << wire << ", " << sharding;
         int64_t all = 0;
         for (size_t r = 0; r < run.owned.size(); ++r) {
-          EXPECT_EQ(run.state_values[r], 2 * run.owned[r]) << "m and v of what it owns";
+          EXPECT_EQ(run.state_values[r], 2 * run.owned[r]) << "m and v of its own shard";
           all += run.owned[r];
         }
         EXPECT_EQ(all, static_cast<int64_t>(run.x[0].size())) << "every parameter has one owner";
@@ -56,7 +56,7 @@ TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
     }
 }
 
-// Each variable's gradient comes after that of those behind it; all are 1.
+// Gradients arrive in order, last variable first; all are 1.
 Var chain(const std::vector<Var>& vars) {
   Var y(Tensor::full({1}, 0), true);
   for (const Var& var : vars)
@@ -69,8 +69,9 @@ Var chain(const std::vector<Var>& vars) {
   return y;
 }
 
-// A rank holds few buckets' gradients at a time, and what it owns where a norm is awaited; between steps none.
-TEST(Sharding, Zero2GivesGradientsBack) {
+// A rank holds the gradients of only a few buckets at a time, plus its own shards while a norm is pending. Between
+// steps it holds none.
+TEST(Sharding, Zero2ReleasesGradients) {
   constexpr int64_t kValues = 10000, kBuckets = 24, kBytes = 4 * kValues;
   for (const double clip : {0.0, 1.0}) {
     std::vector<std::vector<double>> x(2);
@@ -94,7 +95,7 @@ TEST(Sharding, Zero2GivesGradientsBack) {
           const PoolStats stats = context().pool->stats();
           if (!zero2) continue;
           EXPECT_EQ(stats.bytes_in_use, before);
-          // Of 24: two on their way, one that waits, one that is filled; a copy of one; a message and parameters.
+          // Of 24 buckets: two in flight, one waiting, one being filled, a copy of one, a message, and parameters.
           EXPECT_LT(stats.peak_bytes_in_use - before, (clip > 0 ? 8 + kBuckets / 4 : 8) * kBytes);
           for (const Bucket& bucket : replica.buckets()) EXPECT_FALSE(bucket.grad.defined());
           for (const Var& var : vars) EXPECT_FALSE(var.grad().defined());
@@ -105,7 +106,7 @@ TEST(Sharding, Zero2GivesGradientsBack) {
   }
 }
 
-// Empty shards.
+// Some shards are empty.
 TEST(Sharding, Pitfall25FewerValuesThanRanks) {
   for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
     ShardPlan plan{.topology = {8, 1}, .shapes = {{2}, {1}}, .steps = 10};
@@ -119,7 +120,7 @@ TEST(Sharding, Pitfall25FewerValuesThanRanks) {
   }
 }
 
-TEST(Sharding, OtherExchangesKeepTheirBitsUnderZero1) {
+TEST(Sharding, Zero1DoesNotChangeABitOfOtherExchanges) {
   for (const std::string& name : method_names<ExchangeMethod>()) {
     ShardPlan plan{.exchange = name, .steps = 5};
     if (plan.exchange.sharding != Sharding::none) continue;
@@ -140,7 +141,7 @@ TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
   }
 }
 
-// Every rank computes with the rounded values; the owner's are updated in float32. Pitfall 18: the 16 bits are bfloat16.
+// Every rank computes with rounded values; the owner updates float32 masters. Pitfall 18: the 16-bit type is bfloat16.
 TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
   for (const char* sharding : {"zero1", "zero2"})
     for (const Topology& topology : kRanks) {
@@ -170,7 +171,7 @@ TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
     }
 }
 
-// code = round(x·127/M) of each block, M its largest magnitude; the value is code·(M/127).
+// code = round(x·127/M) per block, where M is the block's largest magnitude; the value is code·(M/127).
 TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
   ShardPlan plan{.exchange = "zeropp", .topology = {3, 1}, .steps = 20};  // zero2, int8 parameters
   plan.exchange.set("block_size", 16);
@@ -190,7 +191,7 @@ TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
     }
 }
 
-// One factor for all ranks, made of the norms of what each owns; under zero1 the bits of no sharding at all.
+// One factor for all ranks, computed from the norms of the shards. With zero1 the bits equal those without sharding.
 TEST(Sharding, ClipsByOneGlobalNorm) {
   for (const Topology& topology : kRanks) {
     ShardPlan plan{.topology = topology, .steps = 10, .clip_norm = 0.5};
@@ -200,15 +201,15 @@ TEST(Sharding, ClipsByOneGlobalNorm) {
     EXPECT_EQ(zero1.x, none.x);
     EXPECT_EQ(zero1.norms, none.norms);
     plan.exchange.set("sharding", "zero2");
-    const ShardRun zero2 = train_sharded(plan);  // which checks that the replicas are equal
+    const ShardRun zero2 = train_sharded(plan);  // also checks that the replicas are equal
     for (size_t t = 0; t < none.norms.size(); ++t) {
-      EXPECT_GT(none.norms[t], 0.5) << "the test clips";
-      EXPECT_NEAR(zero2.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "x moves by float32 rounding of the factor";
+      EXPECT_GT(none.norms[t], 0.5) << "the test must clip";
+      EXPECT_NEAR(zero2.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "up to float32 rounding of the factor";
     }
   }
 }
 
-TEST(Sharding, ClippingNamesAParameterThatIsNotFinite) {
+TEST(Sharding, ClippingNamesTheNonFiniteParameter) {
   for (const char* sharding : {"zero1", "zero2"}) {
     ShardPlan plan{.exchange = sharded("dense", sharding), .clip_norm = 1};
     plan.gradient = [](int rank, int64_t step, int64_t e, double) {
@@ -220,10 +221,11 @@ TEST(Sharding, ClippingNamesAParameterThatIsNotFinite) {
   }
 }
 
-// zero1: all-reduce and all-gather, 3·4d(W−1)/W; zero2: reduce-scatter and all-gather, 2·4d(W−1)/W; 16-bit parameters take half.
+// zero1: all-reduce and all-gather, 3·4d(W−1)/W; zero2: reduce-scatter and all-gather, 2·4d(W−1)/W. 16-bit parameters
+// take half.
 TEST(Sharding, BytesPerRankEqualTheFormulas) {
   for (const Topology& topology : kRanks) {
-    const int64_t w = topology.world(), d = 64 * 840;  // 840: a multiple of all numbers of ranks
+    const int64_t w = topology.world(), d = 64 * 840;  // 840: a multiple of all world sizes
     ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
     const auto bytes = [&](const char* sharding, const char* wire, const char* parameter_wire) {
       plan.exchange = sharded("dense", sharding, parameter_wire);
@@ -232,7 +234,7 @@ TEST(Sharding, BytesPerRankEqualTheFormulas) {
       for (const auto& phases : train_sharded(plan).stats) {
         all.push_back(0);
         for (const auto& [name, count] : phases) all.back() += count.bytes_intra + count.bytes_inter;
-        EXPECT_EQ(all.back(), all.front()) << "all ranks send as much";
+        EXPECT_EQ(all.back(), all.front()) << "all ranks send the same number of bytes";
       }
       return all.front();
     };
@@ -240,15 +242,15 @@ TEST(Sharding, BytesPerRankEqualTheFormulas) {
     EXPECT_EQ(bytes("zero1", "f32", "f32"), 12 * share);
     EXPECT_EQ(bytes("zero2", "f32", "f32"), 8 * share);
     EXPECT_EQ(bytes("zero2", "f32", "bf16"), 6 * share);
-    EXPECT_EQ(bytes("zero2", "bf16", "bf16"), 4 * share) << "Adam's row of the LoCo paper's table 1";
+    EXPECT_EQ(bytes("zero2", "bf16", "bf16"), 4 * share) << "the row of Adam in table 1 of the LoCo paper";
     if (d / w % 1024 == 0) {
-      EXPECT_EQ(bytes("zero2", "bf16", "int8"), 3 * share + 4 * share / 1024) << "and a scale for 1024 values";
+      EXPECT_EQ(bytes("zero2", "bf16", "int8"), 3 * share + 4 * share / 1024) << "plus one scale per 1024 values";
     }
   }
 }
 
-// LoCo works with any of them, and its means are the same bits for everyone or for their owners.
-TEST(Sharding, ChangesNoBitOfCompressedMeans) {
+// LoCo works with any sharding, and its means have the same bits whether all ranks or only the owners receive them.
+TEST(Sharding, DoesNotChangeABitOfCompressedMeans) {
   for (const char* exchange : {"loco", "zeropp"})
     for (const char* optimizer : {"sgdm", "adamw", "bert_adam"}) {
       ShardPlan plan{.optimizer = optimizer, .exchange = sharded(exchange, "none"), .topology = {3, 1}};
@@ -261,9 +263,9 @@ TEST(Sharding, ChangesNoBitOfCompressedMeans) {
     }
 }
 
-// The LoCo paper's table 1, to the byte. Scales of blocks are extra: bfloat16 ones that all ranks tell each other (auto), and
-// float32 ones beside zeropp's codes and 8-bit parameters.
-TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
+// Table 1 of the LoCo paper, to the byte. Block scales are extra: bfloat16 scales that all ranks exchange (auto), and
+// float32 scales with zeropp's codes and 8-bit parameters.
+TEST(Sharding, BytesMatchTheTableOfTheLocoPaper) {
   for (const Topology& topology : kRanks) {
     const int64_t w = topology.world(), d = 64 * 840, share = d * (w - 1) / w, blocks = d / 64;
     ShardPlan plan{.topology = topology, .shapes = {{d}}, .steps = 1, .bucket_bytes = 1 << 30};
@@ -286,15 +288,15 @@ TEST(Sharding, BytesAreThoseOfTheLocoPapersTable) {
     EXPECT_EQ(bytes(loco), 17 * share / 8);
     ExchangeConfig both = "loco_zeropp";
     both.set("scale", "2^19");
-    EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 64) << "1.5 d (W−1)/W and scales";
+    EXPECT_EQ(bytes(both), 3 * share / 2 + 4 * share / 64) << "1.5 d (W−1)/W plus scales";
     EXPECT_EQ(bytes("zeropp"), 3 * share / 2 + 2 * (4 * share / 64));
     ExchangeConfig none = sharded("loco", "none");
     none.set("scale", "2^19");
-    EXPECT_EQ(bytes(none), share / 2 + share) << "sums of at most 15 ranks' codes are a byte";
+    EXPECT_EQ(bytes(none), share / 2 + share) << "a sum over at most 15 ranks fits in a byte";
   }
 }
 
-TEST(Sharding, ZeroppTrainsAsDenseDoes) {
+TEST(Sharding, ZeroppTrainsLikeDense) {
   for (const char* exchange : {"zeropp", "loco_zeropp"}) {
     ShardPlan plan{.optimizer = "sgdm", .exchange = exchange, .topology = {4, 1}, .steps = 200};
     plan.optimizer.set("lr", 0.02);
@@ -310,8 +312,8 @@ TEST(Sharding, ZeroppTrainsAsDenseDoes) {
   }
 }
 
-// The averages are those of the masters: bfloat16 parameters stand still while their masters move.
-TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
+// Averages use the master weights: bfloat16 parameters stay constant while their masters change.
+TEST(Sharding, WeightAveragesUseTheMasters) {
   run_local({3, 1}, [](Communicator& comm) {
     const Var w(Tensor::full({50}, 1), true);
     DataParallelOptions options{.optimizer = Sgd::Options{.lr = 1e-4, .weight_decay = 0},
@@ -326,7 +328,7 @@ TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
       x = x - 1e-4f;
       average += static_cast<float>(1 - std::min(0.5, (1.0 + t) / (10.0 + t))) * (x - average);
     }
-    EXPECT_EQ(w.value().item(), 1) << "bfloat16 holds no 0.9995";
+    EXPECT_EQ(w.value().item(), 1) << "0.9995 is not a bfloat16 value";
     ema->complete([&](const Bucket& bucket, const Tensor& averages) { replica.gather(bucket, averages); });
     ema->swap();
     for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), average) << "element " << i;
@@ -335,7 +337,7 @@ TEST(Sharding, AveragesOfWeightsAreThoseOfTheMasters) {
       for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(w.value().item(i), x);
       w.value().fill(3.0009765625);
     });
-    EXPECT_EQ(w.value().item(20), 3) << "replaced masters are rounded";
+    EXPECT_EQ(w.value().item(20), 3) << "parameters are the rounded new masters";
     replica.with_master_weights([&] { EXPECT_EQ(w.value().item(20), 3.0009765625); });
   });
 }
@@ -352,21 +354,21 @@ TEST(Sharding, WholeParametersHaveOneOwner) {
         owners += s.begin <= slot.offset && s.end >= slot.offset + slot.numel;
         EXPECT_TRUE(s.end <= slot.offset || s.begin >= slot.offset + slot.numel ||
                     (s.begin <= slot.offset && s.end >= slot.offset + slot.numel))
-            << slot.name << " is cut";
+            << slot.name << " is split";
       }
       EXPECT_EQ(owners, 1) << slot.name;
     }
   });
 }
 
-TEST(Sharding, SharedStateHashLeavesShardsOut) {
+TEST(Sharding, SharedStateHashExcludesShards) {
   for (const char* sharding : {"zero1", "zero2"}) {
     ShardPlan plan{.exchange = sharded("dense", sharding), .topology = {3, 1}, .shapes = {{20}}, .steps = 2};
     EXPECT_EQ(train_sharded(plan).owned, (std::vector<int64_t>{20, 0, 0})) << "one rank owns everything";
   }
 }
 
-TEST(Sharding, RefusesWhatDoesNotGoTogether) {
+TEST(Sharding, RefusesContradictorySettings) {
   const auto error = [](const std::string& optimizer, const char* exchange, const char* sharding,
                         const char* wire = "f32") {
     return error_of([&] { train_sharded({.optimizer = optimizer, .exchange = sharded(exchange, sharding, wire)}); });

@@ -1,4 +1,4 @@
-// Helpers of the optimizers' tests.
+// Helpers of the optimizer tests.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@
 
 namespace godwit::test {
 
-// Sets an option of a method that has it; other methods stay as they are.
+// Sets an option if the method has it.
 template <class Config, class T>
 void set_if_known(Config& config, const std::string& option, const T& value) {
   if (config.has(option)) config.set(option, value);
 }
 
-// The text of the Error that f throws, or "".
+// The message of the Error that f throws; "" if it throws none.
 template <class F>
 std::string error_or_none(F&& f) {
   try {

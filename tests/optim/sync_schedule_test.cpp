@@ -1,4 +1,4 @@
-// The step sets of 0/1 Adam, and what they say of its traffic.
+// The step sets of 0/1 Adam, and the traffic that follows from them.
 #include "optim/sync_schedule.h"
 
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 namespace godwit {
 namespace {
 
-// Pitfall 40: intervals double every so many steps, not synchronisations, and their number is a setting (32 678 in the
-// paper, not 2¹⁵).
-TEST(SyncSchedule, Pitfall40FollowThePapersPolicies) {
+// Pitfall 40: intervals double after a number of steps, not of synchronizations. That number is an option (32,678 in
+// the paper, not 2¹⁵).
+TEST(SyncSchedule, Pitfall40FollowsThePoliciesOfThePaper) {
   SyncSchedule schedule({.warmup_steps = 12'500, .doubling_steps = 32'678});
   std::vector<int64_t> syncs, variances;
   for (int64_t t = 1; t <= 200'000; ++t) {
@@ -30,14 +30,14 @@ TEST(SyncSchedule, Pitfall40FollowThePapersPolicies) {
     const int64_t gap = syncs[i] - syncs[i - 1], after = syncs[i - 1] - 12'500;
     EXPECT_EQ(gap, after <= 0 ? 1 : std::min<int64_t>(16, int64_t{1} << (after / 32'678)));
   }
-  EXPECT_EQ(syncs.back() - syncs[syncs.size() - 2], 16) << "clipped at H";
+  EXPECT_EQ(syncs.back() - syncs[syncs.size() - 2], 16) << "limited to H";
 }
 
-// The paper (abstract) compares with 1-bit Adam, which sends 16 bits a value in its warm-up and one after it: up to 87 %
-// fewer bytes and 54 % fewer rounds.
+// The abstract of the paper compares with 1-bit Adam, which sends 16 bits per value in its warm-up and 1 bit
+// afterwards: up to 87 % fewer bytes and 54 % fewer rounds.
 TEST(SyncSchedule, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
   SyncSchedule schedule({.warmup_steps = 12'500, .doubling_steps = 32'678});
-  const double scales = 32.0 / 4096;  // bits a value
+  const double scales = 32.0 / 4096;  // bits per value
   int64_t rounds = 0, steps = 0, first = 0;
   double bits = 0;
   const auto until = [&](int64_t end) {
@@ -54,19 +54,19 @@ TEST(SyncSchedule, ZeroOneAdamOnTheBertPolicySendsLessThan1BitAdam) {
   };
   until(152'000);  // BERT-Large
   EXPECT_NEAR(1 - bits / one_bit_adam(23'000, 152'000), 0.844, 0.0005);
-  until(153'000);  // BERT-Base: 118,000 steps of length 128 and 35,000 of length 512
+  until(153'000);  // BERT-Base: 118,000 steps with length 128 and 35,000 with length 512
   EXPECT_NEAR(1 - bits / one_bit_adam(16'000, 153'000), 0.802, 0.0005);
-  EXPECT_NEAR(1 - bits / (16 * 153'000.0), 0.968, 0.001) << "against 16-bit Adam";
+  EXPECT_NEAR(1 - bits / (16 * 153'000.0), 0.968, 0.001) << "compared with 16-bit Adam";
   EXPECT_NEAR(1 - static_cast<double>(rounds) / 153'000, 0.513, 0.001);
   until(200'000);
-  EXPECT_EQ(first, 163'531) << "54 % fewer rounds from this length of the run on";
+  EXPECT_EQ(first, 163'531) << "runs of at least this length have 54 % fewer rounds";
 }
 
 TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
   const ZeroOneAdam::Options bert{.warmup_steps = 12'500, .doubling_steps = 32'678};
   EXPECT_EQ(variance_changes(bert, 153'000), 183);
   EXPECT_EQ(variance_changes(bert, 16), 16);
-  EXPECT_EQ(variance_changes({.warmup_steps = 11}, 100), 19) << "16 in a row, then every second step up to 22";
+  EXPECT_EQ(variance_changes({.warmup_steps = 11}, 100), 19) << "16 consecutive steps, then every second step up to 22";
 }
 
 }  // namespace

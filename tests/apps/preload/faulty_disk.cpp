@@ -1,6 +1,6 @@
-// Preloaded into a program by its tests: a disk that is slow, or full. Paths are told by a part of them.
-//   FAULTY_SLOW="part milliseconds"    rename() to such a path takes so much longer
-//   FAULTY_FULL="part bytes failures"  write() lets such a file grow to so many bytes and then fails so many times
+// Preloaded into a program by tests to emulate a slow or full disk. `part` is a substring that selects paths.
+//   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
+//   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A rank of the MPI transport's tests, started by mpirun: without arguments it runs the collectives' tests on all
-// topologies of its world; `mpi_ranks fail NAME` breaks in one way and ends like a program of ours does.
+// One rank of the MPI transport tests, started by mpirun. Without arguments it runs the collectives tests on all
+// topologies of its world. `mpi_ranks fail NAME` fails in one way and exits like Godwit's programs.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -101,8 +101,8 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
     {"alone", reduce_for_ever},
 };
 
-// MPI counts in int, and the transport sends at most 64 MiB at a time.
-TEST(MpiRanks, LargeMessagesArriveWhole) {
+// MPI counts are ints, and the transport sends at most 64 MiB at a time.
+TEST(MpiRanks, LargeMessagesArriveComplete) {
   if (launcher()->world != 2) return;
   const int64_t n = (int64_t{64} << 20) + 5;
   godwit::testing::run_ranks({2, 1}, [&](Communicator& comm) {
@@ -114,8 +114,8 @@ TEST(MpiRanks, LargeMessagesArriveWhole) {
   });
 }
 
-// A rank beside the notices sends what they must not trust.
-TEST(MpiRanks, MalformedNoticesAreFailuresOfTheirSender) {
+// A process that bypasses ControlChannel sends malformed control messages.
+TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
   if (launcher()->world != 2) return;
   struct Message {
     int32_t kind, rank;
