@@ -127,7 +127,7 @@ TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
 }
 
 TEST_F(CudaTrainResnet, RefusesCudaGraphsIfCaptureIsImpossible) {
-  expect_refused("--set cuda_graph=true", {"cuda_graph: passes are recorded on a GPU", "--device cuda"});
+  expect_refused("--set cuda_graph=true", {"cuda_graph: passes are captured on a GPU", "--device cuda"});
   expect_refused("--device cuda --set cuda_graph=true --set model.sync_bn=true", {"cuda_graph: with model.sync_bn "});
   expect_refused("--optimizer adamw --device cuda --set cuda_graph=true --set exchange.sharding=zero2",
                  {"exchange.sharding zero2", "use zero1"});
