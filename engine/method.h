@@ -30,7 +30,8 @@ std::vector<std::string> method_names() {  // without aliases
 template <class Method>
 const Method& find_method(const std::string& name) {
   for (const Method* method : methods<Method>())
-    if (method->name == name || std::find(method->aliases.begin(), method->aliases.end(), name) != method->aliases.end())
+    if (method->name == name ||
+        std::find(method->aliases.begin(), method->aliases.end(), name) != method->aliases.end())
       return *method;
   fail(Method::kKind, " '", name, "' is unknown", did_you_mean(name, method_names<Method>()));
 }
@@ -48,7 +49,7 @@ class MethodConfig {
   }
   // Constructs from a method's options struct.
   template <class O>
-    requires requires(O& o, OptionList& list) { o.describe(list); }
+  requires requires(O& o, OptionList& list) { o.describe(list); }
   MethodConfig(O options) : options_(std::move(options)) {
     for (const Method* method : methods<Method>())
       if (method->defaults.template holds<O>()) method_ = method;

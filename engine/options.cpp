@@ -90,8 +90,9 @@ struct Assigner {
   const std::string& choice() const {
     const std::string& word = text();
     if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end())
-      fail(subject, ": no such ", option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name,
-           " '", excerpt(word), "'", did_you_mean(word, option.choices));
+      fail(subject, ": no such ",
+           option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name, " '",
+           excerpt(word), "'", did_you_mean(word, option.choices));
     return word;
   }
 
@@ -108,7 +109,7 @@ struct Assigner {
     *member = number;
   }
   template <class T>
-    requires std::is_integral_v<T>
+  requires std::is_integral_v<T>
   void operator()(T* member) const {
     const auto* i = std::get_if<int64_t>(&value.data);
     const auto* u = std::get_if<uint64_t>(&value.data);

@@ -23,8 +23,8 @@ struct Range {
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr Range kAny{}, kFraction{0, 1}, kPositive{0, kInfinity, true}, kNotNegative{0, kInfinity};
 inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};
-inline constexpr Range kDecayRate{0, 1, false, true, true};                // decay rate of a moving average in float32
-inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};    // positive and finite in float32
+inline constexpr Range kDecayRate{0, 1, false, true, true};              // decay rate of a moving average in float32
+inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};  // positive and finite in float32
 
 // A field with one text per value that is not an OptionRef type: an enum, or a method's name.
 struct ChoiceRef {
@@ -32,21 +32,22 @@ struct ChoiceRef {
   std::string (*get)(const void* member);
   void (*set)(void* member, const std::string& choice);
 };
-using OptionRef = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, ChoiceRef>;
+using OptionRef =
+    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, ChoiceRef>;
 
 // One field of an options struct. Holds a pointer into the struct and must not outlive it.
 struct Option {
   // JSON key and --set name: "lr"; in a program's list with the group: "optimizer.lr".
   std::string name;
   OptionRef ref;
-  std::string help;                      // one line, with the unit
-  Range range = {};                      // for numbers, and for each number in a list
-  std::vector<std::string> choices = {}; // allowed texts; empty: any
-  std::string flag = {}, section = {};   // in a program: "--lr", or empty for --set only; heading in --help
-  std::string placeholder = {};          // placeholder of the value in --help: DIR; empty: NAME, N or X
-  std::string inapplicable = {};         // why this configuration does not read the option; empty if it does
-  bool number_or_text = false;           // a text that may be a number in JSON
-  bool host_specific = false;            // may differ between the processes of a run
+  std::string help;                       // one line, with the unit
+  Range range = {};                       // for numbers, and for each number in a list
+  std::vector<std::string> choices = {};  // allowed texts; empty: any
+  std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
+  std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
+  std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
+  bool number_or_text = false;            // a text that may be a number in JSON
+  bool host_specific = false;             // may differ between the processes of a run
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;  // used instead of `choices`
 
   Option& with_flag(std::string text) { return flag = std::move(text), *this; }
@@ -85,8 +86,12 @@ class OptionList : public std::vector<Option> {
     } else {
       ref = &member;
     }
-    push_back({.name = prefix + name, .ref = ref, .help = std::move(help), .range = range,
-               .choices = std::move(choices), .section = section});
+    push_back({.name = prefix + name,
+               .ref = ref,
+               .help = std::move(help),
+               .range = range,
+               .choices = std::move(choices),
+               .section = section});
     return back();
   }
   Option& append(Option option) {  // adds prefix and section
@@ -103,8 +108,8 @@ class OptionList : public std::vector<Option> {
 // A value as written by the user. For command-line text, `data` is a string whatever the option's type.
 struct OptionValue {
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
-  std::string shown;        // the text for messages
-  bool is_text = false;     // true for command-line text: converted to the option's type
+  std::string shown;     // the text for messages
+  bool is_text = false;  // true for command-line text: converted to the option's type
 };
 OptionValue text_value(const std::string& text);
 OptionValue json_value(const std::string& json);  // from one valid JSON value
@@ -112,8 +117,8 @@ OptionValue json_value(const std::string& json);  // from one valid JSON value
 // Assigns the value. Throws an Error that begins with `subject` ("--lr") for a wrong type, a number that is out of
 // range or non-finite, or a text that is not one of the choices.
 void assign(const Option& option, const OptionValue& value, const std::string& subject);
-std::string value_text(const Option& option);  // "1e-08", "true", "birder", "30,60"
-std::string range_text(const Range& range);    // " in [0, 1)", " of at least 1"; "" if unbounded
+std::string value_text(const Option& option);                        // "1e-08", "true", "birder", "30,60"
+std::string range_text(const Range& range);                          // " in [0, 1)", " of at least 1"; "" if unbounded
 void check_range(const Option& option, const std::string& subject);  // throws if the current value is out of range
 
 // Reads {"lr": 0.1, …} into the options. Throws an Error that begins with `subject` and names the key.
@@ -125,7 +130,7 @@ class AnyOptions {
  public:
   AnyOptions() = default;
   template <class O>
-    requires requires(O& o, OptionList& list) { o.describe(list); }
+  requires requires(O& o, OptionList& list) { o.describe(list); }
   AnyOptions(O options) : held_(std::make_unique<Held<O>>(std::move(options))) {}
   AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}
   AnyOptions(AnyOptions&&) = default;
@@ -145,7 +150,7 @@ class AnyOptions {
   const O& as() const {
     return const_cast<AnyOptions*>(this)->as<O>();
   }
-  OptionList list() const;                     // refers to this object
+  OptionList list() const;                       // refers to this object
   void check(const std::string& subject) const;  // ranges of all options, then the struct's check()
 
  private:

@@ -39,8 +39,8 @@ Assignments read_json_text(const KnownOptions& known, const std::string& text, c
 // `file` first, then `command`, each in order; see parse_command_line() for the blocks that are left out.
 ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command);
 
-// The text of --help, or of --help TOPIC: a method, a group of options, or an option. At most 100 columns. Throws, naming
-// the nearest topic, for an unknown one.
+// The text of --help, or of --help TOPIC: a method, a group of options, or an option. At most 100 columns. Throws,
+// naming the nearest topic, for an unknown one.
 std::string help_text(const Program& program, const std::string& topic);
 
 }  // namespace godwit::apps

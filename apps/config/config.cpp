@@ -9,8 +9,8 @@ namespace {
 
 // The GPU of a worker depends on its rank, so this checks only that there are GPUs.
 void check_device(const std::string& text, const std::string& subject) {
-  check(!parse_device(text, subject).is_cuda() || cuda_devices() > 0, subject, ": '", text, "' is not available: ",
-        why_no_cuda());
+  check(!parse_device(text, subject).is_cuda() || cuda_devices() > 0, subject, ": '", text,
+        "' is not available: ", why_no_cuda());
 }
 
 }  // namespace
@@ -56,30 +56,38 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_choices({"auto", "local", "mpi"});
   list.add("timeout_s", timeout_s, "seconds that a worker waits for the others", {0.001, 1e6});
   const std::string communicates = optimizer.name() + " communicates itself and takes no exchange; leave it out";
-  const std::string no_sharding = optimizer.name() + " keeps state of all parameters on every worker, which sharding "
+  const std::string no_sharding = optimizer.name() +
+                                  " keeps state of all parameters on every worker, which sharding "
                                   "cannot divide; leave it out, or use an optimizer behind an exchange, such as adamw";
   const auto add_exchange = [&](Option& option) {
     option.only_if(!optimizer.method().communicates_itself,
                    option.name == "exchange.sharding" ? no_sharding : communicates);
   };
   list.prefix = "exchange.";
-  add_exchange(add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
+  add_exchange(
+      add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   list.prefix = "";
   list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", {1.0 / 1024, 1 << 20});
   list.add("bucket.mib", bucket.mib, "size of the other buckets, MiB", {1.0 / 1024, 1 << 20});
-  list.add("threads", threads, "threads per worker; 0: cores / workers", {0, 1024}).with_flag("--threads").differs_by_host();
+  list.add("threads", threads, "threads per worker; 0: cores / workers", {0, 1024})
+      .with_flag("--threads")
+      .differs_by_host();
   Option& where = list.add("device", device, "cuda: a GPU for each worker; or cuda:N");
   where.with_flag("--device").with_choices({"cpu", "cuda", "auto"}).check_text = check_device;
   list.add("share_gpu", share_gpu, "device cuda: workers share GPUs if there are too few");
   list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
   list.add("nccl", nccl, "use NCCL between workers that have a GPU each");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");
-  list.add("dtype", dtype, "type of activations; parameters stay f32").with_flag("--dtype").with_choices({"f32", "bf16"});
+  list.add("dtype", dtype, "type of activations; parameters stay f32")
+      .with_flag("--dtype")
+      .with_choices({"f32", "bf16"});
 
   begin("run", "");
   list.add("run_dir", run_dir, "folder for results; default: " + texts.run_dir)
-      .with_flag("--run-dir").with_placeholder("DIR").differs_by_host();
+      .with_flag("--run-dir")
+      .with_placeholder("DIR")
+      .differs_by_host();
   list.add("log_every", log_every, "steps between lines of metrics.jsonl", kAtLeastOne);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
       .with_flag("--check-replicas");

@@ -40,17 +40,17 @@ struct CommonConfig {
   EmaConfig ema;
   std::string non_finite = "fail";  // on a non-finite gradient: fail, or skip the step
   int64_t epochs = 5;
-  int64_t max_steps = 0;  // 0: all epochs
-  int64_t batch = 16;     // samples per worker and micro-batch
-  int accumulation = 1;   // micro-batches per step, whose gradients are summed before the exchange
+  int64_t max_steps = 0;           // 0: all epochs
+  int64_t batch = 16;              // samples per worker and micro-batch
+  int accumulation = 1;            // micro-batches per step, whose gradients are summed before the exchange
   std::string transport = "auto";  // auto: mpi under a launcher, otherwise local
   double timeout_s = 300;          // how long a worker waits for the others
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
-  bool share_gpu = false;      // device cuda: workers may share a GPU
-  bool cuda_graph = false;     // device cuda: capture forward and backward passes, then replay them
-  bool nccl = true;            // workers with a GPU each communicate through NCCL, if the build has it
-  bool tf32 = false;           // float32 products on a GPU may round their factors to 11 bits
+  bool share_gpu = false;   // device cuda: workers may share a GPU
+  bool cuda_graph = false;  // device cuda: capture forward and backward passes, then replay them
+  bool nccl = true;         // workers with a GPU each communicate through NCCL, if the build has it
+  bool tf32 = false;        // float32 products on a GPU may round their factors to 11 bits
   uint64_t seed = 1;
   int threads = 0;             // per worker; 0: cores / workers
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
@@ -62,7 +62,7 @@ struct CommonConfig {
   std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not an option
 
   virtual ~CommonConfig() = default;
-  OptionList options() const;      // in the order of printing; refers to this object
+  OptionList options() const;               // in the order of printing; refers to this object
   virtual void check_together() const = 0;  // throws if options contradict each other
 
  protected:

@@ -110,7 +110,8 @@ std::string topic_text(const Program& program, const std::string& topic) {
     const bool choice = option.name.ends_with(".name") &&
                         std::find(option.choices.begin(), option.choices.end(), topic) != option.choices.end();
     if (choice) {  // a model, a schedule: the options that it reads
-      const ConfigPtr chosen = program.defaults([&](const std::string& name) { return name == option.name ? topic : ""; });
+      const ConfigPtr chosen =
+          program.defaults([&](const std::string& name) { return name == option.name ? topic : ""; });
       chosen->optimizer = config->optimizer;
       assign(*chosen->options().find(option.name), text_value(topic), topic);
       OptionList of_group;
@@ -151,7 +152,8 @@ std::string help_text(const Program& program, const std::string& topic) {
   text += entry("--print-config", 24, "print every value as JSON and end");
   text += entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end");
   text += "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>();
-  text += "\nExchanges of gradients, for optimizers that do not communicate themselves\n" + method_lines<ExchangeMethod>();
+  text +=
+      "\nExchanges of gradients, for optimizers that do not communicate themselves\n" + method_lines<ExchangeMethod>();
   text += "\nKeys of --set and of the JSON file that have no flag [default]\n";
   for (const Option& option : options)
     if (option.flag.empty() && option.inapplicable.empty() && option.section != "optimizer" &&

@@ -120,7 +120,8 @@ KnownOptions::KnownOptions(const Program& program) : config_(default_config(prog
       if (!list_.find(option.name)) list_.push_back(option);
     }
   };
-  for (const OptimizerMethod* method : methods<OptimizerMethod>()) add(method->defaults.list(), "optimizer.", "optimizer");
+  for (const OptimizerMethod* method : methods<OptimizerMethod>())
+    add(method->defaults.list(), "optimizer.", "optimizer");
   for (const ExchangeMethod* method : methods<ExchangeMethod>()) add(method->defaults.list(), "exchange.", "workers");
 }
 

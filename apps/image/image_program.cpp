@@ -64,16 +64,21 @@ void ImageConfig::describe(OptionList& list) {
   list.add("model.zero_init_residual", model.zero_init_residual, "last batch norm of a block starts at 0");
   list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers");
   list.add("init_weights", init_weights, "start from a safetensors file")
-      .with_flag("--init-weights").with_placeholder("FILE").differs_by_host();
+      .with_flag("--init-weights")
+      .with_placeholder("FILE")
+      .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
   list.add("path", data.path, "folder of IDX or CIFAR files, or of class folders [the packaged Fashion-MNIST]")
-      .with_flag("--data").with_placeholder("DIR").differs_by_host();
+      .with_flag("--data")
+      .with_placeholder("DIR")
+      .differs_by_host();
   list.add("pad", data.pad, "images in memory: pixels added on each side before a random crop", {0, 64});
   list.add("flip", data.flip, "random horizontal flip");
   list.add("crop", data.crop, "JPEGs: side of the images trained on; 0: 224", {0, 4096});
   list.add("resize", data.resize, "JPEGs: short side in evaluation; 0: 8/7 of crop", {0, 8192});
-  list.add("color_jitter", data.color_jitter, "JPEGs: strength of random brightness, contrast and saturation", kFraction);
+  list.add("color_jitter", data.color_jitter, "JPEGs: strength of random brightness, contrast and saturation",
+           kFraction);
   list.add("mean", data.mean, "per channel; empty: ImageNet's, or the data's for images in memory");
   list.add("std", data.std, "per channel; empty: as data.mean", kPositive);
   list.add("max_pixels", data.max_pixels, "JPEGs: larger ones are skipped", kAtLeastOne);
@@ -82,7 +87,8 @@ void ImageConfig::describe(OptionList& list) {
   list.add("strict", data.strict, "JPEGs: fail on a file that would otherwise be skipped").with_flag("--strict");
   list.add("label_smoothing", data.label_smoothing, "of the training loss", {0, 1, false, true});
   list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
-  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256}).differs_by_host();
+  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256})
+      .differs_by_host();
 
   list.prefix = "";
   describe_common(list, {.unit = "images",

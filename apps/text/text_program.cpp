@@ -75,41 +75,50 @@ void TextConfig::describe(OptionList& list) {
   std::vector<std::string> models = bert_names();
   models.insert(models.begin(), "auto");
   list.add("model.name", model.name, "size; auto: that of the initial weights, otherwise bert_mini")
-      .with_flag("--model").with_choices(models);
+      .with_flag("--model")
+      .with_choices(models);
   list.add("model.dropout", model.dropout, "of hidden states, or of hidden states,attention; empty: the model's",
            {0, 1, false, true});
   list.add("init_weights", init_weights, "HuggingFace folder or safetensors file to start from")
-      .with_flag("--init-weights").with_placeholder("DIR").differs_by_host();
+      .with_flag("--init-weights")
+      .with_placeholder("DIR")
+      .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
   const auto only_for = [&](const char* only, Option& option) {
     option.only_if(task == only, "task " + task + " does not read " + option.name + ", only " + only + " does");
   };
   list.add("path", data.path, "folder or training file [the packaged King James Bible]")
-      .with_flag("--data").with_placeholder("DIR").differs_by_host();
+      .with_flag("--data")
+      .with_placeholder("DIR")
+      .differs_by_host();
   list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
   list.add("vocab", data.vocab, "vocab.txt or tokenizer.json; empty: that of the weights, otherwise one is trained")
-      .with_flag("--vocab").with_placeholder("FILE").differs_by_host();
+      .with_flag("--vocab")
+      .with_placeholder("FILE")
+      .differs_by_host();
   list.add("vocab_size", data.vocab_size, "tokens of a trained vocabulary", {8, 1e6});
   list.add("alphabet", data.alphabet, "limit of the characters in a trained vocabulary; the most frequent", {1, 1e6});
   list.add("letter_case", data.letter_case, "auto: as the weights' tokenizer, otherwise lower")
       .with_choices({"auto", "lower", "keep"});
-  list.add("length", data.length, "largest number of tokens per sample; squad: 384", {8, 1 << 16}).with_flag("--length");
+  list.add("length", data.length, "largest number of tokens per sample; squad: 384", {8, 1 << 16})
+      .with_flag("--length");
   list.add("test_limit", data.test_limit, "squad, classify: samples evaluated; 0: all", kNotNegative)
       .only_if(task != "pretrain", "task pretrain does not read data.test_limit");
   only_for("pretrain", list.add("sentences", data.sentences, "pretrain: a sentence per line, or split at . ! ?")
                            .with_choices({"lines", "split"}));
   only_for("pretrain", list.add("hold_out", data.hold_out, "pretrain: every N-th document is evaluated on", {2, 1e9}));
   only_for("pretrain", list.add("masked", data.masked, "pretrain: fraction of the tokens", {0, 1, true, true}));
-  only_for("pretrain", list.add("short_samples", data.short_samples, "pretrain: fraction below the full length",
-                                kFraction));
+  only_for("pretrain",
+           list.add("short_samples", data.short_samples, "pretrain: fraction below the full length", kFraction));
   only_for("squad", list.add("doc_stride", data.doc_stride, "squad: tokens from window to window", kAtLeastOne));
   only_for("squad", list.add("max_question", data.max_question, "squad: tokens of a question", kAtLeastOne));
   only_for("squad", list.add("max_answer", data.max_answer, "squad: tokens of an answer", kAtLeastOne));
   only_for("squad", list.add("n_best", data.n_best, "squad: answers written per question", {1, 1000}));
   list.add("window", data.window, "batches that are sorted by length together", {1, 1 << 20});
   list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
-  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256}).differs_by_host();
+  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256})
+      .differs_by_host();
 
   list.prefix = "";
   describe_common(list, {.unit = "samples",

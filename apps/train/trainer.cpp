@@ -7,12 +7,12 @@
 #include <set>
 #include <sstream>
 
-#include "comm/gather.h"
+#include "apps/train/device_sum.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/save_weights.h"
-#include "apps/train/device_sum.h"
-#include "comm/transport/group_nccl.h"
+#include "comm/gather.h"
 #include "comm/host_tensor.h"
+#include "comm/transport/group_nccl.h"
 #include "engine/clock.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
@@ -116,8 +116,8 @@ std::vector<std::string> Trainer::warnings() const {
   int64_t kept = 0;
   for (const StateTensor& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
   if (exchange.sharding != Sharding::none && kept > 0)
-    all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ", exchange.name(),
-                                 ": every worker keeps ", human_bytes(static_cast<double>(kept)),
+    all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ",
+                                 exchange.name(), ": every worker keeps ", human_bytes(static_cast<double>(kept)),
                                  " for all parameters; the exchanges dense and zeropp keep no state"));
   int64_t sent = 0;  // values sent by the sharded exchange; messages have the size of the largest shard
   for (const Bucket& bucket : replica_->buckets()) {
@@ -132,8 +132,7 @@ std::vector<std::string> Trainer::warnings() const {
         std::round(10 * times) / 10, " values are sent per parameter; exchange.sharding=none sends fewer"));
   const auto add = [&](const std::vector<std::string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); };
   const OptimizerMethod& method = config_.optimizer.method();
-  if (method.notices)
-    add(method.notices(for_run(config_.optimizer, schedule_, total_steps_).options(), total_steps_));
+  if (method.notices) add(method.notices(for_run(config_.optimizer, schedule_, total_steps_).options(), total_steps_));
   if (!method.communicates_itself && exchange.method().notices) add(exchange.method().notices(exchange.options()));
   return all;
 }
@@ -218,8 +217,11 @@ void Trainer::train_step(Progress& progress) {
   const double waited = forward_and_backward();
   const bool taken = replica_->finish_step();
   accumulator_.data_wait_s += waited;
-  accumulator_.computation_s += seconds_since(start) - waited - replica_->times().waiting;
-  accumulator_.times += replica_->times();
+  const StepTimes& times = replica_->times();
+  const double computation = seconds_since(start) - waited - times.waiting;
+  accumulator_.computation_s += computation;
+  accumulator_.times += times;
+  all_times_ += {computation, times.waiting, times.idle, times.compression, times.communication, times.update};
   if (!taken) skipped(progress);
   else skipped_in_a_row_ = 0;
   if (ema_ && taken) ema_->update_buffers(replica_->steps());
@@ -309,9 +311,10 @@ void Trainer::skipped(Progress& progress) {
 // report.
 void Trainer::report(Progress& progress) {
   const StepTimes& times = accumulator_.times;
-  const Tensor sums = cpu_tensor<double>({last_loss_, accumulator_.correct, accumulator_.answers, accumulator_.samples, accumulator_.bytes_intra,
-                                       accumulator_.bytes_inter, accumulator_.data_wait_s, accumulator_.computation_s, times.waiting,
-                                       times.compression, times.communication, times.update, times.idle});
+  const Tensor sums = cpu_tensor<double>({last_loss_, accumulator_.correct, accumulator_.answers, accumulator_.samples,
+                                          accumulator_.bytes_intra, accumulator_.bytes_inter, accumulator_.data_wait_s,
+                                          accumulator_.computation_s, times.waiting, times.compression,
+                                          times.communication, times.update, times.idle});
   comm_.world->all_reduce(sums, Reduce::sum, "metrics/all_reduce");
   if (leader()) {
     const double steps = static_cast<double>(accumulator_.steps), elapsed = seconds_since(accumulator_.since);
@@ -350,7 +353,6 @@ void Trainer::report(Progress& progress) {
     state.unit = task_.unit();
     write([&] { progress.update(state); });
   }
-  all_times_ += {accumulator_.computation_s, times.waiting, times.idle, times.compression, times.communication, times.update};
   accumulator_ = StepAccumulator();
 }
 
@@ -431,9 +433,9 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
         weights_dir_);
   progress.line(run_summary.table());
   if (replica_checks_ > 0)
-    progress.line(detail::concat("replica checks: ", replica_checks_, " passed; parameters and shared optimizer state of ",
-                                 comm_.topology.world(), comm_.topology.world() == 1 ? " worker" : " workers",
-                                 " were bit-identical"));
+    progress.line(detail::concat("replica checks: ", replica_checks_,
+                                 " passed; parameters and shared optimizer state of ", comm_.topology.world(),
+                                 comm_.topology.world() == 1 ? " worker" : " workers", " were bit-identical"));
   if (replica_->skipped() > 0)
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   if (!exchanged.empty()) progress.line(exchanged);
