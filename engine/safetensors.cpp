@@ -188,7 +188,7 @@ std::vector<Entry> read_header(const std::string& path, File& file, std::map<std
   check(length > kLengthBytes, path, ": ", length, " bytes are too few for a safetensors file");
   uint64_t header_bytes = 0;
   file.read(&header_bytes, kLengthBytes);
-  check(header_bytes <= kMaxHeader, path, ": declares a header of ", header_bytes, " bytes, limit ", kMaxHeader,
+  check(header_bytes <= kMaxHeader, path, ": declares a header of ", header_bytes, " bytes, the limit is ", kMaxHeader,
         " (is it a safetensors file?)");
   check(header_bytes > 0 && header_bytes <= length - kLengthBytes, path, ": declares a header of ", header_bytes,
         " bytes, but ", length - kLengthBytes, " follow (truncated?)");

@@ -30,7 +30,7 @@ TEST(GradientCheck, AcceptsTheRightGradient) {
 
 TEST(GradientCheck, FindsASlightlyWrongGradient) {
   EXPECT_FATAL_FAILURE(check_gradients([](const auto& in) { return square(in[0], 2.00001); }, inputs()),
-                       "input 0 [5], element 0: backward says");
+                       "input 0 [5], element 0: backward gives");
 }
 
 TEST(GradientCheck, FindsAccumulationWhereItShouldOverwrite) {
