@@ -52,7 +52,7 @@ class MethodConfig {
   requires requires(O& o, OptionList& list) { o.describe(list); }
   MethodConfig(O options) : options_(std::move(options)) {
     for (const Method* method : methods<Method>())
-      if (method->defaults.template holds<O>()) method_ = method;
+      if (!method_ && method->defaults.template holds<O>()) method_ = method;
     check(method_ != nullptr, Method::kKind, ": no method has options of this type; add it to methods()");
   }
 

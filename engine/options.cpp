@@ -105,7 +105,7 @@ struct Assigner {
     if (const auto* d = std::get_if<double>(&value.data)) number = *d;
     if (const auto* i = std::get_if<int64_t>(&value.data)) number = static_cast<double>(*i);
     if (const auto* u = std::get_if<uint64_t>(&value.data)) number = static_cast<double>(*u);
-    if (!inside(number, option.range)) fail_type("a finite number" + range_text(option.range));
+    if (!inside(number, option.range)) fail_type("a finite number" + range_text(option.range) + (option.range.as_float ? ", also as float32" : ""));
     *member = number;
   }
   template <class T>
@@ -235,7 +235,8 @@ OptionList AnyOptions::list() const {
 }
 
 void AnyOptions::check(const std::string& subject) const {
-  for (const Option& option : list()) check_range(option, subject + ": " + option.name);
+  const AnyOptions copy(*this);  // a check assigns each value to itself, and other threads may read this object
+  for (const Option& option : copy.list()) check_range(option, subject + ": " + option.name);
   if (held_) held_->check();
 }
 

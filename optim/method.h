@@ -25,7 +25,7 @@ struct OptimizerMethod {
   std::string help;   // one line for --help
   std::string paper;  // source of the algorithm
   std::string bytes;  // what a worker sends in a step
-  AnyOptions defaults;
+  AnyOptions defaults;  // at least the option lr
   bool communicates_itself = false;     // uses no Exchange
   bool needs_whole_parameters = false;  // under sharding one rank must own all of a parameter
   std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);

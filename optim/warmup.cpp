@@ -9,7 +9,7 @@ int64_t warmup_of_run(const std::string& name, double fraction, int64_t warmup_s
                       int64_t least_after, const std::string& what) {
   if (warmup_steps == 0 && fraction > 0)
     warmup_steps = std::max<int64_t>(std::llround(fraction * static_cast<double>(steps)), 1);
-  check(warmup_steps + least_after <= steps, name, ": a warm-up of ", warmup_steps, " steps leaves nothing to ", what,
+  check(warmup_steps <= steps - least_after, name, ": a warm-up of ", warmup_steps, " steps leaves nothing to ", what,
         " of a run of ", steps, "; lower optimizer.warmup_steps or optimizer.warmup_fraction, or train longer");
   return warmup_steps;
 }

@@ -32,7 +32,7 @@ const Option* find_flag(const KnownOptions& known, const std::string& flag) {
   std::string name;
   for (const Option& option : known.list()) {
     if (!option.flag.empty()) flags.push_back(option.flag);
-    else if (option.name == key || option.name.ends_with("." + key)) name = option.name;
+    else if (name.empty() && (option.name == key || option.name.ends_with("." + key))) name = option.name;
   }
   if (!name.empty()) fail("no such flag ", excerpt(word), "; write --set ", name, "=VALUE");
   const std::string best = nearest(word, flags);

@@ -1,10 +1,15 @@
 #include "apps/config/consistency.h"
 
+#include <algorithm>
+#include <bit>
+#include <functional>
 #include <map>
 #include <set>
 
 #include "comm/gather.h"
+#include "comm/host_tensor.h"
 #include "engine/excerpt.h"
+#include "engine/hash.h"
 
 namespace godwit::apps {
 
@@ -12,6 +17,13 @@ void check_same_config(Group& group, const CommonConfig& config) {
   std::vector<std::string> own;  // each option's name, then its value
   for (const Option& option : config.options())
     if (!option.host_specific) own.insert(own.end(), {option.name, value_text(option)});
+  Hash hash;
+  for (const std::string& text : own) hash.add(text);
+  const Tensor hashes({group.size()}, DType::i64, kCpu);
+  group.all_gather(cpu_tensor<int64_t>({std::bit_cast<int64_t>(hash.value())}), hashes, "agree");
+  const std::span<int64_t> all = hashes.span<int64_t>();
+  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end()) return;
+
   const auto texts = gather_texts(group, own, "agree");
   std::vector<std::map<std::string, std::string>> values(texts.size());
   std::set<std::string> names, ranks;

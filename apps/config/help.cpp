@@ -37,7 +37,8 @@ std::string value_name(const Option& option) {
 
 // Help, range, and choices with the default in brackets: "learning-rate schedule: [constant], multi_step".
 std::string meaning(const Option& option, bool with_range) {
-  const std::string value = value_text(option);
+  const bool differs = !with_range && option.name == "optimizer.lr";  // the default differs by method
+  const std::string value = differs ? "the optimizer's" : value_text(option);
   std::string text = option.help;
   if (option.choices.empty() || option.name == "optimizer.name" || option.name == "exchange.name") {
     std::string range = range_text(option.range);  // " of at least 0"
@@ -57,7 +58,6 @@ std::string meaning(const Option& option, bool with_range) {
 std::string options_text(const OptionList& list, const std::string& prefix) {
   std::string text;
   for (const Option& option : list) {
-    if (!option.inapplicable.empty()) continue;
     const std::string name = prefix + option.name;
     text += entry(option.flag.empty() ? name : name + " (" + option.flag + ")", 36, meaning(option, true));
   }
@@ -75,12 +75,14 @@ std::string method_text(const Method& method, const OptionList& options, const s
   return text + "\nOptions [default]\n" + options_text(options, group);
 }
 
+// A line for each method; `more` is appended to its help.
 template <class Method>
-std::string method_lines() {
+std::string method_lines(const std::function<std::string(const Method&)>& more) {
   std::string text;
   for (const Method* method : methods<Method>()) {
     std::string help = method->help;
-    for (const std::string& alias : method->aliases) help += "; also called " + alias;
+    for (const std::string& alias : method->aliases) help.append("; also called ").append(alias);
+    help += more(*method);
     text += entry(method->name, 17, help);
   }
   return text;
@@ -104,7 +106,8 @@ std::string topic_text(const Program& program, const std::string& topic) {
     if (method->name == topic) return method_text(*method, ExchangeConfig(*method).list(), "exchange.");
   }
   std::string text;
-  for (const Option& option : config->options()) {
+  const KnownOptions known(program);
+  for (const Option& option : known.list()) {
     const std::string group = option.name.substr(0, option.name.find('.'));
     topics.insert(topics.end(), {option.section, group, option.name});
     const bool choice = option.name.ends_with(".name") &&
@@ -116,12 +119,13 @@ std::string topic_text(const Program& program, const std::string& topic) {
       assign(*chosen->options().find(option.name), text_value(topic), topic);
       OptionList of_group;
       for (const Option& other : chosen->options())
-        if (other.name.starts_with(group + ".")) of_group.push_back(other);
+        if (other.name.starts_with(group + ".") && other.inapplicable.empty()) of_group.push_back(other);
       return topic + ": a choice of " + option.name + "\n\nOptions [default]\n" + options_text(of_group, "");
     }
     topics.insert(topics.end(), option.choices.begin(), option.choices.end());
-    const bool named = option.section == topic || group == topic || option.name == topic || option.flag == topic ||
-                       option.flag == "--" + topic;
+    const bool named = option.section == topic || group == topic || option.name == topic ||
+                       option.flag == "--" + topic ||
+                       std::find(option.choices.begin(), option.choices.end(), topic) != option.choices.end();
     OptionList one;
     one.push_back(option);
     if (named) text += options_text(one, "");
@@ -151,13 +155,15 @@ std::string help_text(const Program& program, const std::string& topic) {
   text += entry("--set KEY=VALUE", 24, "any key, as --set optimizer.momentum=0.8");
   text += entry("--print-config", 24, "print every value as JSON and end");
   text += entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end");
-  text += "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>();
-  text +=
-      "\nExchanges of gradients, for optimizers that do not communicate themselves\n" + method_lines<ExchangeMethod>();
+  const auto lr = [&](const OptimizerMethod& method) {
+    return " [lr " + program.optimizer_defaults(*config, method.name).text("lr") + "]";
+  };
+  text += "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>(lr);
+  text += "\nExchanges of gradients, for optimizers that do not communicate themselves\n" +
+          method_lines<ExchangeMethod>([](const ExchangeMethod&) { return ""; });
   text += "\nKeys of --set and of the JSON file that have no flag [default]\n";
   for (const Option& option : options)
-    if (option.flag.empty() && option.inapplicable.empty() && option.section != "optimizer" &&
-        !option.name.starts_with("exchange."))
+    if (option.flag.empty() && option.section != "optimizer" && !option.name.starts_with("exchange."))
       text += entry(option.name, 32, meaning(option, false));
   return text + program.results;
 }

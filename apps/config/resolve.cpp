@@ -167,7 +167,10 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const OptionList list = config.options();
   for (const Assignment& a : layers) {
     const Option& option = applicable(list, config, a);
-    if (a.option == "optimizer.name" || a.option == "exchange.name") continue;  // would reset the method's options
+    if (a.option == "optimizer.name" || a.option == "exchange.name") {
+      chosen(program, {a}, a.option);  // checks the name; an assignment would reset the method's options
+      continue;
+    }
     assign(option, a.value, a.subject);
     keep_one_warmup(config.schedule, a.option);
   }

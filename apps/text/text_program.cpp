@@ -46,7 +46,8 @@ ConfigPtr defaults(const Lookup& lookup) {
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;
-  config.set("weight_decay", 0.01).set("decay_norm_and_bias", false);
+  if (config.has("weight_decay")) config.set("weight_decay", 0.01);
+  if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta")) config.set("beta", 0.9);
   if (config.name() != "sgd" && config.name() != "sgdm")
     config.set("lr", task == "pretrain" ? 4e-4 : task == "squad" ? 1e-4 : 5e-5);

@@ -70,7 +70,7 @@ void Corpus::add_sentence(size_t begin, size_t end) {
 }
 
 std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
-  check(every >= 2, "corpus: one of ", every, " documents to hold out, expected one of at least 2");
+  check(every >= 2, "corpus: hold_out is ", every, ", expected at least 2: every N-th document is held out");
   check(documents() >= every, "corpus: ", documents(), documents() == 1 ? " document" : " documents",
         " (separated by blank lines), too few to hold out one of ", every, " for evaluation");
   std::pair<Corpus, Corpus> parts{Corpus(text_), Corpus(text_)};

@@ -229,6 +229,9 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--frobnicate"}), {"no such flag --frobnicate", "--help"});
   expect_parts(error({"train"}), {"unexpected argument 'train'"});
   expect_parts(error({"--optimizer", "birdr"}), {"--optimizer", "birdr", "did you mean 'birder'?"});
+  expect_parts(error({"--optimizer", "foo", "--optimizer", "adamw"}), {"no such optimizer 'foo'"});
+  expect_parts(error({"--warmup-steps", "9"}), {"--set schedule.warmup_steps=VALUE"});
+  expect_parts(error({"--optimizer", "adam", "--set", "optimizer.eps=1e-60"}), {"above 0, also as float32, got '1e-60'"});
   expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "available: sgd, sgdm"});
   expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
   expect_parts(error({"--set", "exchange.wire=f8"}), {"exchange.wire 'f8'", "f16"});
@@ -421,7 +424,6 @@ TEST(CommandLine, HelpListsProgramsAndMethods) {
       EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
     const ConfigPtr config = default_config(*program);
     for (const Option& option : config->options()) {
-      if (!option.inapplicable.empty()) continue;
       if (option.flag.empty() && (option.section == "optimizer" || option.name.starts_with("exchange."))) continue;
       const std::string& word = option.flag.empty() ? option.name : option.flag;
       EXPECT_NE(text.find("\n  " + word + " "), std::string::npos) << word;
@@ -468,6 +470,10 @@ TEST(CommandLine, HelpExplainsGroupsAndOptions) {
   EXPECT_EQ(help_of(image_program(), "constant").find("schedule.final_fraction"), std::string::npos);
   EXPECT_NE(help_of(image_program(), "lr").find("optimizer.lr (--lr)"), std::string::npos);
   EXPECT_NE(help_of(image_program(), "optimizer.momentum").find("in [0, 1)"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "optimizer.beta1").find("optimizer.beta1"), std::string::npos) << "not of sgdm";
+  EXPECT_NE(help_of(image_program(), "exchange.density").find("exchange.density"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "schedule.milestones").find("schedule.milestones"), std::string::npos);
+  EXPECT_NE(help_of(text_program(), "squad").find("task"), std::string::npos);
   expect_parts(error({"--help", "brider"}), {"no such topic 'brider'", "did you mean 'birder'?"});
   expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
 }

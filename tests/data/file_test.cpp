@@ -66,7 +66,7 @@ TEST(File, NamesTheFileThatDoesNotFitInMemory) {
   EXPECT_THAT(error_of([&] { read_file(folder / "x", "a file"); }),
               AllOf(HasSubstr("has 8796093022208 bytes"), HasSubstr("at most 8 GiB")));
   EXPECT_THAT(error_of([&] { read_file(folder / "x", "a file", uint64_t{1} << 60); }),
-              AllOf(HasSubstr(folder / "x"), HasSubstr("out of memory: 8796093022208 bytes")));
+              AllOf(HasSubstr(folder / "x"), HasSubstr("out of memory: cannot allocate 8796093022208 bytes")));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(Idx, NamesEachFormatError) {
 
 TEST(Idx, NamesEachFormatErrorInsideGzip) {
   EXPECT_THAT(error_for(gzip({})), HasSubstr("is empty"));
-  EXPECT_THAT(error_for(gzip(idx_bytes({3, 5}, ramp(14)))), AllOf(HasSubstr("holds 14"), HasSubstr("truncated")));
+  EXPECT_THAT(error_for(gzip(idx_bytes({3, 5}, ramp(14)))), AllOf(HasSubstr("has 14"), HasSubstr("truncated")));
   EXPECT_THAT(error_for(gzip(idx_bytes({3, 5}, ramp(16)))), HasSubstr("more data follows"));
   EXPECT_THAT(error_for(gzip(idx_bytes({0xffffffff, 0xffffffff, 0xffffffff}, ramp(9)))), HasSubstr("truncated"));
 
