@@ -105,7 +105,11 @@ struct Assigner {
     if (const auto* d = std::get_if<double>(&value.data)) number = *d;
     if (const auto* i = std::get_if<int64_t>(&value.data)) number = static_cast<double>(*i);
     if (const auto* u = std::get_if<uint64_t>(&value.data)) number = static_cast<double>(*u);
-    if (!inside(number, option.range)) fail_type("a finite number" + range_text(option.range) + (option.range.as_float ? ", also as float32" : ""));
+    if (!inside(number, option.range)) {
+      Range as_double = option.range;
+      as_double.as_float = false;
+      fail_type("a finite number" + range_text(option.range) + (inside(number, as_double) ? ", also as float32" : ""));
+    }
     *member = number;
   }
   template <class T>
