@@ -1,9 +1,9 @@
 // Steps captured as CUDA graphs.
 #include <gmock/gmock.h>
 
+#include "engine/event.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
-#include "engine/event.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -30,9 +30,7 @@ struct Sum {
   Tensor number = Tensor({1000}, DType::f32, kCpu), added = Tensor::zeros({1000}), kept = Tensor::zeros({1000});
   Tensor result;
   void operator()() {
-    {
-      const Tensor x = Tensor::full({1000}, 1), y = x.clone(), z = y.to(DType::f64);
-    }
+    { const Tensor x = Tensor::full({1000}, 1), y = x.clone(), z = y.to(DType::f64); }
     const Tensor x = number.to(context().device);  // reuses the memory of x, y and z above
     kept.copy_from(added);
     result = x.to(DType::bf16);
@@ -128,7 +126,8 @@ TEST_F(CudaGraphs, RefusesWorkThatCannotBeCaptured) {
 
 TEST_F(CudaGraphs, BelongToTheThreadThatMadeThem) {
   std::unique_ptr<CudaGraphCache> graphs = on_gpu([] { return std::make_unique<CudaGraphCache>(); });
-  EXPECT_THAT(error_of([&] { graphs->run({}, [] {}); }), HasSubstr("run() on another thread, or device"));
+  EXPECT_THAT(error_of([&] { graphs->run({}, [] {}); }),
+              HasSubstr("run() must be called on the thread and device of the constructor"));
 }
 
 }  // namespace
