@@ -1,5 +1,7 @@
 // The text of --help.
 #include <cctype>
+#include <functional>
+#include <set>
 
 #include "apps/config/assignments.h"
 #include "engine/did_you_mean.h"
@@ -130,7 +132,11 @@ std::string topic_text(const Program& program, const std::string& topic) {
     one.push_back(option);
     if (named) text += options_text(one, "");
   }
-  check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", did_you_mean(topic, topics));
+  std::vector<std::string> once;  // each topic, in the order of the list
+  std::set<std::string> seen;
+  for (const std::string& name : topics)
+    if (seen.insert(name).second) once.push_back(name);
+  check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", did_you_mean(topic, once));
   return text;
 }
 
