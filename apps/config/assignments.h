@@ -15,7 +15,7 @@ struct Assignment {
 };
 using Assignments = std::vector<Assignment>;
 
-// Every option that some configuration of the program reads: those of all methods. For names and types only.
+// The options of the program and of all methods. Only their names and types are meaningful.
 class KnownOptions {
  public:
   explicit KnownOptions(const Program& program);

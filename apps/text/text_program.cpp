@@ -75,7 +75,7 @@ void TextConfig::describe(OptionList& list) {
   list.add("task", task, "what is trained").with_flag("--task").with_choices({"pretrain", "squad", "classify"});
   std::vector<std::string> models = bert_names();
   models.insert(models.begin(), "auto");
-  list.add("model.name", model.name, "size; auto: that of the initial weights, otherwise bert_mini")
+  list.add("model.name", model.name, "network; auto: as in the folder of the initial weights, or bert_mini without one")
       .with_flag("--model")
       .with_choices(models);
   list.add("model.dropout", model.dropout, "of hidden states, or of hidden states,attention; empty: the model's",
@@ -94,7 +94,7 @@ void TextConfig::describe(OptionList& list) {
       .with_placeholder("DIR")
       .differs_by_host();
   list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
-  list.add("vocab", data.vocab, "vocab.txt or tokenizer.json; empty: that of the weights, otherwise one is trained")
+  list.add("vocab", data.vocab, "vocab.txt or tokenizer.json; empty: the file of the initial weights, or a trained vocabulary")
       .with_flag("--vocab")
       .with_placeholder("FILE")
       .differs_by_host();

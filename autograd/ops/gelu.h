@@ -9,8 +9,8 @@ enum class Gelu {
   tanh,  // approximation: (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
 };
 
-// In float32, the relative error of the erf form is at most 6 · 2⁻²⁴, also in the negative tail; that of its derivative
-// is at most 1.5 · 2⁻²³. Values below 2⁻¹²⁶ become 0.
+// Relative error of the erf form in float32: at most 6 · 2⁻²⁴ for the value, also in the negative tail, and at most
+// 1.5 · 2⁻²³ for the derivative. Values below 2⁻¹²⁶ become 0.
 void gelu_forward(Cpu, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_forward(Cuda, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy

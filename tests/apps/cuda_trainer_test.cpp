@@ -210,7 +210,9 @@ TEST_F(CudaTrainer, RanksThatShareAGpuTrainLikeTheCpu) {
         config.batch = 12 / std::min(ranks, 3);
       };
       const Trained here = trained("cpu", ranks, change), there = trained("cuda", ranks, change);
-      expect_close(there, here, 2e-3);  // a momentum near 0 may have another sign on the GPU
+      // With 8 ranks, 1-bit Adam's weights differ by 1.03e-3: 4 of the 2,248 values hold 90 % of the squared difference,
+      // and half of the values differ by less than 2e-6. A sign of a momentum near 0 differs. The others: below 1e-6.
+      expect_close(there, here, optimizer == std::string("one_bit_adam") ? 2e-3 : 1e-3);
       EXPECT_THAT(there.printed, HasSubstr("cuda:0, "));
       EXPECT_THAT(there.printed, HasSubstr(", of its GPU "));
     }

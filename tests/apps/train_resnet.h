@@ -1,0 +1,20 @@
+// Starts train_resnet on a small data set.
+#pragma once
+#include <filesystem>
+
+#include "tests/apps/program_test.h"
+#include "tests/apps/small_data.h"
+
+namespace godwit {
+
+class TrainResnet : public ProgramTest {
+ protected:
+  TrainResnet() : ProgramTest("train_resnet", "--data data --run-dir run --max-steps 4") {}
+  void SetUp() override {
+    std::filesystem::create_directories(folder_ / "data");
+    write_images(folder_ / "data", "train", 256, 256);
+    write_images(folder_ / "data", "t10k", 50, 50);
+  }
+};
+
+}  // namespace godwit

@@ -1,0 +1,176 @@
+// train_resnet under signals, closed streams, and slow or full disks: no run loses its weights.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/apps/train_resnet.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+TEST_F(TrainResnet, ClosedStreamsDoNotLeakIntoFiles) {
+  const Outcome outcome =
+      train("--data data --run-dir run --max-steps 4 --batch 8 --set log_every=1", "", "<&- >&- 2>&-");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(metrics().size(), 5u) << "four steps and an evaluation, each a JSON object";
+}
+
+// The running program; it does not end by itself.
+class EndlessRun {
+ public:
+  EndlessRun(const fs::path& folder, std::vector<std::string> flags) : folder_(folder) {
+    std::vector<std::string> words{"train_resnet", "--data", "data", "--run-dir", "run", "--epochs", "100000"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    child_ = fork();
+    if (child_ == 0) {
+      fs::current_path(folder_);
+      (void)!freopen("out", "w", stdout);
+      (void)!freopen("err", "w", stderr);
+      execv(GODWIT_BINARY_DIR "/train_resnet", arguments.data());
+      _exit(127);
+    }
+  }
+
+  void wait_for_a_step() const {
+    const fs::path metrics = folder_ / "run/metrics.jsonl";
+    for (int i = 0; i < 600 && (!fs::exists(metrics) || fs::file_size(metrics) == 0); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+
+  // The exit code after a signal; -1 if the program does not exit within 20 s or is killed by the signal.
+  int ends_after(int signal) const {
+    kill(child_, signal);
+    int status = 0;
+    for (int i = 0; i < 400 && waitpid(child_, &status, WNOHANG) == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (i < 399) continue;
+      kill(child_, SIGKILL);
+      waitpid(child_, &status, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  fs::path folder_;
+  pid_t child_;
+};
+
+// All workers stop after the same step and save their state, including sharded masters and averages.
+TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
+  const EndlessRun run(folder_,
+                       {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "adamw", "--set",
+                        "ema.decay=0.9", "--set", "exchange.sharding=zero2", "--set", "exchange.parameter_wire=bf16"});
+  run.wait_for_a_step();
+  EXPECT_EQ(run.ends_after(SIGINT), 130);
+  EXPECT_EQ(read_file(folder_ / "err"),
+            "SIGINT: stopping after the current step to save the weights; a second signal ends the run at once\n");
+  const std::vector<json> lines = metrics();
+  const json last = lines.back(), before = lines[lines.size() - 2];
+  EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));
+  const std::string out = read_file(folder_ / "out");
+  EXPECT_NE(out.find(": step " + last["step"].dump() + " of 1600000, peak memory"), std::string::npos) << out;
+  EXPECT_NE(out.find("configuration are in run\n"), std::string::npos) << out;
+  EXPECT_EQ(json::parse(read_file(run_dir() / "summary.json"))["steps"], last["step"]);
+  EXPECT_NE(read_file(run_dir() / "ema.safetensors"), read_file(run_dir() / "weights.safetensors"));
+  fs::rename(run_dir(), folder_ / "first");
+  EXPECT_EQ(train("--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);
+}
+
+// Workers stop after the same step even with local steps, accumulation and no logging.
+TEST_F(TrainResnet, SignalsTakeEffectAtTheNextStep) {
+  for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGHUP, 129}}) {
+    const EndlessRun run(
+        folder_, {"--batch", "2", "--nodes", "3", "--set", "log_every=1000000000", "--optimizer", "zero_one_adam",
+                  "--set", "optimizer.warmup_steps=1", "--set", "optimizer.intervals=fixed", "--set",
+                  "optimizer.max_interval=4", "--accumulation", "2", "--check-replicas", "4"});
+    run.wait_for_a_step();
+    EXPECT_EQ(run.ends_after(signal), code) << read_file(folder_ / "err");
+    EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+    EXPECT_EQ(metrics().back().value("interrupted", false), true);
+    fs::remove_all(run_dir());
+  }
+}
+
+TEST_F(TrainResnet, ContinuesIfItsOutputIsClosed) {
+  const std::string flags = "--batch 8 --nodes 2 --set log_every=1",
+                    note = "; the run continues; its metrics are in the ";
+  int closed[2];
+  ASSERT_EQ(pipe(closed), 0);
+  close(closed[0]);
+  const std::string streams = ">&" + std::to_string(closed[1]) + " 2>err </dev/null";
+  for (const auto& [to, error] : {std::pair<std::string, std::string>{streams, "Broken pipe"},
+                                  {">/dev/full 2>err </dev/null", "No space left on device"}}) {
+    const Outcome outcome = train(flags, base_, to);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "output cannot be written (" + error + ")" + note + "run directory\n");
+    EXPECT_EQ(metrics().size(), 5u) << "four steps and an evaluation";
+    EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+    fs::remove_all(run_dir());
+  }
+  close(closed[1]);
+}
+
+// The other workers wait for the writing worker.
+TEST_F(TrainResnet, ASlowDiskDoesNotTimeOut) {
+  environment_ = faulty_disk("FAULTY_SLOW=/config.json 2500");
+  const Outcome outcome = train("--batch 8 --nodes 2 --set timeout_s=1");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
+TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
+  environment_ = faulty_disk("FAULTY_FULL=/metrics.jsonl 1100 1000000");
+  const Outcome outcome = train("--batch 8 --nodes 2 --max-steps 12 --set log_every=1");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("run/metrics.jsonl: cannot be written (No space left on device); free space there or "
+                             "choose another --run-dir; the weights after step "),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find(" of 12 are in run\n"), std::string::npos) << outcome.err;
+  EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+  const std::string text = read_file(run_dir() / "metrics.jsonl");
+  ASSERT_FALSE(text.empty());
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_FALSE(metrics().empty()) << "each line must be a JSON object";
+}
+
+TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
+  const std::string flags = "--batch 8 --nodes 2 --set ema.decay=0.9 --set timeout_s=0.5";
+  environment_ = faulty_disk("FAULTY_FULL=/weights.safetensors 100000 1");
+  const Outcome again = train(flags);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.err.find("No space left on device; retrying every 0.5 s for 0.5 s; free space there\n"),
+            std::string::npos)
+      << again.err;
+  const std::string weights = read_file(run_dir() / "weights.safetensors"),
+                    ema = read_file(run_dir() / "ema.safetensors");
+  EXPECT_GT(weights.size(), 1'000'000u);
+  fs::remove_all(run_dir());
+
+  fs::create_directory(folder_ / "tmp");
+  environment_ =
+      faulty_disk("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
+  const Outcome elsewhere = train(flags);
+  EXPECT_EQ(elsewhere.exit_code, 1);
+  const size_t place = elsewhere.err.find("; the weights after step 4 of 4 are in ");
+  ASSERT_NE(place, std::string::npos) << elsewhere.err;
+  const size_t begin = elsewhere.err.find("/tmp/godwit-weights-");
+  const fs::path folder = folder_ / elsewhere.err.substr(begin + 1, elsewhere.err.find('\n', begin) - begin - 1);
+  EXPECT_EQ(read_file(folder / "weights.safetensors"), weights);
+  EXPECT_EQ(read_file(folder / "ema.safetensors"), ema);
+  for (const auto& file : fs::directory_iterator(run_dir()))
+    EXPECT_EQ(file.path().string().find(".tmp"), std::string::npos) << file.path();
+}
+
+}  // namespace
+}  // namespace godwit
