@@ -130,6 +130,8 @@ TEST_F(MpiTrain, ErrorsAreReportedOnce) {
   expect_refused(2, program + "--set transport=local", "each train by themselves", 2);
   expect_refused(4, program + "--data nowhere", "nowhere", 1);
   expect_refused(2, program + "--lr 0.1 : -np 1 " + program + "--lr 0.2 --seed 7", "optimizer.lr, seed on rank 2", 1);
+  // Other methods have other options.
+  expect_refused(2, program + ": -np 1 " + program + "--optimizer birder", "optimizer.name", 1);
   const std::string local = "cd " + folder_.str() + " && " + kProgram + "--set transport=mpi >out 2>&1";
   EXPECT_NE(std::system(local.c_str()), 0);
   EXPECT_NE(text("out").find("no launcher"), std::string::npos) << text("out");
