@@ -16,7 +16,7 @@
 #include "comm/exchange/method.h"
 #include "optim/birder.h"
 #include "optim/method.h"
-#include "tests/comm/sign_server.h"
+#include "tests/comm/exchange/sign_server.h"
 #include "tests/optim/birder_reference.h"
 
 using namespace godwit;

@@ -82,9 +82,10 @@ function(godwit_test_program name library)
   endif()
 endfunction()
 
-# godwit_tests(<folder> <library>): builds tests/<folder>/*.cpp as the program <folder>_tests, one ctest entry.
+# godwit_tests(<folder> <library>): builds the sources in tests/<folder> as the program <folder>_tests, one ctest entry.
 function(godwit_tests folder library)
-  file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(mpi|preload)/") # programs and libraries of their own
   if(NOT GODWIT_HAS_CUDA) # these call CUDA kernels directly
     list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*kernels_test\\.cpp$")
   endif()

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/philox.h"
-#include "tests/apps/program_test.h"
+#include "tests/apps/programs/program_test.h"
 
 namespace godwit {
 

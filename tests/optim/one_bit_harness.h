@@ -5,7 +5,7 @@
 
 #include "optim/clip.h"
 #include "optim/sync_schedule.h"
-#include "tests/comm/sign_server.h"
+#include "tests/comm/exchange/sign_server.h"
 #include "tests/optim/harness.h"
 
 namespace godwit::test {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/data/words.h"
+#include "tests/data/text/words.h"
 
 namespace godwit::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/apps/train_resnet.h"
+#include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
 namespace {

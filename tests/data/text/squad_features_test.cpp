@@ -7,7 +7,7 @@
 
 #include "data/text/text_loader.h"
 #include "engine/context.h"
-#include "tests/data/words.h"
+#include "tests/data/text/words.h"
 
 namespace godwit::data {
 namespace {

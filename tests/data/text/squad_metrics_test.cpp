@@ -150,7 +150,7 @@ TEST(SquadMetrics, ScoresTheDevelopmentSetLikeTheReference) {
   }
   TempFolder folder;
   std::ofstream(folder / "p.json") << predictions.dump();
-  const std::string script = std::string(GODWIT_SOURCE_DIR) + "/tests/data/squad_evaluate.py";
+  const std::string script = std::string(GODWIT_SOURCE_DIR) + "/tests/data/text/squad_evaluate.py";
   const std::string command =
       "python3 '" + script + "' '" + path + "' '" + (folder / "p.json") + "' >'" + (folder / "out") + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);

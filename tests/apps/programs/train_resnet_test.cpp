@@ -4,7 +4,7 @@
 
 #include "engine/safetensors.h"
 #include "tests/apps/small_data.h"
-#include "tests/apps/train_resnet.h"
+#include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
 namespace {

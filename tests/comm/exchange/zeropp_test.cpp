@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tests/comm/exchange_harness.h"
+#include "tests/comm/exchange/exchange_harness.h"
 
 namespace godwit {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "tests/data/words.h"
+#include "tests/data/text/words.h"
 
 namespace godwit::data {
 namespace {

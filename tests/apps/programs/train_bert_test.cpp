@@ -5,7 +5,7 @@
 #include "data/text/squad_metrics.h"
 #include "data/text/vocabulary.h"
 #include "models/pretrained.h"
-#include "tests/apps/program_test.h"
+#include "tests/apps/programs/program_test.h"
 #include "tests/apps/small_data.h"
 
 namespace godwit {

@@ -9,7 +9,7 @@
 #include "comm/transport/local.h"
 #include "engine/hash.h"
 #include "table.h"
-#include "tests/comm/sign_server.h"
+#include "tests/comm/exchange/sign_server.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -7,7 +7,7 @@ import tempfile
 
 from transformers import BertTokenizer
 
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "bert_tokenizer")
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "bert_tokenizer")
 vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "Good", "un", "##able", "##ly", "é", "É", "e", "中", "文", "中文", ",", "[", "]"]
 texts = ["good, bad", "Good BAD", "unable unably UNABLE", "é É e\u0301", "中文 中a", "[MASK] good [mask]", "a\0good", "x" * 101]
 

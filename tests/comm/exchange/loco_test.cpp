@@ -7,7 +7,7 @@
 
 #include "comm/parallel/sharding.h"
 #include "comm/compress/wire/loco_codes.h"
-#include "tests/comm/exchange_harness.h"
+#include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/table.h"
 #include "tests/every_target.h"
 #include "tests/support.h"

@@ -66,7 +66,7 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
-  // Environment variables that emulate a disk fault (see tests/apps/preload/faulty_disk.cpp).
+  // Environment variables that emulate a disk fault (see tests/apps/programs/preload/faulty_disk.cpp).
   static std::string faulty_disk(const std::string& fault) {
     return "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR "/faulty_disk.so '" +
            fault + "'";

@@ -52,7 +52,7 @@ for _ in range(300):
     score = squad_evaluate.evaluate(articles, {"x": prediction})
     golden["scores"].append([prediction, truths, score["exact_match"], score["f1"]])
 
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden")
 with open(f"{folder}/squad_metrics.json", "w") as out:
     json.dump(golden, out, separators=(",", ":"))
     out.write("\n")

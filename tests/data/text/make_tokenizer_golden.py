@@ -14,7 +14,7 @@ from tokenizers import BertWordPieceTokenizer, PreTokenizedString
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden")
 letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 vocabulary = (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + list(letters) + ["##" + c for c in letters]
               + list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") + ["A", "##Z", "##", "###", "the", "##ing", "unable", "un", "##able",

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "engine/philox.h"
-#include "tests/data/words.h"
+#include "tests/data/text/words.h"
 
 namespace godwit::data {
 namespace {

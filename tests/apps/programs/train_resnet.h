@@ -2,7 +2,7 @@
 #pragma once
 #include <filesystem>
 
-#include "tests/apps/program_test.h"
+#include "tests/apps/programs/program_test.h"
 #include "tests/apps/small_data.h"
 
 namespace godwit {
