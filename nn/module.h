@@ -10,9 +10,10 @@
 
 namespace godwit::nn {
 
+// A buffer with its name.
 struct NamedTensor {
-  std::string name;
-  Tensor tensor;
+  std::string name;  // names of the modules and the buffer, joined by dots
+  Tensor tensor;  // shares the memory
 };
 
 // Children are data members, registered with add(). Not copyable, not movable.
@@ -26,13 +27,14 @@ class Module {
   std::vector<Parameter> parameters() const;  // in order of registration, names joined by dots
   std::vector<NamedTensor> buffers() const;   // running statistics
   void train(bool on = true);                 // sets the mode of this module and all descendants
-  bool training() const { return training_; }
+  bool training() const { return training_; }  // the mode; initially true
   void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants
 
  protected:
+  // Registers a parameter and returns it. decay: whether weight decay applies.
   Var add_parameter(std::string name, Tensor value, bool decay = true);
-  Tensor add_buffer(std::string name, Tensor value);
-  void add(std::string name, Module& child);
+  Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
+  void add(std::string name, Module& child);  // registers a child, which must live as long
 
  private:
   void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;

@@ -4,6 +4,7 @@
 
 namespace godwit {
 
+// Options of terngrad.
 struct TernGradOptions {
   int64_t block_size = 1024;
   Reply reply = Reply::f32;

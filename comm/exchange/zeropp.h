@@ -4,6 +4,7 @@
 
 namespace godwit {
 
+// Options of zeropp.
 struct ZeroppOptions {
   int64_t block_size = 1024;  // of gradients and of parameters
 

@@ -9,6 +9,7 @@
 
 namespace godwit {
 
+// Options of run_mpi().
 struct MpiOptions {
   std::chrono::milliseconds timeout{300'000};  // for all ranks to start, and for a message to arrive
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1
@@ -20,7 +21,7 @@ struct MpiOptions {
 // Thrown on a rank that has no error of its own: another rank failed and reports the cause.
 class PeerFailed : public Error {
  public:
-  using Error::Error;
+  using Error::Error;  // message and source location
 };
 
 bool mpi_built();  // whether this build has MPI

@@ -8,6 +8,7 @@
 
 namespace godwit::data {
 
+// Options of Transform.
 struct TransformOptions {
   std::vector<float> mean = {}, std = {};  // per channel, of values in [0, 1]; if both are empty: 0 and 1
   int64_t pad = 0;    // zero padding in pixels (before normalization), followed by a random crop to the original size
@@ -15,6 +16,7 @@ struct TransformOptions {
   uint64_t seed = 0;
 };
 
+// Normalizes and augments images of one shape.
 class Transform {
  public:
   // image_shape [h, w, c]. Throws Error if mean or std does not have c finite values, std is not positive, or pad < 0.

@@ -8,17 +8,18 @@
 
 namespace godwit::adafactor {
 
-constexpr int64_t kLanes = 32;
+constexpr int64_t kLanes = 32;  // partial sums
 
+// A parameter, its gradient and the constants of a step.
 template <class T>
 struct Args {
-  T* x;
-  const T* g;
+  T* x;  // parameters
+  const T* g;  // mean gradient
   int64_t rows, columns;  // rows 1: a vector
-  double beta2, eps;
+  double beta2, eps;  // ε: added to g²
   double lr, clip_update;  // α = lr, times max(least_size, RMS(x)) if `relative`; over max(1, RMS(u)/clip_update)
-  bool relative;
-  double least_size;
+  bool relative;  // scale lr by RMS(x)
+  double least_size;  // lower limit of that scale
   T keep;  // 1 − lr·λ
 };
 

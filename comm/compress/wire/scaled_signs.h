@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-enum class SignScale {
+enum class SignScale {  // formulas of a block's scale
   l1_mean,  // s = Σ|y| / n over the block's n values
   l2_rms,   // s = √(Σy² / n)
 };
@@ -18,7 +18,7 @@ inline std::vector<std::string> choices_of(SignScale) { return {"l1_mean", "l2_r
 // Up to kValues consecutive values of one block. A message is an array of 32-bit words that holds scales and sign bits
 // (1 for +1; least significant bit first).
 struct SignTile {
-  static constexpr int64_t kValues = 4096;
+  static constexpr int64_t kValues = 4096;  // most values of a tile
   int64_t at;     // first value, as an index into the array of values
   int64_t bit;    // position of its sign in the message, in bits
   int64_t slot;   // index of the message word that holds the scale
@@ -28,7 +28,7 @@ struct SignTile {
 
 // Blocks cut into tiles from their beginning, so that sums do not depend on the thread count.
 struct SignTiles {
-  std::vector<SignTile> tiles;
+  std::vector<SignTile> tiles;  // in order of `at`
   std::vector<int64_t> sizes;  // of each block, in values
   mutable Tensor copy;         // GPU copy of `tiles` as bytes, made on first use
 
