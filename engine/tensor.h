@@ -8,6 +8,7 @@
 #include "engine/pool.h"
 #include "engine/shape.h"
 
+// Distributed training: tensors, differentiable operations, collectives, exchanges, optimizers and models.
 namespace godwit {
 
 // Elements of one type with a shape, on one device.

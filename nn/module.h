@@ -8,6 +8,7 @@
 
 #include "comm/parallel/bucket.h"
 
+// Modules and layers, initializers, weight files.
 namespace godwit::nn {
 
 // A buffer with its name.

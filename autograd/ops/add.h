@@ -9,6 +9,7 @@ void add_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);  // y = max(a + b, 0)
 void add_relu_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 
+// Differentiable operations on Vars.
 namespace ops {
 
 // a + b. Throws unless shape, type and device are equal.

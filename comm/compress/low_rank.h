@@ -4,6 +4,7 @@
 
 #include "engine/device.h"
 
+// Kernels of the exchange power_sgd.
 namespace godwit::low_rank {
 
 // Shape of M [rows, cols]. Its factors are stored transposed: P as [rank, rows], Q as [rank, cols].

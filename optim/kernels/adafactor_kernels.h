@@ -6,6 +6,7 @@
 
 #include "engine/tensor.h"
 
+// Kernels of Adafactor.
 namespace godwit::adafactor {
 
 constexpr int64_t kLanes = 32;  // partial sums

@@ -11,6 +11,7 @@
 #include "engine/half.h"
 #include "engine/philox.h"
 
+// Kernels of Birder.
 namespace godwit::birder {
 
 enum class Quantizer {  // Q, of a ratio to a sign

@@ -7,6 +7,7 @@
 #include "comm/parallel/bucket.h"
 #include "engine/device.h"
 
+// Kernels of 1-bit Adam, 0/1 Adam and 1-bit LAMB.
 namespace godwit::one_bit {
 
 // to ← β·m + o·g

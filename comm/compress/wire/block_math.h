@@ -10,6 +10,7 @@ constexpr int64_t kSumPiece = 8192;  // values
 constexpr int kSumLanes = 16;  // partial sums of a piece
 }  // namespace godwit
 
+// Arithmetic on the values of one block.
 namespace godwit::block {
 
 // Outputs may alias inputs.

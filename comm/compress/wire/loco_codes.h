@@ -5,6 +5,7 @@
 
 #include "engine/random_words.h"
 
+// Kernels of the exchange loco.
 namespace godwit::loco {
 
 // A p-bit code c in −2^(p−1) … 2^(p−1)−1 means c/s; a 1-bit code means ±1/(2s).
