@@ -27,9 +27,9 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }  // of the calling rank in this group
+  int rank() const { return rank_; }                            // of the calling rank in this group
   int size() const { return static_cast<int>(links_.size()); }  // number of ranks
-  const std::vector<Link>& links() const { return links_; }  // [j]: how peer j is reached; the own is not used
+  const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own is not used
 
   // Reductions take float32 and float64, the others any type; in and out must not overlap.
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
@@ -80,14 +80,14 @@ class Group {
 // everyone once more, for calls of the computing thread while the communication thread uses the other groups; the
 // Scheduler keeps the two apart where kernels_wait().
 struct Communicator {
-  Topology topology;  // nodes and workers per node
-  int rank = 0;  // in `world`
+  Topology topology;                                    // nodes and workers per node
+  int rank = 0;                                         // in `world`
   std::shared_ptr<Group> world, intra, inter, compute;  // see above
-  std::shared_ptr<CommStats> stats;  // bytes and calls of this rank
+  std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
 
   // Of world, intra and inter; read by the thread that calls them.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
-  int node() const { return topology.node_of(rank); }  // of this rank
+  int node() const { return topology.node_of(rank); }           // of this rank
   int local_rank() const { return topology.local_rank(rank); }  // number of this rank within its node
 };
 

@@ -19,12 +19,12 @@ class JsonNode {
   void each(const std::function<void(const JsonNode&)>& f) const;  // visits the values of an array, in order
   // visits the members of an object
   void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;
-  const std::string& text() const;  // a string
+  const std::string& text() const;            // a string
   const std::string& text_not_blank() const;  // a string that is not only white space
-  int64_t integer() const;  // an integer; throws also if it exceeds int64
-  double number() const;  // a number
-  bool boolean() const;  // true or false
-  bool is_null() const;  // whether the value is null; throws for no type
+  int64_t integer() const;                    // an integer; throws also if it exceeds int64
+  double number() const;                      // a number
+  bool boolean() const;                       // true or false
+  bool is_null() const;                       // whether the value is null; throws for no type
 
  private:
   friend class JsonFile;
@@ -47,7 +47,7 @@ class JsonFile {
   JsonFile& operator=(const JsonFile&) = delete;
 
   const std::string& path() const { return path_; }  // of the file
-  JsonNode root() const;  // the outermost value
+  JsonNode root() const;                             // the outermost value
 
  private:
   struct Value;

@@ -9,9 +9,9 @@ namespace godwit {
 
 // State of a thread, for all operations that it calls.
 struct Context {
-  int rank = 0;  // rank in the world
-  int threads = 1;         // threads of one parallel loop or library call of this rank
-  bool grad_enabled = true;  // false under NoGrad
+  int rank = 0;                                           // rank in the world
+  int threads = 1;                                        // threads of one parallel loop or library call of this rank
+  bool grad_enabled = true;                               // false under NoGrad
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();  // memory of new CPU tensors
   // Widest vectors of Godwit's own loops, in bits; limited by the processor. Results do not depend on it.
   int vector_bits = 512;

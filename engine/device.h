@@ -12,14 +12,14 @@ namespace godwit {
 // The CPU, or one GPU.
 struct Device {
   enum class Kind : uint8_t { cpu, cuda };  // where memory lies
-  Kind kind = Kind::cpu;  // CPU or GPU
-  int index = 0;  // GPU number among the GPUs visible to this process
+  Kind kind = Kind::cpu;                    // CPU or GPU
+  int index = 0;                            // GPU number among the GPUs visible to this process
 
   bool is_cuda() const { return kind == Kind::cuda; }  // whether it is a GPU
   bool operator==(const Device& other) const = default;
 };
 
-inline constexpr Device kCpu{};  // the CPU
+inline constexpr Device kCpu{};                                                  // the CPU
 constexpr Device cuda_device(int index) { return {Device::Kind::cuda, index}; }  // GPU `index`
 
 std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
@@ -37,7 +37,7 @@ struct Cpu {};
 class CudaContext;  // stream, pool and library handles of one thread (engine/cuda/cuda_context.h)
 struct Cuda {  // made by cuda_of()
   CudaContext* context;  // handles of the calling thread
-  CUstream_st* stream;  // launches go there
+  CUstream_st* stream;   // launches go there
 };
 
 // The calling thread's CUDA tag. Throws unless the thread's context is on that GPU.

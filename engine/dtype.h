@@ -10,8 +10,8 @@ namespace godwit {
 
 enum class DType { f32, bf16, f16, f64, i32, i64, u8, u32 };  // element types
 
-int64_t size_of(DType dtype);  // bytes per element
-const char* name_of(DType dtype);  // "float32", "bfloat16", …
+int64_t size_of(DType dtype);                              // bytes per element
+const char* name_of(DType dtype);                          // "float32", "bfloat16", …
 std::ostream& operator<<(std::ostream& out, DType dtype);  // writes name_of(dtype)
 
 // Type of parameters and sums for activations of type `dtype`: float32 for the 16-bit types, otherwise `dtype`.

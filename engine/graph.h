@@ -33,7 +33,7 @@ class CudaGraphCache {
   // next run() overwrites their contents.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
   bool recorded(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
-  size_t recordings() const;  // number of captured keys
+  size_t recordings() const;                             // number of captured keys
 
  private:
   struct Impl;

@@ -44,7 +44,7 @@ struct bf16 {
   uint16_t bits;  // as in memory
   bf16() = default;
   explicit constexpr bf16(float value) : bits(detail::bf16_bits(value)) {}  // rounded to nearest even
-  constexpr operator float() const { return detail::bf16_value(bits); }  // exact
+  constexpr operator float() const { return detail::bf16_value(bits); }     // exact
 };
 
 // float16 (IEEE binary16): sign, 5 bits of exponent, 10 bits of mantissa.

@@ -64,8 +64,8 @@ class MethodConfig {
   MethodConfig& operator=(const MethodConfig&) = default;
 
   const std::string& name() const { return method_->name; }  // of the method
-  const Method& method() const { return *method_; }  // the selected method
-  const AnyOptions& options() const { return options_; }  // of the method
+  const Method& method() const { return *method_; }          // the selected method
+  const AnyOptions& options() const { return options_; }     // of the method
   AnyOptions& options() { return options_; }
   // The options as the method's struct. Throws for the struct of another method.
   template <class O>

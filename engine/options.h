@@ -17,7 +17,7 @@ namespace godwit {
 
 // The values that an option may have; by default every number.
 struct Range {
-  // Bounds, included.
+  // Bounds.
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool min_open = false, max_open = false;  // whether the bound itself is excluded
   bool as_float = false;                    // the value rounded to float32 must also be within the bounds
@@ -31,8 +31,8 @@ inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};  // posi
 
 // A field with one text per value that is not an OptionRef type: an enum, or a method's name.
 struct ChoiceRef {
-  void* member;  // the field
-  std::string (*get)(const void* member);  // its value as text
+  void* member;                                          // the field
+  std::string (*get)(const void* member);                // its value as text
   void (*set)(void* member, const std::string& choice);  // sets it to one of the choices
 };
 using OptionRef =  // pointer to the field
@@ -42,11 +42,10 @@ using OptionRef =  // pointer to the field
 struct Option {
   // JSON key and --set name: "lr"; in a program's list with the group: "optimizer.lr".
   std::string name;
-  OptionRef ref;  // the field
+  OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
   Range range = {};                       // for numbers, and for each number in a list
   std::vector<std::string> choices = {};  // allowed texts; empty: any
-  // Heading in --help.
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
   std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
@@ -105,7 +104,7 @@ class OptionList : public std::vector<Option> {
     return back();
   }
   const Option* find(const std::string& name) const;  // null if not found
-  std::vector<std::string> names() const;  // of the options, in order
+  std::vector<std::string> names() const;             // of the options, in order
 
   std::string prefix, section;  // applied to options that are added next
 };

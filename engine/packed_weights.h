@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-constexpr int64_t kBlockColumns = 64;  // of a block
+constexpr int64_t kBlockColumns = 64;                                               // of a block
 constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16; }  // of a block
 
 // Packs w [rows, columns] float32, stored as [columns, rows] if `transposed`. `to` is float32 [columns / 64][rows /

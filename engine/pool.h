@@ -15,9 +15,9 @@ namespace godwit {
 
 // Bytes of a Pool, and its calls of the system.
 struct PoolStats {
-  int64_t bytes_in_use = 0;       // requested bytes of live buffers
-  int64_t peak_bytes_in_use = 0;  // since construction or reset_peak()
-  int64_t bytes_reserved = 0;     // taken from the system; untouched pages cost nothing
+  int64_t bytes_in_use = 0;        // requested bytes of live buffers
+  int64_t peak_bytes_in_use = 0;   // since construction or reset_peak()
+  int64_t bytes_reserved = 0;      // taken from the system; untouched pages cost nothing
   int64_t system_allocations = 0;  // segments taken from the system since construction
 };
 
@@ -25,9 +25,9 @@ struct PoolStats {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  virtual std::byte* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; nullptr if out of memory
-  virtual bool release(std::byte* data) = 0;       // false: it cannot be released now and stays allocated
-  virtual Device device() const { return kCpu; }  // of the memory
+  virtual std::byte* allocate(int64_t bytes) = 0;   // aligned to 256 bytes; nullptr if out of memory
+  virtual bool release(std::byte* data) = 0;        // false: it cannot be released now and stays allocated
+  virtual Device device() const { return kCpu; }    // of the memory
   virtual std::string state() const { return ""; }  // available memory, for the out-of-memory message
 };
 
@@ -79,11 +79,11 @@ class Buffer {
   Buffer(std::shared_ptr<std::byte> data, int64_t bytes)
       : data_(std::move(data)), bytes_(bytes) {}  // external CPU memory, not from a pool
 
-  std::byte* data() const { return data_.get(); }  // first byte
-  int64_t bytes() const { return bytes_; }  // size
-  Device device() const { return device_; }  // of the memory
-  bool shared() const { return data_.use_count() > 1; }  // whether there are other owners
-  explicit operator bool() const { return data_ != nullptr; }  // false without a block
+  std::byte* data() const { return data_.get(); }                              // first byte
+  int64_t bytes() const { return bytes_; }                                     // size
+  Device device() const { return device_; }                                    // of the memory
+  bool shared() const { return data_.use_count() > 1; }                        // whether there are other owners
+  explicit operator bool() const { return data_ != nullptr; }                  // false without a block
   bool operator==(const Buffer& other) const { return data_ == other.data_; }  // the same block
 
  private:

@@ -18,13 +18,13 @@ class Shape {
   Shape(std::initializer_list<int64_t> extents);
   explicit Shape(std::span<const int64_t> extents);
 
-  int rank() const { return rank_; }  // number of extents
+  int rank() const { return rank_; }                                            // number of extents
   int64_t operator[](int i) const { return extents_[static_cast<size_t>(i)]; }  // extent i
-  int64_t numel() const;  // product of the extents
+  int64_t numel() const;                                                        // product of the extents
   bool operator==(const Shape& other) const = default;
   std::string str() const;  // "[8, 56, 56, 32]"
 
-  const int64_t* begin() const { return extents_.data(); }  // outermost extent
+  const int64_t* begin() const { return extents_.data(); }        // outermost extent
   const int64_t* end() const { return extents_.data() + rank_; }  // end of the extents
 
  private:

@@ -20,13 +20,13 @@ namespace godwit {
 class Stream {
  public:
   explicit Stream(bool high_priority = false);  // starts the thread
-  ~Stream();  // finishes all queued tasks
+  ~Stream();                                    // finishes all queued tasks
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void submit(std::function<void()> work);  // queues a task
-  void wait();  // blocks until all submitted tasks are done
-  void wait_until_pending(size_t works);  // blocks until at most `works` tasks remain, or the queue has failed
+  void wait();                              // blocks until all submitted tasks are done
+  void wait_until_pending(size_t works);    // blocks until at most `works` tasks remain, or the queue has failed
 
  private:
   void run(Context inherited);

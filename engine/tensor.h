@@ -31,12 +31,12 @@ class Tensor {
   static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of `buffer` from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
-  const Shape& shape() const { return shape_; }  // extents
-  int64_t dim(int i) const { return shape_[i]; }  // extent i
-  int64_t numel() const { return numel_; }  // number of elements
-  DType dtype() const { return dtype_; }  // element type
-  int64_t bytes() const { return numel_ * size_of(dtype_); }  // size of the elements
-  Device device() const { return buffer_.device(); }  // where the memory is
+  const Shape& shape() const { return shape_; }                // extents
+  int64_t dim(int i) const { return shape_[i]; }               // extent i
+  int64_t numel() const { return numel_; }                     // number of elements
+  DType dtype() const { return dtype_; }                       // element type
+  int64_t bytes() const { return numel_ * size_of(dtype_); }   // size of the elements
+  Device device() const { return buffer_.device(); }           // where the memory is
 
   // Pointer to the elements. Throws unless T is the tensor's type and the tensor is on the CPU. A const Tensor gives
   // mutable access: it is a handle.
@@ -63,14 +63,14 @@ class Tensor {
   }
   void* address() const { return buffer_.data() + offset_; }  // on any device
 
-  Tensor view(Shape shape) const;                          // same memory and number of elements
-  Tensor range(int64_t begin, int64_t count) const;        // flat elements [begin, begin + count) as [count]
-  Tensor rows(int64_t begin, int64_t count) const;         // rows [begin, begin + count) of the first extent
-  Tensor clone() const;  // copy in new memory on the same device
-  Tensor to(DType dtype) const;                            // converted copy; rounds to nearest even for 16-bit types
-  Tensor to(Device device) const;                          // copy on the device; the tensor itself if already there
-  void zero() const;  // sets all elements to 0
-  void fill(double value) const;  // sets all elements to `value`
+  Tensor view(Shape shape) const;                    // same memory and number of elements
+  Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
+  Tensor rows(int64_t begin, int64_t count) const;   // rows [begin, begin + count) of the first extent
+  Tensor clone() const;                              // copy in new memory on the same device
+  Tensor to(DType dtype) const;                      // converted copy; rounds to nearest even for 16-bit types
+  Tensor to(Device device) const;                    // copy on the device; the tensor itself if already there
+  void zero() const;                                 // sets all elements to 0
+  void fill(double value) const;                     // sets all elements to `value`
   // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
   // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;

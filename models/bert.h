@@ -18,16 +18,16 @@ struct TextInput {
 
 // Keys the dropout masks of one forward pass in training. Without it, nothing is dropped.
 struct DropoutContext {
-  uint64_t seed;  // of the masks
-  uint32_t step;  // global number of the micro-batch: different in every pass, the same after a resume
-  uint32_t rank;  // rank of the worker; ranks draw different masks
+  uint64_t seed;        // of the masks
+  uint32_t step;        // global number of the micro-batch: different in every pass, the same after a resume
+  uint32_t rank;        // rank of the worker; ranks draw different masks
   Tensor counter = {};  // replaces `step`: see DropoutKey
 };
 
 // Base of the networks that pretrained.h loads and saves. Weights are zero until make_bert or a file sets them.
 class BertModule : public nn::Module {
  public:
-  const BertConfig& config() const { return config_; }  // sizes and settings
+  const BertConfig& config() const { return config_; }               // sizes and settings
   const std::string& architecture() const { return architecture_; }  // HuggingFace's class name
 
  protected:
@@ -117,7 +117,7 @@ class BertForMaskedLM : public BertHead {
 // Head for the start and the end of an answer.
 class BertForQuestionAnswering : public BertHead {
  public:
-  explicit BertForQuestionAnswering(const BertConfig& config);  // weights are zero
+  explicit BertForQuestionAnswering(const BertConfig& config);                     // weights are zero
   Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch·length, 2]: start, end
 
  private:

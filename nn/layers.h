@@ -51,7 +51,7 @@ class BatchNorm2d : public Module {
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, DType dtype = DType::f32);  // throws unless both are positive
-  Var operator()(const Var& x) const;  // ops::linear
+  Var operator()(const Var& x) const;                         // ops::linear
 
  private:
   Var weight_, bias_;
@@ -64,7 +64,7 @@ class Embedding : public Module {
   // Throws unless rows and width are positive.
   Embedding(int64_t rows, int64_t width, DType dtype = DType::f32, std::optional<int64_t> padding = std::nullopt);
   Var operator()(const Tensor& ids) const { return ops::embedding(ids, weight_, padding_); }  // ops::embedding
-  const Var& weight() const { return weight_; }  // the table
+  const Var& weight() const { return weight_; }                                               // the table
 
  private:
   std::optional<int64_t> padding_;
@@ -75,7 +75,7 @@ class Embedding : public Module {
 // weight decay.
 class LayerNorm : public Module {
  public:
-  LayerNorm(int64_t width, double eps, DType dtype = DType::f32);  // eps: added to the variance
+  LayerNorm(int64_t width, double eps, DType dtype = DType::f32);                          // eps: added to the variance
   Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }  // ops::layer_norm
   Var add(const Var& x, const Var& residual) const {  // for x + residual, in one pass
     return ops::add_layer_norm(x, residual, weight_, bias_, eps_);

@@ -18,7 +18,7 @@ namespace godwit {
 // Optimizer, exchange and limits of a DataParallel.
 struct DataParallelOptions {
   OptimizerConfig optimizer = "birder";  // with its options
-  ExchangeConfig exchange = "dense";  // mean of the gradients; not read if the optimizer communicates itself
+  ExchangeConfig exchange = "dense";     // mean of the gradients; not read if the optimizer communicates itself
   // Creates a custom exchange in place of `exchange`: docs/compressors.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};  // the optimizer replaces the alignment
@@ -67,17 +67,17 @@ class DataParallel {
   // Begins a step of `micro_batches` calls of backward().
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }  // adds the gradients of loss / micro_batches
-  bool finish_step();  // false: the step was skipped
+  bool finish_step();                                            // false: the step was skipped
 
-  int64_t steps() const { return info_.step; }  // begun and not skipped
-  int64_t skipped() const { return skipped_; }  // number of skipped steps
+  int64_t steps() const { return info_.step; }                        // begun and not skipped
+  int64_t skipped() const { return skipped_; }                        // number of skipped steps
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
   const StepTimes& times() const { return times_; }                   // of the last step
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
-  Buckets& buckets() { return buckets_; }  // parameters and gradients
+  Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // state
-  const Scheduler& scheduler() const { return scheduler_; }  // times of the buckets
+  const Scheduler& scheduler() const { return scheduler_; }   // times of the buckets
   // False after a local step, which leaves the replicas different.
   bool synchronized() const { return optimizer_->synchronized(); }
   // Collective: makes the replicas identical after local steps. Call it before evaluating or saving.

@@ -16,7 +16,7 @@ class Lamb : public Optimizer {
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-6;
-    bool bias_correction = true;  // divide both moments by 1 − βᵗ
+    bool bias_correction = true;              // divide both moments by 1 − βᵗ
     double min_coeff = 0.01, max_coeff = 10;  // limits of c
     void describe(OptionList& list);
     void check() const;

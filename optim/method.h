@@ -12,8 +12,8 @@ namespace godwit {
 
 // What an optimizer is made from, besides its options. References are used only during the call.
 struct OptimizerInputs {
-  const Buckets& buckets;  // parameters and gradients
-  const Communicator& comm;  // the ranks
+  const Buckets& buckets;                   // parameters and gradients
+  const Communicator& comm;                 // the ranks
   uint64_t seed = 1;                        // keys stochastic rounding
   std::unique_ptr<Exchange> exchange = {};  // null if the optimizer communicates itself
 };

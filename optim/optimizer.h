@@ -16,7 +16,7 @@ namespace godwit {
 // A step's number and learning rate.
 struct StepInfo {
   int64_t step;  // 1, 2, …
-  double lr;  // learning rate
+  double lr;     // learning rate
 };
 
 // Updates parameters, after exchanging gradients or updates between ranks.

@@ -13,8 +13,8 @@ struct ScheduleConfig {
   std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial
   // Linear warm-up from lr/steps to lr, before any schedule; at most one of the three may be nonzero.
   double warmup_epochs = 0;
-  double warmup_fraction = 0;  // of all steps
-  int64_t warmup_steps = 0;  // in steps
+  double warmup_fraction = 0;        // of all steps
+  int64_t warmup_steps = 0;          // in steps
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial

@@ -18,10 +18,10 @@ class Sgd : public Optimizer {
   std::vector<StateTensor> state() const override;  // "momentum" for Sgdm
 
  protected:
-  Options options_;  // of the constructor
+  Options options_;                    // of the constructor
   std::vector<StateTensor> momentum_;  // one per bucket; empty without momentum
-  double decay_rate_ = 0;            // of the momentum
-  bool nesterov_ = false;  // Nesterov momentum
+  double decay_rate_ = 0;              // of the momentum
+  bool nesterov_ = false;              // Nesterov momentum
 };
 
 // v ← μv + ĝ + λx;  x ← x − αv, or x ← x − α(ĝ + λx + μv) with Nesterov momentum.

@@ -23,7 +23,7 @@ class ZeroOneAdam : public Optimizer {
     double weight_decay = 1e-4;
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
-    double eps = 1e-16;  // added to v
+    double eps = 1e-16;             // added to v
     double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;

@@ -12,7 +12,7 @@ namespace godwit {
 // Random numbers for a block's values, keyed by the values' global offset, the step and the sender, and therefore
 // independent of bucket sizes and thread counts.
 struct BlockRng {
-  RngKey key;  // seed, step, purpose and sender
+  RngKey key;       // seed, step, purpose and sender
   int64_t element;  // global offset of the block's first value
 
   // Random words of the values [i, i + count). `buffer` needs room for count + kRandomSlack words; to_unit() of

@@ -46,8 +46,8 @@ Counts encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const
 // The messages of all senders, `stride` words apart.
 struct Messages {
   const uint32_t* words;  // of the first sender
-  int64_t stride;  // in words
-  int senders, bits;  // number of senders; bits per code
+  int64_t stride;         // in words
+  int senders, bits;      // number of senders; bits per code
 
   // Divisor that turns a sum of codes into the mean.
   GODWIT_INLINE float divisor(float scale) const {

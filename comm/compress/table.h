@@ -9,7 +9,7 @@ namespace godwit {
 // An array that kernels read, with its copy on the GPU. T must be trivially copyable.
 template <class T>
 struct Table {
-  std::vector<T> all;  // the array
+  std::vector<T> all;        // the array
   mutable Tensor copy = {};  // GPU copy of `all` as bytes, made on first use
 };
 
@@ -26,9 +26,9 @@ struct LongBlock {
 
 // Blocks cut into pieces.
 struct BlockPieces {
-  Table<BlockPiece> all = {};  // pieces of long blocks first
+  Table<BlockPiece> all = {};         // pieces of long blocks first
   Table<LongBlock> long_blocks = {};  // blocks of several pieces
-  int64_t of_long_blocks = 0;  // number of pieces of long blocks
+  int64_t of_long_blocks = 0;         // number of pieces of long blocks
 };
 
 // Blocks of values, and their pieces for the GPU, made on first use.

@@ -18,7 +18,6 @@ enum class Reply {
 };
 inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user
 
-// Options of block_exchange().
 struct BlockExchangeOptions {
   std::string name;           // prefix of phases ("<name>/all_to_all") and messages
   int64_t block_size = 1024;  // values; every parameter is cut into blocks of this size. 0: one block per parameter

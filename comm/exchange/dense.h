@@ -7,13 +7,12 @@
 
 namespace godwit {
 
-// Options of dense.
 struct DenseOptions {
   // Type of data on the network. 16 bits: an all-to-all of rounded parts, which their owners add in float32, then an
   // all-gather of the means, rounded once. A gradient that overflows float16 throws. int8: blocks of 1024 values with a
   // float32 scale each, in both phases.
   enum class Wire { f32, bf16, f16, int8 };
-  Wire wire = Wire::f32;  // type of data on the network
+  Wire wire = Wire::f32;                               // type of data on the network
   ErrorFeedback error_feedback = ErrorFeedback::none;  // int8 only
 
   void describe(OptionList& list);

@@ -11,7 +11,6 @@
 
 namespace godwit {
 
-// Options of ErrorFeedbackAllReduce.
 struct ErrorFeedbackOptions {
   SignScale scale = SignScale::l1_mean;  // scale of a block's signs
   // Values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale for all

@@ -7,10 +7,9 @@
 
 namespace godwit {
 
-// Options of hierarchical.
 struct HierarchicalOptions {
   enum class Wire { f32, bf16, f16 };  // types of data between nodes
-  Wire wire = Wire::f32;  // type of data between nodes; within a node it is the type of the gradient
+  Wire wire = Wire::f32;               // type of data between nodes; within a node it is the type of the gradient
 
   void describe(OptionList& list);
 };

@@ -8,7 +8,6 @@
 
 namespace godwit {
 
-// Options of loco.
 struct LocoOptions {
   enum class Rounding { random, nearest };  // stochastic, or to nearest even
 

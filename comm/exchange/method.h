@@ -20,22 +20,22 @@ inline bool at_server(ErrorFeedback f) { return f == ErrorFeedback::both || f ==
 
 // What an exchange is made from, besides its options. References are used only during the call.
 struct ExchangeInputs {
-  const Buckets& buckets;  // the gradients
-  const Communicator& comm;  // the ranks
-  uint64_t seed = 1;  // keys stochastic rounding
+  const Buckets& buckets;              // the gradients
+  const Communicator& comm;            // the ranks
+  uint64_t seed = 1;                   // keys stochastic rounding
   Sharding sharding = Sharding::none;  // see ExchangeConfig
 };
 
 // An exchange that a user selects by name: its description, its default options and its constructor.
 struct ExchangeMethod {
-  static constexpr const char* kKind = "exchange";  // for messages
-  std::string name;  // for configurations
-  std::vector<std::string> aliases = {};  // other names for it
-  std::string help;   // one line for --help
-  std::string paper;  // source of the algorithm
-  std::string bytes;  // what a worker sends in a step
-  AnyOptions defaults;  // an options struct with its defaults
-  Sharding sharding = Sharding::none;  // default; see ExchangeConfig
+  static constexpr const char* kKind = "exchange";    // for messages
+  std::string name;                                   // for configurations
+  std::vector<std::string> aliases = {};              // other names for it
+  std::string help;                                   // one line for --help
+  std::string paper;                                  // source of the algorithm
+  std::string bytes;                                  // what a worker sends in a step
+  AnyOptions defaults;                                // an options struct with its defaults
+  Sharding sharding = Sharding::none;                 // default; see ExchangeConfig
   ParameterWire parameter_wire = ParameterWire::f32;  // default; see ExchangeConfig
   // Whether the exchange can leave each mean with its owner (zero2). Null: no.
   bool (*supports_zero2)(const AnyOptions& options) = nullptr;

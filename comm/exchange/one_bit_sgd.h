@@ -4,7 +4,6 @@
 
 namespace godwit {
 
-// Options of one_bit_sgd.
 struct OneBitSgdOptions {
   int64_t block_size = 1024;
   Reply reply = Reply::coded;

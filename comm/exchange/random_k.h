@@ -5,7 +5,6 @@
 
 namespace godwit {
 
-// Options of random_k.
 struct RandomKOptions {
   double density = 0.01;   // ⌈density·n⌉ values of a block of n are sent
   int64_t block_size = 0;  // values, within a parameter; 0: one block per parameter

@@ -4,7 +4,6 @@
 
 namespace godwit {
 
-// Options of terngrad.
 struct TernGradOptions {
   int64_t block_size = 1024;
   Reply reply = Reply::f32;

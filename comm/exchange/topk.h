@@ -4,7 +4,6 @@
 
 namespace godwit {
 
-// Options of topk.
 struct TopKOptions {
   double density = 0.01;  // ⌈density·n⌉ values of a block of n are sent
   int64_t block_size = 0;

@@ -4,7 +4,6 @@
 
 namespace godwit {
 
-// Options of zeropp.
 struct ZeroppOptions {
   int64_t block_size = 1024;  // of gradients and of parameters
 

@@ -13,18 +13,18 @@ namespace godwit {
 
 // A named parameter of a model.
 struct Parameter {
-  std::string name;  // as in the reference implementation: "layer1.0.conv1.weight"
-  Var var;  // value and gradient
+  std::string name;   // as in the reference implementation: "layer1.0.conv1.weight"
+  Var var;            // value and gradient
   bool decay = true;  // weight decay applies
 };
 
 // A parameter's position in its bucket. Offsets are in elements.
 struct Slot {
   std::string name;  // of the parameter
-  Var var;  // view of the bucket
-  bool decay;  // weight decay applies
-  int64_t offset;  // in the bucket
-  int64_t numel;  // number of elements
+  Var var;           // view of the bucket
+  bool decay;        // weight decay applies
+  int64_t offset;    // in the bucket
+  int64_t numel;     // number of elements
 };
 
 // Some parameters, one after another in one tensor.
@@ -63,10 +63,10 @@ class Buckets {
   // Bucket i, in the order in which backward completes them.
   Bucket& operator[](int64_t i) { return buckets_[static_cast<size_t>(i)]; }
   const Bucket& operator[](int64_t i) const { return buckets_[static_cast<size_t>(i)]; }
-  auto begin() { return buckets_.begin(); }  // first bucket
-  auto end() { return buckets_.end(); }  // end of the buckets
+  auto begin() { return buckets_.begin(); }        // first bucket
+  auto end() { return buckets_.end(); }            // end of the buckets
   auto begin() const { return buckets_.begin(); }  // first bucket
-  auto end() const { return buckets_.end(); }  // end of the buckets
+  auto end() const { return buckets_.end(); }      // end of the buckets
 
   bool on_demand_gradients() const { return released_ != nullptr; }  // whether gradients are allocated on demand
   // Allocates the bucket's gradient if it has none; the first gradient contribution does so implicitly. The values are
@@ -95,7 +95,7 @@ class Buckets {
 // padding is excluded.
 struct DecayRange {
   int64_t begin, end;  // see above
-  bool decay;  // weight decay applies
+  bool decay;          // weight decay applies
 };
 // The ranges of a bucket, in order.
 std::vector<DecayRange> decay_ranges(const Bucket& bucket);

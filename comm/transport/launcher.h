@@ -10,7 +10,7 @@ namespace godwit {
 
 // Values of a launcher's environment variables.
 struct Launcher {
-  std::string name;  // "mpirun", "srun"
+  std::string name;         // "mpirun", "srun"
   int rank = 0, world = 1;  // rank of this process; number of processes
 };
 

@@ -8,7 +8,6 @@
 
 namespace godwit {
 
-// Options of run_local().
 struct LocalOptions {
   std::chrono::milliseconds timeout{300'000};  // maximum wait of a collective for its slowest peer
   int threads_per_rank = 0;                    // 0: cores / ranks, at least 1

@@ -9,7 +9,6 @@
 
 namespace godwit {
 
-// Options of run_mpi().
 struct MpiOptions {
   std::chrono::milliseconds timeout{300'000};  // for all ranks to start, and for a message to arrive
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1

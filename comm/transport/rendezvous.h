@@ -18,7 +18,7 @@ namespace godwit {
 class BusyRanks {
  public:
   using Clock = std::chrono::steady_clock;  // clock of last()
-  void begin() { ++count_; }  // a rank becomes busy
+  void begin() { ++count_; }                // a rank becomes busy
   void end() {  // it is no longer busy
     ended_ = Clock::now();
     --count_;

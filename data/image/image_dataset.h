@@ -13,8 +13,8 @@ namespace godwit::data {
 class ImageDataset {
  public:
   virtual ~ImageDataset() = default;
-  virtual int64_t size() const = 0;  // number of images
-  virtual int64_t classes() const = 0;  // number of classes
+  virtual int64_t size() const = 0;       // number of images
+  virtual int64_t classes() const = 0;    // number of classes
   virtual Shape image_shape() const = 0;  // [h, w, c] of the output
   virtual uint64_t hash() const = 0;      // of the contents or of the file list; equal on ranks with the same data
 

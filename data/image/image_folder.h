@@ -10,12 +10,12 @@ namespace godwit::data {
 
 // A file of an image folder.
 struct ImageFile {
-  std::string path;                 // relative to the data folder
-  int32_t label = 0;                // class index
-  int64_t bytes = 0;                // file size
+  std::string path;                             // relative to the data folder
+  int32_t label = 0;                            // class index
+  int64_t bytes = 0;                            // file size
   int32_t width = 0, height = 0, channels = 0;  // from the header: pixels, and 1, 3 or 4 channels
-  int64_t coefficient_bytes = 0;  // see JpegHeader
-  std::string problem;  // why the file is unusable; empty if it is usable
+  int64_t coefficient_bytes = 0;                // see JpegHeader
+  std::string problem;                          // why the file is unusable; empty if it is usable
 };
 
 // A progressive 4:2:0 image of 64 megapixels needs 183 MiB.
@@ -31,7 +31,7 @@ struct IndexOptions {
 
 // Classes and files of an image folder.
 struct ImageFolder {
-  std::string root;  // the data folder
+  std::string root;                    // the data folder
   std::vector<std::string> classes;    // sorted names; labels index this list
   std::string train_name, test_name;   // folders of the two splits; "" if the class folders are at the root
   std::vector<std::string> unused;     // other splits in the folder

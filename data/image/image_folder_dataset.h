@@ -17,7 +17,6 @@ struct PhotoOptions {
   int64_t resize = 256;     // evaluation: short side before the center crop, at least `crop`
   bool flip = true;         // training: flip half of the samples horizontally
   double color_jitter = 0;  // training: strength, see color_jitter(); 0 disables it
-  // Of each channel, ImageNet's.
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
   uint64_t seed = 0;
   bool strict = false;  // throw an error for a damaged file

@@ -16,8 +16,8 @@ class DecodeError : public std::runtime_error {
 // Fields of a JPEG header.
 struct JpegHeader {
   int64_t width = 0, height = 0;  // in pixels
-  int channels = 0;       // as stored: 1 gray, 3 color, 4 CMYK
-  int64_t data_from = 0;  // file offset of the image data
+  int channels = 0;               // as stored: 1 gray, 3 color, 4 CMYK
+  int64_t data_from = 0;          // file offset of the image data
   // Memory for decoding any window of the image. Progressive and multi-scan files keep all coefficients, 2 bytes each.
   // 0 for other files, which are decoded row by row.
   int64_t coefficient_bytes = 0;
@@ -37,8 +37,8 @@ struct Rect {
 
 // A part of an image at 1/scale of its size. Positions are in reduced pixels from the image's corner.
 struct Pixels {
-  int scale = 1;  // 1, 2, 4 or 8
-  Rect part;  // the pixels in rgb
+  int scale = 1;             // 1, 2, 4 or 8
+  Rect part;                 // the pixels in rgb
   std::vector<uint8_t> rgb;  // [height, width, 3]
   bool damaged = false;      // the data is corrupt; rgb holds the decodable part
 };

@@ -10,8 +10,8 @@ namespace godwit::data {
 
 // Images and labels.
 struct RawImages {
-  Shape image_shape;  // [h, w, c]
-  int64_t classes = 0;  // number of classes
+  Shape image_shape;            // [h, w, c]
+  int64_t classes = 0;          // number of classes
   std::vector<uint8_t> pixels;  // [n, h, w, c]
   std::vector<int32_t> labels;  // [n], each in [0, classes)
 

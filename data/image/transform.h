@@ -8,7 +8,6 @@
 
 namespace godwit::data {
 
-// Options of Transform.
 struct TransformOptions {
   std::vector<float> mean = {}, std = {};  // per channel, of values in [0, 1]; if both are empty: 0 and 1
   int64_t pad = 0;    // zero padding in pixels (before normalization), followed by a random crop to the original size

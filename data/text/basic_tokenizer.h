@@ -14,7 +14,7 @@ namespace godwit::data {
 
 // Normalization and splitting of words.
 struct BasicTokenizerOptions {
-  bool lower_case = true;  // also strips accents, unless strip_accents says otherwise
+  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
   std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
 };
@@ -52,7 +52,7 @@ class BasicTokenizer {
   struct Chunk {
     struct Part {  // a word
       size_t begin, end;  // bytes
-      uint32_t chars;  // code points
+      uint32_t chars;     // code points
     };
     std::string bytes;
     std::vector<SourceRange> sources;  // one per byte

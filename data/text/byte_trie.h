@@ -13,7 +13,7 @@ class ByteTrie {
  public:
   struct Match {  // a word found
     int32_t value = -1;  // of the word, −1 if none matches
-    size_t length = 0;  // 0: no word matches
+    size_t length = 0;   // 0: no word matches
   };
 
   // Values must not be negative. Empty words and words with a byte 0 are never found.

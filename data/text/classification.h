@@ -10,7 +10,6 @@
 
 namespace godwit::data {
 
-// Options of ClassificationSource.
 struct ClassificationOptions {
   int64_t length = 128;  // maximum number of tokens including two special ones; longer sentences are truncated
   int threads = 1;       // for tokenization
@@ -32,7 +31,7 @@ class ClassificationSource : public TextDataset {
   TextSample read(int64_t sample, int64_t epoch) const override;  // ids and label; no random change
 
   int64_t classes() const { return classes_; }  // number of classes
-  int64_t cut() const { return cut_; }  // number of truncated sentences
+  int64_t cut() const { return cut_; }          // number of truncated sentences
 
  private:
   int64_t length_, classes_, cut_ = 0;

@@ -24,7 +24,7 @@ class Corpus {
   Corpus(std::string text, Sentences rule, const std::string& name = "corpus");
 
   int64_t documents() const { return static_cast<int64_t>(first_.size()) - 1; }  // number of documents
-  int64_t sentences() const { return static_cast<int64_t>(spans_.size()); }  // number of sentences
+  int64_t sentences() const { return static_cast<int64_t>(spans_.size()); }      // number of sentences
   // A document's sentences are [first_sentence(d), first_sentence(d + 1)).
   int64_t first_sentence(int64_t document) const { return first_[static_cast<size_t>(document)]; }
   std::string_view sentence(int64_t i) const {  // text of sentence i

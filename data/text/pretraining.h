@@ -12,14 +12,13 @@
 
 namespace godwit::data {
 
-// Options of PretrainingSource.
 struct PretrainingOptions {
   int64_t length = 128;         // maximum number of tokens of a sample, including three special ones
   double masked = 0.15;         // fraction of a sample's tokens, computed with the special tokens
   int64_t max_predictions = 0;  // maximum number of masked tokens per sample; 0: masked · length
   double short_samples = 0.1;   // fraction of samples with a random target length, uniform up to the maximum
-  uint64_t seed = 0;  // of the draws
-  int threads = 1;  // for tokenization
+  uint64_t seed = 0;            // of the draws
+  int threads = 1;              // for tokenization
   ProgressFunction progress = {};
 };
 

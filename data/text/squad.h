@@ -8,7 +8,7 @@ namespace godwit::data {
 
 // An answer given by the data set.
 struct SquadAnswer {
-  std::string text;  // as in the file
+  std::string text;    // as in the file
   int64_t begin = -1;  // byte offset in the context; -1 if the answer is not at the position given by the file
 
   bool usable() const { return begin >= 0; }  // its position is known
@@ -16,7 +16,7 @@ struct SquadAnswer {
 
 // A question about a context.
 struct SquadQuestion {
-  std::string id, text;  // unique id; question
+  std::string id, text;              // unique id; question
   size_t context = 0;                // index into Squad::contexts
   std::vector<SquadAnswer> answers;  // in file order
 };

@@ -18,7 +18,7 @@ struct AnswerOptions {
 
 // A possible answer within a window; trivially copyable, for exchange between ranks.
 struct Candidate {
-  int32_t window, start, end;  // token positions, counted from [CLS]
+  int32_t window, start, end;    // token positions, counted from [CLS]
   float start_logit, end_logit;  // of the model
 };
 
@@ -32,10 +32,10 @@ std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t 
 // Answers to one question.
 struct QuestionAnswers {
   struct Entry {  // an answer
-    std::string text;  // from the source text
+    std::string text;                            // from the source text
     double probability, start_logit, end_logit;  // softmax over the entries; logits of start and end
   };
-  std::string id;  // of the question
+  std::string id;           // of the question
   std::vector<Entry> best;  // at least one; the first is the answer
 };
 

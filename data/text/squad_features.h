@@ -11,7 +11,6 @@
 
 namespace godwit::data {
 
-// Options of SquadFeatures.
 struct SquadOptions {
   int64_t length = 384;       // tokens of a window, including the question and three special tokens
   int64_t stride = 128;       // context tokens between the starts of consecutive windows

@@ -20,7 +20,7 @@ std::string normalize_answer(std::string_view text);
 
 // Scores of a set of predictions.
 struct SquadScore {
-  double exact_match = 0, f1 = 0;  // percent of all questions
+  double exact_match = 0, f1 = 0;         // percent of all questions
   int64_t questions = 0, unanswered = 0;  // in the data set; without a prediction
 };
 

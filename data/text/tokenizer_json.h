@@ -8,7 +8,7 @@ namespace godwit::data {
 
 // Contents of a tokenizer.json.
 struct TokenizerJson {
-  Vocabulary vocabulary;  // tokens by id
+  Vocabulary vocabulary;     // tokens by id
   WordPieceOptions options;  // of the tokenizer
 };
 

@@ -31,7 +31,7 @@ class UnicodeTable {
 
   // A code point and its byte range in the source text.
   struct Char {
-    uint32_t entry;  // its entry
+    uint32_t entry;       // its entry
     uint32_t begin, end;  // bytes of the source text
   };
 

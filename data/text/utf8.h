@@ -12,7 +12,7 @@ constexpr char32_t kReplacement = 0xfffd;  // stands for invalid bytes
 struct CodePoint {
   char32_t value;  // kReplacement if invalid
   uint32_t bytes;  // of the text, at least 1
-  bool valid;  // whether the bytes encode a code point
+  bool valid;      // whether the bytes encode a code point
 };
 
 // Decodes the code point at text[at]; requires at < text.size(). Invalid bytes give one kReplacement for each longest

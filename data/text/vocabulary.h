@@ -17,15 +17,15 @@ class Vocabulary {
   explicit Vocabulary(std::vector<std::string> tokens);
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }  // number of tokens
-  std::optional<int32_t> id(std::string_view token) const;  // none if it is not in the vocabulary
-  const std::string& token(int32_t id) const;  // throws unless 0 <= id < size()
-  const std::vector<std::string>& tokens() const { return tokens_; }  // by id
-  uint64_t hash() const;  // of all tokens in order
+  std::optional<int32_t> id(std::string_view token) const;               // none if it is not in the vocabulary
+  const std::string& token(int32_t id) const;                            // throws unless 0 <= id < size()
+  const std::vector<std::string>& tokens() const { return tokens_; }     // by id
+  uint64_t hash() const;                                                 // of all tokens in order
 
-  int32_t pad() const { return pad_; }  // id of [PAD]
-  int32_t unk() const { return unk_; }  // id of [UNK]
-  int32_t cls() const { return cls_; }  // id of [CLS]
-  int32_t sep() const { return sep_; }  // id of [SEP]
+  int32_t pad() const { return pad_; }    // id of [PAD]
+  int32_t unk() const { return unk_; }    // id of [UNK]
+  int32_t cls() const { return cls_; }    // id of [CLS]
+  int32_t sep() const { return sep_; }    // id of [SEP]
   int32_t mask() const { return mask_; }  // id of [MASK]
 
  private:

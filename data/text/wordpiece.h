@@ -12,7 +12,7 @@ namespace godwit::data {
 
 // A token of a text.
 struct Token {
-  int32_t id;  // in the vocabulary
+  int32_t id;           // in the vocabulary
   uint32_t begin, end;  // bytes [begin, end) of the source text
 
   bool operator==(const Token&) const = default;
@@ -20,7 +20,7 @@ struct Token {
 
 // Normalization and splitting of words.
 struct WordPieceOptions {
-  bool lower_case = true;  // also strips accents, unless strip_accents says otherwise
+  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
   std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
   int max_word = 100;                                // code points; a longer word is [UNK]

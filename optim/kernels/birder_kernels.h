@@ -23,11 +23,11 @@ inline std::vector<std::string> choices_of(Quantizer) { return {"random", "sign"
 // Keys the random number U of value i, which is element `begin + i` of the whole parameter vector.
 struct QuantizerRng {
   Quantizer quantizer;  // random or sign
-  uint64_t seed;  // of the run
-  uint32_t step;  // number of the step
-  Purpose purpose;  // worker_sign or server_sign
-  uint32_t sender;  // number of the worker or server
-  int64_t begin;  // global offset of value 0
+  uint64_t seed;        // of the run
+  uint32_t step;        // number of the step
+  Purpose purpose;      // worker_sign or server_sign
+  uint32_t sender;      // number of the worker or server
+  int64_t begin;        // global offset of value 0
 };
 
 // Storage of the state; arithmetic is float32. k: the low 8 bits of the value's random word, which U does not use.
@@ -51,7 +51,7 @@ using Worker = WorkerState<float, float>;  // of float32
 // Constants of a step.
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
-  bool b_grows;  // b ← max(b, b_hat)
+  bool b_grows;        // b ← max(b, b_hat)
 };
 
 // m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For

@@ -7,7 +7,6 @@
 
 namespace godwit {
 
-// Options of attention().
 struct AttentionOptions {
   std::optional<double> scale = {};  // default: 1/√width
   // Dropout of the probabilities. Element ((b·heads + h)·queries + i)·keys + j of the key's draws is for (b, h, i, j).

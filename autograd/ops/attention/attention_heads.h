@@ -43,15 +43,15 @@ struct AttentionCall {
 
 // One head of one batch entry.
 struct AttentionHead {
-  const AttentionCall& call;  // the call it belongs to
-  int64_t b, h;  // number of the batch entry, and of the head in it
+  const AttentionCall& call;             // the call it belongs to
+  int64_t b, h;                          // number of the batch entry, and of the head in it
   const std::vector<int32_t>& attended;  // the batch entry's unmasked keys
 
   // Head number `head` of batch entry number `entry`.
   AttentionHead(const AttentionCall& c, int64_t entry, int64_t head)
       : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }  // number of unmasked keys
-  int64_t step() const { return call.heads * call.width; }  // row stride in elements
+  int64_t step() const { return call.heads * call.width; }                 // row stride in elements
   // The head's first row in a tensor [batch, length, heads, width].
   template <class T>
   T* of(T* data, int64_t length) const {

@@ -12,9 +12,9 @@ struct Conv2dOptions {
 
 // Extents of one convolution: ho = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1; the same formula gives wo.
 struct Conv2dShape {
-  int64_t n, h, w, c;  // images
-  int64_t o, kh, kw;   // filters
-  int64_t ho, wo;      // output
+  int64_t n, h, w, c;                         // images
+  int64_t o, kh, kw;                          // filters
+  int64_t ho, wo;                             // output
   int64_t stride, padding, dilation, groups;  // as in Conv2dOptions
 };
 
