@@ -9,7 +9,7 @@ namespace godwit::low_rank {
 
 // Shape of M [rows, cols]. Its factors are stored transposed: P as [rank, rows], Q as [rank, cols].
 struct Sizes {
-  int64_t rows, cols, rank;  // all at least 1
+  int64_t rows, cols, rank;  // rank: columns of P and Q
 };
 
 // P = M·Q.

@@ -40,7 +40,7 @@ struct Word {
 // Splits texts into words. Thread-safe.
 class BasicTokenizer {
  public:
-  explicit BasicTokenizer(const BasicTokenizerOptions& options);  // builds or shares the table of all characters
+  explicit BasicTokenizer(const BasicTokenizerOptions& options);  // builds the table of all characters
 
   // Calls f(word) for all words in bytes [begin, end) of the text, in order. Invalid UTF-8 becomes U+FFFD, which
   // normalization removes. The text must be below 4 GiB.

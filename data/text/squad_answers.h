@@ -32,7 +32,7 @@ std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t 
 // Answers to one question.
 struct QuestionAnswers {
   struct Entry {  // an answer
-    std::string text;                            // from the source text
+    std::string text;                            // of the answer
     double probability, start_logit, end_logit;  // softmax over the entries; logits of start and end
   };
   std::string id;           // of the question

@@ -9,7 +9,7 @@ namespace godwit::data {
 
 // Sentences with their classes.
 struct TsvDataset {
-  std::vector<std::string> sentences;  // UTF-8, not blank
+  std::vector<std::string> sentences;  // not blank
   std::vector<int32_t> labels;         // indices into classes
   std::vector<std::string> classes;    // names
   bool numbered = false;               // the file contains class indices instead of class names

@@ -28,7 +28,7 @@ struct SignTile {
 
 // Blocks cut into tiles from their beginning, so that sums do not depend on the thread count.
 struct SignTiles {
-  std::vector<SignTile> tiles;  // in order of `at`
+  std::vector<SignTile> tiles;  // of all blocks
   std::vector<int64_t> sizes;   // of each block, in values
   mutable Tensor copy;          // GPU copy of `tiles` as bytes, made on first use
 
