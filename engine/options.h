@@ -111,7 +111,7 @@ class OptionList : public std::vector<Option> {
 
 // A value as written by the user. For command-line text, `data` is a string whatever the option's type.
 struct OptionValue {
-  // Monostate: null in JSON.
+  // std::monostate: JSON null, an object, or a list of other values than numbers.
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
   std::string shown;     // the text for messages
   bool is_text = false;  // true for command-line text: converted to the option's type
