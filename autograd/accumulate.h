@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-void accumulate(Cpu, const Tensor& x, const Tensor& y);
+void accumulate(Cpu, const Tensor& x, const Tensor& y);  // y += x
 void accumulate(Cuda, const Tensor& x, const Tensor& y);
 
 }  // namespace godwit

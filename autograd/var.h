@@ -17,8 +17,8 @@ struct Node;
 class Gradient {
  public:
   Gradient() = default;
-  explicit Gradient(std::shared_ptr<detail::Node> node) : node_(std::move(node)) {}
-  explicit operator bool() const { return node_ != nullptr; }
+  explicit Gradient(std::shared_ptr<detail::Node> node) : node_(std::move(node)) {}  // for a node of the graph
+  explicit operator bool() const { return node_ != nullptr; }  // false if the Var does not require a gradient
 
   // Memory of the Var's shape for writing (not adding) the gradient: a leaf's bound memory before its first
   // contribution, so that kernels write directly into the flat bucket; otherwise new memory.
@@ -39,19 +39,19 @@ class Gradient {
 class Var {
  public:
   Var() = default;
-  explicit Var(Tensor value, bool requires_grad = false);
+  explicit Var(Tensor value, bool requires_grad = false);  // a leaf
 
   // The result of an op. `backward(dy)` adds to the inputs' gradients. It is discarded if no input requires a gradient
   // or gradients are disabled; otherwise it is released, with its captures, as soon as it has run.
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
-  bool defined() const { return impl_ != nullptr; }
-  const Tensor& value() const;
-  const Shape& shape() const { return value().shape(); }
-  int64_t dim(int i) const { return value().dim(i); }
-  DType dtype() const { return value().dtype(); }
-  Device device() const { return value().device(); }
-  bool requires_grad() const;
+  bool defined() const { return impl_ != nullptr; }  // whether it has a value
+  const Tensor& value() const;  // shares the memory
+  const Shape& shape() const { return value().shape(); }  // of the value, as the next three
+  int64_t dim(int i) const { return value().dim(i); }  // extent i
+  DType dtype() const { return value().dtype(); }  // element type
+  Device device() const { return value().device(); }  // where the value is stored
+  bool requires_grad() const;  // whether backward() computes its gradient
   bool operator==(const Var& other) const { return impl_ == other.impl_; }  // the same variable (tied weights)
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
 

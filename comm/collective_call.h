@@ -9,19 +9,20 @@
 
 namespace godwit {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };
+enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier };  // kinds of calls
 
+// Arguments of a call.
 struct CollectiveCall {
-  Collective collective;
-  std::string_view phase;
-  DType dtype = DType::f32;
-  Reduce reduce = Reduce::sum;
-  int root = 0;
-  int64_t bytes = 0;
-  const void* in = nullptr;
-  void* out = nullptr;
-  Device device = kCpu;  // of in and out
-  Event ready = {};  // point in the caller's stream after which that memory may be used
+  Collective collective;        // kind of call
+  std::string_view phase;       // name of the purpose, for counters and messages
+  DType dtype = DType::f32;     // of the values
+  Reduce reduce = Reduce::sum;  // operation of reductions
+  int root = 0;                 // sender of a broadcast
+  int64_t bytes = 0;            // size of `in`
+  const void* in = nullptr;     // input
+  void* out = nullptr;          // output
+  Device device = kCpu;         // of in and out
+  Event ready = {};             // point in the caller's stream after which that memory may be used
 };
 
 bool same(const CollectiveCall& a, const CollectiveCall& b);  // compares everything except addresses, the device index and `ready`

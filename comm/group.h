@@ -12,7 +12,7 @@
 
 namespace godwit {
 
-enum class Reduce { sum, mean };
+enum class Reduce { sum, mean };  // mean: the sum divided by the number of ranks
 
 // Where part i of n elements begins when they are dealt out evenly: the first n mod parts parts have one more.
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
@@ -27,17 +27,17 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(links_.size()); }
-  const std::vector<Link>& links() const { return links_; }  // [j]: how peer j is reached; the own is not used
+  int rank() const { return rank_; }                            // of the calling rank in this group
+  int size() const { return static_cast<int>(links_.size()); }  // number of ranks
+  const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own is not used
 
   // Reductions take float32 and float64, the others any type; in and out must not overlap.
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
   void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);  // [size·k] -> [k]
   void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                 // [k] -> [size·k]
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // part j of in goes to rank j's part
-  void broadcast(const Tensor& x, int root, std::string_view phase);
-  void barrier(std::string_view phase);
+  void broadcast(const Tensor& x, int root, std::string_view phase);  // x of the root to all ranks
+  void barrier(std::string_view phase);  // returns when all ranks have called it
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
   virtual void check_failure(std::string_view phase) = 0;  // throws where a rank has failed
   // While the returned object lives, no rank's wait for this one times out: for work that one rank does alone and that
@@ -54,6 +54,7 @@ class Group {
   virtual bool kernels_wait() const { return false; }
 
  protected:
+  // links[j]: how peer j is reached, one entry per rank. Bytes are added to `stats`.
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
 
   // What a transport provides; arguments were checked, bytes counted. in and out never overlap.
@@ -79,15 +80,15 @@ class Group {
 // everyone once more, for calls of the computing thread while the communication thread uses the other groups; the
 // Scheduler keeps the two apart where kernels_wait().
 struct Communicator {
-  Topology topology;
-  int rank = 0;
-  std::shared_ptr<Group> world, intra, inter, compute;
-  std::shared_ptr<CommStats> stats;
+  Topology topology;                                    // nodes and workers per node
+  int rank = 0;                                         // in `world`
+  std::shared_ptr<Group> world, intra, inter, compute;  // see above
+  std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
 
   // Of world, intra and inter; read by the thread that calls them.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
-  int node() const { return topology.node_of(rank); }
-  int local_rank() const { return topology.local_rank(rank); }
+  int node() const { return topology.node_of(rank); }           // of this rank
+  int local_rank() const { return topology.local_rank(rank); }  // number of this rank within its node
 };
 
 }  // namespace godwit

@@ -32,6 +32,7 @@ void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>
       16);
 }
 
+// On a GPU; pointers to GPU memory that this device can access.
 template <class T>
 void reduce_in_order(Cuda device, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op);
 

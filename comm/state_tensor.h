@@ -11,9 +11,9 @@ namespace godwit {
 // tensor is a bit mask: 32 elements per word, least significant bit first, unused bits 0.
 struct StateTensor {
   std::string name;  // "m", "b", "e", "server_e"
-  int64_t begin;
-  Tensor values;
-  bool replicated;  // bit-identical on all ranks
+  int64_t begin;     // global offset
+  Tensor values;     // the state, or its bit mask
+  bool replicated;   // bit-identical on all ranks
 };
 
 }  // namespace godwit

@@ -10,10 +10,11 @@
 
 namespace godwit {
 
+// Counts of one phase.
 struct CommCount {
   int64_t bytes_intra = 0, bytes_inter = 0;  // payload sent to ranks on the same node, on other nodes
-  int64_t calls = 0;
-  double seconds = 0;  // spent in these calls, including waiting for peers
+  int64_t calls = 0;                         // of the phase
+  double seconds = 0;                        // spent in these calls, including waiting for peers
 };
 
 // Thread-safe. Counts payload only: no headers, no barriers.
@@ -22,9 +23,9 @@ class CommStats {
   void add(std::string_view phase, int64_t bytes_intra, int64_t bytes_inter);  // counts one call
   void add_time(std::string_view phase, double seconds);  // call after add(); ignored for an unknown phase
   CommCount phase(std::string_view name) const;  // zeros for a phase that never ran
-  std::map<std::string, CommCount> phases() const;
-  CommCount total() const;
-  void reset();
+  std::map<std::string, CommCount> phases() const;  // counts of every phase, by name
+  CommCount total() const;  // sums over all phases
+  void reset();  // forgets all phases
 
  private:
   mutable std::mutex mutex_;

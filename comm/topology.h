@@ -6,13 +6,15 @@ namespace godwit {
 
 enum class Link { intra, inter };  // same node, different nodes
 
+// Rank r is worker r mod workers_per_node of node r / workers_per_node.
 struct Topology {
-  int nodes = 1;
-  int workers_per_node = 1;
+  int nodes = 1;             // number of nodes
+  int workers_per_node = 1;  // number of ranks on each node
 
-  int world() const { return nodes * workers_per_node; }
-  int node_of(int rank) const { return rank / workers_per_node; }
-  int local_rank(int rank) const { return rank % workers_per_node; }
+  int world() const { return nodes * workers_per_node; }              // number of ranks
+  int node_of(int rank) const { return rank / workers_per_node; }     // node number
+  int local_rank(int rank) const { return rank % workers_per_node; }  // number within the node
+  // Between ranks a and b.
   Link link(int a, int b) const { return node_of(a) == node_of(b) ? Link::intra : Link::inter; }
 };
 

@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+// Data sets, loaders and tokenizers.
 namespace godwit::data {
 
-inline constexpr uint64_t kFileLimit = uint64_t{8} << 30;
+inline constexpr uint64_t kFileLimit = uint64_t{8} << 30;  // in bytes: 8 GiB
 
 // The three read functions throw one Error naming the file if it is missing, is not a regular file, cannot be read
 // completely, exceeds `limit` bytes, or does not fit into memory. `expected` names the file kind in messages ("an IDX

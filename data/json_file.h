@@ -19,12 +19,12 @@ class JsonNode {
   void each(const std::function<void(const JsonNode&)>& f) const;  // visits the values of an array, in order
   // visits the members of an object
   void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;
-  const std::string& text() const;
-  const std::string& text_not_blank() const;
-  int64_t integer() const;
-  double number() const;
-  bool boolean() const;
-  bool is_null() const;
+  const std::string& text() const;            // a string
+  const std::string& text_not_blank() const;  // a string that is not only white space
+  int64_t integer() const;                    // an integer; throws also if it exceeds int64
+  double number() const;                      // a number
+  bool boolean() const;                       // true or false
+  bool is_null() const;                       // whether the value is null; throws for no type
 
  private:
   friend class JsonFile;
@@ -40,13 +40,14 @@ class JsonNode {
 // The file may be gzip. `expected` as in read_file(). Limits: 1 GiB, 64 levels. The last of several equal keys is used.
 class JsonFile {
  public:
+  // Reads and parses the file. Throws an Error naming it if that fails.
   JsonFile(const std::string& path, const std::string& expected);
   ~JsonFile();
   JsonFile(const JsonFile&) = delete;
   JsonFile& operator=(const JsonFile&) = delete;
 
-  const std::string& path() const { return path_; }
-  JsonNode root() const;
+  const std::string& path() const { return path_; }  // of the file
+  JsonNode root() const;                             // the outermost value
 
  private:
   struct Value;

@@ -25,6 +25,7 @@ class PrefetchJob {
   std::exception_ptr error_;
 };
 
+// Runs jobs ahead of their use.
 class Prefetcher {
  public:
   Prefetcher(int ahead, int workers);  // jobs in flight or ready; threads; both at least 1
@@ -32,7 +33,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  using Make = std::function<std::shared_ptr<PrefetchJob>()>;
+  using Make = std::function<std::shared_ptr<PrefetchJob>()>;  // creates the next job, or returns null at the end
   void start(Make make);  // drops all jobs; make() runs on the caller's thread and returns null at the end
   std::shared_ptr<PrefetchJob> next();  // in order of make(); null at the end; rethrows an error of prepare()
 

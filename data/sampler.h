@@ -6,11 +6,12 @@
 
 namespace godwit::data {
 
+// Batch size, shard and order of a Sampler.
 struct SamplerOptions {
   int64_t batch = 1;  // samples of one rank in one batch
   int rank = 0, world = 1;
   uint64_t seed = 0;
-  bool train = true;
+  bool train = true;  // true: shuffle in each epoch; false: each sample once, in order
 };
 
 // Training: each epoch has a permutation p of all samples. Batch k of rank r is p[(k·W + r)·B … + B), so ranks are
@@ -21,8 +22,8 @@ class Sampler {
   // Throws Error if batch < 1, rank is outside [0, world), or a global training batch exceeds the number of samples.
   Sampler(int64_t samples, SamplerOptions options);
 
-  int64_t batches() const { return batches_; }  // per epoch, of this rank
-  void start_epoch(int64_t epoch);
+  int64_t batches() const { return batches_; }       // per epoch, of this rank
+  void start_epoch(int64_t epoch);                   // fixes the samples of all batches
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
   // Training: all of p. Evaluation: the rank's samples. Valid until start_epoch().
   std::span<const uint32_t> order() const { return order_; }

@@ -12,9 +12,9 @@ namespace godwit {
 // location.
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& text, const char* file, int line)
+  Error(const std::string& text, const char* file, int line)  // error with a message; place of the source
       : std::runtime_error(text), where_(std::string(file) + ":" + std::to_string(line)) {}
-  const std::string& where() const { return where_; }
+  const std::string& where() const { return where_; }                             // "file:line"
   Error with_text(const std::string& text) const { return Error(text, where_); }  // same location, longer message
 
  private:

@@ -4,9 +4,9 @@
 
 namespace godwit {
 
-using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;  // monotonic
 
-inline double seconds_since(Clock::time_point start) {
+inline double seconds_since(Clock::time_point start) {  // seconds
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 

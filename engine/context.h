@@ -7,11 +7,12 @@
 
 namespace godwit {
 
+// State of a thread, for all operations that it calls.
 struct Context {
-  int rank = 0;
-  int threads = 1;         // threads of one parallel loop or library call of this rank
-  bool grad_enabled = true;
-  std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+  int rank = 0;                                           // rank in the world
+  int threads = 1;                                        // threads of one parallel loop or library call of this rank
+  bool grad_enabled = true;                               // false under NoGrad
+  std::shared_ptr<Pool> pool = std::make_shared<Pool>();  // memory of new CPU tensors
   // Widest vectors of Godwit's own loops, in bits; limited by the processor. Results do not depend on it.
   int vector_bits = 512;
   Device device = kCpu;   // device of new tensors
@@ -32,7 +33,7 @@ void synchronize();
 // Sets the calling thread's context for a scope; a communication thread takes over the context of its rank this way.
 class ContextGuard {
  public:
-  explicit ContextGuard(Context next);
+  explicit ContextGuard(Context next);  // sets the context until destruction
   ~ContextGuard();
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;

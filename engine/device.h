@@ -9,17 +9,18 @@ struct CUstream_st;  // cudaStream_t points to this type
 
 namespace godwit {
 
+// The CPU, or one GPU.
 struct Device {
-  enum class Kind : uint8_t { cpu, cuda };
-  Kind kind = Kind::cpu;
-  int index = 0;  // GPU number among the GPUs visible to this process
+  enum class Kind : uint8_t { cpu, cuda };  // where memory lies
+  Kind kind = Kind::cpu;                    // CPU or GPU
+  int index = 0;                            // GPU number among the GPUs visible to this process
 
-  bool is_cuda() const { return kind == Kind::cuda; }
+  bool is_cuda() const { return kind == Kind::cuda; }  // whether it is a GPU
   bool operator==(const Device& other) const = default;
 };
 
-inline constexpr Device kCpu{};
-constexpr Device cuda_device(int index) { return {Device::Kind::cuda, index}; }
+inline constexpr Device kCpu{};                                                  // the CPU
+constexpr Device cuda_device(int index) { return {Device::Kind::cuda, index}; }  // GPU `index`
 
 std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
 
@@ -34,9 +35,9 @@ void check_usable(Device device);  // throws if kernels cannot run on the device
 // Tags that select the overload of a kernel. A thread launches all of its GPU kernels on one stream.
 struct Cpu {};
 class CudaContext;  // stream, pool and library handles of one thread (engine/cuda/cuda_context.h)
-struct Cuda {
-  CudaContext* context;
-  CUstream_st* stream;
+struct Cuda {  // made by cuda_of()
+  CudaContext* context;  // handles of the calling thread
+  CUstream_st* stream;   // launches go there
 };
 
 // The calling thread's CUDA tag. Throws unless the thread's context is on that GPU.

@@ -8,11 +8,11 @@
 
 namespace godwit {
 
-enum class DType { f32, bf16, f16, f64, i32, i64, u8, u32 };
+enum class DType { f32, bf16, f16, f64, i32, i64, u8, u32 };  // element types
 
-int64_t size_of(DType dtype);  // bytes per element
-const char* name_of(DType dtype);
-std::ostream& operator<<(std::ostream& out, DType dtype);
+int64_t size_of(DType dtype);                              // bytes per element
+const char* name_of(DType dtype);                          // "float32", "bfloat16", …
+std::ostream& operator<<(std::ostream& out, DType dtype);  // writes name_of(dtype)
 
 // Type of parameters and sums for activations of type `dtype`: float32 for the 16-bit types, otherwise `dtype`.
 DType compute_dtype(DType dtype);
@@ -29,7 +29,7 @@ template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; 
 template <> struct DTypeOf<uint32_t> { static constexpr DType value = DType::u32; };
 
 template <class T>
-constexpr DType dtype_of = DTypeOf<T>::value;
+constexpr DType dtype_of = DTypeOf<T>::value;  // element type of a C++ type
 
 // Calls f.template operator()<T>() with the C++ type of a float32 or float64 tensor:
 //   dispatch_real(x.dtype(), "relu", [&]<class T>() { … });

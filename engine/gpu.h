@@ -9,7 +9,7 @@ namespace godwit {
 // Implementations of the calling thread's convolutions. An operation is a forward pass or one of the two gradients for
 // one shape. Each text describes an operation and gives cuDNN's reason.
 struct ConvolutionPaths {
-  int64_t operations = 0;
+  int64_t operations = 0;               // number of operations so far
   std::vector<std::string> by_float32;  // bfloat16 operations that cuDNN supports only in float32
   std::vector<std::string> plain;       // operations computed without cuDNN
 };

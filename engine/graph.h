@@ -20,7 +20,7 @@ namespace godwit {
 // an Error if the function reads a GPU value on the host or waits for the GPU.
 class CudaGraphCache {
  public:
-  enum class How : uint8_t { eager, captured, replayed };
+  enum class How : uint8_t { eager, captured, replayed };  // what run() did
 
   // For the calling thread, whose context must be on a GPU. At most `most` keys are captured; further keys always run
   // eagerly.
@@ -33,7 +33,7 @@ class CudaGraphCache {
   // next run() overwrites their contents.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
   bool recorded(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
-  size_t recordings() const;
+  size_t recordings() const;                             // number of captured keys
 
  private:
   struct Impl;

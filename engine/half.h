@@ -39,18 +39,21 @@ constexpr float f16_value(uint16_t bits) {
 
 }  // namespace detail
 
+// bfloat16: sign, 8 bits of exponent, 7 bits of mantissa.
 struct bf16 {
-  uint16_t bits;
+  uint16_t bits;  // as in memory
   bf16() = default;
-  explicit constexpr bf16(float value) : bits(detail::bf16_bits(value)) {}
-  constexpr operator float() const { return detail::bf16_value(bits); }
+  explicit constexpr bf16(float value) : bits(detail::bf16_bits(value)) {}  // rounded to nearest even
+  constexpr operator float() const { return detail::bf16_value(bits); }     // exact
 };
 
+// float16 (IEEE binary16): sign, 5 bits of exponent, 10 bits of mantissa.
 struct f16 {
-  uint16_t bits;
+  uint16_t bits;  // as in memory
   f16() = default;
+  // Rounded to nearest even; overflow becomes infinity.
   explicit constexpr f16(float value) : bits(detail::f16_bits(value)) {}
-  constexpr operator float() const { return detail::f16_value(bits); }
+  constexpr operator float() const { return detail::f16_value(bits); }  // exact
 };
 
 static_assert(sizeof(bf16) == 2 && sizeof(f16) == 2);
@@ -63,6 +66,6 @@ struct ComputeType {
 template <> struct ComputeType<bf16> { using type = float; };
 template <> struct ComputeType<f16> { using type = float; };
 template <class T>
-using compute_t = typename ComputeType<T>::type;
+using compute_t = typename ComputeType<T>::type;  // see ComputeType
 
 }  // namespace godwit

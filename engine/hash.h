@@ -12,8 +12,8 @@ namespace godwit {
 // result.
 class Hash {
  public:
-  void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }
-  void add(const std::string& text) {
+  void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }  // hashes a word
+  void add(const std::string& text) {  // hashes length and bytes
     add(text.size());
     for (char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
   }
@@ -25,7 +25,7 @@ class Hash {
     else if (size_of(here.dtype()) == 2) add_words<uint16_t>(here.raw(), count);
     else add_words<uint8_t>(here.raw(), count);
   }
-  uint64_t value() const { return state_; }
+  uint64_t value() const { return state_; }  // hash of everything added so far
 
  private:
   template <class Word>

@@ -5,6 +5,7 @@
 
 namespace godwit {
 
+// Limits of check_json().
 struct JsonRules {
   int depth;                  // maximum nesting of objects and arrays
   bool unique_names = false;  // reject objects with duplicate member names

@@ -19,6 +19,7 @@ namespace godwit {
 template <class Method>
 std::vector<const Method*>& methods();
 
+// Names of all methods of a kind, without aliases.
 template <class Method>
 std::vector<std::string> method_names() {  // without aliases
   std::vector<std::string> names;
@@ -40,7 +41,9 @@ const Method& find_method(const std::string& name) {
 template <class Method>
 class MethodConfig {
  public:
+  // With its default options.
   explicit MethodConfig(const Method& method) : method_(&method), options_(method.defaults) {}
+  // With default options. Throws for an unknown name.
   MethodConfig(const std::string& name) : MethodConfig(find_method<Method>(name)) {}
   MethodConfig(const char* name) : MethodConfig(std::string(name)) {}
   // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or an out-of-range value.
@@ -57,13 +60,14 @@ class MethodConfig {
   }
 
   virtual ~MethodConfig() = default;
-  MethodConfig(const MethodConfig&) = default;
+  MethodConfig(const MethodConfig&) = default;  // copies method and options
   MethodConfig& operator=(const MethodConfig&) = default;
 
-  const std::string& name() const { return method_->name; }
-  const Method& method() const { return *method_; }
-  const AnyOptions& options() const { return options_; }
+  const std::string& name() const { return method_->name; }  // of the method
+  const Method& method() const { return *method_; }          // the selected method
+  const AnyOptions& options() const { return options_; }     // of the method
   AnyOptions& options() { return options_; }
+  // The options as the method's struct. Throws for the struct of another method.
   template <class O>
   O& as() {
     return options_.as<O>();
@@ -79,9 +83,11 @@ class MethodConfig {
     add_common(all);
     return all;
   }
+  // Whether the method or its kind has the option.
   bool has(const std::string& option) const { return list().find(option) != nullptr; }
   // The option's value as text. Throws if the method does not have the option.
   std::string text(const std::string& option) const { return value_text(find(list(), option)); }
+  // Value of a numeric option. Throws if the method does not have the option, or if it is not a number.
   double number(const std::string& option) const {
     const OptionList all = list();
     const Option& found = find(all, option);
@@ -106,10 +112,11 @@ class MethodConfig {
     assign(find(list(), option), written, name() + ": " + option);
     return *this;
   }
+  // Throws for values out of range, and as the options' check() does.
   void check_values() const { options_.check(name()); }
 
  protected:
-  virtual void add_common(OptionList&) const {}
+  virtual void add_common(OptionList&) const {}  // adds the options that all methods of the kind have
 
  private:
   const Option& find(const OptionList& list, const std::string& option) const {

@@ -15,31 +15,34 @@
 
 namespace godwit {
 
+// The values that an option may have; by default every number.
 struct Range {
+  // Bounds.
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool min_open = false, max_open = false;  // whether the bound itself is excluded
   bool as_float = false;                    // the value rounded to float32 must also be within the bounds
 };
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();  // no bound
+// Every number; [0, 1]; above 0; at least 0.
 inline constexpr Range kAny{}, kFraction{0, 1}, kPositive{0, kInfinity, true}, kNotNegative{0, kInfinity};
-inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};
+inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};  // at least 1; (0, 1]
 inline constexpr Range kDecayRate{0, 1, false, true, true};              // decay rate of a moving average in float32
 inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};  // positive and finite in float32
 
 // A field with one text per value that is not an OptionRef type: an enum, or a method's name.
 struct ChoiceRef {
-  void* member;
-  std::string (*get)(const void* member);
-  void (*set)(void* member, const std::string& choice);
+  void* member;                                          // the field
+  std::string (*get)(const void* member);                // its value as text
+  void (*set)(void* member, const std::string& choice);  // sets it to one of the choices
 };
-using OptionRef =
+using OptionRef =  // pointer to the field
     std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*, ChoiceRef>;
 
 // One field of an options struct. Holds a pointer into the struct and must not outlive it.
 struct Option {
   // JSON key and --set name: "lr"; in a program's list with the group: "optimizer.lr".
   std::string name;
-  OptionRef ref;
+  OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
   Range range = {};                       // for numbers, and for each number in a list
   std::vector<std::string> choices = {};  // allowed texts; empty: any
@@ -50,11 +53,11 @@ struct Option {
   bool host_specific = false;             // may differ between the processes of a run
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;  // used instead of `choices`
 
-  Option& with_flag(std::string text) { return flag = std::move(text), *this; }
-  Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }
-  Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }
-  Option& differs_by_host() { return host_specific = true, *this; }
-  Option& or_number() { return number_or_text = true, *this; }
+  Option& with_flag(std::string text) { return flag = std::move(text), *this; }  // sets `flag`
+  Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }  // sets `placeholder`
+  Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`
+  Option& differs_by_host() { return host_specific = true, *this; }  // sets host_specific
+  Option& or_number() { return number_or_text = true, *this; }  // sets number_or_text
   // Unless `applies`, marks the option as not read in this configuration, for this reason.
   Option& only_if(bool applies, const std::string& reason) {
     if (!applies && inapplicable.empty()) inapplicable = reason;
@@ -66,6 +69,7 @@ struct Option {
 // std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values, counted from 0.
 class OptionList : public std::vector<Option> {
  public:
+  // Adds a field that the struct keeps as `member`.
   template <class T>
   Option& add(const std::string& name, T& member, std::string help, Range range = kAny) {
     OptionRef ref;
@@ -100,18 +104,19 @@ class OptionList : public std::vector<Option> {
     return back();
   }
   const Option* find(const std::string& name) const;  // null if not found
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const;             // of the options, in order
 
   std::string prefix, section;  // applied to options that are added next
 };
 
 // A value as written by the user. For command-line text, `data` is a string whatever the option's type.
 struct OptionValue {
+  // std::monostate: JSON null, an object, or a list of other values than numbers.
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
   std::string shown;     // the text for messages
   bool is_text = false;  // true for command-line text: converted to the option's type
 };
-OptionValue text_value(const std::string& text);
+OptionValue text_value(const std::string& text);  // from a command line
 OptionValue json_value(const std::string& json);  // from one valid JSON value
 
 // Assigns the value. Throws an Error that begins with `subject` ("--lr") for a wrong type, a number that is out of
@@ -129,17 +134,20 @@ void assign_json(const OptionList& options, const std::string& json, const std::
 class AnyOptions {
  public:
   AnyOptions() = default;
+  // Holds a copy of the struct.
   template <class O>
   requires requires(O& o, OptionList& list) { o.describe(list); }
   AnyOptions(O options) : held_(std::make_unique<Held<O>>(std::move(options))) {}
-  AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}
+  AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}  // copies the struct
   AnyOptions(AnyOptions&&) = default;
+  // Copies or moves the struct.
   AnyOptions& operator=(AnyOptions other) { return held_ = std::move(other.held_), *this; }
 
   template <class O>
-  bool holds() const {
+  bool holds() const {  // whether it holds an O
     return dynamic_cast<const Held<O>*>(held_.get()) != nullptr;
   }
+  // The struct. Throws if it is not an O.
   template <class O>
   O& as() {
     auto* held = dynamic_cast<Held<O>*>(held_.get());

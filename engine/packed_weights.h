@@ -4,8 +4,8 @@
 
 namespace godwit {
 
-constexpr int64_t kBlockColumns = 64;
-constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16; }
+constexpr int64_t kBlockColumns = 64;                                               // of a block
+constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16; }  // of a block
 
 // Packs w [rows, columns] float32, stored as [columns, rows] if `transposed`. `to` is float32 [columns / 64][rows /
 // 16][16][64], or bfloat16 [columns / 64][rows / 32][16][64][2], where the last extent is a pair of rows. Rows and

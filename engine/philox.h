@@ -23,6 +23,7 @@ enum class Purpose : uint32_t {
   test = 255
 };
 
+// Ten rounds of Philox4x32: four random words of a counter and a key.
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53u} * counter[0], b = uint64_t{0xCD9E8D57u} * counter[2];
@@ -46,8 +47,8 @@ constexpr uint32_t random_word(uint64_t seed, int64_t element, uint32_t step, Pu
 // Sequential draws for one use, keyed by (seed, purpose, a, b). Streams with different keys are independent.
 class RandomStream {
  public:
-  RandomStream(uint64_t seed, Purpose purpose, uint32_t a = 0, uint32_t b = 0);
-  uint32_t next();
+  RandomStream(uint64_t seed, Purpose purpose, uint32_t a = 0, uint32_t b = 0);  // starts at the first word
+  uint32_t next();  // the next word, uniform in [0, 2³²)
   float uniform() { return to_unit(next()); }  // [0, 1)
   uint32_t below(uint32_t n);                  // unbiased integer in [0, n)
   double normal();                             // standard normal (Box–Muller in double)

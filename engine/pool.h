@@ -13,20 +13,21 @@
 
 namespace godwit {
 
+// Bytes of a Pool, and its calls of the system.
 struct PoolStats {
-  int64_t bytes_in_use = 0;       // requested bytes of live buffers
-  int64_t peak_bytes_in_use = 0;  // since construction or reset_peak()
-  int64_t bytes_reserved = 0;     // taken from the system; untouched pages cost nothing
-  int64_t system_allocations = 0;
+  int64_t bytes_in_use = 0;        // requested bytes of live buffers
+  int64_t peak_bytes_in_use = 0;   // since construction or reset_peak()
+  int64_t bytes_reserved = 0;      // taken from the system; untouched pages cost nothing
+  int64_t system_allocations = 0;  // segments taken from the system since construction
 };
 
 // Allocates the segments of a pool.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  virtual std::byte* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; nullptr if out of memory
-  virtual bool release(std::byte* data) = 0;       // false: it cannot be released now and stays allocated
-  virtual Device device() const { return kCpu; }
+  virtual std::byte* allocate(int64_t bytes) = 0;   // aligned to 256 bytes; nullptr if out of memory
+  virtual bool release(std::byte* data) = 0;        // false: it cannot be released now and stays allocated
+  virtual Device device() const { return kCpu; }    // of the memory
   virtual std::string state() const { return ""; }  // available memory, for the out-of-memory message
 };
 
@@ -46,9 +47,9 @@ class Pool {
   void* allocate(int64_t bytes);            // throws an Error if the system is out of memory
   void release(void* data, int64_t bytes);  // `bytes` as passed to allocate()
   void trim();  // returns segments without live blocks to the system, if the source can release them
-  void reset_peak();
-  PoolStats stats() const;
-  Device device() const { return device_; }
+  void reset_peak();  // sets the peak to the bytes in use
+  PoolStats stats() const;  // of this moment
+  Device device() const { return device_; }  // of the memory
 
  private:
   struct Block {
@@ -74,16 +75,16 @@ class Pool {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(std::shared_ptr<Pool> pool, int64_t bytes);
+  Buffer(std::shared_ptr<Pool> pool, int64_t bytes);  // allocates
   Buffer(std::shared_ptr<std::byte> data, int64_t bytes)
       : data_(std::move(data)), bytes_(bytes) {}  // external CPU memory, not from a pool
 
-  std::byte* data() const { return data_.get(); }
-  int64_t bytes() const { return bytes_; }
-  Device device() const { return device_; }
-  bool shared() const { return data_.use_count() > 1; }
-  explicit operator bool() const { return data_ != nullptr; }
-  bool operator==(const Buffer& other) const { return data_ == other.data_; }
+  std::byte* data() const { return data_.get(); }                              // first byte
+  int64_t bytes() const { return bytes_; }                                     // size
+  Device device() const { return device_; }                                    // of the memory
+  bool shared() const { return data_.use_count() > 1; }                        // whether there are other owners
+  explicit operator bool() const { return data_ != nullptr; }                  // false without a block
+  bool operator==(const Buffer& other) const { return data_ == other.data_; }  // the same block
 
  private:
   std::shared_ptr<std::byte> data_;

@@ -11,7 +11,7 @@ class [[maybe_unused]] ProfileRange {
   ProfileRange(const char* name, int number);  // "exchange 3"
   ~ProfileRange();
 #else
-  explicit ProfileRange(const char*, int = 0) {}
+  explicit ProfileRange(const char*, int = 0) {}  // CPU-only build: no effect
   ~ProfileRange() {}
 #endif
   ProfileRange(const ProfileRange&) = delete;

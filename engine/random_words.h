@@ -7,8 +7,8 @@ namespace godwit {
 // The key of one use's draws, without the element. Element e's word is word e mod 4 of Philox with key = seed and
 // counter = (e/4, step, purpose, sender).
 struct RngKey {
-  uint64_t seed;
-  uint32_t step, purpose, sender;
+  uint64_t seed;                   // of the run
+  uint32_t step, purpose, sender;  // words of the counter
 };
 
 constexpr int64_t kRandomSlack = 68;  // extra words that the buffer needs

@@ -9,28 +9,29 @@
 
 namespace godwit {
 
+// Extents, outermost first.
 class Shape {
  public:
-  static constexpr int kMaxRank = 6;
+  static constexpr int kMaxRank = 6;  // most extents
 
   Shape() = default;  // a scalar: rank 0, one element
   Shape(std::initializer_list<int64_t> extents);
   explicit Shape(std::span<const int64_t> extents);
 
-  int rank() const { return rank_; }
-  int64_t operator[](int i) const { return extents_[static_cast<size_t>(i)]; }
-  int64_t numel() const;
+  int rank() const { return rank_; }                                            // number of extents
+  int64_t operator[](int i) const { return extents_[static_cast<size_t>(i)]; }  // extent i
+  int64_t numel() const;                                                        // product of the extents
   bool operator==(const Shape& other) const = default;
   std::string str() const;  // "[8, 56, 56, 32]"
 
-  const int64_t* begin() const { return extents_.data(); }
-  const int64_t* end() const { return extents_.data() + rank_; }
+  const int64_t* begin() const { return extents_.data(); }        // outermost extent
+  const int64_t* end() const { return extents_.data() + rank_; }  // end of the extents
 
  private:
   std::array<int64_t, kMaxRank> extents_{};
   int rank_ = 0;
 };
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);  // writes str()
 
 }  // namespace godwit

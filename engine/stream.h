@@ -19,14 +19,14 @@ namespace godwit {
 // waiting blocks of other streams.
 class Stream {
  public:
-  explicit Stream(bool high_priority = false);
-  ~Stream();  // finishes all queued tasks
+  explicit Stream(bool high_priority = false);  // starts the thread
+  ~Stream();                                    // finishes all queued tasks
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  void submit(std::function<void()> work);
-  void wait();  // blocks until all submitted tasks are done
-  void wait_until_pending(size_t works);  // blocks until at most `works` tasks remain, or the queue has failed
+  void submit(std::function<void()> work);  // queues a task
+  void wait();                              // blocks until all submitted tasks are done
+  void wait_until_pending(size_t works);    // blocks until at most `works` tasks remain, or the queue has failed
 
  private:
   void run(Context inherited);

@@ -8,16 +8,20 @@
 #include "engine/pool.h"
 #include "engine/shape.h"
 
+// Distributed training: tensors, differentiable operations, collectives, exchanges, optimizers and models.
 namespace godwit {
 
+// Elements of one type with a shape, on one device.
 class Tensor {
  public:
   Tensor() = default;                                // undefined
   // Uninitialized memory on the context's device.
   explicit Tensor(Shape shape, DType dtype = DType::f32);
   Tensor(Shape shape, DType dtype, Device device);
-  static Tensor zeros(Shape shape, DType dtype = DType::f32);
+  static Tensor zeros(Shape shape, DType dtype = DType::f32);  // zeros on the context's device
+  // Elements of this value, on the context's device.
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
+  // A copy of the values on the context's device. Throws unless the shape has so many elements.
   template <class T>
   static Tensor of(std::span<const T> values, Shape shape) {
     return from_host(values.data(), static_cast<int64_t>(values.size()), shape, dtype_of<T>);
@@ -26,13 +30,13 @@ class Tensor {
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
   static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of `buffer` from byte `begin` on
 
-  bool defined() const { return static_cast<bool>(buffer_); }
-  const Shape& shape() const { return shape_; }
-  int64_t dim(int i) const { return shape_[i]; }
-  int64_t numel() const { return numel_; }
-  DType dtype() const { return dtype_; }
-  int64_t bytes() const { return numel_ * size_of(dtype_); }
-  Device device() const { return buffer_.device(); }
+  bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
+  const Shape& shape() const { return shape_; }                // extents
+  int64_t dim(int i) const { return shape_[i]; }               // extent i
+  int64_t numel() const { return numel_; }                     // number of elements
+  DType dtype() const { return dtype_; }                       // element type
+  int64_t bytes() const { return numel_ * size_of(dtype_); }   // size of the elements
+  Device device() const { return buffer_.device(); }           // where the memory is
 
   // Pointer to the elements. Throws unless T is the tensor's type and the tensor is on the CPU. A const Tensor gives
   // mutable access: it is a handle.
@@ -42,8 +46,8 @@ class Tensor {
     return static_cast<T*>(raw());
   }
   template <class T>
-  std::span<T> span() const { return {data<T>(), static_cast<size_t>(numel_)}; }
-  void* raw() const {
+  std::span<T> span() const { return {data<T>(), static_cast<size_t>(numel_)}; }  // data() with numel()
+  void* raw() const {  // address(); throws unless on the CPU
     if (device().is_cuda()) [[unlikely]]
       refuse_cpu();
     return address();
@@ -59,20 +63,22 @@ class Tensor {
   }
   void* address() const { return buffer_.data() + offset_; }  // on any device
 
-  Tensor view(Shape shape) const;                          // same memory and number of elements
-  Tensor range(int64_t begin, int64_t count) const;        // flat elements [begin, begin + count) as [count]
-  Tensor rows(int64_t begin, int64_t count) const;         // rows [begin, begin + count) of the first extent
-  Tensor clone() const;
-  Tensor to(DType dtype) const;                            // converted copy; rounds to nearest even for 16-bit types
-  Tensor to(Device device) const;                          // copy on the device; the tensor itself if already there
-  void zero() const;
-  void fill(double value) const;
+  Tensor view(Shape shape) const;                    // same memory and number of elements
+  Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
+  Tensor rows(int64_t begin, int64_t count) const;   // rows [begin, begin + count) of the first extent
+  Tensor clone() const;                              // copy in new memory on the same device
+  Tensor to(DType dtype) const;                      // converted copy; rounds to nearest even for 16-bit types
+  Tensor to(Device device) const;                    // copy on the device; the tensor itself if already there
+  void zero() const;                                 // sets all elements to 0
+  void fill(double value) const;                     // sets all elements to `value`
   // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
   // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;
+  // Begins at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
 
+  // The elements on the host. Throws unless T is the tensor's type.
   template <class T>
   std::vector<T> to_vector() const {
     const Tensor here = to(kCpu);

@@ -63,6 +63,6 @@ GODWIT_INLINE inline float tanh_of(float x) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(choose(size < 0.625f, near, far)) | (bits & 0x80000000u));
 }
 
-GODWIT_INLINE inline double tanh_of(double x) { return std::tanh(x); }
+GODWIT_INLINE inline double tanh_of(double x) { return std::tanh(x); }  // of the C library
 
 }  // namespace godwit

@@ -9,6 +9,7 @@
 
 namespace godwit {
 
+// Token ids of a batch.
 struct TextInput {
   Tensor ids;    // int32 [batch, length], in [0, vocab_size)
   Tensor token_type_ids;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
@@ -17,16 +18,16 @@ struct TextInput {
 
 // Keys the dropout masks of one forward pass in training. Without it, nothing is dropped.
 struct DropoutContext {
-  uint64_t seed;
-  uint32_t step;  // global number of the micro-batch: different in every pass, the same after a resume
-  uint32_t rank;
+  uint64_t seed;        // of the masks
+  uint32_t step;        // global number of the micro-batch: different in every pass, the same after a resume
+  uint32_t rank;        // rank of the worker; ranks draw different masks
   Tensor counter = {};  // replaces `step`: see DropoutKey
 };
 
 // Base of the networks that pretrained.h loads and saves. Weights are zero until make_bert or a file sets them.
 class BertModule : public nn::Module {
  public:
-  const BertConfig& config() const { return config_; }
+  const BertConfig& config() const { return config_; }               // sizes and settings
   const std::string& architecture() const { return architecture_; }  // HuggingFace's class name
 
  protected:
@@ -40,7 +41,7 @@ class BertModule : public nn::Module {
 // Embeddings and encoder, optionally with a pooler on the first token.
 class Bert : public BertModule {
  public:
-  explicit Bert(const BertConfig& config, bool pooler = true);
+  explicit Bert(const BertConfig& config, bool pooler = true);  // `pooler`: whether pool() may be called
   ~Bert() override;
 
   // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, token_type_ids or mask are malformed or out of
@@ -62,18 +63,19 @@ class Bert : public BertModule {
 // Base of the heads: contains the Bert, named "bert".
 class BertHead : public BertModule {
  public:
-  const Bert& bert() const { return bert_; }
+  const Bert& bert() const { return bert_; }  // embeddings and encoder
 
  protected:
+  // `architecture`: HuggingFace's name of the class.
   BertHead(const BertConfig& config, std::string architecture, bool pooler);
 
-  Bert bert_;
+  Bert bert_;  // embeddings and encoder
 };
 
 // Vocabulary logits at selected positions. The decoder's weight is word_embeddings: one shared parameter.
 class BertLMHead : public nn::Module {
  public:
-  BertLMHead(const BertConfig& config, const Bert& bert);
+  BertLMHead(const BertConfig& config, const Bert& bert);  // shares word_embeddings() of `bert`
   // positions: int32 [masked], row indices of hidden [batch·length, hidden_size] -> [masked, vocab_size], not bfloat16.
   Var operator()(const Var& hidden, const Tensor& positions) const;
 
@@ -85,13 +87,15 @@ class BertLMHead : public nn::Module {
   Var words_;
 };
 
+// Heads for masked words and next-sentence prediction.
 class BertForPreTraining : public BertHead {
  public:
-  struct Output {
+  struct Output {  // logits
     Var prediction_logits;     // [masked, vocab_size]
     Var next_sentence_logits;  // [batch, 2]; class 0: is next
   };
-  explicit BertForPreTraining(const BertConfig& config);
+  explicit BertForPreTraining(const BertConfig& config);  // weights are zero
+  // masked_positions: see BertLMHead.
   Output forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
 
  private:
@@ -99,24 +103,28 @@ class BertForPreTraining : public BertHead {
   nn::Linear next_sentence_;
 };
 
+// Head for masked words.
 class BertForMaskedLM : public BertHead {
  public:
-  explicit BertForMaskedLM(const BertConfig& config);
+  explicit BertForMaskedLM(const BertConfig& config);  // weights are zero
+  // Logits [masked, vocab_size] at masked_positions: see BertLMHead.
   Var forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
 
  private:
   BertLMHead words_;
 };
 
+// Head for the start and the end of an answer.
 class BertForQuestionAnswering : public BertHead {
  public:
-  explicit BertForQuestionAnswering(const BertConfig& config);
+  explicit BertForQuestionAnswering(const BertConfig& config);                     // weights are zero
   Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch·length, 2]: start, end
 
  private:
   nn::Linear outputs_;
 };
 
+// Head for the class of a text.
 class BertForSequenceClassification : public BertHead {
  public:
   explicit BertForSequenceClassification(const BertConfig& config);            // config.labels

@@ -9,15 +9,17 @@
 
 namespace godwit {
 
+// Sizes, activations and initialization of a BERT.
 struct BertConfig {
+  // Multiples: hidden_size of num_attention_heads.
   int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
-  int64_t intermediate_size = 3072;
+  int64_t intermediate_size = 3072;  // of the feed-forward layers
   std::string hidden_act = "gelu";  // erf form; gelu_new or gelu_pytorch_tanh (tanh form), relu, tanh
-  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;  // of activations and embeddings; of attention
   std::optional<double> classifier_dropout;  // before the classifier; none: hidden_dropout_prob
-  int64_t max_position_embeddings = 512, type_vocab_size = 2;
+  int64_t max_position_embeddings = 512, type_vocab_size = 2;  // rows of the tables of positions and token types
   std::optional<int64_t> pad_token_id = 0;  // its embedding starts at 0 and gets no gradient as an input
-  double initializer_range = 0.02, layer_norm_eps = 1e-12;
+  double initializer_range = 0.02, layer_norm_eps = 1e-12;  // deviation of the initial weights; added to variances
   std::vector<std::string> labels{"LABEL_0", "LABEL_1"};  // of a sequence classifier (id2label)
   bool tie_word_embeddings = true;                        // a decoder of masked words computes with no others
 

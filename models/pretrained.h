@@ -9,6 +9,7 @@
 
 namespace godwit {
 
+// What load_pretrained() found.
 struct LoadReport {
   int64_t loaded = 0;                   // tensors of the model
   std::vector<std::string> missing;     // of the model's heads and not in the file: they keep their values

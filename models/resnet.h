@@ -8,6 +8,7 @@
 
 namespace godwit {
 
+// Sizes and variants of a ResNet.
 struct ResNetConfig {
   std::vector<int64_t> blocks;  // per stage; every stage but the first halves the image and doubles the channels
   bool bottleneck = false;  // 1×1, 3×3, 1×1 with four times the channels (v1.5: stride in the 3×3); otherwise two 3×3
@@ -15,7 +16,7 @@ struct ResNetConfig {
                             // zeros); otherwise 64 channels, and 1×1 projections where the shape changes (option B)
   bool small_stem = false;          // for small images: 3×3 convolution of stride 1, no max-pool (always with cifar)
   bool zero_init_residual = false;  // initializes the last gamma of each block to 0
-  int64_t in_channels = 3, num_classes = 1000;
+  int64_t in_channels = 3, num_classes = 1000;  // channels of the images; number of logits
   DType dtype = DType::f32;  // or f64; bf16: activations from the stem to the pooling, everything else float32
   uint64_t seed = 1;         // for the initial parameters
 };
@@ -26,14 +27,14 @@ ResNetConfig resnet_config(const std::string& name);  // throws for an unknown n
 // Names and order of parameters and buffers are those of torchvision: conv1, bn1, layer1.0.conv1, …, fc.
 class ResNet : public nn::Module {
  public:
-  explicit ResNet(const ResNetConfig& config);
+  explicit ResNet(const ResNetConfig& config);  // weights are zero; see make_resnet()
   ~ResNet() override;
 
   // Images [n, h, w, in_channels] -> logits [n, num_classes], both of the parameters' type. Throws if the images have
   // another type or number of channels, or if height or width is below smallest_image().
   Var forward(const Var& x) const;
   int64_t smallest_image() const;  // minimum height and width: the factor by which the network reduces them
-  const ResNetConfig& config() const { return config_; }
+  const ResNetConfig& config() const { return config_; }  // sizes and variants
 
  private:
   class Block;

@@ -17,9 +17,11 @@ namespace godwit::nn {
 // optionally bias [out] (no weight decay).
 class Conv2d : public Module {
  public:
+  // in, out: channels; kernel: height and width of the filters. Throws unless all are positive and groups divide the
+  // channels.
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {}, DType dtype = DType::f32,
          bool bias = false);
-  Var operator()(const Var& x) const;
+  Var operator()(const Var& x) const;  // ops::conv2d
 
  private:
   Conv2dOptions options_;
@@ -31,7 +33,7 @@ class Conv2d : public Module {
 // PyTorch's num_batches_tracked is omitted; PyTorch's loaders do not require it.
 class BatchNorm2d : public Module {
  public:
-  explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);
+  explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);  // gamma: initial weight
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
   // Computes statistics over all ranks from now on; `gather` as in BatchNormOptions. See nn/replicas.h.
@@ -48,8 +50,8 @@ class BatchNorm2d : public Module {
 // x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters: weight [out, in], bias [out] (no weight decay), initially zero.
 class Linear : public Module {
  public:
-  Linear(int64_t in, int64_t out, DType dtype = DType::f32);
-  Var operator()(const Var& x) const;
+  Linear(int64_t in, int64_t out, DType dtype = DType::f32);  // throws unless both are positive
+  Var operator()(const Var& x) const;                         // ops::linear
 
  private:
   Var weight_, bias_;
@@ -59,9 +61,10 @@ class Linear : public Module {
 // initially zero. Row `padding` gets no gradient.
 class Embedding : public Module {
  public:
+  // Throws unless rows and width are positive.
   Embedding(int64_t rows, int64_t width, DType dtype = DType::f32, std::optional<int64_t> padding = std::nullopt);
-  Var operator()(const Tensor& ids) const { return ops::embedding(ids, weight_, padding_); }
-  const Var& weight() const { return weight_; }
+  Var operator()(const Tensor& ids) const { return ops::embedding(ids, weight_, padding_); }  // ops::embedding
+  const Var& weight() const { return weight_; }                                               // the table
 
  private:
   std::optional<int64_t> padding_;
@@ -72,8 +75,8 @@ class Embedding : public Module {
 // weight decay.
 class LayerNorm : public Module {
  public:
-  LayerNorm(int64_t width, double eps, DType dtype = DType::f32);
-  Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }
+  LayerNorm(int64_t width, double eps, DType dtype = DType::f32);                          // eps: added to the variance
+  Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }  // ops::layer_norm
   Var add(const Var& x, const Var& residual) const {  // for x + residual, in one pass
     return ops::add_layer_norm(x, residual, weight_, bias_, eps_);
   }

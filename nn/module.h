@@ -8,11 +8,13 @@
 
 #include "comm/parallel/bucket.h"
 
+// Modules and layers, initializers, weight files.
 namespace godwit::nn {
 
+// A buffer with its name.
 struct NamedTensor {
-  std::string name;
-  Tensor tensor;
+  std::string name;  // names of the modules and the buffer, joined by dots
+  Tensor tensor;     // shares the memory
 };
 
 // Children are data members, registered with add(). Not copyable, not movable.
@@ -23,16 +25,17 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  std::vector<Parameter> parameters() const;  // in order of registration, names joined by dots
-  std::vector<NamedTensor> buffers() const;   // running statistics
-  void train(bool on = true);                 // sets the mode of this module and all descendants
-  bool training() const { return training_; }
+  std::vector<Parameter> parameters() const;          // in order of registration, names joined by dots
+  std::vector<NamedTensor> buffers() const;           // running statistics
+  void train(bool on = true);                         // sets the mode of this module and all descendants
+  bool training() const { return training_; }         // the mode; initially true
   void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants
 
  protected:
+  // Registers a parameter and returns it. decay: whether weight decay applies.
   Var add_parameter(std::string name, Tensor value, bool decay = true);
-  Tensor add_buffer(std::string name, Tensor value);
-  void add(std::string name, Module& child);
+  Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
+  void add(std::string name, Module& child);          // registers a child, which must live as long
 
  private:
   void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;

@@ -15,10 +15,10 @@ class Adafactor : public Optimizer {
     double lr = 0.01;
     double weight_decay = 0;
     bool decay_norm_and_bias = true;
-    double eps = 1e-30;
-    double decay_exponent = 0.8;
-    double clip_update = 1;
-    bool relative = true;
+    double eps = 1e-30;           // added to squared gradients
+    double decay_exponent = 0.8;  // c in β2 = 1 − t^−c
+    double clip_update = 1;       // largest root mean square of u
+    bool relative = true;         // multiply lr by the root mean square of the parameter
     void describe(OptionList& list);
   };
   Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);

@@ -30,6 +30,7 @@ class Adam : public Optimizer {
   std::vector<StateTensor> state() const override;  // "m", "v"
 
  protected:
+  // `decoupled`: weight decay as in adamw; `corrected`: bias correction.
   Adam(const Options& options, bool decoupled, bool corrected, const Buckets& buckets,
        std::unique_ptr<Exchange> exchange);
 
@@ -39,6 +40,7 @@ class Adam : public Optimizer {
   std::vector<StateTensor> m_, v_;
 };
 
+// Adam with decoupled weight decay.
 class AdamW : public Adam {
  public:
   struct Options {
@@ -52,6 +54,7 @@ class AdamW : public Adam {
   AdamW(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
 };
 
+// Adam with decoupled weight decay and no bias correction.
 class BertAdam : public Adam {
  public:
   struct Options {

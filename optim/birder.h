@@ -14,11 +14,11 @@ namespace godwit {
 // updated yet; the node's e keeps the ratio. Parameters that the user names as frozen are never activated.
 class Birder : public Optimizer {
  public:
-  using Quantizer = birder::Quantizer;
-  enum class Collective { h1ar, all_gather };
-  enum class Moments { f32, bf16 };
-  enum class Errors { f32, int8 };
-  enum class Mask { none, automatic };
+  using Quantizer = birder::Quantizer;         // Q
+  enum class Collective { h1ar, all_gather };  // Hierarchical-1-bit-All-Reduce; all-gather of all signs
+  enum class Moments { f32, bf16 };            // types of m and b
+  enum class Errors { f32, int8 };             // types of e and ē
+  enum class Mask { none, automatic };         // see above
   friend std::vector<std::string> choices_of(Collective) { return {"h1ar", "all_gather"}; }
   friend std::vector<std::string> choices_of(Moments) { return {"f32", "bf16"}; }
   friend std::vector<std::string> choices_of(Errors) { return {"f32", "int8"}; }
@@ -28,10 +28,10 @@ class Birder : public Optimizer {
     double lr = 5e-3;  // the paper's settings for ResNet-20 with a global batch of 128 (appendix B.1)
     double weight_decay = 0.05;
     bool decay_norm_and_bias = true;
-    double beta = 0.95;
+    double beta = 0.95;  // decay rate of m and b
     double eps = 1e-8;
     ErrorFeedback error_feedback = ErrorFeedback::both;
-    Quantizer quantizer = Quantizer::random;
+    Quantizer quantizer = Quantizer::random;   // Q
     Collective collective = Collective::h1ar;  // all_gather: the naive one, for comparison
     int64_t t0 = 0;                            // b becomes max(b, b̂) after step t0; 0: never
     Moments moments = Moments::f32;            // storage of m and b

@@ -15,9 +15,10 @@
 
 namespace godwit {
 
+// Optimizer, exchange and limits of a DataParallel.
 struct DataParallelOptions {
-  OptimizerConfig optimizer = "birder";
-  ExchangeConfig exchange = "dense";  // mean of the gradients; not read if the optimizer communicates itself
+  OptimizerConfig optimizer = "birder";  // with its options
+  ExchangeConfig exchange = "dense";     // mean of the gradients; not read if the optimizer communicates itself
   // Creates a custom exchange in place of `exchange`: docs/compressors.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};  // the optimizer replaces the alignment
@@ -42,10 +43,10 @@ struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
   double communication = 0;  // calls of groups, including waiting for other ranks
   double update = 0;         // apply() and the callback after it
-  double waiting = 0;
+  double waiting = 0;  // see above
   double idle = 0;  // part of `waiting` in which none of the three ran: the rank's threads waited for a free core
 
-  StepTimes& operator+=(const StepTimes& other) {
+  StepTimes& operator+=(const StepTimes& other) {  // adds each time
     compression += other.compression, communication += other.communication;
     update += other.update, waiting += other.waiting, idle += other.idle;
     return *this;
@@ -61,21 +62,22 @@ class DataParallel {
   // object.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
-  bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }
-  bool step(const Var& loss, double lr);
+  bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }  // step() with the optimizer's lr
+  bool step(const Var& loss, double lr);  // begin_step(), backward(), finish_step()
+  // Begins a step of `micro_batches` calls of backward().
   void begin_step(double lr, int micro_batches = 1);
-  void backward(const Var& loss) { scheduler_.backward(loss); }
-  bool finish_step();  // false: the step was skipped
+  void backward(const Var& loss) { scheduler_.backward(loss); }  // adds the gradients of loss / micro_batches
+  bool finish_step();                                            // false: the step was skipped
 
-  int64_t steps() const { return info_.step; }  // begun and not skipped
-  int64_t skipped() const { return skipped_; }
+  int64_t steps() const { return info_.step; }                        // begun and not skipped
+  int64_t skipped() const { return skipped_; }                        // number of skipped steps
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
   const StepTimes& times() const { return times_; }                   // of the last step
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
-  Buckets& buckets() { return buckets_; }
+  Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
-  const Optimizer& optimizer() const { return *optimizer_; }
-  const Scheduler& scheduler() const { return scheduler_; }
+  const Optimizer& optimizer() const { return *optimizer_; }  // state
+  const Scheduler& scheduler() const { return scheduler_; }   // times of the buckets
   // False after a local step, which leaves the replicas different.
   bool synchronized() const { return optimizer_->synchronized(); }
   // Collective: makes the replicas identical after local steps. Call it before evaluating or saving.

@@ -16,8 +16,8 @@ class Lamb : public Optimizer {
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-6;
-    bool bias_correction = true;
-    double min_coeff = 0.01, max_coeff = 10;
+    bool bias_correction = true;              // divide both moments by 1 − βᵗ
+    double min_coeff = 0.01, max_coeff = 10;  // limits of c
     void describe(OptionList& list);
     void check() const;
   };
@@ -43,6 +43,7 @@ void describe_coefficients(Options& o, OptionList& list) {
   list.add("min_coeff", o.min_coeff, "smallest ratio of the norms of a parameter and of its update", kNotNegative);
   list.add("max_coeff", o.max_coeff, "largest ratio of the norms of a parameter and of its update", kPositive);
 }
+// Throws if min_coeff is above max_coeff.
 void check_coefficients(const std::string& name, double min_coeff, double max_coeff);
 
 }  // namespace godwit

@@ -12,23 +12,24 @@ namespace godwit {
 
 // What an optimizer is made from, besides its options. References are used only during the call.
 struct OptimizerInputs {
-  const Buckets& buckets;
-  const Communicator& comm;
+  const Buckets& buckets;                   // parameters and gradients
+  const Communicator& comm;                 // the ranks
   uint64_t seed = 1;                        // keys stochastic rounding
   std::unique_ptr<Exchange> exchange = {};  // null if the optimizer communicates itself
 };
 
+// An optimizer that a user selects by name: its description, its default options and its constructor.
 struct OptimizerMethod {
-  static constexpr const char* kKind = "optimizer";
-  std::string name;
-  std::vector<std::string> aliases = {};
+  static constexpr const char* kKind = "optimizer";  // for messages
+  std::string name;  // for configurations
+  std::vector<std::string> aliases = {};  // other names for it
   std::string help;   // one line for --help
   std::string paper;  // source of the algorithm
   std::string bytes;  // what a worker sends in a step
   AnyOptions defaults;  // at least the option lr
   bool communicates_itself = false;     // uses no Exchange
   bool needs_whole_parameters = false;  // under sharding one rank must own all of a parameter
-  std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);
+  std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);  // creates the optimizer
   // Fits the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if it cannot use a
   // learning rate of the schedule. Null: nothing depends on the run.
   void (*fit)(AnyOptions& options, const Schedule& schedule, int64_t steps) = nullptr;
@@ -39,6 +40,7 @@ struct OptimizerMethod {
 
 // An optimizer and its options:  Birder::Options{.lr = 0.01}, "birder", {"birder", R"({"lr": 0.01})"}.
 using OptimizerConfig = MethodConfig<OptimizerMethod>;
+// All optimizers: those of optim/methods.cpp and those that a program appends.
 template <>
 std::vector<const OptimizerMethod*>& methods<OptimizerMethod>();
 
@@ -55,6 +57,7 @@ template <class T>
 std::unique_ptr<Optimizer> make_with_exchange(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, std::move(inputs.exchange));
 }
+// For an optimizer that communicates itself.
 template <class T>
 std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, inputs.comm);

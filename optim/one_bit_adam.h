@@ -21,9 +21,9 @@ class OneBitAdam : public Optimizer {
     double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
-    int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
-    bool bias_correction = false;
-    bool keep_local_momentum = false;
+    int64_t block_size = 4096;         // values per scale; 0: one per parameter; −1: one for all that a rank sends
+    bool bias_correction = false;      // divide both moments by 1 − βᵗ
+    bool keep_local_momentum = false;  // continue from the rank's own momentum
     void describe(OptionList& list);
     void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
   };

@@ -16,9 +16,10 @@ namespace godwit {
 // A step's number and learning rate.
 struct StepInfo {
   int64_t step;  // 1, 2, …
-  double lr;
+  double lr;     // learning rate
 };
 
+// Updates parameters, after exchanging gradients or updates between ranks.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -41,6 +42,7 @@ class Optimizer {
   uint64_t shared_state_hash() const;  // of the bits of all replicated state; equal on replicas
 
  protected:
+  // Null if the optimizer communicates itself.
   explicit Optimizer(std::unique_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
 
  private:

@@ -8,12 +8,13 @@
 
 namespace godwit {
 
+// Name and options of a schedule.
 struct ScheduleConfig {
   std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial
   // Linear warm-up from lr/steps to lr, before any schedule; at most one of the three may be nonzero.
   double warmup_epochs = 0;
-  double warmup_fraction = 0;  // of all steps
-  int64_t warmup_steps = 0;
+  double warmup_fraction = 0;        // of all steps
+  int64_t warmup_steps = 0;          // in steps
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
@@ -25,12 +26,13 @@ struct ScheduleConfig {
   void describe(OptionList& list);
 };
 
-std::vector<std::string> schedule_names();
+std::vector<std::string> schedule_names();  // names for ScheduleConfig::name
 
 // Learning rate of each step. Throws if a value is out of range, or if the configuration does not fit the run
 // (milestones that do not increase, warm-up longer than the run).
 class Schedule {
  public:
+  // Steps of the run, and of an epoch.
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps);
   double lr(int64_t step) const;  // step = 1 … total_steps; constant beyond
 

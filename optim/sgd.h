@@ -18,10 +18,10 @@ class Sgd : public Optimizer {
   std::vector<StateTensor> state() const override;  // "momentum" for Sgdm
 
  protected:
-  Options options_;
+  Options options_;                    // of the constructor
   std::vector<StateTensor> momentum_;  // one per bucket; empty without momentum
-  double decay_rate_ = 0;            // of the momentum
-  bool nesterov_ = false;
+  double decay_rate_ = 0;              // of the momentum
+  bool nesterov_ = false;              // Nesterov momentum
 };
 
 // v ← μv + ĝ + λx;  x ← x − αv, or x ← x − α(ĝ + λx + μv) with Nesterov momentum.
@@ -32,7 +32,7 @@ class Sgdm : public Sgd {
     double weight_decay = 5e-4;  // L2
     bool decay_norm_and_bias = true;
     double momentum = 0.9;  // μ
-    bool nesterov = false;
+    bool nesterov = false;  // Nesterov momentum
     void describe(OptionList& list);
     void check() const;
   };

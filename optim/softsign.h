@@ -11,7 +11,7 @@ class SoftSignSgd : public Optimizer {
     double lr = 5e-3;  // the Birder paper's settings for ResNet-20 with a global batch of 128 (appendix B.1)
     double weight_decay = 0.05;
     bool decay_norm_and_bias = true;
-    double beta = 0.95;
+    double beta = 0.95;  // decay rate of m and b
     double eps = 1e-8;
     void describe(OptionList& list);
   };

@@ -16,7 +16,7 @@ class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
-  struct Step {
+  struct Step {  // what happens in a step
     bool sync, variance;  // in T_u, in T_v
   };
   Step at(int64_t step);  // call in ascending order of steps

@@ -16,14 +16,14 @@ class SyncSchedule;
 // positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
-  enum class Intervals { doubling, fixed };
+  enum class Intervals { doubling, fixed };  // growth of the intervals of T_u
   friend std::vector<std::string> choices_of(Intervals) { return {"doubling", "fixed"}; }
   struct Options {
     double lr = 5e-4;
     double weight_decay = 1e-4;
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
-    double eps = 1e-16;
+    double eps = 1e-16;             // added to v
     double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
@@ -32,7 +32,7 @@ class ZeroOneAdam : public Optimizer {
     Intervals intervals = Intervals::doubling;  // T_u after the warm-up
     int64_t max_interval = 16;                  // H
     int64_t doubling_steps = 0;                 // K; 0: the length of the warm-up
-    int64_t kappa = 16;
+    int64_t kappa = 16;  // see sync_schedule.h
     int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
     void describe(OptionList& list);

@@ -4,13 +4,15 @@
 
 namespace godwit {
 
-void add_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+void add_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);  // y = a + b
 void add_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
-void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);
+void add_relu_forward(Cpu, const Tensor& a, const Tensor& b, const Tensor& y);  // y = max(a + b, 0)
 void add_relu_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 
+// Differentiable operations on Vars.
 namespace ops {
 
+// a + b. Throws unless shape, type and device are equal.
 inline Var add(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add", "b");
   Tensor y(a.shape(), a.dtype(), a.device());

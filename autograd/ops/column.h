@@ -4,13 +4,14 @@
 
 namespace godwit {
 
-void column_forward(Cpu, const Tensor& x, int64_t i, const Tensor& y);
+void column_forward(Cpu, const Tensor& x, int64_t i, const Tensor& y);  // y [n] = column i of x [n, c]
 void column_forward(Cuda, const Tensor& x, int64_t i, const Tensor& y);
 void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds dy to the column
 void column_backward(Cuda, const Tensor& dy, int64_t i, const Tensor& dx);
 
 namespace ops {
 
+// Column i of x [n, c], as [n]. Throws if x has no such column.
 inline Var column(const Var& x, int64_t i) {
   check(x.shape().rank() == 2, "column: x must be [n, columns], it is ", x.shape());
   check(i >= 0 && i < x.dim(1), "column: there is no column ", i, ", x is ", x.shape());

@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-enum class Gelu {
+enum class Gelu {  // formulas of Φ
   erf,   // Φ(x) = (1 + erf(x / √2)) / 2
   tanh,  // approximation: (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
 };
@@ -18,6 +18,7 @@ void gelu_backward(Cuda, const Tensor& x, const Tensor& dy, Gelu form, const Ten
 
 namespace ops {
 
+// gelu of x by the erf form, or by the tanh form.
 Var gelu(const Var& x, bool tanh = false);
 
 }  // namespace ops

@@ -4,7 +4,7 @@
 
 namespace godwit::ops {
 
-inline Var reshape(const Var& x, const Shape& shape) {
+inline Var reshape(const Var& x, const Shape& shape) {  // view of x. Throws unless the number of elements is equal
   check(shape.numel() == x.shape().numel(), "reshape: ", x.shape(), " has ", x.shape().numel(), " elements, ", shape,
         " has ", shape.numel());
   return Var::result(x.value().view(shape), {x},

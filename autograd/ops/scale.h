@@ -9,7 +9,7 @@ void scale_forward(Cuda, const Tensor& x, double factor, const Tensor& y);
 
 namespace ops {
 
-inline Var scale(const Var& x, double factor) {
+inline Var scale(const Var& x, double factor) {  // factor · x
   Tensor y(x.shape(), x.dtype(), x.device());
   on_device(y, [&](auto device) { scale_forward(device, x.value(), factor, y); });
   return Var::result(y, {x}, [dx = x.gradient(), factor](const Tensor& dy) {

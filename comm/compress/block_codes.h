@@ -9,8 +9,8 @@ namespace godwit {
 
 // Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their Feedback state at kept[`kept`].
 struct CodedBlock {
-  int64_t begin, n, at, kept;
-  int64_t numel() const { return n; }
+  int64_t begin, n, at, kept;          // see above
+  int64_t numel() const { return n; }  // number of values
 };
 
 // Per-value state, in the unit of the gradient, that compensates for the loss of coding. C(z) is the code of z.

@@ -12,7 +12,7 @@ namespace godwit {
 // Random numbers for a block's values, keyed by the values' global offset, the step and the sender, and therefore
 // independent of bucket sizes and thread counts.
 struct BlockRng {
-  RngKey key;
+  RngKey key;       // seed, step, purpose and sender
   int64_t element;  // global offset of the block's first value
 
   // Random words of the values [i, i + count). `buffer` needs room for count + kRandomSlack words; to_unit() of
@@ -25,18 +25,18 @@ struct BlockRng {
 
 // Formats that the GPU kernels implement.
 struct LevelFormat {  // comm/compress/levels.h: a scale, and integers −levels … levels
-  enum class Scale { largest, norm, clipped };
+  enum class Scale { largest, norm, clipped };  // unit of the levels
   Scale scale;        // largest magnitude; L2 norm; largest magnitude, but at most clip_sigma · root mean square
-  int levels;
+  int levels;  // largest level, 1 to 127
   bool random;        // stochastic rounding; otherwise to nearest
   double clip_sigma;  // for Scale::clipped; 0: no clipping
   const char* name;   // prefix of messages
 };
 struct OneBitFormat {};                // comm/compress/one_bit_sgd.cpp
 struct LargestFormat {                 // comm/compress/topk.cpp
-  double density;
+  double density;  // sends ⌈density · n⌉ of n values
 };
-using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;
+using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;  // monostate: no kernels
 
 // Must be stateless: blocks are encoded concurrently, in any order.
 class Compressor {

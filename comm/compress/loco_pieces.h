@@ -17,7 +17,7 @@ constexpr int64_t kPiece = 8192;  // maximum values per piece
 // Values [begin, begin + n) of a bucket, which use the scale of `block`. Their codes begin at word `code` of a message,
 // their sums at index `sum`.
 struct Piece {
-  int64_t begin, n, block, code, sum;
+  int64_t begin, n, block, code, sum;  // see above
 };
 
 // Size of each block: the largest |g|, or with `mean` the mean of |g|, limited to `clip` and rounded up to bfloat16.
@@ -32,6 +32,7 @@ void agree(Cuda, const bf16* sizes, int64_t ranks, int64_t blocks, int bits, flo
 struct BlockScales {
   const float *now, *before;  // s of this step and of the step before, per block
   float ratio;                // s_e / s
+  // Of one block.
   GODWIT_INLINE Scales of(int64_t block) const { return {now[block], ratio * before[block], ratio * now[block]}; }
 };
 
@@ -44,9 +45,9 @@ Counts encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const
 
 // The messages of all senders, `stride` words apart.
 struct Messages {
-  const uint32_t* words;
-  int64_t stride;
-  int senders, bits;
+  const uint32_t* words;  // of the first sender
+  int64_t stride;         // in words
+  int senders, bits;      // number of senders; bits per code
 
   // Divisor that turns a sum of codes into the mean.
   GODWIT_INLINE float divisor(float scale) const {

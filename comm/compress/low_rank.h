@@ -4,11 +4,12 @@
 
 #include "engine/device.h"
 
+// Kernels of the exchange power_sgd.
 namespace godwit::low_rank {
 
 // Shape of M [rows, cols]. Its factors are stored transposed: P as [rank, rows], Q as [rank, cols].
 struct Sizes {
-  int64_t rows, cols, rank;
+  int64_t rows, cols, rank;  // rank: columns of P and Q
 };
 
 // P = M·Q.

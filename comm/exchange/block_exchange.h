@@ -21,12 +21,13 @@ inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "non
 struct BlockExchangeOptions {
   std::string name;           // prefix of phases ("<name>/all_to_all") and messages
   int64_t block_size = 1024;  // values; every parameter is cut into blocks of this size. 0: one block per parameter
-  Reply reply = Reply::f32;
-  Feedback worker = Feedback::none;
+  Reply reply = Reply::f32;  // second phase
+  Feedback worker = Feedback::none;  // error feedback of the senders
   bool server_error = false;  // error feedback of the owners on the mean; needs Reply::coded
 
   void check() const;  // throws if the fields contradict each other
 };
+// Options with error feedback of the senders, the owners, both or none.
 BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback);
 
 // Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds

@@ -12,7 +12,7 @@ struct DenseOptions {
   // all-gather of the means, rounded once. A gradient that overflows float16 throws. int8: blocks of 1024 values with a
   // float32 scale each, in both phases.
   enum class Wire { f32, bf16, f16, int8 };
-  Wire wire = Wire::f32;
+  Wire wire = Wire::f32;                               // type of data on the network
   ErrorFeedback error_feedback = ErrorFeedback::none;  // int8 only
 
   void describe(OptionList& list);

@@ -8,11 +8,11 @@
 namespace godwit {
 
 struct Ef21Options {
-  enum class Compressor { topk, one_bit };
-  Compressor compressor = Compressor::topk;
-  double density = 0.01;  // topk: ⌈density·n⌉ values of a block of n are sent
-  int64_t block_size = 0;
-  Reply reply = Reply::all_gather;
+  enum class Compressor { topk, one_bit };   // of the changes
+  Compressor compressor = Compressor::topk;  // largest values, or signs with two means per block
+  double density = 0.01;                     // topk: ⌈density·n⌉ values of a block of n are sent
+  int64_t block_size = 0;                    // values, within a parameter; 0: one block per parameter
+  Reply reply = Reply::all_gather;           // not Reply::coded
 
   void describe(OptionList& list);
   void check() const;  // throws if the reply is coded

@@ -12,7 +12,7 @@
 namespace godwit {
 
 struct ErrorFeedbackOptions {
-  SignScale scale = SignScale::l1_mean;
+  SignScale scale = SignScale::l1_mean;  // scale of a block's signs
   // Values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale for all
   // that a rank sends, as in the paper; the model must be in one bucket, and owners' scales depend on the rank count.
   int64_t scale_block = 4096;

@@ -11,6 +11,7 @@
 
 namespace godwit {
 
+// Averages the gradients of buckets.
 class Exchange {
  public:
   virtual ~Exchange() = default;

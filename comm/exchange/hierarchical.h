@@ -8,8 +8,8 @@
 namespace godwit {
 
 struct HierarchicalOptions {
-  enum class Wire { f32, bf16, f16 };
-  Wire wire = Wire::f32;  // type of data between nodes; within a node it is the type of the gradient
+  enum class Wire { f32, bf16, f16 };  // types of data between nodes
+  Wire wire = Wire::f32;               // type of data between nodes; within a node it is the type of the gradient
 
   void describe(OptionList& list);
 };

@@ -9,7 +9,7 @@
 namespace godwit {
 
 struct LocoOptions {
-  enum class Rounding { random, nearest };
+  enum class Rounding { random, nearest };  // stochastic, or to nearest even
 
   int64_t bits = 4;                            // per code: 1, 4 or 8
   std::string scale = "auto";                  // s: a number such as 2^19, or auto: one per block and step

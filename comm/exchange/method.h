@@ -13,34 +13,38 @@ namespace godwit {
 // Where the error of compression is kept and added to the next step: at the sender, at the owner of a mean, or both.
 enum class ErrorFeedback { both, worker, server, none };
 inline std::vector<std::string> choices_of(ErrorFeedback) { return {"both", "worker", "server", "none"}; }
+// Whether senders keep the error.
 inline bool at_worker(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::worker; }
+// Whether owners keep the error.
 inline bool at_server(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::server; }
 
 // What an exchange is made from, besides its options. References are used only during the call.
 struct ExchangeInputs {
-  const Buckets& buckets;
-  const Communicator& comm;
-  uint64_t seed = 1;  // keys stochastic rounding
-  Sharding sharding = Sharding::none;
+  const Buckets& buckets;              // the gradients
+  const Communicator& comm;            // the ranks
+  uint64_t seed = 1;                   // keys stochastic rounding
+  Sharding sharding = Sharding::none;  // see ExchangeConfig
 };
 
+// An exchange that a user selects by name: its description, its default options and its constructor.
 struct ExchangeMethod {
-  static constexpr const char* kKind = "exchange";
-  std::string name;
-  std::vector<std::string> aliases = {};
-  std::string help;   // one line for --help
-  std::string paper;  // source of the algorithm
-  std::string bytes;  // what a worker sends in a step
-  AnyOptions defaults;
-  Sharding sharding = Sharding::none;  // default; see ExchangeConfig
-  ParameterWire parameter_wire = ParameterWire::f32;
+  static constexpr const char* kKind = "exchange";    // for messages
+  std::string name;                                   // for configurations
+  std::vector<std::string> aliases = {};              // other names for it
+  std::string help;                                   // one line for --help
+  std::string paper;                                  // source of the algorithm
+  std::string bytes;                                  // what a worker sends in a step
+  AnyOptions defaults;                                // an options struct with its defaults
+  Sharding sharding = Sharding::none;                 // default; see ExchangeConfig
+  ParameterWire parameter_wire = ParameterWire::f32;  // default; see ExchangeConfig
   // Whether the exchange can leave each mean with its owner (zero2). Null: no.
   bool (*supports_zero2)(const AnyOptions& options) = nullptr;
   bool zero2_shards_are_blocks = false;  // under zero2, shards consist of whole blocks of block_size
-  std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);
+  std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);  // creates the exchange
   // What a user may not expect of the options, one line each. Null: nothing.
   std::vector<std::string> (*notices)(const AnyOptions& options) = nullptr;
 };
+// All exchanges: those of comm/exchange/methods.cpp and those that a program appends.
 template <>
 std::vector<const ExchangeMethod*>& methods<ExchangeMethod>();
 
@@ -49,12 +53,13 @@ std::vector<const ExchangeMethod*>& methods<ExchangeMethod>();
 class ExchangeConfig : public MethodConfig<ExchangeMethod> {
  public:
   using MethodConfig::MethodConfig;
+  // As MethodConfig(name, json); json may also set sharding and parameter_wire.
   ExchangeConfig(const std::string& name, const std::string& json);
 
   // zero1: every rank receives the whole mean but keeps optimizer state for its shard only and updates that. zero2: it
   // receives only its shard's mean. The updated parameters are then all-gathered as parameter_wire.
   Sharding sharding = method().sharding;
-  ParameterWire parameter_wire = method().parameter_wire;
+  ParameterWire parameter_wire = method().parameter_wire;  // type of sharded parameters on the network
 
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
   bool shards_are_blocks() const;  // whether shards must consist of whole blocks of block_size()

@@ -8,7 +8,7 @@ namespace godwit {
 // Mᵀ·P, the start of the next step; the mean gradient is P·Qᵀ. Other parameters, and those that this would not shrink,
 // are all-reduced uncompressed.
 struct PowerSgdOptions {
-  int64_t rank = 4;
+  int64_t rank = 4;                                      // of the factors: columns of P and Q
   ErrorFeedback error_feedback = ErrorFeedback::worker;  // worker or none; e ← z − P·Qᵀ with the worker's own Q
 
   void describe(OptionList& list);

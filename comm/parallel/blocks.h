@@ -18,10 +18,12 @@ class BlockLayout {
   // One block for the whole bucket, cut into even segments at multiples of 32 values: one scale per sender.
   static BlockLayout whole(const Bucket& bucket, int segments);
 
-  int64_t blocks() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t blocks() const { return static_cast<int64_t>(starts_.size()) - 1; }  // number of blocks
+  // Values of block i.
   Segment block(int64_t i) const { return {starts_[static_cast<size_t>(i)], starts_[static_cast<size_t>(i) + 1]}; }
 
-  int segments() const { return static_cast<int>(cuts_.size()) - 1; }
+  int segments() const { return static_cast<int>(cuts_.size()) - 1; }  // number of segments
+  // Values of segment i.
   Segment segment(int i) const { return {cuts_[static_cast<size_t>(i)], cuts_[static_cast<size_t>(i) + 1]}; }
   // Intersections of segment i with the blocks, in order.
   std::vector<Segment> parts(int i) const;
@@ -29,7 +31,7 @@ class BlockLayout {
   // Most values, and most parts(), of any segment. Messages have this size for all segments, so collectives stay
   // uniform.
   int64_t longest() const;
-  int64_t most_parts() const;
+  int64_t most_parts() const;  // most parts() of any segment
 
  private:
   BlockLayout() = default;

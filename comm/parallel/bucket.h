@@ -11,33 +11,36 @@
 
 namespace godwit {
 
+// A named parameter of a model.
 struct Parameter {
-  std::string name;  // as in the reference implementation: "layer1.0.conv1.weight"
-  Var var;
+  std::string name;   // as in the reference implementation: "layer1.0.conv1.weight"
+  Var var;            // value and gradient
   bool decay = true;  // weight decay applies
 };
 
 // A parameter's position in its bucket. Offsets are in elements.
 struct Slot {
-  std::string name;
-  Var var;
-  bool decay;
-  int64_t offset;  // in the bucket
-  int64_t numel;
+  std::string name;  // of the parameter
+  Var var;           // view of the bucket
+  bool decay;        // weight decay applies
+  int64_t offset;    // in the bucket
+  int64_t numel;     // number of elements
 };
 
+// Some parameters, one after another in one tensor.
 struct Bucket {
-  int index;
+  int index;  // position in Buckets
   int64_t begin;       // global offset of element 0, in the whole parameter vector without padding
   int64_t numel;       // without padding; [numel, param.numel()) is padding and stays zero
   Tensor param, grad;  // [padded], float32 or float64; with on_demand_gradients, grad is undefined while released
-  std::vector<Slot> slots;
+  std::vector<Slot> slots;  // of the parameters, by offset
   Segment owned;  // elements this rank's optimizer updates and keeps state for: all of them unless state is sharded
   std::vector<Segment> shards = {};  // [world], the elements owned by each rank; empty if state is not sharded
 
-  int64_t padded_numel() const { return param.numel(); }
+  int64_t padded_numel() const { return param.numel(); }  // number of elements with padding
 };
 
+// Sizes of buckets, and when gradients have memory.
 struct BucketOptions {
   int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
@@ -49,20 +52,23 @@ struct BucketOptions {
 // rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {
  public:
+  // Throws if there are no parameters, if two have one name, or if one is undefined, requires no gradient, or has
+  // another type than float32 or float64 or than the first one.
   Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options);
   Buckets(Buckets&&) = default;
   Buckets(const Buckets&) = delete;
   ~Buckets();
 
-  int64_t size() const { return static_cast<int64_t>(buckets_.size()); }
+  int64_t size() const { return static_cast<int64_t>(buckets_.size()); }  // number of buckets
+  // Bucket i, in the order in which backward completes them.
   Bucket& operator[](int64_t i) { return buckets_[static_cast<size_t>(i)]; }
   const Bucket& operator[](int64_t i) const { return buckets_[static_cast<size_t>(i)]; }
-  auto begin() { return buckets_.begin(); }
-  auto end() { return buckets_.end(); }
-  auto begin() const { return buckets_.begin(); }
-  auto end() const { return buckets_.end(); }
+  auto begin() { return buckets_.begin(); }        // first bucket
+  auto end() { return buckets_.end(); }            // end of the buckets
+  auto begin() const { return buckets_.begin(); }  // first bucket
+  auto end() const { return buckets_.end(); }      // end of the buckets
 
-  bool on_demand_gradients() const { return released_ != nullptr; }
+  bool on_demand_gradients() const { return released_ != nullptr; }  // whether gradients are allocated on demand
   // Allocates the bucket's gradient if it has none; the first gradient contribution does so implicitly. The values are
   // unspecified, the padding is zero. Call on the thread that runs backward.
   void acquire_gradient(Bucket& bucket);
@@ -88,9 +94,10 @@ class Buckets {
 // Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent equal ranges are merged;
 // padding is excluded.
 struct DecayRange {
-  int64_t begin, end;
-  bool decay;
+  int64_t begin, end;  // see above
+  bool decay;          // weight decay applies
 };
+// The ranges of a bucket, in order.
 std::vector<DecayRange> decay_ranges(const Bucket& bucket);
 
 }  // namespace godwit

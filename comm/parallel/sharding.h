@@ -17,7 +17,7 @@ namespace godwit {
 
 enum class Sharding { none, zero1, zero2 };  // nothing; optimizer state; optimizer state and gradients
 inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2"}; }
-enum class ParameterWire { f32, bf16, int8 };
+enum class ParameterWire { f32, bf16, int8 };  // float32, bfloat16, or 8-bit blocks
 inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
 
 // Sets bucket.shards and bucket.owned; call before creating optimizers or exchanges for the buckets. Padded sizes must

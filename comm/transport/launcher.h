@@ -8,9 +8,10 @@
 
 namespace godwit {
 
+// Values of a launcher's environment variables.
 struct Launcher {
-  std::string name;  // "mpirun", "srun"
-  int rank = 0, world = 1;
+  std::string name;         // "mpirun", "srun"
+  int rank = 0, world = 1;  // rank of this process; number of processes
 };
 
 // Reads the environment; nullopt if no launcher started the process. Throws if the values are invalid.

@@ -20,7 +20,7 @@ struct MpiOptions {
 // Thrown on a rank that has no error of its own: another rank failed and reports the cause.
 class PeerFailed : public Error {
  public:
-  using Error::Error;
+  using Error::Error;  // message and source location
 };
 
 bool mpi_built();  // whether this build has MPI

@@ -6,6 +6,7 @@
 
 namespace godwit {
 
+// Where the ranks of a machine run.
 struct Placement {
   std::string device = "cpu";  // as for parse_device(); "cuda:N" puts all ranks of a machine on one GPU
   bool share_gpu = false;      // allows "cuda" with more ranks than GPUs: ranks are assigned round-robin

@@ -17,12 +17,13 @@ namespace godwit {
 // Whether ranks of a run are busy (Group::busy). Thread-safe.
 class BusyRanks {
  public:
-  using Clock = std::chrono::steady_clock;
-  void begin() { ++count_; }
-  void end() {
+  using Clock = std::chrono::steady_clock;  // clock of last()
+  void begin() { ++count_; }                // a rank becomes busy
+  void end() {  // it is no longer busy
     ended_ = Clock::now();
     --count_;
   }
+  // Now if a rank is busy, otherwise when the last one ended.
   Clock::time_point last() const { return count_ > 0 ? Clock::now() : ended_.load(); }
 
  private:
@@ -34,6 +35,7 @@ class BusyRanks {
 // cores.
 class Rendezvous {
  public:
+  // Rank of each member in the world; longest wait without a busy rank.
   Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy);
 
   // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for

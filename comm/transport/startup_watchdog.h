@@ -11,7 +11,7 @@ namespace godwit {
 // with code 1, from its own thread. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
 class StartupWatchdog {
  public:
-  StartupWatchdog(int rank, std::chrono::milliseconds timeout);
+  StartupWatchdog(int rank, std::chrono::milliseconds timeout);  // starts the wait
   ~StartupWatchdog();
   StartupWatchdog(const StartupWatchdog&) = delete;
   StartupWatchdog& operator=(const StartupWatchdog&) = delete;

@@ -12,7 +12,7 @@ Rect random_resized_crop(int64_t width, int64_t height, RandomStream& random);
 // Evaluation crop: the central crop × crop pixels after the short side was resized to `resize`.
 Box center_box(int64_t width, int64_t height, int64_t resize, int64_t crop);
 
-enum class Color { brightness, contrast, saturation };
+enum class Color { brightness, contrast, saturation };  // properties that change_color() changes
 
 // Blends each value: factor · value + (1 - factor) · reference, where the reference is black (brightness), the image's
 // mean gray (contrast) or the pixel's gray (saturation). rgb: [pixels, 3], values in [0, 255].

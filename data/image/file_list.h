@@ -10,7 +10,7 @@ namespace godwit::data {
 // The names in a folder, sorted by bytes, without names that begin with a dot. Throws if the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
-bool is_folder(const std::string& path);
+bool is_folder(const std::string& path);  // true for a folder, or a link to one
 
 // The class names: the folders in root/split, sorted.
 std::vector<std::string> class_names(const std::string& root, const std::string& split);

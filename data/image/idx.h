@@ -6,6 +6,7 @@
 
 namespace godwit::data {
 
+// Contents of an IDX file.
 struct Idx {
   std::vector<int64_t> extents;  // outermost extent first, as in the file
   std::vector<uint8_t> values;   // row-major; their number is the product of the extents

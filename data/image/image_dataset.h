@@ -13,14 +13,14 @@ namespace godwit::data {
 class ImageDataset {
  public:
   virtual ~ImageDataset() = default;
-  virtual int64_t size() const = 0;
-  virtual int64_t classes() const = 0;
+  virtual int64_t size() const = 0;       // number of images
+  virtual int64_t classes() const = 0;    // number of classes
   virtual Shape image_shape() const = 0;  // [h, w, c] of the output
   virtual uint64_t hash() const = 0;      // of the contents or of the file list; equal on ranks with the same data
 
   // Both return the label. read_augmented() applies a random change that depends only on (seed, epoch, sample).
   virtual int32_t read(int64_t sample, float* to) const = 0;
-  virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;
+  virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;  // as read(), with augmentation
 
   // One line per sample that could not be read correctly, ordered by sample.
   virtual std::vector<std::string> warnings() const { return {}; }
@@ -29,6 +29,7 @@ class ImageDataset {
 // Images in memory, normalized, randomly cropped and flipped.
 class InMemoryDataset : public ImageDataset {
  public:
+  // Mean, standard deviation, crop and flip: see Transform.
   InMemoryDataset(RawImages dataset, TransformOptions options);
 
   int64_t size() const override { return dataset_.size(); }

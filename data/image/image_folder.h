@@ -8,18 +8,20 @@
 
 namespace godwit::data {
 
+// A file of an image folder.
 struct ImageFile {
-  std::string path;                 // relative to the data folder
-  int32_t label = 0;                // class index
-  int64_t bytes = 0;                // file size
-  int32_t width = 0, height = 0, channels = 0;
-  int64_t coefficient_bytes = 0;  // see JpegHeader
-  std::string problem;  // why the file is unusable; empty if it is usable
+  std::string path;                             // relative to the data folder
+  int32_t label = 0;                            // class index
+  int64_t bytes = 0;                            // file size
+  int32_t width = 0, height = 0, channels = 0;  // from the header: pixels, and 1, 3 or 4 channels
+  int64_t coefficient_bytes = 0;                // see JpegHeader
+  std::string problem;                          // why the file is unusable; empty if it is usable
 };
 
 // A progressive 4:2:0 image of 64 megapixels needs 183 MiB.
 inline constexpr int64_t kDecodeBytes = int64_t{256} << 20;
 
+// Limits and threads of index_image_folder().
 struct IndexOptions {
   int64_t max_pixels = 64'000'000;  // skip larger images, and images with a side above 16,384
   int64_t most_decode_bytes = kDecodeBytes;  // skip images whose coefficients need more
@@ -27,8 +29,9 @@ struct IndexOptions {
   ProgressFunction progress = {};
 };
 
+// Classes and files of an image folder.
 struct ImageFolder {
-  std::string root;
+  std::string root;                    // the data folder
   std::vector<std::string> classes;    // sorted names; labels index this list
   std::string train_name, test_name;   // folders of the two splits; "" if the class folders are at the root
   std::vector<std::string> unused;     // other splits in the folder

@@ -11,6 +11,7 @@
 
 namespace godwit::data {
 
+// How images become inputs: size, augmentation, normalization.
 struct PhotoOptions {
   int64_t crop = 224;       // side of the square output images
   int64_t resize = 256;     // evaluation: short side before the center crop, at least `crop`

@@ -13,10 +13,11 @@ class DecodeError : public std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+// Fields of a JPEG header.
 struct JpegHeader {
-  int64_t width = 0, height = 0;
-  int channels = 0;       // as stored: 1 gray, 3 color, 4 CMYK
-  int64_t data_from = 0;  // file offset of the image data
+  int64_t width = 0, height = 0;  // in pixels
+  int channels = 0;               // as stored: 1 gray, 3 color, 4 CMYK
+  int64_t data_from = 0;          // file offset of the image data
   // Memory for decoding any window of the image. Progressive and multi-scan files keep all coefficients, 2 bytes each.
   // 0 for other files, which are decoded row by row.
   int64_t coefficient_bytes = 0;
@@ -29,14 +30,15 @@ JpegHeader read_jpeg_header(std::span<const uint8_t> bytes);
 // Whether the end marker is present, i.e. the file is not truncated. `data`: image data up to the end of the file.
 bool has_jpeg_end(std::span<const uint8_t> data);
 
+// A rectangle of whole pixels.
 struct Rect {
-  int64_t left = 0, top = 0, width = 0, height = 0;
+  int64_t left = 0, top = 0, width = 0, height = 0;  // left upper corner and size
 };
 
 // A part of an image at 1/scale of its size. Positions are in reduced pixels from the image's corner.
 struct Pixels {
-  int scale = 1;
-  Rect part;
+  int scale = 1;             // 1, 2, 4 or 8
+  Rect part;                 // the pixels in rgb
   std::vector<uint8_t> rgb;  // [height, width, 3]
   bool damaged = false;      // the data is corrupt; rgb holds the decodable part
 };

@@ -4,7 +4,7 @@
 
 namespace godwit::data {
 
-enum class Layout { idx, cifar, image_folder };
+enum class Layout { idx, cifar, image_folder };  // formats of image data sets
 
 // Throws one Error listing the expected files if no format matches, or if the folder is missing or unreadable.
 Layout layout_of(const std::string& folder);

@@ -10,6 +10,7 @@
 
 namespace godwit::data {
 
+// Images and labels of one step of a rank.
 struct Batch {
   Tensor images;  // [b, h, w, c] float32
   Tensor labels;  // [b] int32

@@ -8,17 +8,19 @@
 
 namespace godwit::data {
 
+// Images and labels.
 struct RawImages {
-  Shape image_shape;  // [h, w, c]
-  int64_t classes = 0;
+  Shape image_shape;            // [h, w, c]
+  int64_t classes = 0;          // number of classes
   std::vector<uint8_t> pixels;  // [n, h, w, c]
   std::vector<int32_t> labels;  // [n], each in [0, classes)
 
-  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }  // number of images
+  // Pixels of image i, [h, w, c].
   const uint8_t* image(int64_t i) const { return pixels.data() + i * image_shape.numel(); }
 };
 
-enum class Split { train, test };
+enum class Split { train, test };  // parts of a data set
 
 std::string default_data_folder();  // where Debian's package installs Fashion-MNIST
 
@@ -29,9 +31,9 @@ RawImages load_idx_folder(const std::string& folder, Split split);
 
 // Mean and standard deviation of each channel over all pixels, of values in [0, 1].
 struct ChannelStats {
-  std::vector<float> mean, std;
+  std::vector<float> mean, std;  // [c]
 };
-ChannelStats channel_stats(const RawImages& dataset);
+ChannelStats channel_stats(const RawImages& dataset);  // throws if there are no images
 
 uint64_t content_hash(const RawImages& dataset);  // of all pixels, labels and extents
 

@@ -4,8 +4,9 @@
 
 namespace godwit::data {
 
+// A rectangle in fractions of pixels.
 struct Box {
-  double left = 0, top = 0, width = 0, height = 0;
+  double left = 0, top = 0, width = 0, height = 0;  // left upper corner and size
 };
 
 // Resizes `box` (in full-image pixels) to [height, width, 3], values in [0, 255]. Reads only pixels in `from`. Mirrors

@@ -15,6 +15,7 @@ struct TransformOptions {
   uint64_t seed = 0;
 };
 
+// Normalizes and augments images of one shape.
 class Transform {
  public:
   // image_shape [h, w, c]. Throws Error if mean or std does not have c finite values, std is not positive, or pad < 0.

@@ -12,16 +12,19 @@
 
 namespace godwit::data {
 
+// Normalization and splitting of words.
 struct BasicTokenizerOptions {
-  bool lower_case = true;
+  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
   std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
 };
 
+// A range of the source text.
 struct SourceRange {
   uint32_t begin, end;  // bytes of the source text
 };
 
+// One word of a text.
 struct Word {
   std::string_view text;       // normalized UTF-8, not empty; valid during the call
   uint32_t chars;              // code points in it
@@ -34,9 +37,10 @@ struct Word {
   }
 };
 
+// Splits texts into words. Thread-safe.
 class BasicTokenizer {
  public:
-  explicit BasicTokenizer(const BasicTokenizerOptions& options);
+  explicit BasicTokenizer(const BasicTokenizerOptions& options);  // builds the table of all characters
 
   // Calls f(word) for all words in bytes [begin, end) of the text, in order. Invalid UTF-8 becomes U+FFFD, which
   // normalization removes. The text must be below 4 GiB.
@@ -46,9 +50,9 @@ class BasicTokenizer {
  private:
   // Normalized words that are not plain ASCII.
   struct Chunk {
-    struct Part {
+    struct Part {  // a word
       size_t begin, end;  // bytes
-      uint32_t chars;
+      uint32_t chars;     // code points
     };
     std::string bytes;
     std::vector<SourceRange> sources;  // one per byte

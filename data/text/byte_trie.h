@@ -8,17 +8,18 @@
 
 namespace godwit::data {
 
+// A set of words with values.
 class ByteTrie {
  public:
-  struct Match {
-    int32_t value = -1;
-    size_t length = 0;  // 0: no word matches
+  struct Match {  // a word found
+    int32_t value = -1;  // of the word, −1 if none matches
+    size_t length = 0;   // 0: no word matches
   };
 
   // Values must not be negative. Empty words and words with a byte 0 are never found.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words);
 
-  Match longest(std::string_view text) const {
+  Match longest(std::string_view text) const {  // the longest word with which `text` begins
     Match match;
     uint32_t base = root_;
     for (size_t i = 0; i < text.size(); ++i) {

@@ -16,20 +16,22 @@ struct ClassificationOptions {
   ProgressFunction progress = {};
 };
 
+// Samples of a classifier, tokenized once.
 class ClassificationSource : public TextDataset {
  public:
+  // Tokenizes all sentences.
   ClassificationSource(const TsvDataset& text, const WordPiece& tokenizer, const ClassificationOptions& options);
 
-  int64_t size() const override { return std::ssize(sentences_); }
+  int64_t size() const override { return std::ssize(sentences_); }  // number of sentences
   int64_t max_length() const override { return length_; }
   Targets targets() const override { return {.labels = true}; }
   int32_t pad() const override { return pad_; }
   uint64_t hash() const override { return hash_; }
   Extent measure(int64_t sample, int64_t epoch) const override;
-  TextSample read(int64_t sample, int64_t epoch) const override;
+  TextSample read(int64_t sample, int64_t epoch) const override;  // ids and label; no random change
 
-  int64_t classes() const { return classes_; }
-  int64_t cut() const { return cut_; }  // number of truncated sentences
+  int64_t classes() const { return classes_; }  // number of classes
+  int64_t cut() const { return cut_; }          // number of truncated sentences
 
  private:
   int64_t length_, classes_, cut_ = 0;

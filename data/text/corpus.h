@@ -9,24 +9,25 @@
 
 namespace godwit::data {
 
-enum class Sentences {
+enum class Sentences {  // how a text is split into sentences
   lines,  // one sentence per line
   // Joins lines. A sentence ends after . ! ? and closing quotes or brackets, if a space follows and then no character a
   // … z.
   split,
 };
 
+// A text with its documents and sentences. Copies share the text.
 class Corpus {
  public:
   // Blank lines separate documents. Sentences are not blank, and every document has at least one. Throws, naming
   // `name`, if there is no text.
   Corpus(std::string text, Sentences rule, const std::string& name = "corpus");
 
-  int64_t documents() const { return static_cast<int64_t>(first_.size()) - 1; }
-  int64_t sentences() const { return static_cast<int64_t>(spans_.size()); }
+  int64_t documents() const { return static_cast<int64_t>(first_.size()) - 1; }  // number of documents
+  int64_t sentences() const { return static_cast<int64_t>(spans_.size()); }      // number of sentences
   // A document's sentences are [first_sentence(d), first_sentence(d + 1)).
   int64_t first_sentence(int64_t document) const { return first_[static_cast<size_t>(document)]; }
-  std::string_view sentence(int64_t i) const {
+  std::string_view sentence(int64_t i) const {  // text of sentence i
     const auto [begin, length] = spans_[static_cast<size_t>(i)];
     return std::string_view(*text_).substr(begin, length);
   }

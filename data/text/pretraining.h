@@ -17,8 +17,8 @@ struct PretrainingOptions {
   double masked = 0.15;         // fraction of a sample's tokens, computed with the special tokens
   int64_t max_predictions = 0;  // maximum number of masked tokens per sample; 0: masked · length
   double short_samples = 0.1;   // fraction of samples with a random target length, uniform up to the maximum
-  uint64_t seed = 0;
-  int threads = 1;  // for tokenization
+  uint64_t seed = 0;            // of the draws
+  int threads = 1;              // for tokenization
   ProgressFunction progress = {};
 };
 

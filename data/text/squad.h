@@ -6,19 +6,22 @@
 
 namespace godwit::data {
 
+// An answer given by the data set.
 struct SquadAnswer {
-  std::string text;
+  std::string text;    // as in the file
   int64_t begin = -1;  // byte offset in the context; -1 if the answer is not at the position given by the file
 
-  bool usable() const { return begin >= 0; }
+  bool usable() const { return begin >= 0; }  // its position is known
 };
 
+// A question about a context.
 struct SquadQuestion {
-  std::string id, text;
+  std::string id, text;              // unique id; question
   size_t context = 0;                // index into Squad::contexts
   std::vector<SquadAnswer> answers;  // in file order
 };
 
+// A SQuAD data set.
 struct Squad {
   std::vector<std::string> contexts;     // UTF-8
   std::vector<SquadQuestion> questions;  // in file order

@@ -10,6 +10,7 @@
 
 namespace godwit::data {
 
+// Limits of the search for answers.
 struct AnswerOptions {
   int64_t best = 20;     // starts and ends tried per window, and answers returned per question
   int64_t longest = 30;  // maximum number of tokens in an answer
@@ -17,8 +18,8 @@ struct AnswerOptions {
 
 // A possible answer within a window; trivially copyable, for exchange between ranks.
 struct Candidate {
-  int32_t window, start, end;  // token positions, counted from [CLS]
-  float start_logit, end_logit;
+  int32_t window, start, end;    // token positions, counted from [CLS]
+  float start_logit, end_logit;  // of the model
 };
 
 // All pairs (start, end) of the window's best starts and ends with start ≤ end, both in the context, at most `longest`
@@ -28,12 +29,13 @@ std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t 
                                          std::span<const float> start_logits, std::span<const float> end_logits,
                                          const AnswerOptions& options = {});
 
+// Answers to one question.
 struct QuestionAnswers {
-  struct Entry {
-    std::string text;
-    double probability, start_logit, end_logit;
+  struct Entry {  // an answer
+    std::string text;                            // of the answer
+    double probability, start_logit, end_logit;  // softmax over the entries; logits of start and end
   };
-  std::string id;
+  std::string id;           // of the question
   std::vector<Entry> best;  // at least one; the first is the answer
 };
 
@@ -47,6 +49,6 @@ Answers first_answers(const std::vector<QuestionAnswers>& all);  // for squad_sc
 // Write predictions.json (id → text) and nbest_predictions.json (id → [{text, probability, start_logit, end_logit}]).
 // Both write atomically, or throw one Error naming the file.
 void write_predictions(const std::string& path, const std::vector<QuestionAnswers>& all);
-void write_nbest(const std::string& path, const std::vector<QuestionAnswers>& all);
+void write_nbest(const std::string& path, const std::vector<QuestionAnswers>& all);  // see above
 
 }  // namespace godwit::data

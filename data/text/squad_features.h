@@ -25,7 +25,7 @@ struct SquadOptions {
 // The result does not depend on the number of threads.
 class SquadFeatures : public TextDataset {
  public:
-  struct Window {
+  struct Window {  // a part of a context with its question
     int32_t question;      // index into Squad::questions
     int32_t first, count;  // token range of the context
     int32_t start, end;    // first and last token of the answer, counted from [CLS]; 0 if absent
@@ -34,15 +34,16 @@ class SquadFeatures : public TextDataset {
   // Keeps a reference to `squad`. Throws if the options leave no room for the context, or if there are no windows.
   SquadFeatures(const Squad& squad, const WordPiece& tokenizer, SquadOptions options);
 
-  int64_t size() const override { return static_cast<int64_t>(windows_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(windows_.size()); }  // number of windows
   int64_t max_length() const override { return length_; }
   Targets targets() const override { return {.spans = true}; }
   int32_t pad() const override { return pad_; }
   uint64_t hash() const override { return hash_; }
   Extent measure(int64_t window, int64_t epoch) const override;
-  TextSample read(int64_t window, int64_t epoch) const override;
+  TextSample read(int64_t window, int64_t epoch) const override;  // ids and target of a window; no random change
 
-  const Squad& squad() const { return squad_; }
+  const Squad& squad() const { return squad_; }  // the data set
+  // Window i, in the order of the questions.
   const Window& window(int64_t i) const { return windows_[static_cast<size_t>(i)]; }
   // A question's windows are [first_window(q), first_window(q + 1)).
   int64_t first_window(int64_t question) const { return first_window_[static_cast<size_t>(question)]; }

@@ -18,9 +18,10 @@ Answers read_answers(const std::string& path);
 // words and spaces are defined as in Python.
 std::string normalize_answer(std::string_view text);
 
+// Scores of a set of predictions.
 struct SquadScore {
-  double exact_match = 0, f1 = 0;  // percent of all questions
-  int64_t questions = 0, unanswered = 0;
+  double exact_match = 0, f1 = 0;         // percent of all questions
+  int64_t questions = 0, unanswered = 0;  // in the data set; without a prediction
 };
 
 // A question without a prediction scores 0. Predictions for unknown questions are ignored. Throws if there is a

@@ -5,6 +5,7 @@
 
 namespace godwit::data {
 
+// A tokenized sample.
 struct TextSample {
   std::vector<int32_t> ids;                              // including [CLS] and [SEP], without padding
   int64_t first = 0;                                     // number of tokens of type 0; the following tokens have type 1
@@ -16,22 +17,22 @@ struct TextSample {
 // All functions are thread-safe and depend only on their arguments.
 class TextDataset {
  public:
-  struct Targets {
-    bool labels = false, spans = false, masked = false;
+  struct Targets {  // which targets samples have
+    bool labels = false, spans = false, masked = false;  // label; start and end; masked tokens
   };
-  struct Extent {
-    int64_t tokens, masked;
+  struct Extent {  // size of a sample
+    int64_t tokens, masked;  // number of tokens; of masked ones
   };
 
   virtual ~TextDataset() = default;
-  virtual int64_t size() const = 0;
+  virtual int64_t size() const = 0;        // number of samples
   virtual int64_t max_length() const = 0;  // of any sample
   virtual Targets targets() const = 0;     // targets present in the samples
   virtual int32_t pad() const = 0;         // id
   virtual uint64_t hash() const = 0;       // of the contents; equal on ranks with the same data
 
-  virtual Extent measure(int64_t sample, int64_t epoch) const = 0;  // size of read()'s result, computed much faster
-  virtual TextSample read(int64_t sample, int64_t epoch) const = 0;
+  virtual Extent measure(int64_t sample, int64_t epoch) const = 0;   // size of read()'s result, computed much faster
+  virtual TextSample read(int64_t sample, int64_t epoch) const = 0;  // tokens and targets of a sample
 };
 
 }  // namespace godwit::data

@@ -7,8 +7,9 @@
 
 namespace godwit::data {
 
+// Settings of a tokenizer_config.json.
 struct TokenizerConfig {
-  WordPieceOptions options = {};
+  WordPieceOptions options = {};                          // of the tokenizer
   std::optional<double> model_max_length = std::nullopt;  // in tokens; HuggingFace writes 1e30 for no limit
 };
 

@@ -6,9 +6,10 @@
 
 namespace godwit::data {
 
+// Contents of a tokenizer.json.
 struct TokenizerJson {
-  Vocabulary vocabulary;
-  WordPieceOptions options;
+  Vocabulary vocabulary;     // tokens by id
+  WordPieceOptions options;  // of the tokenizer
 };
 
 // Throws an Error naming file, field and value if a field is malformed, if the ids are not exactly 0 to n-1, or if the

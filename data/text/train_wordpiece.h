@@ -10,6 +10,7 @@
 
 namespace godwit::data {
 
+// Size and limits of the vocabulary.
 struct WordPieceTraining {
   int64_t size = 30'000;  // number of tokens, including the five special ones; fewer if no pair is frequent enough
   int64_t min_frequency = 2;    // of a merged pair

@@ -7,11 +7,12 @@
 
 namespace godwit::data {
 
+// Sentences with their classes.
 struct TsvDataset {
-  std::vector<std::string> sentences;
-  std::vector<int32_t> labels;       // indices into classes
-  std::vector<std::string> classes;  // names
-  bool numbered = false;             // the file contains class indices instead of class names
+  std::vector<std::string> sentences;  // not blank
+  std::vector<int32_t> labels;         // indices into classes
+  std::vector<std::string> classes;    // names
+  bool numbered = false;               // the file contains class indices instead of class names
 };
 
 // The first line names the columns; only "sentence" and "label" are read. Fields are separated by tabs and have no
@@ -23,10 +24,10 @@ TsvDataset read_tsv_dataset(const std::string& path);
 
 // The allowed classes of a file.
 struct KnownClasses {
-  std::vector<std::string> names;
-  std::optional<bool> numbered;  // none: detect, true if all labels are whole numbers and not all are class names
-  std::string origin;            // source of the classes (a file), for messages
-  std::string remedy;            // end of the message about an unknown label
+  std::vector<std::string> names;  // of the classes
+  std::optional<bool> numbered;    // none: detect, true if all labels are whole numbers and not all are class names
+  std::string origin;              // source of the classes (a file), for messages
+  std::string remedy;              // end of the message about an unknown label
 };
 
 // Reads a file with known classes, not all of which must occur. Also throws on unknown labels, naming them.

@@ -9,13 +9,15 @@
 
 namespace godwit::data {
 
+// What normalization changes.
 struct NormalizerOptions {
-  bool lower_case, strip_accents, split_cjk;
+  bool lower_case, strip_accents, split_cjk;  // lower case; no accents; each Chinese character a word
 };
 
+// An entry for every code point.
 class UnicodeTable {
  public:
-  enum Kind : uint32_t {
+  enum Kind : uint32_t {  // kinds of entries
     unchanged,  // part of a word, as is
     word,       // part of a word, replaced by value()
     alone,      // a separate word, value(): punctuation, Chinese characters
@@ -24,17 +26,18 @@ class UnicodeTable {
     several,    // several entries, see many()
     reordered,  // position depends on the neighboring marks, see normalize()
   };
-  static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }
-  static char32_t value(uint32_t entry) { return entry & 0xffffff; }
+  static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }  // of an entry
+  static char32_t value(uint32_t entry) { return entry & 0xffffff; }  // the replacement, or the code point itself
 
   // A code point and its byte range in the source text.
   struct Char {
-    uint32_t entry;
-    uint32_t begin, end;
+    uint32_t entry;       // its entry
+    uint32_t begin, end;  // bytes of the source text
   };
 
-  explicit UnicodeTable(const NormalizerOptions& options);
+  explicit UnicodeTable(const NormalizerOptions& options);  // computes all entries
 
+  // Of a code point up to U+10FFFF.
   uint32_t entry(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }
   // The entries of an entry of kind `several`. Their kinds: unchanged (including its value), word, alone or space.
   std::span<const uint32_t> many(uint32_t entry) const {

@@ -6,12 +6,13 @@
 
 namespace godwit::data {
 
-constexpr char32_t kReplacement = 0xfffd;
+constexpr char32_t kReplacement = 0xfffd;  // stands for invalid bytes
 
+// Result of decode_utf8().
 struct CodePoint {
-  char32_t value;
+  char32_t value;  // kReplacement if invalid
   uint32_t bytes;  // of the text, at least 1
-  bool valid;
+  bool valid;      // whether the bytes encode a code point
 };
 
 // Decodes the code point at text[at]; requires at < text.size(). Invalid bytes give one kReplacement for each longest
@@ -35,7 +36,7 @@ inline CodePoint decode_utf8(std::string_view text, size_t at) {
   return {value, length, true};
 }
 
-inline bool is_utf8(std::string_view text) {
+inline bool is_utf8(std::string_view text) {  // whether all bytes are valid
   for (size_t at = 0; at < text.size();) {
     const CodePoint code = decode_utf8(text, at);
     if (!code.valid) return false;

@@ -10,15 +10,17 @@
 
 namespace godwit::data {
 
+// A token of a text.
 struct Token {
-  int32_t id;
+  int32_t id;           // in the vocabulary
   uint32_t begin, end;  // bytes [begin, end) of the source text
 
   bool operator==(const Token&) const = default;
 };
 
+// Normalization and splitting of words.
 struct WordPieceOptions {
-  bool lower_case = true;
+  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
   std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
   bool split_cjk = true;                             // each Chinese character is a word
   int max_word = 100;                                // code points; a longer word is [UNK]
@@ -27,6 +29,7 @@ struct WordPieceOptions {
 // Thread-safe.
 class WordPiece {
  public:
+  // Throws if max_word is below 1.
   explicit WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
 
   // Adds no special tokens. Exact occurrences of "[PAD]", "[UNK]", "[CLS]", "[SEP]" and "[MASK]" in the text become
@@ -34,7 +37,7 @@ class WordPiece {
   std::vector<Token> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends
 
-  const Vocabulary& vocabulary() const { return vocabulary_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }  // tokens by id
 
  private:
   struct Special {

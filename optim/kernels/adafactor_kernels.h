@@ -6,20 +6,22 @@
 
 #include "engine/tensor.h"
 
+// Kernels of Adafactor.
 namespace godwit::adafactor {
 
-constexpr int64_t kLanes = 32;
+constexpr int64_t kLanes = 32;  // partial sums
 
+// A parameter, its gradient and the constants of a step.
 template <class T>
 struct Args {
-  T* x;
-  const T* g;
-  int64_t rows, columns;  // rows 1: a vector
-  double beta2, eps;
+  T* x;                    // parameters
+  const T* g;              // mean gradient
+  int64_t rows, columns;   // rows 1: a vector
+  double beta2, eps;       // ε: added to g²
   double lr, clip_update;  // α = lr, times max(least_size, RMS(x)) if `relative`; over max(1, RMS(u)/clip_update)
-  bool relative;
-  double least_size;
-  T keep;  // 1 − lr·λ
+  bool relative;           // scale lr by RMS(x)
+  double least_size;       // lower limit of that scale
+  T keep;                  // 1 − lr·λ
 };
 
 // Vector: v ← β2·v + (1−β2)(g²+ε), then updates x. v has as many values as x.

@@ -11,9 +11,10 @@
 #include "engine/half.h"
 #include "engine/philox.h"
 
+// Kernels of Birder.
 namespace godwit::birder {
 
-enum class Quantizer {
+enum class Quantizer {  // Q, of a ratio to a sign
   random,  // Q(z) = +1 where U < clamp((z + 1)/2, 0, 1), else −1
   sign,    // Q(z) = +1 where z ≥ 0, else −1
 };
@@ -21,12 +22,12 @@ inline std::vector<std::string> choices_of(Quantizer) { return {"random", "sign"
 
 // Keys the random number U of value i, which is element `begin + i` of the whole parameter vector.
 struct QuantizerRng {
-  Quantizer quantizer;
-  uint64_t seed;
-  uint32_t step;
-  Purpose purpose;
-  uint32_t sender;
-  int64_t begin;
+  Quantizer quantizer;  // random or sign
+  uint64_t seed;        // of the run
+  uint32_t step;        // number of the step
+  Purpose purpose;      // worker_sign or server_sign
+  uint32_t sender;      // number of the worker or server
+  int64_t begin;        // global offset of value 0
 };
 
 // Storage of the state; arithmetic is float32. k: the low 8 bits of the value's random word, which U does not use.
@@ -39,17 +40,18 @@ struct QuantizerRng {
 // One worker's state per value. Optional parts are null.
 template <class Moment, class Error>
 struct WorkerState {
-  Moment* m;
-  Moment* b;
+  Moment* m;  // moving average of g
+  Moment* b;  // moving average of |g|
   Moment* b_hat;  // if T0 is used: b_hat is the moving average; b follows it, or is max(b, b_hat) once `b_grows`
   Error* e;       // error feedback
   const uint32_t* active = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
 };
-using Worker = WorkerState<float, float>;
+using Worker = WorkerState<float, float>;  // of float32
 
+// Constants of a step.
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
-  bool b_grows;
+  bool b_grows;        // b ← max(b, b_hat)
 };
 
 // m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For
@@ -84,6 +86,7 @@ void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, u
 template <class Moment, class Error>
 void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite);
+// Overloads of server_step() and update() by device.
 template <class Error>
 void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
                  int64_t padded, const QuantizerRng& rng) {
@@ -92,12 +95,13 @@ void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32
 template <class Error>
 void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
                  int64_t count, int64_t padded, const QuantizerRng& rng);
+// By device.
 inline void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
                    float lr) {
   update(x, words, active, begin, end, keep, lr);
 }
 void update(Cuda, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
             float lr);
-void activate(Cuda, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count);
+void activate(Cuda, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count);  // as on the CPU
 
 }  // namespace godwit::birder

@@ -11,7 +11,7 @@ struct AttentionOptions {
   std::optional<double> scale = {};  // default: 1/√width
   // Dropout of the probabilities. Element ((b·heads + h)·queries + i)·keys + j of the key's draws is for (b, h, i, j).
   double dropout = 0;
-  DropoutKey key = {};
+  DropoutKey key = {};  // keys the dropout's random numbers
 };
 
 // The tensors of one call. All except mask and log_sums have the same type: float32, bfloat16 or float64.
@@ -24,11 +24,13 @@ struct AttentionTensors {
   Tensor log_sums;
 };
 
+// Gradients of the tensors of a call.
 struct AttentionGradients {
   Tensor out;      // input
   Tensor q, k, v;  // outputs; an undefined tensor is not computed
 };
 
+// Computes t.out and t.log_sums.
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options);
 void attention_forward(Cuda, const AttentionTensors& t, const AttentionOptions& options);
 // Computes the gradients. Recomputes the probabilities from log_sums.

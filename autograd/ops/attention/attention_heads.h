@@ -12,15 +12,16 @@ namespace godwit {
 
 // Data shared by all heads of a call.
 struct AttentionCall {
-  int64_t batch, queries, keys, heads, width;
-  double scale;
-  const AttentionOptions& options;
-  RngKey rng;
+  int64_t batch, queries, keys, heads, width;  // extents of q, k and v
+  double scale;  // factor of the scores
+  const AttentionOptions& options;  // of the call
+  RngKey rng;  // keys the dropout's random numbers
   int32_t dropped;                             // a probability is dropped if the 24 bits of its U are below this
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the unmasked keys
-  std::shared_ptr<Pool> pool;
+  std::shared_ptr<Pool> pool;  // memory pool of the calling thread's context
   int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads per thread
 
+  // Collects the unmasked keys of each batch entry.
   AttentionCall(const AttentionTensors& t, const AttentionOptions& o)
       : batch(t.q.dim(0)),
         queries(t.q.dim(1)),
@@ -42,18 +43,21 @@ struct AttentionCall {
 
 // One head of one batch entry.
 struct AttentionHead {
-  const AttentionCall& call;
-  int64_t b, h;
-  const std::vector<int32_t>& attended;
+  const AttentionCall& call;             // the call it belongs to
+  int64_t b, h;                          // number of the batch entry, and of the head in it
+  const std::vector<int32_t>& attended;  // the batch entry's unmasked keys
 
+  // Head number `head` of batch entry number `entry`.
   AttentionHead(const AttentionCall& c, int64_t entry, int64_t head)
       : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
-  int64_t count() const { return static_cast<int64_t>(attended.size()); }
-  int64_t step() const { return call.heads * call.width; }  // row stride in elements
+  int64_t count() const { return static_cast<int64_t>(attended.size()); }  // number of unmasked keys
+  int64_t step() const { return call.heads * call.width; }                 // row stride in elements
+  // The head's first row in a tensor [batch, length, heads, width].
   template <class T>
   T* of(T* data, int64_t length) const {
     return data + (b * length * call.heads + h) * call.width;
   }
+  // The head's row in log_sums.
   template <class C>
   C* sums(const Tensor& log_sums) const {
     return log_sums.data<C>() + (b * call.heads + h) * call.queries;

@@ -7,15 +7,15 @@ namespace godwit {
 
 // Each value applies to both dimensions; padding is zeros on all four sides.
 struct Conv2dOptions {
-  int stride = 1, padding = 0, dilation = 1, groups = 1;
+  int stride = 1, padding = 0, dilation = 1, groups = 1;  // groups: of channels that are convolved separately
 };
 
 // Extents of one convolution: ho = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1; the same formula gives wo.
 struct Conv2dShape {
-  int64_t n, h, w, c;  // images
-  int64_t o, kh, kw;   // filters
-  int64_t ho, wo;      // output
-  int64_t stride, padding, dilation, groups;
+  int64_t n, h, w, c;                         // images
+  int64_t o, kh, kw;                          // filters
+  int64_t ho, wo;                             // output
+  int64_t stride, padding, dilation, groups;  // as in Conv2dOptions
 };
 
 // Throws if images and filters do not match, or if the output would be empty.
@@ -27,6 +27,7 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
 // float32. GPU: deterministic cuDNN engines; float64, and shapes that cuDNN does not support, use slow plain kernels.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_forward(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+// dx, the gradient of the images.
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 void conv2d_backward_data(Cuda, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 // An undefined bias or db is ignored.
@@ -37,6 +38,8 @@ void conv2d_backward_weights(Cuda, const Conv2dShape& s, const Tensor& x, const 
 
 namespace ops {
 
+// The convolution of x [n, h, w, c] with w [o, kh, kw, c/groups] plus bias [o], as [n, ho, wo, o]; undefined bias:
+// none. Throws for other shapes or types.
 Var conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions& options = {});
 inline Var conv2d(const Var& x, const Var& w, const Conv2dOptions& options = {}) {
   return conv2d(x, w, Var(), options);

@@ -11,8 +11,8 @@ struct BatchNormOptions {
   // true: use batch statistics and update the running ones. false: use the running statistics.
   bool training = true;
   double momentum = 0.1;  // running = (1 - momentum) · running + momentum · batch
-  double eps = 1e-5;
-  bool relu = false;
+  double eps = 1e-5;      // added to the variance
+  bool relu = false;      // max(y, 0) at the end
   // Set for batch norm over several ranks: gathers x, float64 [n], of every rank as [ranks, n] in rank order on the
   // device of x. Called once in a training forward and once in its backward, in the same order on all ranks.
   std::function<Tensor(const Tensor& x)> gather = {};
@@ -21,9 +21,9 @@ struct BatchNormOptions {
 // Inputs of the kernels that follow the statistics: x [.., c]; mean to beta are [c] of compute_t. y is kept only if a
 // residual was added, to recover the ReLU mask; otherwise the mask is recomputed from x at no extra memory traffic.
 struct BatchNormState {
-  Tensor x, mean, inv_std, gamma, beta;
-  bool relu = false;
-  Tensor y;
+  Tensor x, mean, inv_std, gamma, beta;  // x and the parameters; inv_std = 1/sqrt(variance + eps)
+  bool relu = false;                     // max(y, 0) at the end
+  Tensor y;                              // the output; see above
 };
 
 // Mean and biased variance of x [.., c], both float64 [c].

@@ -4,13 +4,14 @@
 
 namespace godwit {
 
-void global_avg_pool_forward(Cpu, const Tensor& x, const Tensor& y);
+void global_avg_pool_forward(Cpu, const Tensor& x, const Tensor& y);  // y [n, c] = mean of x over h and w
 void global_avg_pool_forward(Cuda, const Tensor& x, const Tensor& y);
-void global_avg_pool_backward(Cpu, const Tensor& dy, const Tensor& dx);
+void global_avg_pool_backward(Cpu, const Tensor& dy, const Tensor& dx);  // dx = dy / (h · w) at each pixel
 void global_avg_pool_backward(Cuda, const Tensor& dy, const Tensor& dx);
 
 namespace ops {
 
+// Mean over the pixels: x [n, h, w, c] to [n, c]. Throws if x is not an image or has no pixels.
 inline Var global_avg_pool(const Var& x) {
   check(x.shape().rank() == 4, "global_avg_pool: x must be [n, h, w, c], it is ", x.shape());
   check(x.dim(1) > 0 && x.dim(2) > 0, "global_avg_pool: x has no pixels, it is ", x.shape());

@@ -4,6 +4,7 @@
 
 namespace godwit {
 
+// Extents of the pooling windows, in pixels, in both dimensions.
 struct Pool2dOptions {
   int kernel = 2, stride = 2, padding = 0;  // padding on each side, at most kernel / 2
 };
@@ -15,12 +16,14 @@ Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* op
 // first. NaN is larger than any number; padding is never selected.
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
 void max_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
+// dx: each dy is added at the maximum of its window.
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 void max_pool2d_backward(Cuda, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
 // y is the sum of each window / kernel²; padding counts as zeros.
 void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
 void avg_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y);
+// dx: each dy / kernel² is added to all pixels of its window.
 void avg_pool2d_backward(Cpu, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 void avg_pool2d_backward(Cuda, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
@@ -39,6 +42,7 @@ inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   });
 }
 
+// Average pooling; padding counts as zeros. Throws as pool2d_shape() does.
 inline Var avg_pool2d(const Var& x, const Pool2dOptions& options) {
   Tensor y(pool2d_shape(x.value(), options, "avg_pool2d"), x.dtype(), x.device());
   on_device(y, [&](auto device) { avg_pool2d_forward(device, x.value(), options, y); });

@@ -7,30 +7,31 @@
 
 namespace godwit {
 constexpr int64_t kSumPiece = 8192;  // values
-constexpr int kSumLanes = 16;
+constexpr int kSumLanes = 16;        // partial sums of a piece
 }  // namespace godwit
 
+// Arithmetic on the values of one block.
 namespace godwit::block {
 
 // Outputs may alias inputs.
 void add(const float* a, const float* b, float* sum, int64_t n);
-void subtract(const float* a, const float* b, float* difference, int64_t n);
-void divide(float* x, float by, int64_t n);
+void subtract(const float* a, const float* b, float* difference, int64_t n);    // difference = a − b
+void divide(float* x, float by, int64_t n);                                     // x ← x / by
 void add_times(const float* a, float factor, float* x, int64_t n);              // x += factor·a
 void choose(const uint32_t* bits, float one, float zero, int64_t n, float* x);  // sign bit 1 gives `one`, 0 `zero`
 
-bool all_finite(const float* x, int64_t n);
-float largest_magnitude(const float* x, int64_t n);
-double sum_of(const float* x, int64_t n);
-double sum_of_magnitudes(const float* x, int64_t n);
-double dot(const float* a, const float* b, int64_t n);
+bool all_finite(const float* x, int64_t n);             // whether no value is infinite or NaN
+float largest_magnitude(const float* x, int64_t n);     // max |x|
+double sum_of(const float* x, int64_t n);               // Σ x
+double sum_of_magnitudes(const float* x, int64_t n);    // Σ |x|
+double dot(const float* a, const float* b, int64_t n);  // Σ a·b
 
 // Sizes of a block that may contain any values; `largest` is non-finite if one of them is.
 struct Sizes {
   float largest;   // largest magnitude
   double squares;  // sum of squares
 };
-Sizes sizes(const float* x, int64_t n);
+Sizes sizes(const float* x, int64_t n);  // of x[n]
 
 double fold_lanes(double* lanes);  // reduces the kSumLanes partial sums in the order above; overwrites `lanes`
 

@@ -18,10 +18,10 @@ void mean_of_halves(Cuda, const Tensor& parts, int divisor, const Tensor& mean);
 inline Tensor to_half(const Tensor& x, DType wire, const char* operation) {
   return on_device(x, [&](auto device) { return to_half(device, x, wire, operation); });
 }
-inline void from_half(const Tensor& halves, const Tensor& x) {
+inline void from_half(const Tensor& halves, const Tensor& x) {  // by device
   on_device(x, [&](auto device) { from_half(device, halves, x); });
 }
-inline void mean_of_halves(const Tensor& parts, int divisor, const Tensor& mean) {
+inline void mean_of_halves(const Tensor& parts, int divisor, const Tensor& mean) {  // by device
   on_device(mean, [&](auto device) { mean_of_halves(device, parts, divisor, mean); });
 }
 

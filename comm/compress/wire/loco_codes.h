@@ -5,12 +5,14 @@
 
 #include "engine/random_words.h"
 
+// Kernels of the exchange loco.
 namespace godwit::loco {
 
 // A p-bit code c in −2^(p−1) … 2^(p−1)−1 means c/s; a 1-bit code means ±1/(2s).
 constexpr float lowest(int bits) { return -static_cast<float>(1 << (bits - 1)); }
-constexpr float highest(int bits) { return static_cast<float>(1 << (bits - 1)) - 1; }
+constexpr float highest(int bits) { return static_cast<float>(1 << (bits - 1)) - 1; }  // largest code, 2^(p−1) − 1
 
+// Options of a pass.
 struct Settings {
   int bits;         // 1, 4 or 8
   float gain_new;   // β, the weight of the new error
@@ -20,11 +22,13 @@ struct Settings {
   bool reset;       // sets the error to 0
 };
 
+// Scales of a block in a step.
 struct Scales {
   float code;                        // s
   float error_before, error_after;  // s_e of the stored error, and of the new one
 };
 
+// Result of encode().
 struct Counts {
   int64_t saturated = 0, zero = 0;  // codes that were clamped; codes that are 0. Both stay 0 for 1 bit
   bool finite = true;               // all g are finite; otherwise codes and errors are unusable

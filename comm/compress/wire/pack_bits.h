@@ -10,6 +10,7 @@ namespace godwit {
 GODWIT_INLINE inline void pack_nibbles(const uint16_t* __restrict pairs, int64_t n, uint8_t* __restrict to) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<uint8_t>((pairs[i] & 15) | (pairs[i] >> 4 & 0xF0));
 }
+// Unpacks the low 32 bits of v, 8 values of four bits, to the low four bits of each byte.
 GODWIT_INLINE inline uint64_t from_nibbles(uint64_t v) {
   v = (v | v << 16) & 0x0000FFFF0000FFFF;
   v = (v | v << 8) & 0x00FF00FF00FF00FF;
@@ -23,6 +24,7 @@ GODWIT_INLINE inline uint64_t pairs(uint64_t v) {
   v = (v | v >> 12) & 0x000000FF000000FF;
   return (v | v >> 24) & 0xFFFF;
 }
+// Unpacks the low 16 bits of v, 8 values of two bits, to the low two bits of each byte.
 GODWIT_INLINE inline uint64_t from_pairs(uint64_t v) {
   v = (v | v << 24) & 0x000000FF000000FF;
   v = (v | v << 12) & 0x000F000F000F000F;

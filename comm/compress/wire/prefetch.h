@@ -7,6 +7,6 @@ namespace godwit {
 
 constexpr int64_t kPageValues = 1024, kLineValues = 16;  // in float32 values
 
-inline void prefetch(const float* line) { __builtin_prefetch(line); }
+inline void prefetch(const float* line) { __builtin_prefetch(line); }  // fetches the cache line at this address
 
 }  // namespace godwit

@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-enum class SignScale {
+enum class SignScale {  // formulas of a block's scale
   l1_mean,  // s = Σ|y| / n over the block's n values
   l2_rms,   // s = √(Σy² / n)
 };
@@ -18,19 +18,19 @@ inline std::vector<std::string> choices_of(SignScale) { return {"l1_mean", "l2_r
 // Up to kValues consecutive values of one block. A message is an array of 32-bit words that holds scales and sign bits
 // (1 for +1; least significant bit first).
 struct SignTile {
-  static constexpr int64_t kValues = 4096;
-  int64_t at;     // first value, as an index into the array of values
-  int64_t bit;    // position of its sign in the message, in bits
-  int64_t slot;   // index of the message word that holds the scale
-  int32_t block;  // the block it belongs to
-  int32_t count;  // number of values
+  static constexpr int64_t kValues = 4096;  // most values of a tile
+  int64_t at;                               // first value, as an index into the array of values
+  int64_t bit;                              // position of its sign in the message, in bits
+  int64_t slot;                             // index of the message word that holds the scale
+  int32_t block;                            // the block it belongs to
+  int32_t count;                            // number of values
 };
 
 // Blocks cut into tiles from their beginning, so that sums do not depend on the thread count.
 struct SignTiles {
-  std::vector<SignTile> tiles;
-  std::vector<int64_t> sizes;  // of each block, in values
-  mutable Tensor copy;         // GPU copy of `tiles` as bytes, made on first use
+  std::vector<SignTile> tiles;  // of all blocks
+  std::vector<int64_t> sizes;   // of each block, in values
+  mutable Tensor copy;          // GPU copy of `tiles` as bytes, made on first use
 
   // Adds the next `count` values of a block, beginning at index `at`, as tiles.
   void add(int64_t at, int64_t count, int64_t bit, int64_t slot, int64_t block);

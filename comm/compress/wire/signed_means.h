@@ -4,13 +4,14 @@
 
 namespace godwit {
 
+// The two sums of a block, in float64.
 class SumsBySign {
  public:
   // Adds the block's next n values; n must be a multiple of 16 except at the block's end. Single-threaded.
   void add(const float* x, int64_t n);
 
-  double positive() const { return total(positive_, positive_pieces_); }
-  double negative() const { return total(negative_, negative_pieces_); }
+  double positive() const { return total(positive_, positive_pieces_); }  // sum of the values above 0
+  double negative() const { return total(negative_, negative_pieces_); }  // sum of the values below 0
 
  private:
   static constexpr int64_t kLanes = 16;
