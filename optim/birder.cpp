@@ -256,7 +256,9 @@ const OptimizerMethod& birder_method() {
       .name = "birder",
       .aliases = {"binsgdm"},
       .help = "1 bit per parameter each way between nodes, with error feedback and without warm-up",
-      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer, NeurIPS 2023",
+      .paper =
+          "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for Practical Distributed DNN "
+          "Training, NeurIPS 2023",
       .bytes = "d(n−1)/(4W) between nodes, 4d(m−1)/m + d(m−1)/(8m) within the node",
       .defaults = Birder::Options{},
       .communicates_itself = true,

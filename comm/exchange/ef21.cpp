@@ -25,7 +25,9 @@ const ExchangeMethod& ef21_method() {
   static const ExchangeMethod method{
       .name = "ef21",
       .help = "compressed changes of an estimate of each worker's gradient",
-      .paper = "Richtárik et al. 2021",
+      .paper =
+          "Richtárik et al., EF21: A New, Simpler, Theoretically Better, and Practically Faster Error Feedback, "
+          "arXiv:2106.05203, 2021",
       .bytes =
           "one message of the compressor to every worker, as in topk, or 1 bit per parameter and two float32 per "
           "block with one_bit",

@@ -291,7 +291,7 @@ const ExchangeMethod& loco_method() {
   static const ExchangeMethod method{
       .name = "loco",
       .help = "codes of 1, 4 or 8 bits to the owners, with an 8-bit error feedback",
-      .paper = "LoCo, Xie et al. 2024",
+      .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
           "sums of 1, 2 or 4 bytes per parameter back",
@@ -308,7 +308,7 @@ const ExchangeMethod& loco_zeropp_method() {
   static const ExchangeMethod method{
       .name = "loco_zeropp",
       .help = "gradients of loco to sharded owners, 8-bit blocks of parameters back",
-      .paper = "LoCo, Xie et al. 2024",
+      .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "
           "parameter and one float32 per block back",

@@ -243,7 +243,9 @@ const ExchangeMethod& powersgd_method() {
   static const ExchangeMethod method{
       .name = "powersgd",
       .help = "two low-rank factors of each gradient matrix, with error feedback",
-      .paper = "Vogels et al. 2019",
+      .paper =
+          "Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization, "
+          "arXiv:1905.13727, 2019",
       .bytes =
           "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
           "and the same back",

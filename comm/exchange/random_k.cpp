@@ -179,7 +179,7 @@ const ExchangeMethod& randomk_method() {
   static const ExchangeMethod method{
       .name = "randomk",
       .help = "values at random positions that all workers share, with error feedback",
-      .paper = "Stich et al. 2018",
+      .paper = "Stich et al., Sparsified SGD with Memory, arXiv:1809.07599, 2018",
       .bytes = "one float32 per value sent to the owners, and the same back",
       .defaults = RandomKOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
