@@ -77,6 +77,7 @@ class MethodConfig {
   OptionList list() const {
     OptionList all = options_.list();
     add_common(all);
+    for (Option& option : all) option.method = name();
     return all;
   }
   bool has(const std::string& option) const { return list().find(option) != nullptr; }

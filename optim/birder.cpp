@@ -47,8 +47,9 @@ void Birder::Options::describe(OptionList& list) {
   list.add("beta", beta, "decay rate of the means of gradients and of their magnitudes", kDecayRate);
   list.add("eps", eps, "added to the denominator", kPositiveFloat);
   list.add("error_feedback", error_feedback, "where the error of quantization is added to the next step");
-  list.add("quantizer", quantizer, "rounding of a ratio to a sign: random and unbiased, or its sign");
-  list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or an all-gather of all signs");
+  list.add("quantizer", quantizer,
+           "rounding of a ratio to a sign: random and unbiased, or its sign, which needs the worker's error feedback");
+  list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or, for comparison, an all-gather of all signs");
   list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: never", kNotNegative);
   list.add("moments", moments, "storage of the two means");
   list.add("errors", errors, "storage of the errors of quantization");

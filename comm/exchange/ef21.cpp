@@ -13,13 +13,12 @@ BlockExchangeOptions blocks_of(const Ef21Options& o) {
 }  // namespace
 
 void Ef21Options::describe(OptionList& list) {
-  list.add("compressor", compressor, "compressor of the changes: topk, or one_bit as in one_bit_sgd");
+  list.add("compressor", compressor,
+           "compressor of the changes: topk, which reads density, or one_bit as in one_bit_sgd");
   add_density(list, density);
   add_block_size(list, block_size);
-  add_reply(list, reply);
+  add_reply(list, reply).with_choices({"f32", "none"});  // coded would miss the mean of estimates on every rank
 }
-
-void Ef21Options::check() const { blocks_of(*this).check(); }
 
 const ExchangeMethod& ef21_method() {
   static const ExchangeMethod method{

@@ -39,11 +39,6 @@ double parse_scale(const std::string& text, const std::string& subject) {
   return value;
 }
 
-void check_bits(const std::string& name, int64_t bits) {
-  check(bits == 1 || bits == 4 || bits == 8, name, ": codes have 1, 4 or 8 bits, not ", bits, "; set exchange.bits to ",
-        "one of these");
-}
-
 class Loco : public Exchange {
  public:
   Loco(const std::string& name, const LocoOptions& options, const ExchangeInputs& in)
@@ -267,7 +262,7 @@ std::vector<std::string> notices_of(const LocoOptions& o) {
 }  // namespace
 
 void LocoOptions::describe(OptionList& list) {
-  list.add("bits", bits, "bits per code: 1, 4 or 8", {1, 8});
+  list.add("bits", bits, "bits per code").with_choices({"1", "4", "8"});
   list.add("scale", scale, "scale of the codes: a number or a power such as 2^19, or auto: one per block and step")
       .with_placeholder("S")
       .or_number()
@@ -283,9 +278,6 @@ void LocoOptions::describe(OptionList& list) {
            "with a fixed scale: fraction of saturated codes among the nonzero codes above which the run ends",
            kAboveZeroToOne);
 }
-
-void LocoOptions::check() const { check_bits("loco", bits); }
-void LocoZeroppOptions::check() const { check_bits("loco_zeropp", bits); }
 
 const ExchangeMethod& loco_method() {
   static const ExchangeMethod method{

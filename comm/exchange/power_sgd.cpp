@@ -234,10 +234,8 @@ class PowerSgd : public Exchange {
 
 void PowerSgdOptions::describe(OptionList& list) {
   list.add("rank", rank, "rank of the approximations", kAtLeastOne);
-  add_error_feedback(list, error_feedback);
+  add_error_feedback(list, error_feedback).with_choices({"worker", "none"});  // no owner compresses a mean
 }
-
-void PowerSgdOptions::check() const { check_no_owner_feedback("powersgd", error_feedback); }
 
 const ExchangeMethod& powersgd_method() {
   static const ExchangeMethod method{

@@ -8,10 +8,8 @@ namespace godwit {
 
 void add_density(OptionList& list, double& density);
 void add_block_size(OptionList& list, int64_t& block_size);
-void add_reply(OptionList& list, Reply& reply);
-void add_error_feedback(OptionList& list, ErrorFeedback& feedback);
-// Throws if an owner would have error feedback. For exchanges that all-reduce means, which no owner compresses.
-void check_no_owner_feedback(const char* exchange, ErrorFeedback feedback);
+Option& add_reply(OptionList& list, Reply& reply);
+Option& add_error_feedback(OptionList& list, ErrorFeedback& feedback);
 
 // The name of an enumerator: choice_name(Reply::coded) is "coded".
 template <class E>

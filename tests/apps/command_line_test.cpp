@@ -254,6 +254,12 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "available: sgd, sgdm"});
   expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
   expect_parts(error({"--set", "exchange.wire=f8"}), {"exchange.wire 'f8'", "f16"});
+  expect_parts(error({"--exchange", "ef21", "--set", "exchange.reply=coded"}),
+               {"--set exchange.reply: no such exchange.reply 'coded' for ef21; available: f32, none"});
+  expect_parts(error({"--exchange", "loco", "--set", "exchange.bits=2"}),
+               {"--set exchange.bits expects one of 1, 4, 8 for loco, got '2'"});
+  expect_parts(file_error(R"({"exchange": {"name": "loco_zeropp", "bits": 3}})"),
+               {"exchange.bits expects one of 1, 4, 8 for loco_zeropp, got 3"});
   expect_parts(error({"--model", "resnet21"}), {"model 'resnet21'", "resnet20"});
   expect_parts(error({"--set", "schedule=cosin"}), {"schedule 'cosin'", "cosine"});
   expect_parts(error({"--set", "optimizer=birder", "--set", "optimizer.quantizer=rnadom"}), {"rnadom", "random"});

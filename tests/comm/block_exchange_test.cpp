@@ -509,7 +509,7 @@ TEST(BlockExchange, RefusesInvalidInputs) {
     for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
       expect(refusal(TopKOptions{.density = density}), "topk: density expects a finite number in (0, 1]");
     expect(unknown("ef21", "compressor", "qsgd"), "compressor 'qsgd'");
-    expect(refusal(Ef21Options{.reply = Reply::coded}), "f32 or none");
+    expect(refusal(Ef21Options{.reply = Reply::coded}), "ef21: reply: no such reply 'coded'; available: f32, none");
     expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
     expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
     expect(error_of([&] { make_exchange("qsgd", wide, comm, 1); }), "float64");
