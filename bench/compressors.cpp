@@ -48,19 +48,20 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
               1e-6 * static_cast<double>(values) / each, median(ratio));
 }
 
-void time_codec(const char* name, const Compressor& codec, double largest_error, int64_t values, int64_t block = 1024) {
+void time_compressor(const char* name, const Compressor& compressor, double largest_error, int64_t values,
+                     int64_t block = 1024) {
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
-  const int64_t blocks = values / block, words = codec.payload_words(block);
+  const int64_t blocks = values / block, words = compressor.payload_words(block);
   const Tensor codes({blocks * words}, DType::u32);
   BlockTable<CodedBlock> table;
   for (int64_t i = 0; i < blocks; ++i) table.all.push_back({i * block, block, i * words, 0});
   const auto encode = [&] {
-    const bool finite = encode_blocks(Cpu{}, codec, x.data<float>(), Feedback::none, nullptr, table, {1, 1, 1, 0}, 0,
-                                      codes.data<uint32_t>());
+    const bool finite = encode_blocks(Cpu{}, compressor, x.data<float>(), Feedback::none, nullptr, table, {1, 1, 1, 0},
+                                      0, codes.data<uint32_t>());
     check(finite, "bench: ", name, ": a value is not finite");
   };
   const auto decode = [&] {
-    mean_of_blocks(Cpu{}, codec, codes.data<uint32_t>(), 0, 1, table, false, back.data<float>());
+    mean_of_blocks(Cpu{}, compressor, codes.data<uint32_t>(), 0, 1, table, false, back.data<float>());
   };
   encode();
   decode();
@@ -141,11 +142,11 @@ void time_all(int threads) {
   all.threads = threads;
   ContextGuard guard(all);
   for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18, int64_t{105} << 20}) {
-    time_codec("int8", *int8_codec(), 1e-3, values);
-    time_codec("qsgd, 7 levels", *qsgd_codec(7), 10, values);
-    time_codec("terngrad", *terngrad_codec(2.5), 2, values);
-    time_codec("one_bit_sgd", *one_bit_codec(), 0.5, values);
-    time_codec("topk, 1 %", *topk_codec(0.01), 1, values, 1 << 18);
+    time_compressor("int8", *int8_codec(), 1e-3, values);
+    time_compressor("qsgd, 7 levels", *qsgd_codec(7), 10, values);
+    time_compressor("terngrad", *terngrad_codec(2.5), 2, values);
+    time_compressor("one_bit_sgd", *one_bit_codec(), 0.5, values);
+    time_compressor("topk, 1 %", *topk_codec(0.01), 1, values, 1 << 18);
     time_majority(values);
     for (const int bits : {1, 4, 8})
       for (const bool random : {true, false}) time_loco(bits, random, values);

@@ -33,8 +33,8 @@ Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats
 
 template <class F, class G>
 void Group::run(std::string_view phase, F bytes_to_peer, G call) {
-  check(!recording(), phase, ": ranks communicate in a pass that is recorded as CUDA graphs, which replays would not ",
-        "repeat; do so between passes, or do without graphs");
+  check(!capturing(), phase, ": ranks communicate in a pass that is captured as CUDA graphs, which replays would not ",
+        "repeat; communicate between passes, or do not use graphs");
   int64_t intra = 0, inter = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;

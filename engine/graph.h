@@ -32,8 +32,8 @@ class CudaGraphCache {
   // Runs f eagerly, captures it, or replays it. Tensors that f creates share the memory of all captured functions; the
   // next run() overwrites their contents.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
-  bool recorded(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
-  size_t recordings() const;                             // number of captured keys
+  bool captured(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
+  size_t captures() const;                               // number of captured keys
 
  private:
   struct Impl;
@@ -42,7 +42,7 @@ class CudaGraphCache {
 
 // The functions below refer to the calling thread's capture.
 
-bool recording();  // true while the thread's GPU work is being captured
+bool capturing();  // true while the thread's GPU work is being captured
 // During capture: calls f in each replay before the current graph is launched. f may access host memory only. Outside
 // capture: no effect.
 void on_replay(std::function<void()> f);

@@ -8,10 +8,10 @@ struct CudaGraphCache::Impl {};
 CudaGraphCache::CudaGraphCache(size_t) { fail("graphs: CUDA graphs need a GPU, but this build has no CUDA"); }
 CudaGraphCache::~CudaGraphCache() = default;
 CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>&, const std::function<void()>&) { return How::eager; }
-bool CudaGraphCache::recorded(const std::vector<int64_t>&) const { return false; }
-size_t CudaGraphCache::recordings() const { return 0; }
+bool CudaGraphCache::captured(const std::vector<int64_t>&) const { return false; }
+size_t CudaGraphCache::captures() const { return 0; }
 
-bool recording() { return false; }
+bool capturing() { return false; }
 void on_replay(std::function<void()>) {}
 void graph_break(std::function<void()> f) { f(); }
 

@@ -81,6 +81,7 @@ class MethodConfig {
   OptionList list() const {
     OptionList all = options_.list();
     add_common(all);
+    for (Option& option : all) option.method = name();
     return all;
   }
   // Whether the method or its kind has the option.

@@ -78,6 +78,10 @@ struct Assigner {
   [[noreturn]] void fail_type(const std::string& expected) const {
     fail(subject, " expects ", expected, ", got ", value.shown);
   }
+  // For messages: the method that limits the choices, unless `subject` begins with its name.
+  std::string for_method() const {
+    return option.method.empty() || subject.starts_with(option.method + ":") ? "" : " for " + option.method;
+  }
   const std::string& text() const {
     const auto* text = std::get_if<std::string>(&value.data);
     const bool number = !text && value.data.index() >= 2 && value.data.index() <= 4;  // int64_t, uint64_t or double
@@ -92,7 +96,7 @@ struct Assigner {
     if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end())
       fail(subject, ": no such ",
            option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name, " '",
-           excerpt(word), "'", did_you_mean(word, option.choices));
+           excerpt(word), "'", for_method(), did_you_mean(word, option.choices));
     return word;
   }
 
@@ -119,10 +123,14 @@ struct Assigner {
     const auto* u = std::get_if<uint64_t>(&value.data);
     const bool fits = (i && std::in_range<T>(*i) && inside(static_cast<double>(*i), option.range)) ||
                       (u && std::in_range<T>(*u) && inside(static_cast<double>(*u), option.range));
+    const T number = fits ? static_cast<T>(i ? static_cast<uint64_t>(*i) : *u) : T{};
+    const std::vector<std::string>& choices = option.choices;
+    const bool chosen = fits && std::find(choices.begin(), choices.end(), std::to_string(number)) != choices.end();
+    if (!choices.empty() && !chosen) fail_type("one of " + excerpts(choices, choices.size()) + for_method());
     if (!fits)
       fail_type("an integer" +
                 (std::is_same_v<T, uint64_t> ? " from 0 to 18446744073709551615" : range_text(option.range)));
-    *member = static_cast<T>(i ? static_cast<uint64_t>(*i) : *u);
+    *member = number;
   }
   void operator()(std::string* member) const {
     *member = option.choices.empty() || option.check_text ? text() : choice();

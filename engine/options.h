@@ -45,7 +45,8 @@ struct Option {
   OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
   Range range = {};                       // for numbers, and for each number in a list
-  std::vector<std::string> choices = {};  // allowed texts; empty: any
+  std::vector<std::string> choices = {};  // allowed values, for an enum possibly not all of them; empty: any
+  std::string method = {};                // whose option it is, for messages; empty: of no method
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
   std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does

@@ -131,7 +131,9 @@ const OptimizerMethod& bert_adam_method() {
   static const OptimizerMethod method{
       .name = "bert_adam",
       .help = "Adam with decoupled weight decay and no bias correction, as BERT was trained",
-      .paper = "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, arXiv:1810.04805, 2019",
+      .paper =
+          "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, "
+          "arXiv:1810.04805, 2019",
       .bytes = kExchangeBytes,
       .defaults = BertAdam::Options{},
       .make = make_with_exchange<BertAdam>,

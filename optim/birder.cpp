@@ -47,8 +47,9 @@ void Birder::Options::describe(OptionList& list) {
   list.add("beta", beta, "decay rate of the means of gradients and of their magnitudes", kDecayRate);
   list.add("eps", eps, "added to the denominator", kPositiveFloat);
   list.add("error_feedback", error_feedback, "where the error of quantization is added to the next step");
-  list.add("quantizer", quantizer, "rounding of a ratio to a sign: random and unbiased, or its sign");
-  list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or an all-gather of all signs");
+  list.add("quantizer", quantizer,
+           "rounding of a ratio to a sign: random and unbiased, or its sign, which needs the worker's error feedback");
+  list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or, for comparison, an all-gather of all signs");
   list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: never", kNotNegative);
   list.add("moments", moments, "storage of the two means");
   list.add("errors", errors, "storage of the errors of quantization");
@@ -256,7 +257,9 @@ const OptimizerMethod& birder_method() {
       .name = "birder",
       .aliases = {"binsgdm"},
       .help = "1 bit per parameter each way between nodes, with error feedback and without warm-up",
-      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer, NeurIPS 2023",
+      .paper =
+          "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for Practical Distributed DNN "
+          "Training, NeurIPS 2023",
       .bytes = "d(n−1)/(4W) between nodes, 4d(m−1)/m + d(m−1)/(8m) within the node",
       .defaults = Birder::Options{},
       .communicates_itself = true,

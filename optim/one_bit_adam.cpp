@@ -93,7 +93,9 @@ const OptimizerMethod& one_bit_adam_method() {
   static const OptimizerMethod method{
       .name = kName,
       .help = "Adam, then a frozen second moment and momentum in 1 bit per parameter",
-      .paper = "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training, arXiv:2102.02888, 2021",
+      .paper =
+          "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed, "
+          "arXiv:2102.02888, 2021",
       .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,

@@ -159,7 +159,8 @@ const OptimizerMethod& one_bit_lamb_method() {
       .name = kName,
       .help = "LAMB, then a frozen second moment and momentum in 1 bit per parameter",
       .paper =
-          "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training, arXiv:2104.06069, 2022",
+          "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training with LAMB's Convergence "
+          "Speed, arXiv:2104.06069, 2022",
       .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,

@@ -82,7 +82,9 @@ const OptimizerMethod& softsignsgd_method() {
   static const OptimizerMethod method{
       .name = "softsignsgd",
       .help = "mean gradient divided by mean magnitude of the gradient: Birder without quantization",
-      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer, appendix B, 2023",
+      .paper =
+          "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for Practical Distributed DNN "
+          "Training, NeurIPS 2023, appendix B",
       .bytes = kExchangeBytes,
       .defaults = SoftSignSgd::Options{},
       .make = make_with_exchange<SoftSignSgd>,

@@ -1,4 +1,6 @@
 // Assignments to a configuration: layers, and the checks that need more than one option.
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "apps/config/assignments.h"
@@ -30,6 +32,8 @@ std::string chosen(const Program& program, const Assignments& layer, const std::
 // Why the options of a file are not used: what the command line chooses instead. "" if they are used.
 using Replaced = std::function<std::string(const Assignment& a)>;
 
+// config.json holds every value. A value that equals the default of the replaced optimizer is therefore not used if the
+// default of the new optimizer differs, as train_bert's clip.norm does.
 Replaced replaced_parts(const Program& program, const Assignments& file, const Assignments& command) {
   const auto other = [&](const std::string& group) -> std::string {  // another method on the command line
     const std::string name = chosen(program, command, group + ".name"), before = chosen(program, file, group + ".name");
@@ -37,13 +41,37 @@ Replaced replaced_parts(const Program& program, const Assignments& file, const A
   };
   const std::string optimizer = other("optimizer"), exchange = other("exchange"), schedule = other("schedule");
   const bool no_exchange = !optimizer.empty() && find_method<OptimizerMethod>(optimizer).communicates_itself;
+  struct Defaults {
+    std::string before, after;
+  };
+  std::map<std::string, Defaults> changed;  // by option
+  ConfigPtr scratch;
+  if (!optimizer.empty()) {
+    Assignments all = file;
+    all.insert(all.end(), command.begin(), command.end());
+    const auto defaults_with = [&](const std::string& name) {
+      return program.defaults(
+          [&](const std::string& option) { return option == "optimizer.name" ? name : chosen(program, all, option); });
+    };
+    scratch = defaults_with(chosen(program, file, "optimizer.name"));
+    const ConfigPtr after = defaults_with(optimizer);
+    const OptionList old_list = scratch->options(), new_list = after->options();
+    for (const Option& option : old_list)
+      if (const Option* same = new_list.find(option.name); same && value_text(*same) != value_text(option))
+        changed[option.name] = {value_text(option), value_text(*same)};
+  }
   return [=](const Assignment& a) -> std::string {
     const bool of_exchange = a.option.starts_with("exchange.");
     if (of_exchange && no_exchange) return "optimizer " + optimizer + ", which communicates itself";
     if (of_exchange && !exchange.empty()) return "exchange " + exchange;
     if (a.section == "optimizer" && !optimizer.empty()) return "optimizer " + optimizer;
     if (a.section == "schedule" && !schedule.empty()) return "schedule " + schedule;
-    return "";
+    const auto found = changed.find(a.option);
+    if (found == changed.end() || last(command, a.option)) return "";
+    const OptionList list = scratch->options();
+    assign(*list.find(a.option), a.value, a.subject);
+    const auto& [before, after] = found->second;
+    return value_text(*list.find(a.option)) == before ? "optimizer " + optimizer + ", whose default is " + after : "";
   };
 }
 
@@ -147,19 +175,29 @@ void KnownOptions::fail_unknown(const std::string& subject, const std::string& n
 ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command) {
   const Replaced replaced = replaced_parts(program, file, command);
   Assignments layers;
-  std::vector<std::string> notices;
+  std::vector<std::pair<std::string, std::string>> ignored;  // what the command line chooses, the keys that it replaces
+  std::string name_of_file;
   for (const Assignment& a : file) {
     const std::string by = replaced(a);
     if (by.empty()) layers.push_back(a);
-    else if (!a.option.ends_with(".name") || (a.option == "exchange.name" && by.starts_with("optimizer")))
-      notices.push_back(a.subject + "=" + a.value.shown + " is not used: the command line chooses " + by);
+    if (by.empty() || (a.option.ends_with(".name") && (a.option != "exchange.name" || by.starts_with("exchange"))))
+      continue;
+    name_of_file = a.subject.substr(0, a.subject.rfind(": "));
+    const auto same = [&](const auto& entry) { return entry.first == by; };
+    const auto found = std::find_if(ignored.begin(), ignored.end(), same);
+    if (found == ignored.end()) ignored.emplace_back(by, a.option);
+    else found->second.append(", ").append(a.option);
   }
+  std::string notice;
+  for (const auto& [by, keys] : ignored)
+    notice +=
+        (notice.empty() ? name_of_file + ": not used: " : "; ") + keys + ", because the command line chooses " + by;
   layers.insert(layers.end(), command.begin(), command.end());
 
   const auto lookup = [&](const std::string& option) { return chosen(program, layers, option); };
   const ConfigPtr made = program.defaults(lookup);
   CommonConfig& config = *made;
-  config.notices = std::move(notices);
+  if (!notice.empty()) config.notices.push_back(notice);
   const std::string optimizer = lookup("optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (last(layers, "exchange.name")) config.exchange = lookup("exchange.name");

@@ -270,10 +270,10 @@ Forward Trainer::captured_forward_backward(int micro_batch, std::vector<Tensor>&
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
   Forward& given = passes_[loaded.key];
-  if (graphs_->recorded(loaded.key)) losses.push_back(given.loss.value());
+  if (graphs_->captured(loaded.key)) losses.push_back(given.loss.value());
   const auto how = graphs_->run(loaded.key, [&] {
     Forward forward = task_.forward_loaded();
-    if (!recording()) losses.push_back(forward.loss.value());
+    if (!capturing()) losses.push_back(forward.loss.value());
     replica_->backward(forward.loss);
     given = std::move(forward);
     given.loss = Var(given.loss.value());
@@ -441,7 +441,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   if (!exchanged.empty()) progress.line(exchanged);
   if (graphs_)
     progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
-                                 " micro-batches were replayed from ", graphs_->recordings(), " captured graphs"));
+                                 " micro-batches were replayed from ", graphs_->captures(), " captured graphs"));
   for (const std::string& line : convolutions_.summary()) progress.line(line);
   constexpr size_t kShown = 5;
   size_t shown = 0;

@@ -55,8 +55,8 @@ void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const 
   const auto sorted = [=] { return detail::EmbeddingPieces(ids.span<int32_t>(), padding); };
   const detail::EmbeddingPieces pieces = sorted();
   const int64_t width = d_table.dim(1), n = ids.numel();
-  const int64_t rows = recording() ? n : std::ssize(pieces.row);
-  const int64_t count = recording() ? n : std::ssize(pieces.piece) - 1;
+  const int64_t rows = capturing() ? n : std::ssize(pieces.row);
+  const int64_t count = capturing() ? n : std::ssize(pieces.piece) - 1;
   const Tensor all({n + count + 1 + rows + 1 + rows}, DType::i32, kCpu);  // in one copy
   const auto write = [=](const detail::EmbeddingPieces& from) {
     const auto put = [](const std::vector<int32_t>& values, int32_t* to, int64_t room, int32_t rest) {

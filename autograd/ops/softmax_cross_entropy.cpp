@@ -137,7 +137,7 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
                           std::optional<int32_t> ignore) {
   const Tensor here = labels.to(kCpu), there = labels.to(logits.device());
   check_labels(logits.value(), here, ignore, "softmax_cross_entropy");
-  check(!ignore || !recording(), "softmax_cross_entropy: `ignore` makes the host count rows, which a step ",
+  check(!ignore || !capturing(), "softmax_cross_entropy: `ignore` makes the host count rows, which a step ",
         "captured as CUDA graphs cannot repeat; do not use `ignore` in captured steps");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());

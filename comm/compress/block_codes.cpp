@@ -29,7 +29,7 @@ void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
 
 }  // namespace
 
-bool encode_blocks(Cpu, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+bool encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   std::atomic<bool> finite{true};
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
@@ -38,20 +38,20 @@ bool encode_blocks(Cpu, const Compressor& codec, const float* x, Feedback feedba
     float* own = feedback == Feedback::none ? nullptr : kept + block.kept;
     if (feedback == Feedback::residual) block::add(z, own, own, n), z = own;
     if (feedback == Feedback::ef21) block::subtract(z, own, a, n), z = a;
-    if (!codec.encode_finite(z, n, {rng, element + block.begin}, words + block.at)) return finite.store(false);
-    if (own) codec.add(words + block.at, n, feedback == Feedback::residual ? -1.0f : 1.0f, own, b);
+    if (!compressor.encode_finite(z, n, {rng, element + block.begin}, words + block.at)) return finite.store(false);
+    if (own) compressor.add(words + block.at, n, feedback == Feedback::residual ? -1.0f : 1.0f, own, b);
   });
   return finite;
 }
 
-void mean_of_blocks(Cpu, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cpu, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean) {
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
     float *to = mean + block.begin, *sum = moves ? a : to;
     const uint32_t* payload = words + block.at;
-    codec.decode(payload, n, sum);
-    for (int sender = 1; sender < senders; ++sender) codec.add(payload + sender * stride, n, 1, sum, b);
+    compressor.decode(payload, n, sum);
+    for (int sender = 1; sender < senders; ++sender) compressor.add(payload + sender * stride, n, 1, sum, b);
     if (senders > 1) block::divide(sum, static_cast<float>(senders), n);
     if (moves) block::add(to, sum, to, n);
   });

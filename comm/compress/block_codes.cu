@@ -276,13 +276,13 @@ void mean(Cuda, const Means&, int64_t, const std::monostate&) { refuse(); }
 
 }  // namespace
 
-bool encode_blocks(Cuda device, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+bool encode_blocks(Cuda device, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   const BlockPieces& pieces = pieces_of(blocks);
   const Tensor fault = Tensor::zeros({1}, DType::u32);
   const Job job{x,     feedback,  kept,  table_on(device, blocks),    table_on(device, pieces.all),
                         rng, element, words, fault.cuda_data<uint32_t>()};
-  const CodeFormat format = codec.format();
+  const CodeFormat format = compressor.format();
   std::visit([&](const auto& f) { encode(device, job, pieces, f); }, format);
   const uint32_t found = fault.to_vector<uint32_t>()[0];
   if (found & kNotFinite) return false;
@@ -290,12 +290,12 @@ bool encode_blocks(Cuda device, const Compressor& codec, const float* x, Feedbac
   return true;
 }
 
-void mean_of_blocks(Cuda device, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cuda device, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean_at) {
   const BlockPieces& pieces = pieces_of(blocks);
   const Means means{
       words, stride, senders, table_on(device, blocks), table_on(device, pieces.all), moves, mean_at};
-  const CodeFormat format = codec.format();
+  const CodeFormat format = compressor.format();
   std::visit([&](const auto& f) { mean(device, means, std::ssize(pieces.all.all), f); }, format);
 }
 

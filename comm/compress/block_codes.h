@@ -1,5 +1,5 @@
-// Encodes and decodes many blocks at once: on the CPU threaded over blocks, on a GPU in one or two launches for codecs
-// whose format() has kernels. Both give the same bits.
+// Encodes and decodes many blocks at once: on the CPU threaded over blocks, on a GPU in one or two launches for
+// compressors whose format() has kernels. Both give the same bits.
 #pragma once
 #include "comm/compress/compressor.h"
 #include "comm/compress/table.h"
@@ -23,16 +23,16 @@ enum class Feedback {
 // Encodes all blocks of x; `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
 // value and, with `rng`, keys the random numbers. Returns false if a value to encode is not finite; codes and `kept`
 // are then unusable. On a GPU the host waits for this result.
-bool encode_blocks(Cpu, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+bool encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
-bool encode_blocks(Cuda, const Compressor& codec, const float* x, Feedback feedback, float* kept,
+bool encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
 
 // Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
 // sender. With `moves` it is added to `mean`, otherwise it replaces it.
-void mean_of_blocks(Cpu, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cpu, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
-void mean_of_blocks(Cuda, const Compressor& codec, const uint32_t* words, int64_t stride, int senders,
+void mean_of_blocks(Cuda, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 
 }  // namespace godwit

@@ -45,8 +45,8 @@ class Compressor {
   virtual int64_t payload_words(int64_t n) const = 0;  // payload length for n >= 1 values
   // Encodes finite x[n]; writes every word of payload[payload_words(n)].
   virtual void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const = 0;
-  // Like encode(), but checks its input: returns false, with `payload` unspecified, if a value is not finite. Override it
-  // if the codec scans all values anyway.
+  // Like encode(), but checks its input: returns false, with `payload` unspecified, if a value is not finite. Override
+  // it if the compressor scans all values anyway.
   virtual bool encode_finite(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const;
   virtual void decode(const uint32_t* payload, int64_t n, float* x) const = 0;  // decodes to x[n]
   // x += factor · decoded, factor 1 or −1; `scratch` has room for n values. Override it for sparse codes.

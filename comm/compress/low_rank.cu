@@ -71,7 +71,8 @@ __device__ double orthogonal_to_earlier(const Sizes& sizes, int64_t k, float* p)
 }
 
 // Runs on one block of threads.
-__global__ void __launch_bounds__(kColumnThreads) orthogonalise_kernel(Sizes sizes, uint64_t seed, int64_t element, uint32_t step, float* p) {
+__global__ void __launch_bounds__(kColumnThreads)
+    orthogonalize_kernel(Sizes sizes, uint64_t seed, int64_t element, uint32_t step, float* p) {
   for (int64_t k = 0; k < sizes.rank; ++k) {
     float* column = p + k * sizes.rows;
     const double before = std::sqrt(dot_of_block(column, column, sizes.rows));
@@ -134,8 +135,8 @@ void project(Cuda device, const Sizes& sizes, const float* m, const float* q, fl
   launch(device, "powersgd", project_kernel, blocks_for(device, kSumLanes * sums), kBlock, sizes, m, q, p);
 }
 
-void orthogonalise(Cuda device, const Sizes& sizes, uint64_t seed, int64_t element, int64_t step, float* p) {
-  launch(device, "powersgd", orthogonalise_kernel, 1, kColumnThreads, sizes, seed, element, static_cast<uint32_t>(step),
+void orthogonalize(Cuda device, const Sizes& sizes, uint64_t seed, int64_t element, int64_t step, float* p) {
+  launch(device, "powersgd", orthogonalize_kernel, 1, kColumnThreads, sizes, seed, element, static_cast<uint32_t>(step),
          p);
 }
 

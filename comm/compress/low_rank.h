@@ -16,7 +16,7 @@ struct Sizes {
 void project(Cuda device, const Sizes& sizes, const float* m, const float* q, float* p);
 // Orthonormalizes the columns of P in place. A linearly dependent column is replaced by a random one, keyed by the
 // seed, the step, the column and `element`, the global offset of the matrix's first value.
-void orthogonalise(Cuda device, const Sizes& sizes, uint64_t seed, int64_t element, int64_t step, float* p);
+void orthogonalize(Cuda device, const Sizes& sizes, uint64_t seed, int64_t element, int64_t step, float* p);
 // Q = Mᵀ·P.
 void project_back(Cuda device, const Sizes& sizes, const float* m, const float* p, float* q);
 // M ← P·Qᵀ, or with `subtract` M − P·Qᵀ.

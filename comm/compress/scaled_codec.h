@@ -1,4 +1,4 @@
-// Base of the codecs that send one scale per block and an integer level per value (comm/compress/levels.h).
+// Base of the compressors that send one scale per block and an integer level per value (comm/compress/levels.h).
 #pragma once
 #include <cmath>
 

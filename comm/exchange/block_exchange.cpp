@@ -24,10 +24,10 @@ struct BucketState {
 
 class BlockExchange : public Exchange {
  public:
-  BlockExchange(std::unique_ptr<Compressor> codec, const BlockExchangeOptions& options, const Buckets& buckets,
+  BlockExchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options, const Buckets& buckets,
                 const Communicator& comm, uint64_t seed)
-      : codec_(std::move(codec)), options_(options), seed_(seed) {
-    check(codec_ != nullptr, options.name, ": no codec was given");
+      : compressor_(std::move(compressor)), options_(options), seed_(seed) {
+    check(compressor_ != nullptr, options.name, ": no compressor was given");
     options.check();
     for (const Bucket& bucket : buckets) add_part(bucket, comm);
   }
@@ -83,7 +83,7 @@ class BlockExchange : public Exchange {
     for (int s = 0; s < owners; ++s) {
       state.segments.push_back(layout.segment(s));
       state.used.push_back(0);
-      for (const Segment& block : layout.parts(s)) state.used.back() += codec_->payload_words(block.numel());
+      for (const Segment& block : layout.parts(s)) state.used.back() += compressor_->payload_words(block.numel());
       state.words = std::max(state.words, state.used.back());
     }
     for (int s = 0; s < owners; ++s) {
@@ -92,7 +92,7 @@ class BlockExchange : public Exchange {
         state.blocks.all.push_back({block.begin, block.numel(), s * state.words + at, block.begin});
         if (s == (owners == 1 ? 0 : comm.rank))
           state.served.all.push_back({block.begin, block.numel(), at, block.begin - layout.segment(s).begin});
-        at += codec_->payload_words(block.numel());
+        at += compressor_->payload_words(block.numel());
       }
     }
     state.longest = layout.longest();
@@ -115,8 +115,8 @@ class BlockExchange : public Exchange {
         codes.range(static_cast<int64_t>(s) * state.words + state.used[s], unused).zero();
     const bool finite = on_device(bucket.grad, [&](auto device) {
       float* kept = state.memory.defined() ? data_ptr<float>(device, state.memory) : nullptr;
-      return encode_blocks(device, *codec_, data_ptr<float>(device, bucket.grad), options_.worker, kept, state.blocks,
-                           rng, bucket.begin, data_ptr<uint32_t>(device, codes));
+      return encode_blocks(device, *compressor_, data_ptr<float>(device, bucket.grad), options_.worker, kept,
+                           state.blocks, rng, bucket.begin, data_ptr<uint32_t>(device, codes));
     });
     if (!finite) fail_not_finite(options_.name, rng.step, bucket);
   }
@@ -126,7 +126,7 @@ class BlockExchange : public Exchange {
   void average(const BucketState& state, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
                const Tensor& result) const {
     on_device(result, [&](auto device) {
-      mean_of_blocks(device, *codec_, data_ptr<uint32_t>(device, messages), state.words, senders, blocks,
+      mean_of_blocks(device, *compressor_, data_ptr<uint32_t>(device, messages), state.words, senders, blocks,
                      state.mean.defined(), data_ptr<float>(device, result));
     });
   }
@@ -149,7 +149,8 @@ class BlockExchange : public Exchange {
     const Tensor code = Tensor::zeros({state.words}, DType::u32);
     const bool finite = on_device(result, [&](auto device) {
       const bool keeps = state.server_error.defined();
-      return encode_blocks(device, *codec_, data_ptr<float>(device, result), keeps ? Feedback::residual : Feedback::none,
+      return encode_blocks(device, *compressor_, data_ptr<float>(device, result),
+                           keeps ? Feedback::residual : Feedback::none,
                            keeps ? data_ptr<float>(device, state.server_error) : nullptr, state.served,
                            rng(step, Purpose::mean_code, 0), state.bucket_begin, data_ptr<uint32_t>(device, code));
     });
@@ -158,7 +159,7 @@ class BlockExchange : public Exchange {
     average(state, state.blocks, codes, 1, result);
   }
 
-  std::unique_ptr<Compressor> codec_;
+  std::unique_ptr<Compressor> compressor_;
   BlockExchangeOptions options_;
   uint64_t seed_;
   size_t rank_ = 0;
@@ -185,9 +186,9 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
           .server_error = at_server(feedback)};
 }
 
-std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> codec, const BlockExchangeOptions& options,
+std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed) {
-  return std::make_unique<BlockExchange>(std::move(codec), options, buckets, comm, seed);
+  return std::make_unique<BlockExchange>(std::move(compressor), options, buckets, comm, seed);
 }
 
 }  // namespace godwit

@@ -11,10 +11,10 @@ namespace godwit {
 
 // How ranks receive the mean of the messages from the owners of its segments.
 enum class Reply {
-  f32,     // all-gather in float32
-  coded,   // all-gather, compressed by the same codec
-  all_gather,    // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
-  sharded,  // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
+  f32,         // all-gather in float32
+  coded,       // all-gather, compressed by the same compressor
+  all_gather,  // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
+  sharded,     // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
 };
 inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user
 
@@ -35,7 +35,7 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
 // results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is its decoded message.
 // Each of the two collectives sends (ranks − 1) messages of the longest segment; Reply::all_gather sends as many of the whole
 // bucket. Throws, naming step and parameter, if a gradient is not finite.
-std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> codec, const BlockExchangeOptions& options,
+std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
 }  // namespace godwit

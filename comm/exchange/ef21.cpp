@@ -13,19 +13,20 @@ BlockExchangeOptions blocks_of(const Ef21Options& o) {
 }  // namespace
 
 void Ef21Options::describe(OptionList& list) {
-  list.add("compressor", compressor, "compressor of the changes: topk, or one_bit as in one_bit_sgd");
+  list.add("compressor", compressor,
+           "compressor of the changes: topk, which reads density, or one_bit as in one_bit_sgd");
   add_density(list, density);
   add_block_size(list, block_size);
-  add_reply(list, reply);
+  add_reply(list, reply).with_choices({"f32", "none"});  // coded would miss the mean of estimates on every rank
 }
-
-void Ef21Options::check() const { blocks_of(*this).check(); }
 
 const ExchangeMethod& ef21_method() {
   static const ExchangeMethod method{
       .name = "ef21",
       .help = "compressed changes of an estimate of each worker's gradient",
-      .paper = "Richtárik et al. 2021",
+      .paper =
+          "Richtárik et al., EF21: A New, Simpler, Theoretically Better, and Practically Faster Error Feedback, "
+          "arXiv:2106.05203, 2021",
       .bytes =
           "one message of the compressor to every worker, as in topk, or 1 bit per parameter and two float32 per "
           "block with one_bit",

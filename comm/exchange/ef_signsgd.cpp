@@ -32,7 +32,9 @@ const ExchangeMethod& ef_signsgd_method() {
   static const ExchangeMethod method{
       .name = "ef_signsgd",
       .help = "signs and one scale per block, both ways, with error feedback",
-      .paper = "Karimireddy et al. 2019",
+      .paper =
+          "Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, arXiv:1901.09847, "
+          "2019",
       .bytes = "1 bit per parameter and one float32 per block to the owners, and the same back",
       .defaults = EfSignSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {

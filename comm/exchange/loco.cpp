@@ -39,11 +39,6 @@ double parse_scale(const std::string& text, const std::string& subject) {
   return value;
 }
 
-void check_bits(const std::string& name, int64_t bits) {
-  check(bits == 1 || bits == 4 || bits == 8, name, ": codes have 1, 4 or 8 bits, not ", bits, "; set exchange.bits to ",
-        "one of these");
-}
-
 class Loco : public Exchange {
  public:
   Loco(const std::string& name, const LocoOptions& options, const ExchangeInputs& in)
@@ -267,7 +262,7 @@ std::vector<std::string> notices_of(const LocoOptions& o) {
 }  // namespace
 
 void LocoOptions::describe(OptionList& list) {
-  list.add("bits", bits, "bits per code: 1, 4 or 8", {1, 8});
+  list.add("bits", bits, "bits per code").with_choices({"1", "4", "8"});
   list.add("scale", scale, "scale of the codes: a number or a power such as 2^19, or auto: one per block and step")
       .with_placeholder("S")
       .or_number()
@@ -284,14 +279,11 @@ void LocoOptions::describe(OptionList& list) {
            kAboveZeroToOne);
 }
 
-void LocoOptions::check() const { check_bits("loco", bits); }
-void LocoZeroppOptions::check() const { check_bits("loco_zeropp", bits); }
-
 const ExchangeMethod& loco_method() {
   static const ExchangeMethod method{
       .name = "loco",
       .help = "codes of 1, 4 or 8 bits to the owners, with an 8-bit error feedback",
-      .paper = "LoCo, Xie et al. 2024",
+      .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
           "sums of 1, 2 or 4 bytes per parameter back",
@@ -308,7 +300,7 @@ const ExchangeMethod& loco_zeropp_method() {
   static const ExchangeMethod method{
       .name = "loco_zeropp",
       .help = "gradients of loco to sharded owners, 8-bit blocks of parameters back",
-      .paper = "LoCo, Xie et al. 2024",
+      .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "
           "parameter and one float32 per block back",

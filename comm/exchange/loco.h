@@ -24,13 +24,10 @@ struct LocoOptions {
   double saturation_limit = 0.5;
 
   void describe(OptionList& list);
-  void check() const;  // throws if bits is not 1, 4 or 8
 };
 inline std::vector<std::string> choices_of(LocoOptions::Rounding) { return {"random", "nearest"}; }
 
 // LoCo's gradients with the 8-bit parameters of ZeRO++.
-struct LocoZeroppOptions : LocoOptions {
-  void check() const;
-};
+struct LocoZeroppOptions : LocoOptions {};
 
 }  // namespace godwit

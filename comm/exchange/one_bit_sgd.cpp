@@ -24,7 +24,9 @@ const ExchangeMethod& one_bit_sgd_method() {
   static const ExchangeMethod method{
       .name = "one_bit_sgd",
       .help = "signs and the mean of each sign per block, both ways, with error feedback",
-      .paper = "Seide et al. 2014",
+      .paper =
+          "Seide et al., 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training "
+          "of Speech DNNs, 2014",
       .bytes = "1 bit per parameter and two float32 per block to the owners, and the same back",
       .defaults = OneBitSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {

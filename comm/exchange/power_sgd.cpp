@@ -81,7 +81,7 @@ class PowerSgd : public Exchange {
     comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
     for (const Plain& x : state.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
     for (const Matrix& m : state.matrices) {
-      orthogonalise(device, m, bucket.begin, step, p + m.p);
+      orthogonalize(device, m, bucket.begin, step, p + m.p);
       project_back(device, m, z + m.begin, p + m.p, q + m.q);
       if (e) multiply(device, m, p + m.p, q + m.q, true, z);
     }
@@ -142,8 +142,8 @@ class PowerSgd : public Exchange {
     low_rank::project(device, sizes(m), (e ? e : g) + m.begin, q, p);
     return true;  // mean_on() checks for non-finite values afterwards
   }
-  void orthogonalise(Cuda device, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
-    low_rank::orthogonalise(device, sizes(m), seed_, bucket_begin + m.begin, step, p);
+  void orthogonalize(Cuda device, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+    low_rank::orthogonalize(device, sizes(m), seed_, bucket_begin + m.begin, step, p);
   }
   void project_back(Cuda device, const Matrix& m, const float* z, const float* p, float* q) const {
     low_rank::project_back(device, sizes(m), z, p, q);
@@ -173,7 +173,7 @@ class PowerSgd : public Exchange {
 
   // Orthonormalizes the columns of P in order (modified Gram-Schmidt). A linearly dependent column (for example when
   // the gradient is 0) is replaced by a random one, since a zero column would stay zero.
-  void orthogonalise(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
+  void orthogonalize(Cpu, const Matrix& m, int64_t bucket_begin, int64_t step, float* p) const {
     for (int64_t k = 0; k < rank_; ++k) {
       float* column = p + k * m.rows;
       const double before = std::sqrt(block::dot(column, column, m.rows));
@@ -234,16 +234,16 @@ class PowerSgd : public Exchange {
 
 void PowerSgdOptions::describe(OptionList& list) {
   list.add("rank", rank, "rank of the approximations", kAtLeastOne);
-  add_error_feedback(list, error_feedback);
+  add_error_feedback(list, error_feedback).with_choices({"worker", "none"});  // no owner compresses a mean
 }
-
-void PowerSgdOptions::check() const { check_no_owner_feedback("powersgd", error_feedback); }
 
 const ExchangeMethod& powersgd_method() {
   static const ExchangeMethod method{
       .name = "powersgd",
       .help = "two low-rank factors of each gradient matrix, with error feedback",
-      .paper = "Vogels et al. 2019",
+      .paper =
+          "Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization, "
+          "arXiv:1905.13727, 2019",
       .bytes =
           "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
           "and the same back",

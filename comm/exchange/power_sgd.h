@@ -12,7 +12,6 @@ struct PowerSgdOptions {
   ErrorFeedback error_feedback = ErrorFeedback::worker;  // worker or none; e ← z − P·Qᵀ with the worker's own Q
 
   void describe(OptionList& list);
-  void check() const;  // throws if owners have error feedback
 };
 
 }  // namespace godwit

@@ -40,7 +40,9 @@ const ExchangeMethod& qsgd_method() {
   static const ExchangeMethod method{
       .name = "qsgd",
       .help = "integer levels of each block's L2 norm, rounded stochastically",
-      .paper = "Alistarh et al. 2017",
+      .paper =
+          "Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, "
+          "arXiv:1610.02132, 2017",
       .bytes =
           "4 bits per parameter (2 bits with 1 level, 8 bits with more than 7) and one float32 per block to the "
           "owners; one float32 per parameter back",

@@ -170,16 +170,14 @@ class RandomK : public Exchange {
 void RandomKOptions::describe(OptionList& list) {
   add_density(list, density);
   add_block_size(list, block_size);
-  add_error_feedback(list, error_feedback);
+  add_error_feedback(list, error_feedback).with_choices({"worker", "none"});  // no owner compresses a mean
 }
-
-void RandomKOptions::check() const { check_no_owner_feedback("randomk", error_feedback); }
 
 const ExchangeMethod& randomk_method() {
   static const ExchangeMethod method{
       .name = "randomk",
       .help = "values at random positions that all workers share, with error feedback",
-      .paper = "Stich et al. 2018",
+      .paper = "Stich et al., Sparsified SGD with Memory, arXiv:1809.07599, 2018",
       .bytes = "one float32 per value sent to the owners, and the same back",
       .defaults = RandomKOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {

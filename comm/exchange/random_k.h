@@ -12,7 +12,6 @@ struct RandomKOptions {
   ErrorFeedback error_feedback = ErrorFeedback::worker;
 
   void describe(OptionList& list);
-  void check() const;  // throws if owners have error feedback
 };
 
 }  // namespace godwit

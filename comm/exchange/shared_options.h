@@ -6,12 +6,10 @@
 
 namespace godwit {
 
-void add_density(OptionList& list, double& density);                 // fraction of a block's values to send, in (0, 1]
-void add_block_size(OptionList& list, int64_t& block_size);          // values per block; 0: one block per parameter
-void add_reply(OptionList& list, Reply& reply);                      // how means come back
-void add_error_feedback(OptionList& list, ErrorFeedback& feedback);  // where errors are kept
-// Throws if an owner would have error feedback. For exchanges that all-reduce means, which no owner compresses.
-void check_no_owner_feedback(const char* exchange, ErrorFeedback feedback);
+void add_density(OptionList& list, double& density);         // fraction of a block's values to send, in (0, 1]
+void add_block_size(OptionList& list, int64_t& block_size);  // values per block; 0: one block per parameter
+Option& add_reply(OptionList& list, Reply& reply);           // how means come back
+Option& add_error_feedback(OptionList& list, ErrorFeedback& feedback);  // where errors are kept
 
 // The name of an enumerator: choice_name(Reply::coded) is "coded".
 template <class E>

@@ -79,7 +79,9 @@ const ExchangeMethod& signsgd_method() {
   static const ExchangeMethod method{
       .name = "signsgd",
       .help = "majority of the workers' signs, without magnitudes",
-      .paper = "Bernstein et al. 2019",
+      .paper =
+          "Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, "
+          "arXiv:1810.05291, 2019",
       .bytes = "1 bit per parameter to the owners, and the same back",
       .defaults = SignSgdOptions{},
       .make = [](const AnyOptions&, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {

@@ -15,7 +15,9 @@ const ExchangeMethod& terngrad_method() {
   static const ExchangeMethod method{
       .name = "terngrad",
       .help = "-1, 0 or 1 times each block's largest magnitude, chosen stochastically",
-      .paper = "Wen et al. 2017",
+      .paper =
+          "Wen et al., TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep Learning, "
+          "arXiv:1705.07878, 2017",
       .bytes = "2 bits per parameter and one float32 per block to the owners; one float32 per parameter back",
       .defaults = TernGradOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {

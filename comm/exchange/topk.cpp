@@ -25,7 +25,7 @@ const ExchangeMethod& topk_method() {
   static const ExchangeMethod method{
       .name = "topk",
       .help = "values of largest magnitude of each parameter and their positions, with error feedback",
-      .paper = "Stich et al. 2018",
+      .paper = "Stich et al., Sparsified SGD with Memory, arXiv:1809.07599, 2018",
       .bytes =
           "one float32 and a 16-bit position (32 bits in blocks of more than 65,536 values) per value sent, to "
           "every worker",

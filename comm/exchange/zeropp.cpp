@@ -11,7 +11,9 @@ const ExchangeMethod& zeropp_method() {
   static const ExchangeMethod method{
       .name = "zeropp",
       .help = "4-bit blocks of gradients to sharded owners, 8-bit blocks of parameters back",
-      .paper = "ZeRO++, Wang et al. 2023",
+      .paper =
+          "Wang et al., ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, "
+          "arXiv:2306.10209, 2023",
       .bytes =
           "4 bits per parameter and one float32 per block to the owners; 1 byte per parameter and one float32 per "
           "block back",

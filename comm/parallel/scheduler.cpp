@@ -60,9 +60,10 @@ void Scheduler::begin_backward() {
 void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
   const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
   if (!in_step_) return;
-  if (recording() && place.var.has_grad()) {
-    check(!buckets_.on_demand_gradients(), "scheduler: lent gradients, as sharding zero2 has, change their place, ",
-          "which a pass recorded as CUDA graphs does not follow; take zero1, or do without graphs");
+  if (capturing() && place.var.has_grad()) {
+    check(!buckets_.on_demand_gradients(),
+          "scheduler: gradients that are allocated on demand, as with sharding zero2, ",
+          "change their address, which a captured CUDA graph cannot follow; use zero1, or do not use graphs");
     on_replay([var = place.var] { var.mark_grad_valid(); });
   }
   if (!last_micro_batch()) return;
@@ -78,7 +79,7 @@ void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
 
 // The forward pass of a new shape, which comes first, makes choices; its backward pass then makes more.
 bool Scheduler::must_defer() const {
-  return kernels_wait() && (recording() || choices_ != library_choices() || comm_->compute->calls() > 0);
+  return kernels_wait() && (capturing() || choices_ != library_choices() || comm_->compute->calls() > 0);
 }
 
 void Scheduler::launch_ready_buckets() {

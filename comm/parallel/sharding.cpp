@@ -92,7 +92,7 @@ void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
 }
 
 ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size)
-    : wire_(wire), codec_(int8_codec()) {
+    : wire_(wire), compressor_(int8_codec()) {
   if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ",
@@ -116,7 +116,7 @@ void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
           if (block.begin >= bucket.owned.begin && block.end <= bucket.owned.end)
             blocks.own.all.push_back({block.begin, block.numel(), at, 0});
         }
-        at += codec_->payload_words(block.numel());
+        at += compressor_->payload_words(block.numel());
       }
       if (pass == 0) blocks.words = std::max(blocks.words, at);
     }
@@ -130,8 +130,8 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
 Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const bool finite = on_device(message, [&](auto device) {
-    return encode_blocks(device, *codec_, data_ptr<float>(device, bucket.param), Feedback::none, nullptr, blocks, {}, 0,
-                         data_ptr<uint32_t>(device, message));
+    return encode_blocks(device, *compressor_, data_ptr<float>(device, bucket.param), Feedback::none, nullptr, blocks,
+                         {}, 0, data_ptr<uint32_t>(device, message));
   });
   check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
   return message;
@@ -139,7 +139,7 @@ Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlo
 
 void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) const {
   on_device(messages, [&](auto device) {
-    mean_of_blocks(device, *codec_, data_ptr<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
+    mean_of_blocks(device, *compressor_, data_ptr<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
                    data_ptr<float>(device, bucket.param));
   });
 }

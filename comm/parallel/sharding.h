@@ -66,7 +66,7 @@ class ShardedParameters {
   const Tensor& master(const Bucket& bucket) const;
 
   ParameterWire wire_;
-  std::unique_ptr<Compressor> codec_;
+  std::unique_ptr<Compressor> compressor_;
   std::vector<Blocks> blocks_;
   std::vector<StateTensor> masters_;  // one per bucket
 };

@@ -79,7 +79,7 @@ struct CudaGraphCache::Impl {
   const std::shared_ptr<Pool> pool;
   const size_t most;
   std::map<std::vector<int64_t>, Step> steps;
-  size_t recordings = 0;
+  size_t captures = 0;
 
   Impl(std::shared_ptr<CudaContext> given, size_t most_steps)
       : context(std::move(given)), pool(make_cuda_pool(context->index, context->shared_stream)), most(most_steps) {
@@ -120,11 +120,11 @@ CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, c
     }
     return How::replayed;
   }
-  const ProfileRange range("record");
+  const ProfileRange range("capture");
   GraphCapture graph_capture(*context, pool);
   f();
   step.parts = graph_capture.finish();
-  ++recordings;
+  ++captures;
   return How::captured;
 }
 
@@ -140,18 +140,18 @@ CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>& key, const s
   return impl_->run(key, f);
 }
 
-bool CudaGraphCache::recorded(const std::vector<int64_t>& key) const {
+bool CudaGraphCache::captured(const std::vector<int64_t>& key) const {
   const auto found = impl_->steps.find(key);
   return found != impl_->steps.end() && !found->second.parts.empty();
 }
 
-size_t CudaGraphCache::recordings() const { return impl_->recordings; }
+size_t CudaGraphCache::captures() const { return impl_->captures; }
 
 namespace {
 GraphCapture* graph_capture() { return context().cuda ? context().cuda->graph_capture : nullptr; }
 }  // namespace
 
-bool recording() { return graph_capture() != nullptr; }
+bool capturing() { return graph_capture() != nullptr; }
 
 void on_replay(std::function<void()> f) {
   if (GraphCapture* const here = graph_capture()) here->on_replay(std::move(f));

@@ -40,7 +40,7 @@ TEST_F(CudaFaults, OutOfMemoryDuringACaptureIsReportedAndLeaksNothing) {
     const auto step = [&] {
       pool = detail::cuda_pool(cuda_device(0));
       { const Tensor x = megabytes(8); }  // its segment is free but too small for the next allocation
-      if (recording()) megabytes(64);
+      if (capturing()) megabytes(64);
     };
     EXPECT_EQ(graphs.run({1}, step), CudaGraphCache::How::eager);
     const size_t used = emulated::used_bytes();
@@ -66,7 +66,7 @@ TEST_F(CudaFaults, ThreadsReleaseMemoryWhileAnotherCaptures) {
     size_t freed = 0;
     const auto step = [&] {
       x.fill(1);
-      if (recording())
+      if (capturing())
         std::thread([&] {
           const ContextGuard guard(context_on(cuda_device(0)));
           { const Tensor other = megabytes(8); }
@@ -96,7 +96,7 @@ TEST_F(CudaFaults, EmptyTensorsAddNothingToACapture) {
       });
       EXPECT_EQ(x.item(1), 3);
     }
-    EXPECT_EQ(graphs.recordings(), 1);
+    EXPECT_EQ(graphs.captures(), 1);
   });
 }
 

@@ -17,7 +17,7 @@ class CudaGraphs : public OnGpu {};
 
 TEST(Graphs, AThreadWithoutAGpuIsRefused) {
   EXPECT_THAT(error_of([] { CudaGraphCache(); }), HasSubstr("graphs: CUDA graphs need a GPU"));
-  EXPECT_FALSE(recording());
+  EXPECT_FALSE(capturing());
   bool called = false;
   on_replay([&] { called = true; });
   EXPECT_FALSE(called);
@@ -46,7 +46,7 @@ TEST_F(CudaGraphs, ReplayUsesTheCurrentContentsOfTensors) {
       sum.number.fill(step);
       sum.added.fill(100 * step);
       const Tensor of_others = Tensor::full({5000}, -1);
-      EXPECT_EQ(graphs.recorded({7}), step > 2);
+      EXPECT_EQ(graphs.captured({7}), step > 2);
       EXPECT_EQ(graphs.run({7}, [&] { sum(); }), step == 1 ? How::eager : step == 2 ? How::captured : How::replayed);
       EXPECT_EQ(sum.result.item(999), step);
       EXPECT_EQ(sum.kept.item(0), 100 * step);
@@ -54,7 +54,7 @@ TEST_F(CudaGraphs, ReplayUsesTheCurrentContentsOfTensors) {
       if (step == 2) peak = peak_gpu_bytes();
     }
     EXPECT_EQ(peak_gpu_bytes(), peak) << "replays must not allocate memory";
-    EXPECT_EQ(graphs.recordings(), 1);
+    EXPECT_EQ(graphs.captures(), 1);
   });
 }
 
@@ -68,7 +68,7 @@ TEST_F(CudaGraphs, EachKeyHasItsOwnGraph) {
         EXPECT_EQ(how, step == 0 || key == 3 ? How::eager : step == 1 ? How::captured : How::replayed);
         EXPECT_EQ(results[static_cast<size_t>(key)].item(key - 1), key);
       }
-    EXPECT_EQ(graphs.recordings(), 2);
+    EXPECT_EQ(graphs.captures(), 2);
   });
 }
 
@@ -83,7 +83,7 @@ TEST_F(CudaGraphs, HostCodeRunsInGraphBreaksAndBeforeReplays) {
         on_replay([&] { ++replays; });
         x.fill(1);
         graph_break([&] {
-          EXPECT_FALSE(recording());
+          EXPECT_FALSE(capturing());
           Event::record().wait();
           seen.push_back(x.item());
         });
@@ -105,10 +105,10 @@ TEST_F(CudaGraphs, RefusesWorkThatCannotBeCaptured) {
     const auto refusal = [&](const std::vector<int64_t>& key, const std::function<void()>& f) {
       EXPECT_EQ(graphs.run(key, f), How::eager);
       const std::string error = error_of([&] { graphs.run(key, f); });
-      EXPECT_FALSE(recording());
+      EXPECT_FALSE(capturing());
       x.fill(5);
       EXPECT_EQ(x.item(2), 5) << "the thread can still run kernels";
-      EXPECT_FALSE(graphs.recorded(key));
+      EXPECT_FALSE(graphs.captured(key));
       return error;
     };
     EXPECT_THAT(refusal({1}, [&] { x.item(); }),
@@ -117,10 +117,10 @@ TEST_F(CudaGraphs, RefusesWorkThatCannotBeCaptured) {
     EXPECT_THAT(refusal({3}, [] { Event::record(); }), HasSubstr("during CUDA graph capture; call graph_break()"));
     EXPECT_THAT(refusal({4},
                         [&] {
-                          if (recording()) graphs.run({5}, [] {});
+                          if (capturing()) graphs.run({5}, [] {});
                         }),
                 HasSubstr("run() was called during CUDA graph capture"));
-    EXPECT_THAT(refusal({6}, [] { check(!recording(), "of its own"); }), HasSubstr("of its own"));
+    EXPECT_THAT(refusal({6}, [] { check(!capturing(), "of its own"); }), HasSubstr("of its own"));
   });
 }
 

@@ -164,8 +164,8 @@ TEST(CommandLine, ReplacingTheOptimizerKeepsTheExchangeOfTheFile) {
   const ImageConfig config = parse({"--config", file, "--optimizer", "sgdm"});
   EXPECT_EQ(config.exchange.name(), "powersgd");
   EXPECT_EQ(config.exchange.number("rank"), 7);
-  EXPECT_EQ(config.notices, std::vector<std::string>{file + ": optimizer.lr=5 is not used: the command line chooses "
-                                                            "optimizer sgdm"});
+  EXPECT_EQ(config.notices, std::vector<std::string>{file + ": not used: optimizer.lr, because the command line "
+                                                            "chooses optimizer sgdm"});
   EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
 }
 
@@ -173,16 +173,35 @@ TEST(CommandLine, IgnoredPartsOfTheFileAreReported) {
   const std::string file = write_file(
       R"({"optimizer": "adamw", "exchange": {"name": "powersgd", "rank": 7}, "schedule": {"name": "cosine", "final_fraction": 0.5}})");
   EXPECT_EQ(parse({"--config", file, "--optimizer", "birder"}).notices,
-            (std::vector<std::string>{
-                file + ": exchange.name=\"powersgd\" is not used: the command line chooses optimizer birder, which "
-                       "communicates itself",
-                file + ": exchange.rank=7 is not used: the command line chooses optimizer birder, which communicates "
-                       "itself"}));
-  EXPECT_EQ(parse({"--config", file, "--exchange", "dense"}).notices,
-            std::vector<std::string>{file + ": exchange.rank=7 is not used: the command line chooses exchange dense"});
+            std::vector<std::string>{file + ": not used: exchange.name, exchange.rank, because the command line "
+                                            "chooses optimizer birder, which communicates itself"});
+  EXPECT_EQ(
+      parse({"--config", file, "--exchange", "dense"}).notices,
+      std::vector<std::string>{file + ": not used: exchange.rank, because the command line chooses exchange dense"});
   EXPECT_EQ(parse({"--config", file, "--set", "schedule=linear"}).notices,
-            std::vector<std::string>{file + ": schedule.final_fraction=0.5 is not used: the command line chooses "
-                                            "schedule linear"});
+            std::vector<std::string>{
+                file + ": not used: schedule.final_fraction, because the command line chooses schedule linear"});
+}
+
+// config.json holds the clip.norm that train_bert chose for Birder.
+TEST(CommandLine, AReplacedOptimizerTakesItsDefaultsAlong) {
+  const std::string birder = write_file(to_json(parse_text({"--optimizer", "birder"})));
+  EXPECT_EQ(parse_text({"--config", birder}).clip.norm, 0);
+  const TextConfig adamw = parse_text({"--config", birder, "--optimizer", "adamw"});
+  EXPECT_EQ(adamw.clip.norm, 1);
+  ASSERT_EQ(adamw.notices.size(), 1u);
+  expect_parts(adamw.notices[0],
+               {"not used: clip.norm, because the command line chooses optimizer adamw, whose default "
+                "is 1; optimizer.beta, optimizer.collective, ",
+                ", optimizer.weight_decay, because the command line chooses optimizer adamw"});
+  EXPECT_EQ(parse_text({"--config", birder, "--optimizer", "one_bit_adam"}).clip.norm, 0);
+  const TextConfig given = parse_text({"--config", birder, "--optimizer", "adamw", "--set", "clip.norm=0"});
+  EXPECT_EQ(given.clip.norm, 0);
+  EXPECT_EQ(given.notices[0].find("clip.norm"), std::string::npos) << given.notices[0];
+  const std::string half = write_file(to_json(parse_text({"--optimizer", "birder", "--set", "clip.norm=0.5"})));
+  EXPECT_EQ(parse_text({"--config", half, "--optimizer", "adamw"}).clip.norm, 0.5);
+  const std::string of_adamw = write_file(to_json(parse_text({})));
+  EXPECT_EQ(parse_text({"--config", of_adamw, "--optimizer", "birder"}).clip.norm, 0);
 }
 
 TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
@@ -235,6 +254,12 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "available: sgd, sgdm"});
   expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
   expect_parts(error({"--set", "exchange.wire=f8"}), {"exchange.wire 'f8'", "f16"});
+  expect_parts(error({"--exchange", "ef21", "--set", "exchange.reply=coded"}),
+               {"--set exchange.reply: no such exchange.reply 'coded' for ef21; available: f32, none"});
+  expect_parts(error({"--exchange", "loco", "--set", "exchange.bits=2"}),
+               {"--set exchange.bits expects one of 1, 4, 8 for loco, got '2'"});
+  expect_parts(file_error(R"({"exchange": {"name": "loco_zeropp", "bits": 3}})"),
+               {"exchange.bits expects one of 1, 4, 8 for loco_zeropp, got 3"});
   expect_parts(error({"--model", "resnet21"}), {"model 'resnet21'", "resnet20"});
   expect_parts(error({"--set", "schedule=cosin"}), {"schedule 'cosin'", "cosine"});
   expect_parts(error({"--set", "optimizer=birder", "--set", "optimizer.quantizer=rnadom"}), {"rnadom", "random"});

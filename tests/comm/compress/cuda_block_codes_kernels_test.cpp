@@ -26,26 +26,27 @@ const std::vector<int64_t> kLongLengths{kSumPiece + 1, 5, 17 * kSumPiece + 333, 
 
 struct Case {
   std::string name;
-  std::unique_ptr<Compressor> codec;
+  std::unique_ptr<Compressor> compressor;
 };
 
-BlockTable<CodedBlock> blocks_of(const Compressor& codec, const std::vector<int64_t>& lengths, int64_t gap) {
+BlockTable<CodedBlock> blocks_of(const Compressor& compressor, const std::vector<int64_t>& lengths, int64_t gap) {
   BlockTable<CodedBlock> blocks;
   int64_t begin = 0, word = 0;
   for (const int64_t n : lengths) {
     blocks.all.push_back({begin, n, word, begin});
-    begin += n, word += codec.payload_words(n) + gap;
+    begin += n, word += compressor.payload_words(n) + gap;
   }
   return blocks;
 }
 
 // Compares each compressor's message, its residual, and the mean over senders. ties: only few different magnitudes.
-void compare(Cuda device, const std::string& name, const Compressor& codec, Feedback feedback, int senders, bool ties) {
+void compare(Cuda device, const std::string& name, const Compressor& compressor, Feedback feedback, int senders,
+             bool ties) {
   SCOPED_TRACE(::testing::Message() << name << ", memory " << static_cast<int>(feedback) << ", " << senders
                                     << " senders, ties " << ties);
-  const BlockTable<CodedBlock> blocks = blocks_of(codec, name == "topk" ? kLengths : kLongLengths, 3);
+  const BlockTable<CodedBlock> blocks = blocks_of(compressor, name == "topk" ? kLengths : kLongLengths, 3);
   const int64_t n = blocks.all.back().begin + blocks.all.back().n;
-  const int64_t stride = blocks.all.back().at + codec.payload_words(blocks.all.back().n) + 3;
+  const int64_t stride = blocks.all.back().at + compressor.payload_words(blocks.all.back().n) + 3;
   std::vector<float> mean = random_values<float>(n, 1);
   const There<float> on_mean(mean);
   std::vector<uint32_t> sent;
@@ -58,27 +59,27 @@ void compare(Cuda device, const std::string& name, const Compressor& codec, Feed
     std::vector<uint32_t> words(static_cast<size_t>(stride), 0xDEADBEEF);
     const There<uint32_t> on_words(words);
     const RngKey rng{7, 3, static_cast<uint32_t>(Purpose::gradient_code), static_cast<uint32_t>(sender)};
-    EXPECT_TRUE(encode_blocks(Cpu{}, codec, x.data(), feedback, kept.data(), blocks, rng, 1001, words.data()));
+    EXPECT_TRUE(encode_blocks(Cpu{}, compressor, x.data(), feedback, kept.data(), blocks, rng, 1001, words.data()));
     EXPECT_TRUE(
-        encode_blocks(device, codec, on_x.data(), feedback, on_kept.data(), blocks, rng, 1001, on_words.data()));
+        encode_blocks(device, compressor, on_x.data(), feedback, on_kept.data(), blocks, rng, 1001, on_words.data()));
     expect_same(on_words, words, "message");
     expect_same(on_kept, kept, "kept");
     sent.insert(sent.end(), words.begin(), words.end());
   }
   const There<uint32_t> on_sent(sent);
   const bool moves = feedback == Feedback::ef21;
-  mean_of_blocks(Cpu{}, codec, sent.data(), stride, senders, blocks, moves, mean.data());
-  mean_of_blocks(device, codec, on_sent.data(), stride, senders, blocks, moves, on_mean.data());
+  mean_of_blocks(Cpu{}, compressor, sent.data(), stride, senders, blocks, moves, mean.data());
+  mean_of_blocks(device, compressor, on_sent.data(), stride, senders, blocks, moves, on_mean.data());
   expect_same(on_mean, mean, "mean");
 }
 
 TEST_F(CudaBlockCodes, TopKMatchesTheCpu) {
   on_gpu([&] {
     for (const double density : {0.003, 0.3, 1.0}) {
-      const auto codec = topk_codec(density);
-      compare(device(), "topk", *codec, Feedback::residual, 3, false);
-      compare(device(), "topk", *codec, Feedback::ef21, 2, true);
-      compare(device(), "topk", *codec, Feedback::none, 1, true);
+      const auto compressor = topk_codec(density);
+      compare(device(), "topk", *compressor, Feedback::residual, 3, false);
+      compare(device(), "topk", *compressor, Feedback::ef21, 2, true);
+      compare(device(), "topk", *compressor, Feedback::none, 1, true);
     }
   });
 }
@@ -94,10 +95,10 @@ TEST_F(CudaBlockCodes, LevelsMatchTheCpu) {
 
 TEST_F(CudaBlockCodes, OneBitCodesMatchTheCpu) {
   on_gpu([&] {
-    const auto codec = one_bit_codec();
-    compare(device(), "one_bit", *codec, Feedback::none, 1, false);
-    compare(device(), "one_bit", *codec, Feedback::residual, 3, false);
-    compare(device(), "one_bit", *codec, Feedback::ef21, 2, true);
+    const auto compressor = one_bit_codec();
+    compare(device(), "one_bit", *compressor, Feedback::none, 1, false);
+    compare(device(), "one_bit", *compressor, Feedback::residual, 3, false);
+    compare(device(), "one_bit", *compressor, Feedback::ef21, 2, true);
   });
 }
 
@@ -108,15 +109,17 @@ TEST_F(CudaBlockCodes, NonFiniteValuesAreFound) {
     cases.push_back({"topk", topk_codec(0.01)});
     cases.push_back({"qsgd", qsgd_codec(7)});
     cases.push_back({"one_bit", one_bit_codec()});
-    for (const auto& [name, codec] : cases) {
-      const BlockTable<CodedBlock> blocks = blocks_of(*codec, kLengths, 0);
+    for (const auto& [name, compressor] : cases) {
+      const BlockTable<CodedBlock> blocks = blocks_of(*compressor, kLengths, 0);
       const CodedBlock &longest = blocks.all[2], &last = blocks.all.back();
       for (const int64_t at : {longest.begin + longest.n - 1, last.begin + 7}) {
         std::vector<float> x(static_cast<size_t>(last.begin + last.n), 1);
         x[static_cast<size_t>(at)] = NAN;
         const There<float> on_x(x);
-        const There<uint32_t> words(std::vector<uint32_t>(static_cast<size_t>(last.at + codec->payload_words(last.n))));
-        EXPECT_FALSE(encode_blocks(device(), *codec, on_x.data(), Feedback::none, nullptr, blocks, {}, 0, words.data()))
+        const There<uint32_t> words(
+            std::vector<uint32_t>(static_cast<size_t>(last.at + compressor->payload_words(last.n))));
+        EXPECT_FALSE(
+            encode_blocks(device(), *compressor, on_x.data(), Feedback::none, nullptr, blocks, {}, 0, words.data()))
             << name << " at " << at;
       }
     }

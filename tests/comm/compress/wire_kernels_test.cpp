@@ -56,7 +56,7 @@ TEST_P(WireKernelsOn, SignedSumsHaveOneOrder) {
 
 // The k largest values by sorting; ties go to the first position, even if a sample of the values is misleading.
 TEST_P(WireKernelsOn, TopKMatchesSorting) {
-  const auto codec = topk_codec(0.01);
+  const auto compressor = topk_codec(0.01);
   for (const int64_t n : {100, 5000, 65536, 70001})
     for (const int kind : {0, 1, 2, 3}) {
       std::vector<float> x = random_row<float>(8, kind, n);
@@ -73,9 +73,9 @@ TEST_P(WireKernelsOn, TopKMatchesSorting) {
       });
       std::vector<float> expected(x.size()), back(x.size());
       for (int64_t j = 0; j < (n + 99) / 100; ++j) expected[static_cast<size_t>(order[static_cast<size_t>(j)])] = x[static_cast<size_t>(order[static_cast<size_t>(j)])];
-      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)));
-      codec->encode(x.data(), n, {}, code.data());
-      codec->decode(code.data(), n, back.data());
+      std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
+      compressor->encode(x.data(), n, {}, code.data());
+      compressor->decode(code.data(), n, back.data());
       EXPECT_EQ(back, expected) << n << " values, kind " << kind;
     }
 }
@@ -85,10 +85,10 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
   for (const int64_t n : {1000, 40000}) {
     std::vector<float> x(static_cast<size_t>(n));
     x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
-    const auto codec = topk_codec(0.01);
+    const auto compressor = topk_codec(0.01);
     const size_t k = static_cast<size_t>(n / 100);
-    std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)));
-    codec->encode(x.data(), n, {}, code.data());
+    std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
+    compressor->encode(x.data(), n, {}, code.data());
     for (size_t i = 0; i < k; ++i) {
       const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
       EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
@@ -116,26 +116,27 @@ TEST_P(WireKernelsOn, SquaresAndMaximaHaveOneOrder) {
 }
 
 TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
-  const std::pair<std::unique_ptr<Compressor>, const char*> codecs[] = {
+  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {
       {one_bit_codec(), "one_bit"},    {topk_codec(0.01), "topk"}, {qsgd_codec(7), "qsgd"},
       {int8_codec(), "int8"},          {int4_codec(), "int4"},     {terngrad_codec(2.5), "terngrad"},
       {terngrad_codec(0), "unclipped"}};
   constexpr int64_t kValues = 20000;
   const std::vector<float> x = random_row<float>(13, 0, kValues);
-  for (const auto& [codec, name] : codecs) {
-    std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(kValues))), same(code.size());
+  for (const auto& [compressor, name] : compressors) {
+    std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(kValues))), same(code.size());
     const BlockRng rng{{1, 2, 3, 0}, 5};
-    codec->encode(x.data(), kValues, rng, code.data());
-    EXPECT_TRUE(codec->encode_finite(x.data(), kValues, rng, same.data())) << name;
+    compressor->encode(x.data(), kValues, rng, code.data());
+    EXPECT_TRUE(compressor->encode_finite(x.data(), kValues, rng, same.data())) << name;
     EXPECT_EQ(code, same) << name;
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
       for (const int64_t at : {int64_t{0}, int64_t{8191}, kValues - 1}) {
         std::vector<float> y = x;
         y[static_cast<size_t>(at)] = bad;
-        EXPECT_FALSE(codec->encode_finite(y.data(), kValues, rng, code.data())) << name << ": " << bad << " at " << at;
+        EXPECT_FALSE(compressor->encode_finite(y.data(), kValues, rng, code.data()))
+            << name << ": " << bad << " at " << at;
       }
     const std::vector<float> all(static_cast<size_t>(kValues), NAN);
-    EXPECT_FALSE(codec->encode_finite(all.data(), kValues, rng, code.data())) << name;
+    EXPECT_FALSE(compressor->encode_finite(all.data(), kValues, rng, code.data())) << name;
   }
 }
 

@@ -278,16 +278,16 @@ TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
     hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
     hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
   }
-  const std::pair<std::unique_ptr<Compressor>, const char*> codecs[] = {
+  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {
       {one_bit_codec(), "one_bit"}, {topk_codec(0.01), "topk"}, {qsgd_codec(16), "qsgd"}, {int8_codec(), "int8"}};
-  for (const auto& [codec, name] : codecs)
+  for (const auto& [compressor, name] : compressors)
     for (const Values& x : hard) {
-      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(1000)));
+      std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(1000)));
       double lost = 0, given = 0;
       for (uint32_t step = 1; step <= 20; ++step) {
-        codec->encode(x.data(), 1000, {{1, step, 1, 0}, 0}, code.data());
+        compressor->encode(x.data(), 1000, {{1, step, 1, 0}, 0}, code.data());
         Values rest = x, scratch(1000);
-        codec->add(code.data(), 1000, -1, rest.data(), scratch.data());
+        compressor->add(code.data(), 1000, -1, rest.data(), scratch.data());
         lost += testing::lane_sum(squares(rest));
         given += testing::lane_sum(squares(x));
       }
@@ -299,20 +299,20 @@ TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
   const Values x = testing::random_row<float>(4, 0, 70000);
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
     for (const double density : {0.0001, 0.37, 1.0}) {
-      const auto codec = topk_codec(density);
-      std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(n)) + 1, 0xDEADBEEF);
-      codec->encode(x.data(), n, {}, code.data());
+      const auto compressor = topk_codec(density);
+      std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)) + 1, 0xDEADBEEF);
+      compressor->encode(x.data(), n, {}, code.data());
       EXPECT_EQ(code.back(), 0xDEADBEEF);
       Values back(static_cast<size_t>(n));
-      codec->decode(code.data(), n, back.data());
+      compressor->decode(code.data(), n, back.data());
       EXPECT_EQ(back, topk(density)({x.begin(), x.begin() + n}, 0, 0, Purpose::test, 0)) << n << " " << density;
     }
   const Values equal{1, -1, 0, 1, 2, -0.0f, 1, -1};
-  const auto codec = topk_codec(0.5);
-  std::vector<uint32_t> code(static_cast<size_t>(codec->payload_words(8)));
-  codec->encode(equal.data(), 8, {}, code.data());
+  const auto compressor = topk_codec(0.5);
+  std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(8)));
+  compressor->encode(equal.data(), 8, {}, code.data());
   Values back(8);
-  codec->decode(code.data(), 8, back.data());
+  compressor->decode(code.data(), 8, back.data());
   EXPECT_EQ(back, (Values{1, -1, 0, 1, 2, 0, 0, 0}));
   EXPECT_EQ(code[4], 0x00010000u) << "positions 0 and 1";
   EXPECT_EQ(code[5], 0x00040003u);
@@ -509,7 +509,7 @@ TEST(BlockExchange, RefusesInvalidInputs) {
     for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
       expect(refusal(TopKOptions{.density = density}), "topk: density expects a finite number in (0, 1]");
     expect(unknown("ef21", "compressor", "qsgd"), "compressor 'qsgd'");
-    expect(refusal(Ef21Options{.reply = Reply::coded}), "f32 or none");
+    expect(refusal(Ef21Options{.reply = Reply::coded}), "ef21: reply: no such reply 'coded'; available: f32, none");
     expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
     expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
     expect(error_of([&] { make_exchange("qsgd", wide, comm, 1); }), "float64");
@@ -580,9 +580,10 @@ TEST(Levels, TinyScalesSendZerosAndLargeValuesAreClamped) {
 TEST(BlockExchange, QsgdRefusesANormBeyondFloat32) {
   const Values large{3e38f, 3e38f};
   uint32_t code[2];
-  const auto codec = qsgd_codec(7);
-  EXPECT_NE(error_of([&] { codec->encode(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
-  EXPECT_NE(error_of([&] { codec->encode_finite(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
+  const auto compressor = qsgd_codec(7);
+  EXPECT_NE(error_of([&] { compressor->encode(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
+  EXPECT_NE(error_of([&] { compressor->encode_finite(large.data(), 2, {}, code); }).find("beyond float32"),
+            std::string::npos);
 }
 
 }  // namespace

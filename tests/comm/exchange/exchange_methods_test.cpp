@@ -5,7 +5,9 @@
 #include <set>
 
 #include "comm/exchange/dense.h"
+#include "comm/exchange/ef21.h"
 #include "comm/exchange/loco.h"
+#include "comm/exchange/random_k.h"
 #include "comm/exchange/topk.h"
 #include "tests/support.h"
 
@@ -56,7 +58,7 @@ TEST(ExchangeMethods, RefuseNumbersOutOfRange) {
   int numbers = 0;
   for (const std::string& name : method_names<ExchangeMethod>())
     for (const Option& option : ExchangeConfig(name).list()) {
-      if (!is_number(option)) continue;
+      if (!is_number(option) || !option.choices.empty()) continue;
       SCOPED_TRACE(name + ": " + option.name);
       ++numbers;
       ASSERT_TRUE(std::isfinite(option.range.min)) << "every number of an exchange has a lower bound";
@@ -83,9 +85,11 @@ TEST(ExchangeMethods, UnknownNamesSuggestTheNearest) {
                   HasSubstr("no such option '" + option.name + "x'; did you mean '" + option.name + "'?"));
       EXPECT_THAT(error_of([&] { ExchangeConfig(name, "{\"" + option.name + "x\": 1}"); }),
                   HasSubstr("did you mean '" + option.name + "'?"));
+      const bool integer = std::holds_alternative<int64_t*>(option.ref);
       for (const std::string& choice : option.choices)
         EXPECT_THAT(error_of([&] { ExchangeConfig(name).set(option.name, choice + "_"); }),
-                    HasSubstr("no such " + option.name + " '" + choice + "_'"));
+                    HasSubstr(integer ? name + ": " + option.name + " expects one of "
+                                      : "no such " + option.name + " '" + choice + "_'"));
     }
   EXPECT_THAT(error_of([] { ExchangeConfig("qsgd").set("reply", "codet"); }), HasSubstr("did you mean 'coded'?"));
 }
@@ -140,12 +144,27 @@ TEST(ExchangeMethods, ContradictionsNameTheRemedy) {
   ExchangeConfig topk = "topk";
   topk.set("error_feedback", "both");
   EXPECT_THAT(error_of([&] { topk.check_values(); }), HasSubstr("set exchange.reply=coded"));
-  ExchangeConfig random = "randomk";
-  random.set("error_feedback", "server");
-  EXPECT_THAT(error_of([&] { random.check_values(); }), HasSubstr("randomk: error_feedback 'server' needs owners"));
-  ExchangeConfig loco = "loco_zeropp";
-  loco.set("bits", 5);
-  EXPECT_THAT(error_of([&] { loco.check_values(); }), HasSubstr("loco_zeropp: codes have 1, 4 or 8 bits, not 5"));
+}
+
+TEST(ExchangeMethods, ChoicesThatAMethodDoesNotTakeAreRefused) {
+  for (const char* name : {"randomk", "powersgd"})
+    for (const char* feedback : {"both", "server"})
+      EXPECT_EQ(
+          error_of([&] { ExchangeConfig(name).set("error_feedback", feedback); }),
+          detail::concat(name, ": error_feedback: no such error_feedback '", feedback, "'; available: worker, none"));
+  EXPECT_EQ(error_of([] { ExchangeConfig("ef21").set("reply", "coded"); }),
+            "ef21: reply: no such reply 'coded'; available: f32, none");
+  for (const char* name : {"loco", "loco_zeropp"})
+    for (const int bits : {-1, 0, 2, 5})
+      EXPECT_EQ(error_of([&] { ExchangeConfig(name).set("bits", bits); }),
+                detail::concat(name, ": bits expects one of 1, 4, 8, got ", bits));
+  // Values that a program sets directly.
+  EXPECT_THAT(error_of([] { ExchangeConfig(Ef21Options{.reply = Reply::coded}).check_values(); }),
+              HasSubstr("ef21: reply: no such reply 'coded'"));
+  EXPECT_THAT(error_of([] { ExchangeConfig(RandomKOptions{.error_feedback = ErrorFeedback::both}).check_values(); }),
+              HasSubstr("randomk: error_feedback: no such error_feedback 'both'"));
+  EXPECT_THAT(error_of([] { ExchangeConfig(LocoOptions{.bits = 2}).check_values(); }),
+              HasSubstr("loco: bits expects one of 1, 4, 8, got 2"));
 }
 
 TEST(ExchangeMethods, LocoWarnsThatAFixedScaleOfOneBitIsNotChecked) {

@@ -467,7 +467,7 @@ TEST(Loco, RefusesInvalidOptions) {
   const auto expect = [](const std::string& message, const char* part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect(error({.bits = 3}), "codes have 1, 4 or 8 bits, not 3");
+  expect(error({.bits = 3}), "loco: bits expects one of 1, 4, 8, got 3");
   expect(error({.scale = "big"}), "scale 'big' is not auto");
   expect(error({.scale = "-4"}), "scale '-4' is not auto");
   expect(error({.scale = "2^"}), "scale '2^' is not auto");
