@@ -2,47 +2,11 @@
 
 #include <cmath>
 
+#include "engine/update_each.h"
 #include "optim/decay.h"
 #include "optim/state.h"
-#include "optim/kernels/update_kernels.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optim/adam.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
-#include "optim/kernels/moments-inl.h"
-
-HWY_BEFORE_NAMESPACE();
 namespace godwit {
-namespace HWY_NAMESPACE {
-
-template <class T>
-HWY_INLINE void adam_range(const AdamArgs<T>& a, int64_t begin, int64_t end) {
-  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
-    const auto x = hn::LoadU(d, a.x + i);
-    const auto g = hn::Add(hn::LoadU(d, a.g + i), hn::Mul(hn::Set(d, a.l2), x));
-    hn::Vec<decltype(d)> m, root;
-    advance<T>(a, d, i, g, m, root);
-    const auto kept = hn::Mul(hn::Set(d, a.keep), x);
-    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, a.step_size), hn::Div(m, root))), d, a.x + i);
-  });
-}
-
-void adam_f32(const AdamArgs<float>& a, int64_t begin, int64_t end) { adam_range(a, begin, end); }
-void adam_f64(const AdamArgs<double>& a, int64_t begin, int64_t end) { adam_range(a, begin, end); }
-
-}  // namespace HWY_NAMESPACE
-}  // namespace godwit
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace godwit {
-
-HWY_EXPORT(adam_f32);
-HWY_EXPORT(adam_f64);
-void adam(Cpu, const AdamArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f32)(a, begin, end); }
-void adam(Cpu, const AdamArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(adam_f64)(a, begin, end); }
 
 void Adam::Options::describe(OptionList& list) {
   describe_common(*this, list, "L2 regularization");
@@ -86,16 +50,15 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
   dispatch_real(bucket.param.dtype(), "adam", [&]<class T>() {
     const auto r = [](double value) { return static_cast<T>(value); };
     on_device(bucket.param, [&](auto device) {
-      AdamArgs<T> a{};
-      a.x = data_ptr<T>(device, bucket.param), a.g = data_ptr<T>(device, bucket.grad);
-      a.set(options_, state_ptr<T>(device, m_, bucket), state_ptr<T>(device, v_, bucket), root_correction);
-      a.step_size = r(step_size);
-      for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+      T *x = data_ptr<T>(device, bucket.param), *m = state_ptr<T>(device, m_, bucket);
+      T* v = state_ptr<T>(device, v_, bucket);
+      const T* g = data_ptr<T>(device, bucket.grad);
+      const MomentsUpdate<T> moments(options_, root_correction);
+      for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                        [&](int64_t begin, int64_t end, double decay) {
-                         AdamArgs<T> range = a;
-                         range.l2 = decoupled_ ? T{0} : r(decay);
-                         range.keep = decoupled_ ? r(1 - step.lr * decay) : T{1};
-                         adam(device, range, begin, end);
+                         AdamUpdate<T> update{moments, r(step_size), r(decay), T{1}};
+                         if (decoupled_) update.l2 = 0, update.keep = r(1 - step.lr * decay);
+                         update_each(device, "adam", begin, end, update, x, m, v, g);
                        });
     });
   });
@@ -142,4 +105,3 @@ const OptimizerMethod& bert_adam_method() {
 }
 
 }  // namespace godwit
-#endif

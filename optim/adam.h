@@ -1,8 +1,45 @@
 // Adam with L2 regularization, AdamW with decoupled weight decay (both bias-corrected as in PyTorch), and BERT's Adam.
 #pragma once
+#include <cmath>
+
+#include "engine/inline.h"
 #include "optim/method.h"
 
 namespace godwit {
+
+template <class T>
+struct MomentsUpdate {
+  T beta1, o1, beta2, o2;  // o = 1 − β
+  T root_correction, eps;  // √(1−β2ᵗ) or 1; ε
+
+  // `config` has beta1, beta2 and eps.
+  template <class Config>
+  MomentsUpdate(const Config& config, double correction_of_root)
+      : beta1(static_cast<T>(config.beta1)),
+        o1(static_cast<T>(1 - config.beta1)),
+        beta2(static_cast<T>(config.beta2)),
+        o2(static_cast<T>(1 - config.beta2)),
+        root_correction(static_cast<T>(correction_of_root)),
+        eps(static_cast<T>(config.eps)) {}
+
+  // Updates m and v; returns √v/root_correction + ε.
+  GODWIT_INLINE T operator()(T& m, T& v, T g) const {
+    m = beta1 * m + o1 * g;
+    v = beta2 * v + o2 * (g * g);
+    return std::sqrt(v) / root_correction + eps;
+  }
+};
+
+template <class T>
+struct AdamUpdate {
+  MomentsUpdate<T> moments;
+  T step_size;  // α/(1−β1ᵗ); bert_adam: α, with root_correction 1
+  T l2, keep;   // adam: λ and 1; other methods: 0 and 1 − αλ
+  GODWIT_INLINE void operator()(int64_t, T& x, T& m, T& v, T g) const {
+    const T root = moments(m, v, g + l2 * x);
+    x = keep * x - step_size * (m / root);
+  }
+};
 
 // Adds the options beta1, beta2 and eps.
 template <class Options>

@@ -224,7 +224,7 @@ void Birder::apply(Bucket& bucket, const StepInfo& step) {
   const uint32_t *words = bits_at(state.words, 0), *active = bits_at(state.active, 0);
   on_device(bucket.param, [&](auto device) {
     float* x = data_ptr<float>(device, bucket.param);
-    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        birder::update(device, x, words, active, begin, end, static_cast<float>(1 - step.lr * decay),
                                       static_cast<float>(step.lr));

@@ -3,40 +3,31 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/vector_loop.h"
+#include "engine/data_ptr.h"
+#include "engine/update_each.h"
 
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;
-
 void follow(const Tensor& values, const Tensor& averages, double weight) {
-  on_device(values, [&](auto device) { detail::follow(device, values, averages, weight); });
-}
-
-void exchange(const Tensor& x, const Tensor& y) {
-  on_device(x, [&](auto device) { detail::exchange(device, x, y); });
-}
-
-}  // namespace
-
-void detail::follow(Cpu, const Tensor& values, const Tensor& averages, double weight) {
-  dispatch_real(values.dtype(), "ema", [&]<class T>() {
-    const T *x = values.data<T>(), w = static_cast<T>(weight);
-    T* a = averages.data<T>();
-    vector_for(values.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
-      for (int64_t i = begin; i < end; ++i) a[i] += w * (x[i] - a[i]);
+  on_device(values, [&](auto device) {
+    dispatch_real(values.dtype(), "ema", [&]<class T>() {
+      const T* x = data_ptr<T>(device, values);
+      update_each(device, "ema", 0, values.numel(), detail::FollowUpdate<T>{static_cast<T>(weight)},
+                  data_ptr<T>(device, averages), x);
     });
   });
 }
 
-void detail::exchange(Cpu, const Tensor& x, const Tensor& y) {
-  dispatch_real(x.dtype(), "ema", [&]<class T>() {
-    T *a = x.data<T>(), *b = y.data<T>();
-    parallel_for(x.numel(), kGrain,
-                 [=](int64_t begin, int64_t end) { std::swap_ranges(a + begin, a + end, b + begin); });
+void exchange(const Tensor& x, const Tensor& y) {
+  on_device(x, [&](auto device) {
+    dispatch_real(x.dtype(), "ema", [&]<class T>() {
+      update_each(device, "ema", 0, x.numel(), detail::Swap<T>{}, data_ptr<T>(device, x), data_ptr<T>(device, y));
+    });
   });
 }
+
+}  // namespace
 
 Ema::Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay)
     : buckets_(buckets), buffers_(std::move(buffers)), decay_(decay) {

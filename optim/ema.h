@@ -5,8 +5,28 @@
 #include <vector>
 
 #include "comm/parallel/bucket.h"
+#include "engine/inline.h"
 
 namespace godwit {
+
+namespace detail {
+
+template <class T>
+struct FollowUpdate {
+  T weight;
+  GODWIT_INLINE void operator()(int64_t, T& average, T x) const { average += weight * (x - average); }
+};
+
+template <class T>
+struct Swap {
+  GODWIT_INLINE void operator()(int64_t, T& x, T& y) const {
+    const T before = x;
+    x = y;
+    y = before;
+  }
+};
+
+}  // namespace detail
 
 // After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
 // are forgotten quickly. One flat tensor per bucket, of the parameters' type; equal on replicas, and bit-exact for any
@@ -35,13 +55,5 @@ class Ema {
   std::vector<Tensor> averages_, buffer_averages_;
   double decay_;
 };
-
-namespace detail {
-// averages ← averages + weight·(values − averages)
-void follow(Cpu, const Tensor& values, const Tensor& averages, double weight);
-void follow(Cuda, const Tensor& values, const Tensor& averages, double weight);
-void exchange(Cpu, const Tensor& x, const Tensor& y);  // x ↔ y
-void exchange(Cuda, const Tensor& x, const Tensor& y);
-}  // namespace detail
 
 }  // namespace godwit

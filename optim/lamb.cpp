@@ -3,75 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/parallel.h"
+#include "engine/update_each.h"
 #include "optim/clip.h"
 #include "optim/decay.h"
 #include "optim/state.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optim/lamb.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
-#include "optim/kernels/moments-inl.h"
-
-HWY_BEFORE_NAMESPACE();
 namespace godwit {
-namespace HWY_NAMESPACE {
-
-template <class T>
-HWY_INLINE void lamb_range(const LambArgs<T>& a, int64_t begin, int64_t end) {
-  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
-    hn::Vec<decltype(d)> m, root;
-    advance<T>(a, d, i, hn::LoadU(d, a.g + i), m, root);
-    const auto ratio = hn::Div(hn::Div(m, hn::Set(d, a.correction)), root);
-    hn::StoreU(hn::Add(ratio, hn::Mul(hn::Set(d, a.decay), hn::LoadU(d, a.x + i))), d, a.g + i);
-  });
-}
-
-template <class T>
-HWY_INLINE void update_range(T* x, const T* r, T rate, int64_t begin, int64_t end) {
-  for_lanes<T>(begin, end, [&](auto d, int64_t i) HWY_ATTR {
-    hn::StoreU(hn::Sub(hn::LoadU(d, x + i), hn::Mul(hn::Set(d, rate), hn::LoadU(d, r + i))), d, x + i);
-  });
-}
-
-void lamb_f32(const LambArgs<float>& a, int64_t begin, int64_t end) { lamb_range(a, begin, end); }
-void lamb_f64(const LambArgs<double>& a, int64_t begin, int64_t end) { lamb_range(a, begin, end); }
-void update_f32(float* x, const float* r, float rate, int64_t begin, int64_t end) {
-  update_range(x, r, rate, begin, end);
-}
-void update_f64(double* x, const double* r, double rate, int64_t begin, int64_t end) {
-  update_range(x, r, rate, begin, end);
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace godwit
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace godwit {
-namespace {
-
-HWY_EXPORT(lamb_f32);
-HWY_EXPORT(lamb_f64);
-HWY_EXPORT(update_f32);
-HWY_EXPORT(update_f64);
-constexpr int64_t kGrain = 1 << 15;
-
-}  // namespace
-
-void lamb(Cpu, const LambArgs<float>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f32)(a, begin, end); }
-void lamb(Cpu, const LambArgs<double>& a, int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(lamb_f64)(a, begin, end); }
-
-void sgd_update(Cpu, float* x, const float* r, float rate, int64_t n) {
-  parallel_for(
-      n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f32)(x, r, rate, begin, end); }, 32);
-}
-void sgd_update(Cpu, double* x, const double* r, double rate, int64_t n) {
-  parallel_for(
-      n, kGrain, [=](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(update_f64)(x, r, rate, begin, end); }, 32);
-}
 
 void Lamb::Options::describe(OptionList& list) {
   describe_common(*this, list, "weight decay, part of the update whose norm is scaled");
@@ -109,17 +46,15 @@ void Lamb::apply(Bucket& bucket, const StepInfo& step) {
 template <class T, class Where>
 void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   const double t = static_cast<double>(step.step);
-  LambArgs<T> a{};
-  a.set(options_, state_ptr<T>(device, m_, bucket), state_ptr<T>(device, v_, bucket),
-        options_.bias_correction ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
+  const bool corrected = options_.bias_correction;
+  const MomentsUpdate<T> moments(options_, corrected ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
+  const T correction = static_cast<T>(corrected ? 1 - std::pow(options_.beta1, t) : 1);
   T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
-  a.g = g, a.x = x;
-  a.correction = static_cast<T>(options_.bias_correction ? 1 - std::pow(options_.beta1, t) : 1);
-  for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+  T *m = state_ptr<T>(device, m_, bucket), *v = state_ptr<T>(device, v_, bucket);
+  for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                    [&](int64_t begin, int64_t end, double decay) {
-                     LambArgs<T> own = a;
-                     own.decay = static_cast<T>(decay);
-                     lamb(device, own, begin, end);
+                     const LambUpdate<T> update{moments, correction, static_cast<T>(decay)};
+                     update_each(device, "lamb", begin, end, update, g, m, v, static_cast<const T*>(x));
                    });
   std::vector<size_t> slots;
   std::vector<Segment> ranges;
@@ -137,7 +72,8 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
     const bool defined = length > 0 && step_length > 0;
     double& coefficient = coefficients[slots[i]];
     coefficient = defined ? std::clamp(length / step_length, options_.min_coeff, options_.max_coeff) : 1;
-    sgd_update(device, x + ranges[i].begin, g + ranges[i].begin, static_cast<T>(step.lr * coefficient), ranges[i].numel());
+    const SubtractScaled<T> update{static_cast<T>(step.lr * coefficient)};
+    update_each(device, "lamb", ranges[i].begin, ranges[i].end, update, x, static_cast<const T*>(g));
   }
 }
 
@@ -162,4 +98,3 @@ const std::vector<double>& Lamb::coefficients(const Bucket& bucket) const {
 }
 
 }  // namespace godwit
-#endif

@@ -4,6 +4,24 @@
 
 namespace godwit {
 
+// The unscaled step r, written to the gradient.
+template <class T>
+struct LambUpdate {
+  MomentsUpdate<T> moments;
+  T correction, decay;  // 1 − β1ᵗ, or 1; λ
+  GODWIT_INLINE void operator()(int64_t, T& g, T& m, T& v, T x) const {
+    const T root = moments(m, v, g);
+    g = m / correction / root + decay * x;
+  }
+};
+
+// x ← x − rate·r
+template <class T>
+struct SubtractScaled {
+  T rate;
+  GODWIT_INLINE void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
+};
+
 // On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
 //   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖ clamped to [min_coeff, max_coeff], 1 if either norm is 0;  x ← x − α·c·r.
 // bias_correction applies Adam's bias correction to m̂ and v̂. float32 or float64. Norms are of whole parameters, so a

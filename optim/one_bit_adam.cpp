@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/update_each.h"
 #include "optim/adam.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
@@ -53,10 +54,9 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
   const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
   on_device(m, [&](auto device) {
-    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::momentum(device, data_ptr<float>(device, m), data_ptr<float>(device, bucket.grad),
-                        data_ptr<float>(device, z), beta, o, begin, end);
-    });
+    const float *before = data_ptr<float>(device, m), *g = data_ptr<float>(device, bucket.grad);
+    update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{{beta, o}},
+                data_ptr<float>(device, z), before, g);
   });
   all_reduce_.mean(bucket, z, bucket.grad, comm, step.step);
 }
@@ -65,19 +65,18 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   if (step.step <= options_.warmup_steps) return adam_->apply(bucket, step);
   const bool corrected = options_.bias_correction;
   const double t = static_cast<double>(step.step), frozen_at = static_cast<double>(options_.warmup_steps);
-  one_bit::Frozen a{};
-  a.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(options_.beta1, t)) : step.lr);
-  a.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(options_.beta2, frozen_at)) : 1);
-  a.eps = static_cast<float>(options_.eps);
+  one_bit::FrozenUpdate update{};
+  update.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(options_.beta1, t)) : step.lr);
+  update.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(options_.beta2, frozen_at)) : 1);
+  update.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
-    a.x = data_ptr<float>(device, bucket.param), a.agreed = data_ptr<float>(device, bucket.grad);
-    a.m = options_.keep_local_momentum ? nullptr : state_ptr<float>(device, m_, bucket);
-    a.v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+    float *x = data_ptr<float>(device, bucket.param), *m = state_ptr<float>(device, m_, bucket);
+    const float *agreed = data_ptr<float>(device, bucket.grad), *v = state_ptr<float>(device, v_, bucket);
+    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
-                       one_bit::Frozen range = a;
-                       range.keep = static_cast<float>(1 - step.lr * decay);
-                       one_bit::frozen_update(device, range, begin, end);
+                       update.keep = static_cast<float>(1 - step.lr * decay);
+                       if (options_.keep_local_momentum) update_each(device, kName, begin, end, update, x, agreed, v);
+                       else update_each(device, kName, begin, end, update, x, m, agreed, v);
                      });
   });
 }

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/update_each.h"
 #include "optim/clip.h"
-#include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
-#include "optim/kernels/update_kernels.h"
 #include "optim/state.h"
 #include "optim/warmup.h"
 
@@ -79,10 +78,9 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_lamb/warmup_all_reduce");
   on_device(bucket.grad, [&](auto device) {
     float* g = data_ptr<float>(device, bucket.grad);
-    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      one_bit::momentum(device, state_ptr<float>(device, m_, bucket), g, g, static_cast<float>(options_.beta1),
-                        static_cast<float>(1 - options_.beta1), begin, end);
-    });
+    const float *m = state_ptr<float>(device, m_, bucket), *own = g;
+    const one_bit::Average average{static_cast<float>(options_.beta1), static_cast<float>(1 - options_.beta1)};
+    update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{average}, g, m, own);
   });
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
 }
@@ -120,16 +118,18 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     if (is_decayed(slot)) decayed.push_back(ranges.back());
   }
   float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
-  one_bit::FrozenLamb a{};
-  a.m = state_ptr<float>(device, m_, bucket), a.agreed = change;
-  a.v_fresh = state_ptr<float>(device, v_fresh_, bucket), a.v = state_ptr<float>(device, v_, bucket);
-  a.beta1 = r(options_.beta1), a.o1 = r(1 - options_.beta1), a.beta2 = r(options_.beta2), a.o2 = r(1 - options_.beta2);
-  a.eps = r(options_.eps);
-  const std::vector<float> largest = one_bit::frozen_lamb(device, a, ranges);
+  const one_bit::FrozenLambUpdate update{r(options_.beta1), r(1 - options_.beta1),
+                                         {r(options_.beta2), r(1 - options_.beta2)}, r(options_.eps)};
+  const std::vector<float> largest =
+      one_bit::frozen_lamb(device,
+                           {update, state_ptr<float>(device, m_, bucket), change,
+                            state_ptr<float>(device, v_fresh_, bucket), state_ptr<float>(device, v_, bucket)},
+                           ranges);
 
   const std::vector<double> before = detail::sums_of_squares(device, bucket.grad, decayed);
   for (const Segment& range : decayed)
-    sgd_update(device, change + range.begin, x + range.begin, -r(options_.weight_decay), range.numel());
+    update_each(device, kName, range.begin, range.end, SubtractScaled<float>{-r(options_.weight_decay)}, change,
+                static_cast<const float*>(x));
   const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
   for (size_t i = 0, d = 0; i < slots.size(); ++i) {
     double factor = largest[i];
@@ -142,7 +142,8 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     const double low = last * (1 - options_.factor_threshold), high = last * (1 + options_.factor_threshold);
     last = r(std::clamp(std::clamp(factor, options_.factor_min, options_.factor_max), low, high));
     const double coefficient = *of_slot(coefficients_, bucket, slots[i]);
-    sgd_update(device, x + ranges[i].begin, change + ranges[i].begin, r(step.lr * last * coefficient), ranges[i].numel());
+    const SubtractScaled<float> scaled{r(step.lr * last * coefficient)};
+    update_each(device, kName, ranges[i].begin, ranges[i].end, scaled, x, static_cast<const float*>(change));
   }
 }
 

@@ -1,8 +1,26 @@
 // SGD without momentum, with momentum, and with Nesterov momentum, as in PyTorch.
 #pragma once
+#include "engine/inline.h"
 #include "optim/method.h"
 
 namespace godwit {
+
+template <class T>
+struct SgdUpdate {
+  T lr, decay;
+  GODWIT_INLINE void operator()(int64_t, T& x, T g) const { x = x - lr * (g + decay * x); }
+};
+
+template <class T>
+struct MomentumUpdate {
+  T lr, decay, momentum;
+  bool nesterov;
+  GODWIT_INLINE void operator()(int64_t, T& x, T& v, T gradient) const {
+    const T g = gradient + decay * x;
+    v = momentum * v + g;
+    x = x - lr * (nesterov ? g + momentum * v : v);
+  }
+};
 
 // On the mean gradient ĝ:  x ← x − α(ĝ + λx). float32 or float64.
 class Sgd : public Optimizer {

@@ -1,8 +1,21 @@
 // SoftSignSGD (Birder paper, appendix B; BinSGDM paper, Algorithm 2): Birder without quantization.
 #pragma once
+#include <cmath>
+
+#include "engine/inline.h"
 #include "optim/method.h"
 
 namespace godwit {
+
+template <class T>
+struct SoftSignUpdate {
+  T lr, keep, beta, o, eps;  // keep = 1 − αλ, o = 1 − β
+  GODWIT_INLINE void operator()(int64_t, T& x, T& m, T& b, T g) const {
+    m = beta * m + o * g;
+    b = beta * b + o * std::abs(g);
+    x = keep * x - lr * (m / (b + eps));
+  }
+};
 
 // On the mean gradient ĝ:  m ← βm + (1−β)ĝ;  b ← βb + (1−β)|ĝ|;  x ← (1−αλ)x − α·m/(b+ε). float32 or float64.
 class SoftSignSgd : public Optimizer {

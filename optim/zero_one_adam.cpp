@@ -1,5 +1,6 @@
 #include "optim/zero_one_adam.h"
 
+#include "engine/update_each.h"
 #include "optim/adam.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
@@ -79,13 +80,15 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
   }
   on_device(bucket.grad, [&](auto device) {
     float *m = state_ptr<float>(device, m_, bucket), *u = state_ptr<float>(device, u_, bucket);
-    for_decay_ranges(device, bucket, 0, true, [&](int64_t begin, int64_t end, double) {
-      if (mean.defined())
-        one_bit::variance(device, state_ptr<float>(device, v_, bucket), data_ptr<float>(device, mean),
-                          r(options_.beta2), r(1 - options_.beta2), begin, end);
-      one_bit::local_momentum(device, m, u, data_ptr<float>(device, bucket.grad), r(options_.beta1),
-                              r(1 - options_.beta1), r(step.lr), begin, end);
-    });
+    const auto [begin, end] = bucket.owned;
+    if (mean.defined()) {
+      const one_bit::VarianceUpdate update{{r(options_.beta2), r(1 - options_.beta2)}};
+      const float* g = data_ptr<float>(device, mean);
+      update_each(device, kName, begin, end, update, state_ptr<float>(device, v_, bucket), g);
+    }
+    const one_bit::LocalMomentum update{{r(options_.beta1), r(1 - options_.beta1)}, r(step.lr)};
+    const float* g = data_ptr<float>(device, bucket.grad);
+    update_each(device, kName, begin, end, update, m, u, g);
   });
   if (sync_) agree(bucket, comm);
 }
@@ -101,26 +104,26 @@ void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
   on_device(bucket.param, [&](auto device) {
     float* x = data_ptr<float>(device, bucket.param);
     const float *m = state_ptr<float>(device, m_, bucket), *v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
-                       one_bit::local_update(device, x, m, v, static_cast<float>(1 - step.lr * decay),
-                                             static_cast<float>(step.lr), static_cast<float>(options_.eps), begin, end);
+                       const one_bit::LocalUpdate update{static_cast<float>(1 - step.lr * decay),
+                                                         static_cast<float>(step.lr), static_cast<float>(options_.eps)};
+                       update_each(device, kName, begin, end, update, x, m, v);
                      });
   });
 }
 
 void ZeroOneAdam::apply_agreed(Bucket& bucket) {
-  one_bit::Sync a{};
-  a.rate_sum = static_cast<float>(rate_sum_), a.eps = static_cast<float>(options_.eps);
   on_device(bucket.param, [&](auto device) {
-    a.x = data_ptr<float>(device, bucket.param), a.base = first_ ? a.x : state_ptr<float>(device, x_sync_, bucket);
-    a.u = state_ptr<float>(device, u_, bucket), a.m = state_ptr<float>(device, m_, bucket);
-    a.v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(device, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+    float* x = data_ptr<float>(device, bucket.param);
+    float *u = state_ptr<float>(device, u_, bucket), *m = state_ptr<float>(device, m_, bucket);
+    const float* base = first_ ? x : state_ptr<float>(device, x_sync_, bucket);
+    const float* v = state_ptr<float>(device, v_, bucket);
+    one_bit::SyncUpdate update{0, static_cast<float>(rate_sum_), static_cast<float>(options_.eps)};
+    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
-                       one_bit::Sync range = a;
-                       range.keep = static_cast<float>(decay > 0 ? keep_ : 1);
-                       one_bit::sync_update(device, range, begin, end);
+                       update.keep = static_cast<float>(decay > 0 ? keep_ : 1);
+                       update_each(device, kName, begin, end, update, x, base, u, m, v);
                      });
   });
 }

@@ -1,10 +1,20 @@
 // Lion (Chen et al. 2023): c = β1·m + (1−β1)ĝ;  x ← (1−αλ)x − α·sign(c);  m ← β2·m + (1−β2)ĝ.
+#include <godwit/engine/update_each.h>
 #include <godwit/optim/decay.h>
 #include <godwit/optim/state.h>
 
 #include "quadrants.h"
 
 using namespace godwit;
+
+struct LionUpdate {
+  float lr, keep, beta1, beta2;  // keep = 1 − αλ
+  GODWIT_INLINE void operator()(int64_t, float& x, float& m, float g) const {
+    const float c = beta1 * m + (1 - beta1) * g;
+    x = keep * x - lr * static_cast<float>((c > 0) - (c < 0));
+    m = beta2 * m + (1 - beta2) * g;
+  }
+};
 
 class Lion : public Optimizer {
  public:
@@ -29,11 +39,8 @@ class Lion : public Optimizer {
     const auto lr = static_cast<float>(step.lr), beta1 = static_cast<float>(options_.beta1);
     const auto beta2 = static_cast<float>(options_.beta2);
     const auto update = [&](int64_t begin, int64_t end, double decay) {
-      for (int64_t i = begin; i < end; ++i) {
-        const float c = beta1 * m[i] + (1 - beta1) * g[i];
-        x[i] = (1 - lr * static_cast<float>(decay)) * x[i] - lr * static_cast<float>((c > 0) - (c < 0));
-        m[i] = beta2 * m[i] + (1 - beta2) * g[i];
-      }
+      const LionUpdate lion{lr, 1 - lr * static_cast<float>(decay), beta1, beta2};
+      update_each(Cpu{}, "lion", begin, end, lion, x, m, g);
     };
     for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias, update);
   }

@@ -375,7 +375,10 @@ template void server_step(const uint32_t*, int, float*, const uint32_t*, uint32_
 template void server_step(const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t, const QuantizerRng&);
 
 void update(float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep, float lr) {
-  HWY_DYNAMIC_DISPATCH(update_range)(UpdateArgs{x, words, active, keep, lr}, begin, end);
+  const auto range = [&](int64_t first, int64_t last) {
+    HWY_DYNAMIC_DISPATCH(update_range)(UpdateArgs{x, words, active, keep, lr}, begin + first, begin + last);
+  };
+  parallel_for(end - begin, kGrain, range, 32);
 }
 
 }  // namespace godwit::birder

@@ -2,11 +2,13 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/update_each.h"
 #include "optim/adam.h"
 #include "optim/clip.h"
 #include "optim/kernels/birder_kernels.h"
 #include "optim/kernels/one_bit_kernels.h"
-#include "optim/kernels/update_kernels.h"
+#include "optim/sgd.h"
+#include "optim/softsign.h"
 #include "tests/gpu_memory.h"
 
 namespace godwit {
@@ -59,21 +61,20 @@ void compare_optimizers(Cuda device) {
   };
   for (const bool nesterov : {false, true})
     with([&](auto where, T* x, T* s, T*, const T* g, int64_t begin, int64_t end) {
-      sgd(where, SgdArgs<T>{x, s, g, r(0.1), r(1e-4), r(0.9), nesterov}, begin, end);
+      update_each(where, "sgdm", begin, end, MomentumUpdate<T>{r(0.1), r(1e-4), r(0.9), nesterov}, x, s, g);
     });
   with([&](auto where, T* x, T*, T*, const T* g, int64_t begin, int64_t end) {
-    sgd(where, SgdArgs<T>{x, nullptr, g, r(0.1), r(1e-4), r(0), false}, begin, end);
+    update_each(where, "sgd", begin, end, SgdUpdate<T>{r(0.1), r(1e-4)}, x, g);
   });
   for (const bool decoupled : {false, true})
     with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
-      AdamArgs<T> a{};
-      a.set(Adam::Options{}, s, t, std::sqrt(1 - 0.999 * 0.999));
-      a.x = x, a.g = g, a.step_size = r(1e-3 / 0.19);
-      a.l2 = r(decoupled ? 0 : 0.01), a.keep = r(decoupled ? 0.99999 : 1);
-      adam(where, a, begin, end);
+      const MomentsUpdate<T> moments(Adam::Options{}, std::sqrt(1 - 0.999 * 0.999));
+      const AdamUpdate<T> update{moments, r(1e-3 / 0.19), r(decoupled ? 0 : 0.01), r(decoupled ? 0.99999 : 1)};
+      update_each(where, "adam", begin, end, update, x, s, t, g);
     });
   with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
-    softsign(where, SoftSignArgs<T>{x, s, t, g, r(0.9999), r(1e-3), r(0.95), r(1 - 0.95), r(1e-8)}, begin, end);
+    const SoftSignUpdate<T> update{r(1e-3), r(0.9999), r(0.95), r(1 - 0.95), r(1e-8)};
+    update_each(where, "softsignsgd", begin, end, update, x, s, t, g);
   });
 }
 
@@ -250,24 +251,30 @@ TEST_F(CudaOptimizers, BirdersUpdateAndMaskMatchTheCpuBitForBit) {
 
 TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
   on_gpu([&] {
-    const float beta = 0.9f, o = static_cast<float>(1 - 0.9);
+    const one_bit::Average average{0.9f, static_cast<float>(1 - 0.9)};
     const auto with = [&](auto&& step) {
       compare_updates<float>(device(), [&](auto where, float* x, float* s, float* t, const float* g, const Range& range) {
         step(where, x, s, t, g, range.begin, range.end);
       });
     };
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-      one_bit::momentum(where, s, g, s, beta, o, begin, end);  // in place, and to another array
-      one_bit::momentum(where, s, g, x, beta, o, begin, end);
-      one_bit::variance(where, t, g, beta, o, begin, end);
+      const one_bit::MomentumUpdate momentum{average};
+      const float* m = s;
+      update_each(where, "momentum", begin, end, momentum, s, m, g);  // in place, and to another array
+      update_each(where, "momentum", begin, end, momentum, x, m, g);
+      update_each(where, "variance", begin, end, one_bit::VarianceUpdate{average}, t, g);
     });
     for (const bool keeps_m : {false, true})
       with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-        one_bit::frozen_update(where, {x, keeps_m ? s : nullptr, g, t, 0.999f, 1e-3f, 0.97f, 1e-8f}, begin, end);
+        const one_bit::FrozenUpdate update{0.999f, 1e-3f, 0.97f, 1e-8f};
+        const float* v = t;
+        if (keeps_m) update_each(where, "one_bit_adam", begin, end, update, x, s, g, v);
+        else update_each(where, "one_bit_adam", begin, end, update, x, g, v);
       });
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-      one_bit::local_momentum(where, s, x, g, beta, o, 1e-3f, begin, end);
-      one_bit::local_update(where, x, s, t, 0.999f, 1e-3f, 1e-16f, begin, end);
+      const float *m = s, *v = t;
+      update_each(where, "zero_one_adam", begin, end, one_bit::LocalMomentum{average, 1e-3f}, s, x, g);
+      update_each(where, "zero_one_adam", begin, end, one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f}, x, m, v);
     });
   });
 }
@@ -281,10 +288,12 @@ TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationMatchesTheCpuBitForBit) {
         auto u = random_values<float>(range.n, 3), m = random_values<float>(range.n, 4);
         const auto v = sizes_of(random_values<float>(range.n, 5));
         const There<float> on_x(x), on_base(base), on_u(u), on_m(m), on_v(v);
-        one_bit::sync_update(Cpu{}, {x.data(), in_place ? x.data() : base.data(), u.data(), m.data(), v.data(), 0.999f,
-                                     0.003f, 1e-16f}, range.begin, range.end);
-        one_bit::sync_update(device(), {on_x.data(), in_place ? on_x.data() : on_base.data(), on_u.data(), on_m.data(),
-                                        on_v.data(), 0.999f, 0.003f, 1e-16f}, range.begin, range.end);
+        const auto update = [&](auto where, float* to, const float* from, float* a, float* b, const float* c) {
+          update_each(where, "zero_one_adam", range.begin, range.end, one_bit::SyncUpdate{0.999f, 0.003f, 1e-16f}, to,
+                      from, a, b, c);
+        };
+        update(Cpu{}, x.data(), in_place ? x.data() : base.data(), u.data(), m.data(), v.data());
+        update(device(), on_x.data(), in_place ? on_x.data() : on_base.data(), on_u.data(), on_m.data(), on_v.data());
         expect_same(on_x, x, "x");
         expect_same(on_u, u, "u");
         expect_same(on_m, m, "m");

@@ -1,0 +1,11 @@
+#include "optim/adam.h"
+
+#include "engine/cuda/update.h"
+
+namespace godwit {
+
+template void update_each(Cuda, const char*, int64_t, int64_t, AdamUpdate<float>, float*, float*, float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, AdamUpdate<double>, double*, double*, double*,
+                          const double*);
+
+}  // namespace godwit

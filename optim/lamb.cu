@@ -1,0 +1,13 @@
+#include "optim/lamb.h"
+
+#include "engine/cuda/update.h"
+
+namespace godwit {
+
+template void update_each(Cuda, const char*, int64_t, int64_t, LambUpdate<float>, float*, float*, float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, LambUpdate<double>, double*, double*, double*,
+                          const double*);
+template void update_each(Cuda, const char*, int64_t, int64_t, SubtractScaled<float>, float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, SubtractScaled<double>, double*, const double*);
+
+}  // namespace godwit

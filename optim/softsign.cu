@@ -1,0 +1,12 @@
+#include "optim/softsign.h"
+
+#include "engine/cuda/update.h"
+
+namespace godwit {
+
+template void update_each(Cuda, const char*, int64_t, int64_t, SoftSignUpdate<float>, float*, float*, float*,
+                          const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, SoftSignUpdate<double>, double*, double*, double*,
+                          const double*);
+
+}  // namespace godwit
