@@ -25,6 +25,7 @@ std::unique_ptr<Optimizer> warmup(const OneBitAdam::Options& o, const Buckets& b
 void OneBitAdam::Options::describe(OptionList& list) {
   describe_common(*this, list);
   describe_moments(*this, list);
+  describe_freeze(*this, list);
   describe_warmup(*this, list, "warm-up by uncompressed Adam");
   list.add("bias_correction", bias_correction, "divide both moments by Adam's bias correction");
   list.add("keep_local_momentum", keep_local_momentum,
@@ -38,6 +39,7 @@ void OneBitAdam::Options::fit(const Schedule&, int64_t steps) {
 OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
+      freeze_(kName, options.warmup, options.warmup_steps, options.beta2, options.refresh_variance, buckets),
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
@@ -48,8 +50,13 @@ OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Com
 
 // Leaves the mean over all ranks in bucket.grad: of gradients during the warm-up, then of momenta.
 void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  compressing_ = step.step > options_.warmup_steps;
-  if (!compressing_) return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_adam/warmup_all_reduce");
+  if (freeze_.warming_up(step.step)) {
+    dense_mean(*comm.world, bucket.grad, options_.dense_wire, "one_bit_adam/warmup");
+    return freeze_.measure(bucket);
+  }
+  if (freeze_.refreshes(step.step))
+    refresh_variance(freeze_, bucket, {state_of(v_, bucket)}, variance_correction(), *comm.world, options_.dense_wire,
+                     "one_bit_adam/refresh");
   const Tensor& m = state_of(m_, bucket);
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
   const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
@@ -61,20 +68,23 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   all_reduce_.mean(bucket, z, bucket.grad, comm, step.step);
 }
 
+// v is this factor times v̂.
+double OneBitAdam::variance_correction() const {
+  return options_.bias_correction ? 1 - std::pow(options_.beta2, static_cast<double>(freeze_.frozen_at())) : 1;
+}
+
 void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
-  if (step.step <= options_.warmup_steps) return adam_->apply(bucket, step);
-  const bool corrected = options_.bias_correction;
-  const double t = static_cast<double>(step.step), frozen_at = static_cast<double>(options_.warmup_steps);
-  one_bit::FrozenUpdate update{};
-  update.step_size = static_cast<float>(corrected ? step.lr / (1 - std::pow(options_.beta1, t)) : step.lr);
-  update.root_correction = static_cast<float>(corrected ? std::sqrt(1 - std::pow(options_.beta2, frozen_at)) : 1);
-  update.eps = static_cast<float>(options_.eps);
+  if (freeze_.frozen_at() == 0) return adam_->apply(bucket, step);
+  const auto r = [](double value) { return static_cast<float>(value); };
+  const double corrected = 1 - std::pow(options_.beta1, static_cast<double>(step.step));
+  one_bit::FrozenUpdate update{0, r(options_.bias_correction ? step.lr / corrected : step.lr),
+                               r(std::sqrt(variance_correction())), r(options_.eps), limit_of(options_.update_limit)};
   on_device(bucket.param, [&](auto device) {
     float *x = data_ptr<float>(device, bucket.param), *m = state_ptr<float>(device, m_, bucket);
     const float *agreed = data_ptr<float>(device, bucket.grad), *v = state_ptr<float>(device, v_, bucket);
     for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
-                       update.keep = static_cast<float>(1 - step.lr * decay);
+                       update.keep = r(1 - step.lr * decay);
                        if (options_.keep_local_momentum) update_each(device, kName, begin, end, update, x, agreed, v);
                        else update_each(device, kName, begin, end, update, x, m, agreed, v);
                      });
@@ -83,7 +93,7 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
 
 std::vector<StateTensor> OneBitAdam::state() const {
   std::vector<StateTensor> m = m_;
-  for (StateTensor& part : m) part.replicated = !(options_.keep_local_momentum && compressing_);
+  for (StateTensor& part : m) part.replicated = !(options_.keep_local_momentum && freeze_.frozen_at() > 0);
   return concat(concat(std::move(m), v_), all_reduce_.state());
 }
 
@@ -95,7 +105,7 @@ const OptimizerMethod& one_bit_adam_method() {
       .paper =
           "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed, "
           "arXiv:2102.02888, 2021",
-      .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
+      .bytes = "4d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,
       .make = make_communicating<OneBitAdam>,

@@ -1,7 +1,7 @@
 // 1-bit Adam (Tang et al. 2021): an Adam warm-up, then frozen variance and one bit of momentum per parameter.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
-#include "optim/method.h"
+#include "optim/warmup.h"
 
 namespace godwit {
 
@@ -22,7 +22,11 @@ class OneBitAdam : public Optimizer {
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
     int64_t block_size = 4096;         // values per scale; 0: one per parameter; −1: one for all that a rank sends
-    bool bias_correction = false;      // divide both moments by 1 − βᵗ
+    WarmupEnd warmup = WarmupEnd::automatic;
+    bool bias_correction = true;             // of both moments
+    bool refresh_variance = true;            // see VarianceFreeze
+    double update_limit = 1;                 // of |m̂/√v̂| after the warm-up; 0: none
+    DenseWire dense_wire = DenseWire::bf16;  // in the warm-up and in refreshes
     bool keep_local_momentum = false;  // continue from the rank's own momentum
     void describe(OptionList& list);
     void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
@@ -30,14 +34,17 @@ class OneBitAdam : public Optimizer {
   OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
+  std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:
+  double variance_correction() const;
+
   Options options_;
+  VarianceFreeze freeze_;
   std::unique_ptr<Optimizer> adam_;  // for the warm-up
   std::vector<StateTensor> m_, v_;     // of adam_
   ErrorFeedbackAllReduce all_reduce_;
-  bool compressing_ = false;
 };
 
 }  // namespace godwit

@@ -21,7 +21,7 @@ Lamb::Options warmup_options(const OneBitLamb::Options& o) {
           .beta1 = o.beta1,
           .beta2 = o.beta2,
           .eps = o.eps,
-          .bias_correction = false,
+          .bias_correction = o.bias_correction,
           .min_coeff = o.min_coeff,
           .max_coeff = o.max_coeff};
 }
@@ -44,6 +44,8 @@ std::vector<std::vector<StateTensor>> one_per_slot(const Buckets& buckets, const
 void OneBitLamb::Options::describe(OptionList& list) {
   describe_common(*this, list, "weight decay, part of the update whose norm is scaled");
   describe_moments(*this, list);
+  list.add("bias_correction", bias_correction, "divide both moments by Adam's bias correction");
+  describe_freeze(*this, list);
   describe_warmup(*this, list, "warm-up by uncompressed LAMB");
   describe_coefficients(*this, list);
   list.add("coeff_beta", coeff_beta, "decay rate of the warm-up's mean norm ratio", kDecayRate);
@@ -62,6 +64,7 @@ void OneBitLamb::Options::fit(const Schedule&, int64_t steps) {
 OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
+      freeze_(kName, options.warmup, options.warmup_steps, options.beta2, options.refresh_variance, buckets),
       lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
       coefficients_(one_per_slot(buckets, "coefficient", 0)),
@@ -74,8 +77,15 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
 }
 
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  if (step.step <= options_.warmup_steps)
-    return comm.world->all_reduce(bucket.grad, Reduce::mean, "one_bit_lamb/warmup_all_reduce");
+  if (freeze_.warming_up(step.step)) {
+    dense_mean(*comm.world, bucket.grad, options_.dense_wire, "one_bit_lamb/warmup");
+    return freeze_.measure(bucket);
+  }
+  if (step.step == freeze_.frozen_at() + 1) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
+  if (freeze_.refreshes(step.step))
+    refresh_variance(freeze_, bucket, {state_of(v_, bucket), state_of(v_fresh_, bucket)},
+                     correction(options_.beta2, freeze_.frozen_at()), *comm.world, options_.dense_wire,
+                     "one_bit_lamb/refresh");
   on_device(bucket.grad, [&](auto device) {
     float* g = data_ptr<float>(device, bucket.grad);
     const float *m = state_ptr<float>(device, m_, bucket), *own = g;
@@ -90,17 +100,19 @@ float* OneBitLamb::of_slot(const std::vector<std::vector<StateTensor>>& parts, c
 }
 
 void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
-  if (step.step > options_.warmup_steps)
+  if (freeze_.frozen_at() > 0)
     return on_device(bucket.param, [&](auto device) { apply_frozen(device, bucket, step); });
   lamb_.apply(bucket, step);
-  const bool last = step.step == options_.warmup_steps;
   const auto beta = static_cast<float>(options_.coeff_beta);
   for (size_t s = 0; s < bucket.slots.size(); ++s) {
     float& average = *of_slot(coefficients_, bucket, s);
     average = beta * average + (1 - beta) * static_cast<float>(lamb_.coefficients(bucket)[s]);
-    if (last) average /= static_cast<float>(1 - std::pow(options_.coeff_beta, static_cast<double>(step.step)));
   }
-  if (last) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
+}
+
+// The bias correction of a moment with the decay rate beta after `steps` changes; 1 without bias correction.
+double OneBitLamb::correction(double beta, int64_t steps) const {
+  return options_.bias_correction ? 1 - std::pow(beta, static_cast<double>(steps)) : 1;
 }
 
 template <class Where>
@@ -119,7 +131,11 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   }
   float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
   const one_bit::FrozenLambUpdate update{r(options_.beta1), r(1 - options_.beta1),
-                                         {r(options_.beta2), r(1 - options_.beta2)}, r(options_.eps)};
+                                         {r(options_.beta2), r(1 - options_.beta2)},
+                                         r(correction(options_.beta1, step.step)),
+                                         r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
+                                         r(std::sqrt(correction(options_.beta2, step.step))),
+                                         r(options_.eps), limit_of(options_.update_limit)};
   const std::vector<float> largest =
       one_bit::frozen_lamb(device,
                            {update, state_ptr<float>(device, m_, bucket), change,
@@ -131,6 +147,7 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     update_each(device, kName, range.begin, range.end, SubtractScaled<float>{-r(options_.weight_decay)}, change,
                 static_cast<const float*>(x));
   const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
+  const double coefficient_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
   for (size_t i = 0, d = 0; i < slots.size(); ++i) {
     double factor = largest[i];
     if (is_decayed(bucket.slots[slots[i]])) {
@@ -141,7 +158,7 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
     float& last = *of_slot(factors_, bucket, slots[i]);
     const double low = last * (1 - options_.factor_threshold), high = last * (1 + options_.factor_threshold);
     last = r(std::clamp(std::clamp(factor, options_.factor_min, options_.factor_max), low, high));
-    const double coefficient = *of_slot(coefficients_, bucket, slots[i]);
+    const double coefficient = *of_slot(coefficients_, bucket, slots[i]) / coefficient_correction;
     const SubtractScaled<float> scaled{r(step.lr * last * coefficient)};
     update_each(device, kName, ranges[i].begin, ranges[i].end, scaled, x, static_cast<const float*>(change));
   }
@@ -162,7 +179,7 @@ const OptimizerMethod& one_bit_lamb_method() {
       .paper =
           "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training with LAMB's Convergence "
           "Speed, arXiv:2104.06069, 2022",
-      .bytes = "8d(W−1)/W in the warm-up, then d(W−1)/(4W)",
+      .bytes = "4d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,
       .make = make_communicating<OneBitLamb>,

@@ -2,16 +2,18 @@
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
+#include "optim/warmup.h"
 
 namespace godwit {
 
 // Up to step T_w = warmup_steps: LAMB on the mean gradient, and a moving average of each parameter's coefficient, c̄ ←
-// β3·c̄ + (1−β3)·c with β3 = coeff_beta, finally divided by 1 − β3^T_w. Then v and c̄ are frozen, and
+// β3·c̄ + (1−β3)·c with β3 = coeff_beta, divided by 1 − β3^T_w where it is used. Then v and c̄ are frozen, and
 //   m ← ErrorFeedbackAllReduce(β1·m + (1−β1)·gᵢ), 0 where v is 0;  ĝ = (m − β1·m_before)/(1−β1);
 //   ṽ ← β2·ṽ + (1−β2)ĝ², starting from v;  p = m/(√v+ε);  r = p + λx;
 //   f = max (√v+ε)/(√ṽ+ε) over the parameter;  with decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖);
 //   f clamped to [factor_min, factor_max], then to its last value·(1 ± factor_threshold);  x ← x − α·f·c̄·r.
-// No bias correction. float32.
+// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze. |p| is
+// limited to update_limit. float32.
 class OneBitLamb : public Optimizer {
  public:
   struct Options {
@@ -22,6 +24,11 @@ class OneBitLamb : public Optimizer {
     double eps = 1e-6;
     double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
+    WarmupEnd warmup = WarmupEnd::automatic;
+    bool bias_correction = true;             // of both moments
+    bool refresh_variance = true;            // see VarianceFreeze
+    double update_limit = 1;                 // of |m̂/√v̂| after the warm-up; 0: none
+    DenseWire dense_wire = DenseWire::bf16;  // in the warm-up and in refreshes
     SignScale sign_scale = SignScale::l1_mean;
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     double min_coeff = 0.01, max_coeff = 10;  // limits of c
@@ -35,6 +42,7 @@ class OneBitLamb : public Optimizer {
   OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm);
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
+  std::string event(int64_t step) const override { return freeze_.event(step); }
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
   std::vector<StateTensor> state() const override;
 
@@ -43,7 +51,10 @@ class OneBitLamb : public Optimizer {
   void apply_frozen(Where device, Bucket& bucket, const StepInfo& step);
   float* of_slot(const std::vector<std::vector<StateTensor>>& parts, const Bucket& bucket, size_t s) const;
 
+  double correction(double beta, int64_t steps) const;
+
   Options options_;
+  VarianceFreeze freeze_;
   Lamb lamb_;                                                   // for the warm-up
   std::vector<StateTensor> m_, v_, v_fresh_;                      // m, v: of lamb_
   std::vector<std::vector<StateTensor>> coefficients_, factors_;  // by bucket and slot

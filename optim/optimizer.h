@@ -33,6 +33,8 @@ class Optimizer {
 
   // False after a step that leaves the replicas different (0/1 Adam's local steps).
   virtual bool synchronized() const { return true; }
+  // What the user should know about the step that was applied last, one line; empty after most steps.
+  virtual std::string event(int64_t) const { return {}; }
   // Collective over all buckets: makes the replicas identical again after local steps.
   virtual void synchronize(Buckets&, Communicator&) {}
 

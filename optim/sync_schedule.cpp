@@ -55,7 +55,7 @@ void SyncSchedule::advance(int64_t step) {
 SyncSchedule::Step SyncSchedule::at(int64_t step) {
   check(step > last_sync_, "zero_one_adam: step ", step, " after step ", last_sync_, "; steps must ascend");
   advance(step);
-  return {step == next_sync_, step == next_variance_ && step <= last_variance_};
+  return {step == next_sync_, step == next_variance_ && step <= last_variance_, variance_index_ + 1};
 }
 
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {

@@ -17,7 +17,8 @@ class SyncSchedule {
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
   struct Step {  // what happens in a step
-    bool sync, variance;  // in T_u, in T_v
+    bool sync, variance;       // in T_u, in T_v
+    int64_t variance_changes;  // elements of T_v up to this step, ignoring its end
   };
   Step at(int64_t step);  // call in ascending order of steps
 

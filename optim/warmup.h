@@ -1,22 +1,54 @@
 // What one_bit_adam, zero_one_adam and one_bit_lamb have in common: the options of their warm-up and of their signs,
-// the length of the warm-up in a run, and texts for the user.
+// the end of the warm-up, uncompressed means, and texts for the user.
 #pragma once
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "comm/compress/wire/scaled_signs.h"
 #include "optim/method.h"
 
 namespace godwit {
 
-// Adds the options warmup_fraction, warmup_steps, sign_scale and block_size.
+// Type in which gradients are sent while they are not compressed.
+enum class DenseWire { bf16, f16, f32 };
+inline std::vector<std::string> choices_of(DenseWire) { return {"bf16", "f16", "f32"}; }
+
+// Collective: x ← mean of x over the ranks. `purpose` is the beginning of the phases: "one_bit_adam/warmup".
+void dense_mean(Group& world, const Tensor& x, DenseWire wire, const std::string& purpose);
+
+// The option update_limit for a kernel.
+inline float limit_of(double update_limit) {
+  return update_limit > 0 ? static_cast<float>(update_limit) : std::numeric_limits<float>::infinity();
+}
+
+// How the end of a warm-up is found; see VarianceFreeze.
+enum class WarmupEnd { automatic, fixed };
+inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}; }
+
+// Adds the options warmup_fraction, warmup_steps, update_limit, dense_wire, sign_scale and block_size.
 template <class Options>
 void describe_warmup(Options& o, OptionList& list, const std::string& what) {
   list.add("warmup_fraction", o.warmup_fraction, what + ", as a fraction of the run", kFraction);
   list.add("warmup_steps", o.warmup_steps, what + ", in steps; 0: warmup_fraction of the run", kNotNegative);
+  list.add("update_limit", o.update_limit, "limit of |m/sqrt(v)| while v is frozen; 0: none, as published", kNotNegative);
+  list.add("dense_wire", o.dense_wire, "type in which uncompressed gradients are sent");
   list.add("sign_scale", o.sign_scale, "scale of a block of signs: mean magnitude or root mean square");
   list.add("block_size", o.block_size, "values per scale; 0: one scale per parameter tensor; -1: one per message",
            {.min = -1});
+}
+
+// Adds the options warmup and refresh_variance.
+template <class Options>
+void describe_freeze(Options& o, OptionList& list) {
+  list.add("warmup", o.warmup,
+           "auto: the warm-up ends once the second moments have settled, at the latest after warmup_steps or "
+           "warmup_fraction; fixed: after these");
+  list.add("refresh_variance", o.refresh_variance,
+           "after the warm-up, update second moments that are 0 or far too small in a few steps, whose gradients are "
+           "also sent uncompressed");
 }
 
 // Length of the warm-up in a run of `steps` steps: `warmup_steps` if not 0, otherwise `fraction` of the run, at least
@@ -28,6 +60,56 @@ int64_t warmup_of_run(const std::string& name, double fraction, int64_t warmup_s
 void check_warmup_in_steps(const std::string& name, double fraction, int64_t warmup_steps);
 // Throws if the warm-up is missing or given as a fraction only.
 void check_warmup_given(const std::string& name, double fraction, int64_t warmup_steps);
+
+// When 1-bit Adam and 1-bit LAMB freeze the second moment v, and when they refresh it later.
+//
+// End of the warm-up, WarmupEnd::automatic: after the first step t, a multiple of Δ/10, at which
+//   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
+// holds for tensors with 99 % of all values, and at the latest after `limit` steps. v̂ is bias-corrected. (1-bit Adam
+// paper, section 7.1, tests the whole v without bias correction and only for growth.) ‖v‖₁ is the moving average of
+// ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
+//
+// Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = T_w/4, the mean gradient is also exchanged uncompressed. Where
+// v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. Where a tensor's ‖ĝ‖² exceeds
+// 4·‖v̂‖₁, v̂ is multiplied by their ratio: its gradients have outgrown v.
+class VarianceFreeze {
+ public:
+  VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, bool refresh, const Buckets& buckets);
+
+  // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the one before.
+  bool warming_up(int64_t step);
+  int64_t frozen_at() const { return frozen_at_; }  // T_w; 0 during the warm-up
+  bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
+  // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
+  void measure(const Bucket& bucket);
+  // Call for each bucket in a refresh, with the mean gradient ĝ: the factor on v of each slot, 1 or more.
+  std::vector<double> growth(const Bucket& bucket, const Tensor& g);
+  // What the user should know about the last step: how the warm-up ended. Empty after most steps.
+  std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
+
+ private:
+  bool settled();
+  std::string unsettled() const;
+
+  std::string name_;
+  WarmupEnd end_;
+  int64_t limit_;
+  double beta2_;
+  bool refresh_;
+  std::vector<std::string> names_;              // of all slots
+  std::vector<int64_t> sizes_;                  // of all slots, in values
+  std::vector<size_t> first_slot_;              // of each bucket
+  std::vector<double> norms_;                   // ‖v‖₁ of all slots
+  std::deque<std::vector<double>> snapshots_;   // ‖v̂‖₁ of all slots, at multiples of Δ/10, the last 11
+  std::vector<double> changes_;                 // ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ at the last test; empty before
+  int64_t step_ = 0, frozen_at_ = 0, event_step_ = 0;
+  std::string event_;
+};
+
+// A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as described
+// at VarianceFreeze. `variances` hold correction·v̂.
+void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const std::vector<Tensor>& variances,
+                      double correction, Group& world, DenseWire wire, const std::string& purpose);
 
 // Lines for OptimizerMethod::notices. Without bias correction, v of a constant g² stays (1 − β2^n)·g² after n changes,
 // and all later steps are longer than Adam's.

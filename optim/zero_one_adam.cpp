@@ -1,5 +1,7 @@
 #include "optim/zero_one_adam.h"
 
+#include <cmath>
+
 #include "engine/update_each.h"
 #include "optim/adam.h"
 #include "optim/decay.h"
@@ -19,6 +21,7 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_common(*this, list);
   describe_moments(*this, list, "added to the second moment, inside the root");
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
+  list.add("bias_correction", bias_correction, "divide the second moment by 1 - beta2^k after its k-th change");
   list.add("intervals", intervals,
            "steps between synchronizations after the warm-up: doubling up to max_interval, or "
            "always max_interval");
@@ -65,7 +68,7 @@ void ZeroOneAdam::begin(const StepInfo& step) {
   if (first_) rate_sum_ = 0, keep_ = 1;
   step_ = step.step;
   const SyncSchedule::Step now = schedule_->at(step.step);
-  sync_ = now.sync, variance_ = now.variance;
+  sync_ = now.sync, variance_ = now.variance, variance_changes_ = now.variance_changes;
   rate_sum_ += step.lr;
   keep_ *= 1 - step.lr * options_.weight_decay;
 }
@@ -76,13 +79,17 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
   Tensor mean;
   if (variance_ && first_) {
     mean = bucket.grad.clone();
-    comm.world->all_reduce(mean, Reduce::mean, "zero_one_adam/variance_all_reduce");
+    dense_mean(*comm.world, mean, options_.dense_wire, "zero_one_adam/variance");
   }
   on_device(bucket.grad, [&](auto device) {
     float *m = state_ptr<float>(device, m_, bucket), *u = state_ptr<float>(device, u_, bucket);
     const auto [begin, end] = bucket.owned;
     if (mean.defined()) {
-      const one_bit::VarianceUpdate update{{r(options_.beta2), r(1 - options_.beta2)}};
+      // With bias correction v holds Adam's v̂: these weights give v̂ after the k-th change from v̂ before it.
+      const double beta2 = options_.beta2, k = static_cast<double>(variance_changes_);
+      const double before = options_.bias_correction ? 1 - std::pow(beta2, k - 1) : 1;
+      const double after = options_.bias_correction ? 1 - std::pow(beta2, k) : 1;
+      const one_bit::VarianceUpdate update{{r(beta2 * before / after), r((1 - beta2) / after)}};
       const float* g = data_ptr<float>(device, mean);
       update_each(device, kName, begin, end, update, state_ptr<float>(device, v_, bucket), g);
     }
@@ -107,7 +114,8 @@ void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
     for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        const one_bit::LocalUpdate update{static_cast<float>(1 - step.lr * decay),
-                                                         static_cast<float>(step.lr), static_cast<float>(options_.eps)};
+                                                         static_cast<float>(step.lr), static_cast<float>(options_.eps),
+                                                         limit_of(options_.update_limit)};
                        update_each(device, kName, begin, end, update, x, m, v);
                      });
   });
@@ -119,7 +127,8 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
     float *u = state_ptr<float>(device, u_, bucket), *m = state_ptr<float>(device, m_, bucket);
     const float* base = first_ ? x : state_ptr<float>(device, x_sync_, bucket);
     const float* v = state_ptr<float>(device, v_, bucket);
-    one_bit::SyncUpdate update{0, static_cast<float>(rate_sum_), static_cast<float>(options_.eps)};
+    one_bit::SyncUpdate update{0, static_cast<float>(rate_sum_), static_cast<float>(options_.eps),
+                               limit_of(options_.update_limit)};
     for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
                      [&](int64_t begin, int64_t end, double decay) {
                        update.keep = static_cast<float>(decay > 0 ? keep_ : 1);
@@ -153,7 +162,7 @@ const OptimizerMethod& zero_one_adam_method() {
       .paper =
           "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam, arXiv:2202.06009, "
           "2023",
-      .bytes = "d(W−1)/(4W) to synchronize, 8d(W−1)/W to change the second moment, 0 in local steps",
+      .bytes = "d(W−1)/(4W) to synchronize, 4d(W−1)/W to change the second moment, 0 in local steps",
       .defaults = Options{},
       .communicates_itself = true,
       .make = make_communicating<ZeroOneAdam>,
@@ -161,6 +170,7 @@ const OptimizerMethod& zero_one_adam_method() {
       .notices =
           [](const AnyOptions& any, int64_t steps) {
             const Options& o = any.as<Options>();
+            if (o.bias_correction) return std::vector<std::string>();
             return frozen_variance_notices(kName, o.beta2, variance_changes(o, steps));
           },
       .divergence_hint = long_steps_hint(kName),

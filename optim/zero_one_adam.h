@@ -1,7 +1,7 @@
 // 0/1 Adam (Lu et al. 2023, Algorithm 1, with corrected line order and t'): no full-precision phase, local steps.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
-#include "optim/method.h"
+#include "optim/warmup.h"
 
 namespace godwit {
 
@@ -27,6 +27,9 @@ class ZeroOneAdam : public Optimizer {
     double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
+    bool bias_correction = true;  // of v
+    double update_limit = 1;      // of |m/√v|; 0: none
+    DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     // T_u and T_v: see optim/sync_schedule.h
     Intervals intervals = Intervals::doubling;  // T_u after the warm-up
@@ -58,6 +61,7 @@ class ZeroOneAdam : public Optimizer {
   ErrorFeedbackAllReduce all_reduce_;
 
   bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v
+  int64_t variance_changes_ = 0;         // so far
   int64_t step_ = 0;
   bool first_ = true;    // step_ is the first step after a synchronization
   double rate_sum_ = 0;  // Σα since the last synchronization

@@ -216,6 +216,8 @@ void Trainer::train_step(Progress& progress) {
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   const double waited = forward_and_backward();
   const bool taken = replica_->finish_step();
+  if (const std::string event = replica_->optimizer().event(step_); leader() && !event.empty())
+    progress.line(detail::concat("step ", step_, ": ", event));
   accumulator_.data_wait_s += waited;
   const StepTimes& times = replica_->times();
   const double computation = seconds_since(start) - waited - times.waiting;

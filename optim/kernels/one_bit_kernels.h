@@ -27,13 +27,22 @@ struct VarianceUpdate {
   GODWIT_INLINE void operator()(int64_t, float& v, float g) const { v = average(v, g * g); }
 };
 
-// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·m/(√v/root_correction + ε), m ← agreed; where
-// v = 0: m ← 0, x ← keep·x. Without m, the averaged momentum is not kept.
+// A later update of a frozen v = correction·v̂: v̂ ← g² where it is 0, factor·v̂ elsewhere.
+struct VarianceRefresh {
+  float factor, correction;
+  GODWIT_INLINE void operator()(int64_t, float& v, float g) const { v = v == 0 ? correction * (g * g) : factor * v; }
+};
+
+// u, or ±limit if |u| is larger. A frozen v does not follow gradients that grow; the limit bounds the steps.
+GODWIT_INLINE inline float limited(float u, float limit) { return std::min(std::max(u, -limit), limit); }
+
+// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·limited(m/(√v/root_correction + ε)), m ← agreed;
+// where v = 0: m ← 0, x ← keep·x. Without m, the averaged momentum is not kept.
 struct FrozenUpdate {
-  float keep, step_size, root_correction, eps;
+  float keep, step_size, root_correction, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float& m, float agreed, float v) const {
     m = v == 0 ? 0.0f : agreed;
-    x = keep * x - step_size * (m / (std::sqrt(v) / root_correction + eps));
+    x = keep * x - step_size * limited(m / (std::sqrt(v) / root_correction + eps), limit);
   }
   GODWIT_INLINE void operator()(int64_t i, float& x, float agreed, float v) const {
     float m;
@@ -51,39 +60,40 @@ struct LocalMomentum {
   }
 };
 
-// x ← keep·x − lr·m/√(v+ε); where v = 0: x ← keep·x.
+// x ← keep·x − lr·limited(m/√(v+ε)); where v = 0: x ← keep·x.
 struct LocalUpdate {
-  float keep, lr, eps;
+  float keep, lr, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float momentum, float v) const {
     const float m = v == 0 ? 0.0f : momentum;
-    x = keep * x - lr * (m / std::sqrt(v + eps));
+    x = keep * x - lr * limited(m / std::sqrt(v + eps), limit);
   }
 };
 
-// 0/1 Adam's synchronization with the averaged u: x ← keep·base − u/√(v+ε);  m ← u/rate_sum;  u ← 0. Where v = 0, u
-// counts as 0. base may be x.
+// 0/1 Adam's synchronization with the averaged u: m ← u/rate_sum;  x ← keep·base − rate_sum·limited(m/√(v+ε));
+// u ← 0. Where v = 0, u counts as 0. base may be x.
 struct SyncUpdate {
-  float keep, rate_sum, eps;
+  float keep, rate_sum, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float base, float& u, float& m, float v) const {
     const float agreed = v == 0 ? 0.0f : u;
     m = agreed / rate_sum;
-    x = keep * base - agreed / std::sqrt(v + eps);
+    x = keep * base - limited(agreed / std::sqrt(v + eps), rate_sum * limit);
     u = 0;
   }
 };
 
 // 1-bit LAMB from the averaged momentum: a ← agreed, or 0 where v = 0;  g = (a − β1·m)/o1, the implied gradient;
-// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← a/(√v + ε). Returns (√v + ε)/(√v_fresh + ε).
+// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← limited(â/(√v̂ + ε)). Returns (√v̂ + ε)/(√v̂_fresh + ε). Hats are bias
+// corrections: â = a/correction, √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
 struct FrozenLambUpdate {
   float beta1, o1;
   Average variance;  // of g²
-  float eps;
+  float correction, root_correction, fresh_correction, eps, limit;
   GODWIT_INLINE float operator()(float& m, float& agreed, float& v_fresh, float v) const {
-    const float a = v == 0 ? 0.0f : agreed, g = (a - beta1 * m) / o1, root = std::sqrt(v) + eps;
+    const float a = v == 0 ? 0.0f : agreed, g = (a - beta1 * m) / o1, root = std::sqrt(v) / root_correction + eps;
     v_fresh = variance(v_fresh, g * g);
     m = a;
-    agreed = a / root;
-    return root / (std::sqrt(v_fresh) + eps);
+    agreed = limited(a / correction / root, limit);
+    return root / (std::sqrt(v_fresh) / fresh_correction + eps);
   }
 };
 

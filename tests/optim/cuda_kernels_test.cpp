@@ -263,10 +263,11 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
       update_each(where, "momentum", begin, end, momentum, s, m, g);  // in place, and to another array
       update_each(where, "momentum", begin, end, momentum, x, m, g);
       update_each(where, "variance", begin, end, one_bit::VarianceUpdate{average}, t, g);
+      update_each(where, "refresh", begin, end, one_bit::VarianceRefresh{5.3f, 0.7f}, t, g);
     });
     for (const bool keeps_m : {false, true})
       with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-        const one_bit::FrozenUpdate update{0.999f, 1e-3f, 0.97f, 1e-8f};
+        const one_bit::FrozenUpdate update{0.999f, 1e-3f, 0.97f, 1e-8f, 1};
         const float* v = t;
         if (keeps_m) update_each(where, "one_bit_adam", begin, end, update, x, s, g, v);
         else update_each(where, "one_bit_adam", begin, end, update, x, g, v);
@@ -274,7 +275,7 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
       const float *m = s, *v = t;
       update_each(where, "zero_one_adam", begin, end, one_bit::LocalMomentum{average, 1e-3f}, s, x, g);
-      update_each(where, "zero_one_adam", begin, end, one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f}, x, m, v);
+      update_each(where, "zero_one_adam", begin, end, one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f, 1}, x, m, v);
     });
   });
 }
@@ -289,7 +290,7 @@ TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationMatchesTheCpuBitForBit) {
         const auto v = sizes_of(random_values<float>(range.n, 5));
         const There<float> on_x(x), on_base(base), on_u(u), on_m(m), on_v(v);
         const auto update = [&](auto where, float* to, const float* from, float* a, float* b, const float* c) {
-          update_each(where, "zero_one_adam", range.begin, range.end, one_bit::SyncUpdate{0.999f, 0.003f, 1e-16f}, to,
+          update_each(where, "zero_one_adam", range.begin, range.end, one_bit::SyncUpdate{0.999f, 0.003f, 1e-16f, 1}, to,
                       from, a, b, c);
         };
         update(Cpu{}, x.data(), in_place ? x.data() : base.data(), u.data(), m.data(), v.data());

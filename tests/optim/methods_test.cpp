@@ -210,10 +210,10 @@ TEST(Methods, Pitfall38EpsilonIsAddedWhereThePaperAddsIt) {
   const std::map<std::string, double> steps{{"adam", kG / (kG + kEps)},
                                             {"adamw", kG / (kG + kEps)},
                                             {"bert_adam", m / (std::sqrt(v) + kEps)},
-                                            {"one_bit_adam", m / (std::sqrt(v) + kEps)},
-                                            {"one_bit_lamb", m / (std::sqrt(v) + kEps)},
+                                            {"one_bit_adam", kG / (kG + kEps)},
+                                            {"one_bit_lamb", kG / (kG + kEps)},
                                             {"lamb", kG / (kG + kEps)},
-                                            {"zero_one_adam", m / std::sqrt(v + kEps)},
+                                            {"zero_one_adam", m / std::sqrt(kG * kG + kEps)},
                                             {"adafactor", kG / std::sqrt(kG * kG + kEps)},
                                             {"softsignsgd", 0.05 * kG / (0.05 * kG + kEps)}};
   for (const auto& [name, expected] : steps)

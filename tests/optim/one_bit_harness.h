@@ -89,7 +89,7 @@ struct Settings {
     read("lr", lr), read("weight_decay", weight_decay), read("decay_norm_and_bias", decay_norm_and_bias);
     read("beta1", beta1), read("beta2", beta2), read("eps", eps);
     read("bias_correction", bias_correction), read("keep_local_momentum", keep_local_momentum);
-    read("warmup_steps", warmup_steps), read("block_size", block_size);
+    read("warmup_steps", warmup_steps), read("block_size", block_size), read("update_limit", update_limit);
     read("min_coeff", min_coeff), read("max_coeff", max_coeff), read("coeff_beta", coeff_beta);
     read("factor_min", factor_min), read("factor_max", factor_max), read("factor_threshold", factor_threshold);
     root_mean_square = config.has("sign_scale") && config.text("sign_scale") == "l2_rms";
@@ -98,6 +98,7 @@ struct Settings {
   bool decay_norm_and_bias = true, bias_correction = false, keep_local_momentum = false, root_mean_square = false;
   int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // infinite for lamb, which never compresses
   int64_t block_size = 4096;
+  double update_limit = 0;
   double min_coeff = 0, max_coeff = 0, coeff_beta = 0, factor_min = 0, factor_max = 0, factor_threshold = 0;
 };
 
@@ -117,6 +118,7 @@ class Server {
     const Settings& config = settings_;
     beta1 = T(config.beta1), o1 = T(1 - config.beta1), beta2 = T(config.beta2), o2 = T(1 - config.beta2);
     eps = T(config.eps);
+    if (config.update_limit > 0) limit = T(config.update_limit);
     int64_t at = plan.d();
     decayed_.assign(d_, true);
     for (size_t i = 0; i < plan.sizes.size(); ++i) {
@@ -152,7 +154,10 @@ class Server {
   size_t d_;
   Values start_;
   std::vector<bool> decayed_;
-  T beta1, o1, beta2, o2, eps;
+  // u within ±limit
+  static T limited(T u, T limit) { return std::min(std::max(u, -limit), limit); }
+
+  T beta1, o1, beta2, o2, eps, limit = std::numeric_limits<T>::infinity();
 
  public:
   reference::SignServer<T> signs;
@@ -195,8 +200,10 @@ class OneBitAdamServer : public Server<T> {
         if (v[j] == 0) used[j] = 0;
       m = used;
     }
+    const T limit = t <= config.warmup_steps ? std::numeric_limits<T>::infinity() : this->limit;
     for (size_t j = 0; j < this->d_; ++j)
-      x[j] = (this->keep(t, j) * x[j]) - (rate * (used[j] / (std::sqrt(v[j]) / root + this->eps)));
+      x[j] = (this->keep(t, j) * x[j]) -
+             (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), limit));
   }
   Values x, m, v;
   std::vector<Values> local;
@@ -221,13 +228,18 @@ class ZeroOneAdamServer : public Server<T> {
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
     if (set.variance) {
+      // v̂ = v/(1 − β2ᵏ) after the k-th change, expressed by v̂ before it
       const Values all = this->mean(g);
-      for (size_t j = 0; j < this->d_; ++j) this->average(v[j], this->beta2, this->o2, all[j] * all[j]);
+      const double k = static_cast<double>(++changes_), b = this->settings_.beta2;
+      const bool corrected = this->settings_.bias_correction;
+      const double before = corrected ? 1 - std::pow(b, k - 1) : 1, after = corrected ? 1 - std::pow(b, k) : 1;
+      for (size_t j = 0; j < this->d_; ++j)
+        this->average(v[j], T(b * before / after), T((1 - b) / after), all[j] * all[j]);
     }
     for (size_t i = 0; i < x.size(); ++i)
       for (size_t j = 0; j < this->d_; ++j) {
         this->average(m[i][j], this->beta1, this->o1, g[i][j]);
-        const T change = v[j] == 0 ? 0 : T(lr) * (m[i][j] / std::sqrt(v[j] + this->eps));
+        const T change = v[j] == 0 ? 0 : T(lr) * this->limited(m[i][j] / std::sqrt(v[j] + this->eps), this->limit);
         x[i][j] = (this->keep(t, j) * x[i][j]) - change;
         u[i][j] = u[i][j] + T(lr) * m[i][j];
       }
@@ -238,7 +250,8 @@ class ZeroOneAdamServer : public Server<T> {
     Values agreed = this->signs.mean(u, this->of, this->slack);
     for (size_t j = 0; j < this->d_; ++j) {
       if (v[j] == 0) agreed[j] = 0;
-      common[j] = ((this->decayed_[j] ? T(product_) : T(1)) * common[j]) - (agreed[j] / std::sqrt(v[j] + this->eps));
+      const T change = this->limited(agreed[j] / std::sqrt(v[j] + this->eps), T(rate_sum_) * this->limit);
+      common[j] = ((this->decayed_[j] ? T(product_) : T(1)) * common[j]) - change;
       for (size_t i = 0; i < x.size(); ++i) {
         m[i][j] = agreed[j] / T(rate_sum_);
         x[i][j] = common[j];
@@ -255,6 +268,7 @@ class ZeroOneAdamServer : public Server<T> {
  private:
   SyncSchedule schedule_;
   double rate_sum_ = 0, product_ = 1;
+  int64_t changes_ = 0;  // of v
 };
 
 // Computes norms with the engine's own sums, which clip_test verifies.
@@ -305,6 +319,8 @@ class OneBitLambServer : public Server<T> {
     const bool corrected = config.bias_correction;
     const T by = T(corrected ? 1 - std::pow(config.beta1, time) : 1);
     const T root_by = T(corrected ? std::sqrt(1 - std::pow(config.beta2, time)) : 1);
+    const T frozen_by =
+        T(corrected ? std::sqrt(1 - std::pow(config.beta2, static_cast<double>(config.warmup_steps))) : 1);
     for (size_t j = begin; j < end; ++j) {
       T a = agreed[j];
       if (warm) {
@@ -316,9 +332,9 @@ class OneBitLambServer : public Server<T> {
         const T back = (a - (this->beta1 * m[j])) / this->o1;
         this->average(fresh[j], this->beta2, this->o2, back * back);
         m[j] = a;
-        const T root = std::sqrt(v[j]) + this->eps;
-        ratio.push_back(a / root);
-        largest = std::max(largest, root / (std::sqrt(fresh[j]) + this->eps));
+        const T root = std::sqrt(v[j]) / frozen_by + this->eps;
+        ratio.push_back(this->limited(a / by / root, this->limit));
+        largest = std::max(largest, root / (std::sqrt(fresh[j]) / root_by + this->eps));
       }
       r.push_back(ratio.back() + (T(decay) * x[j]));
     }
@@ -330,7 +346,6 @@ class OneBitLambServer : public Server<T> {
       rate *= c;
       coefficient[p] = T(config.coeff_beta) * coefficient[p] + (1 - T(config.coeff_beta)) * T(c);
       if (t == config.warmup_steps) {
-        coefficient[p] /= T(1 - std::pow(config.coeff_beta, static_cast<double>(t)));
         std::copy(v.begin() + static_cast<int64_t>(begin), v.begin() + static_cast<int64_t>(end),
                   fresh.begin() + static_cast<int64_t>(begin));
       }
@@ -343,7 +358,9 @@ class OneBitLambServer : public Server<T> {
       const double last = static_cast<double>(factor[p]);
       f = std::clamp(f, config.factor_min, config.factor_max);
       factor[p] = T(std::clamp(f, last * (1 - config.factor_threshold), last * (1 + config.factor_threshold)));
-      rate = rate * static_cast<double>(factor[p]) * static_cast<double>(coefficient[p]);
+      const double mean = static_cast<double>(coefficient[p]) /
+                          (1 - std::pow(config.coeff_beta, static_cast<double>(config.warmup_steps)));
+      rate = rate * static_cast<double>(factor[p]) * mean;
     }
     for (size_t j = begin; j < end; ++j) x[j] = x[j] - (T(rate) * r[j - begin]);
   }

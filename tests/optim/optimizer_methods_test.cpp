@@ -170,14 +170,15 @@ TEST(OptimizerMethods, AFrozenSecondMomentPrintsANotice) {
     return config.method().notices(config.options(), steps);
   };
   for (const char* name : {"one_bit_adam", "zero_one_adam"}) {
-    const auto few = notices(for_run(name, Schedule({}, 1e-3, 10, 40), 40), 40);
+    const OptimizerConfig published(name, R"({"bias_correction": false})");
+    EXPECT_TRUE(notices(for_run(name, Schedule({}, 1e-3, 10, 40), 40), 40).empty()) << name;
+    const auto few = notices(for_run(published, Schedule({}, 1e-3, 10, 40), 40), 40);
     ASSERT_EQ(few.size(), 1u);
     EXPECT_NE(few[0].find(std::string(name) + " freezes its second moment after "), std::string::npos) << few[0];
-    EXPECT_TRUE(notices(for_run(name, Schedule({}, 1e-3, 10, 10'000), 10'000), 10'000).empty()) << name;
+    EXPECT_TRUE(notices(for_run(published, Schedule({}, 1e-3, 10, 10'000), 10'000), 10'000).empty()) << name;
   }
-  EXPECT_NE(notices(OneBitAdam::Options{.warmup_steps = 6}, 40)[0].find("after 6 changes, at 0.6 % of g²"),
+  EXPECT_NE(notices(OneBitAdam::Options{.warmup_steps = 6, .bias_correction = false}, 40)[0].find("after 6 changes, at 0.6 % of g²"),
             std::string::npos);
-  EXPECT_TRUE(notices(OneBitAdam::Options{.warmup_steps = 6, .bias_correction = true}, 40).empty());
 }
 
 }  // namespace
