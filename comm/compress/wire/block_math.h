@@ -32,6 +32,4 @@ struct Sizes {
 };
 Sizes sizes(const float* x, int64_t n);
 
-double fold_lanes(double* lanes);  // reduces the kSumLanes partial sums in the order above; overwrites `lanes`
-
 }  // namespace godwit::block
