@@ -33,8 +33,8 @@ function(godwit_sources folder out)
 endfunction()
 
 # godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …] [CXX_OPTIONS …]): the static library of a
-# folder. Third-party headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit
-# does not need. CXX_OPTIONS are compiler options of the folder's C++ sources.
+# folder. Third-party headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed
+# Godwit does not need. CXX_OPTIONS are compiler options of the folder's C++ sources.
 function(godwit_library folder)
   cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS;CXX_OPTIONS" ${ARGN})
   godwit_sources(${folder} sources)
