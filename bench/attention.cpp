@@ -9,9 +9,9 @@
 #include <map>
 #include <string>
 
+#include "bench/measure.h"
 #include "bench/program.h"
 #include "engine/context.h"
-#include "engine/philox.h"
 
 using namespace godwit;
 
@@ -33,13 +33,6 @@ struct Settings {
   const std::string& text(const char* name) const { return values.at(name); }
   int number(const char* name) const { return static_cast<int>(bench::whole_number(values.at(name), name, 0)); }
 };
-
-Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
-  RandomStream random(seed, Purpose::test);
-  Tensor x(shape);
-  for (float& value : x.span<float>()) value = static_cast<float>(random.normal());
-  return x.to(dtype);
-}
 
 struct Attention {
   AttentionTensors t;
@@ -84,11 +77,6 @@ double seconds() {
   timespec now;
   clock_gettime(context().threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void run(const Settings& s) {

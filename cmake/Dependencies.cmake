@@ -8,9 +8,9 @@ find_package(ICU REQUIRED COMPONENTS uc)
 find_package(Highway MODULE REQUIRED)
 
 # Compiler options of Godwit's own sources. Contraction to fused multiply-add is off, because optimizer and compressor
-# state must match bit for bit on every machine. In a subproject build GODWIT_WERROR is off, because a newer compiler
-# may have new warnings.
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-ffp-contract=off>")
+# state must match bit for bit on every machine. A sqrt() that sets errno would not be vectorized. In a subproject build
+# GODWIT_WERROR is off, because a newer compiler may have new warnings.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-ffp-contract=off;-fno-math-errno>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off;--expt-relaxed-constexpr>")
 if(GODWIT_WERROR)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")

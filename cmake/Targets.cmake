@@ -32,11 +32,10 @@ function(godwit_sources folder out)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …] [CXX_OPTIONS …]): the static library of a
-# folder. Third-party headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit
-# does not need. CXX_OPTIONS are compiler options of the folder's C++ sources.
+# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): the static library of a folder. Third-party
+# headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit does not need.
 function(godwit_library folder)
-  cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS;CXX_OPTIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS" ${ARGN})
   godwit_sources(${folder} sources)
   list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # each of these has a main()
   add_library(godwit_${folder} STATIC ${sources})
@@ -45,15 +44,14 @@ function(godwit_library folder)
   foreach(lib ${ARG_HEADER_LIBS})
     target_link_libraries(godwit_${folder} PRIVATE $<BUILD_INTERFACE:${lib}>)
   endforeach()
-  target_compile_options(godwit_${folder} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ARG_CXX_OPTIONS}>")
   add_library(Godwit::${folder} ALIAS godwit_${folder})
   # The standard headers that most sources include are precompiled: once for the libraries that use Highway, whose macros
-  # must be the same, once for the others, and once for a folder with options of its own.
+  # must be the same, and once for the others.
   set(first nn)
   if("Highway::hwy" IN_LIST ARG_PRIVATE_LIBS)
     set(first engine)
   endif()
-  if(folder STREQUAL first OR ARG_CXX_OPTIONS)
+  if(folder STREQUAL first)
     set(headers algorithm array atomic cmath cstdint functional map memory mutex optional span sstream string thread
         utility variant vector)
     list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")

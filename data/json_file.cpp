@@ -1,12 +1,12 @@
 #include "data/json_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "data/file.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/json-inl.h"
 #include "engine/json_text.h"
 
 namespace godwit::data {
@@ -22,13 +22,13 @@ const json& as_json(const void* value) { return *static_cast<const json*>(value)
 std::string kind_of(const json& value) {
   if (value.is_string()) return detail::concat('"', excerpt(value.get_ref<const std::string&>()), '"');
   if (value.is_structured()) return value.is_object() ? "an object" : "an array";
-  return value.dump();  // a number, true, false or null
+  return dump_json(value);  // a number, true, false or null
 }
 
 json parse(const std::string& path, const std::vector<uint8_t>& bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   check_json(text, path + ":", {.depth = kDepth});
-  return json::parse(text);
+  return parse_json(text);
 }
 
 }  // namespace

@@ -12,13 +12,12 @@ namespace godwit {
 // location.
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& text, const char* file, int line)  // error with a message; place of the source
-      : std::runtime_error(text), where_(std::string(file) + ":" + std::to_string(line)) {}
-  const std::string& where() const { return where_; }                             // "file:line"
-  Error with_text(const std::string& text) const { return Error(text, where_); }  // same location, longer message
+  Error(const std::string& text, const char* file, int line);  // error with a message; place of the source
+  const std::string& where() const { return where_; }          // "file:line"
+  Error with_text(const std::string& text) const;              // same location, longer message
 
  private:
-  Error(const std::string& text, std::string where) : std::runtime_error(text), where_(std::move(where)) {}
+  Error(const std::string& text, std::string where);
 
   std::string where_;
 };
@@ -35,8 +34,13 @@ struct Located {
       : value(static_cast<U&&>(v)), file(f), line(l) {}
 };
 
+// Throws an Error. Not inline, as are the constructors of Error: every source calls them, and inline copies take time
+// to compile.
+[[noreturn]] void raise(const std::string& text, const char* file, int line);
+
+// Cold: optimized for size, which compiles faster.
 template <class... Parts>
-std::string concat(const Parts&... parts) {
+[[gnu::cold]] std::string concat(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);
   return text.str();
@@ -46,14 +50,14 @@ std::string concat(const Parts&... parts) {
 // Throws an Error whose message concatenates the arguments: fail("conv2d: weight expects ", c, " input channels").
 template <class... Parts>
 [[noreturn]] void fail(detail::Located<std::string> first, const Parts&... parts) {
-  throw Error(detail::concat(first.value, parts...), first.file, first.line);
+  detail::raise(detail::concat(first.value, parts...), first.file, first.line);
 }
 
 // Throws an Error if the condition is false. The message is built only in that case.
 template <class... Parts>
 void check(detail::Located<bool> condition, const Parts&... parts) {
   if (!condition.value) [[unlikely]]
-    throw Error(detail::concat(parts...), condition.file, condition.line);
+    detail::raise(detail::concat(parts...), condition.file, condition.line);
 }
 
 }  // namespace godwit

@@ -1,11 +1,11 @@
 #include "engine/json_text.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/json-inl.h"
 
 namespace godwit {
 namespace {
@@ -79,6 +79,16 @@ class Checker : public nlohmann::json_sax<json> {
 void check_json(std::string_view text, const std::string& subject, const JsonRules& rules) {
   Checker checker(subject, rules);
   json::sax_parse(text.begin(), text.end(), &checker);
+}
+
+json parse_json(std::string_view text) { return json::parse(text); }
+
+std::string dump_json(const json& value, int indent, bool ascii, json::error_handler_t invalid_utf8) {
+  return value.dump(indent, ' ', ascii, invalid_utf8);
+}
+
+std::string dump_json(const nlohmann::ordered_json& value, int indent, bool ascii, json::error_handler_t invalid_utf8) {
+  return value.dump(indent, ' ', ascii, invalid_utf8);
 }
 
 }  // namespace godwit

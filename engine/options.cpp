@@ -2,10 +2,10 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
+#include "engine/json-inl.h"
 #include "engine/json_text.h"
 
 namespace godwit {
@@ -147,6 +147,12 @@ struct Assigner {
 
 }  // namespace
 
+Option& OptionList::append(Option option) {
+  option.name = prefix + option.name, option.section = section;
+  push_back(std::move(option));
+  return back();
+}
+
 const Option* OptionList::find(const std::string& name) const {
   for (const Option& option : *this)
     if (option.name == name) return &option;
@@ -164,9 +170,9 @@ OptionValue text_value(const std::string& text) {
 }
 
 OptionValue json_value(const std::string& text) {
-  const json node = json::parse(text);
+  const json node = parse_json(text);
   OptionValue value;
-  value.shown = excerpt(node.dump(-1, ' ', false, json::error_handler_t::replace));
+  value.shown = excerpt(dump_json(node, -1, false, json::error_handler_t::replace));
   if (node.is_boolean()) value.data = node.get<bool>();
   if (node.is_number_unsigned()) value.data = node.get<uint64_t>();
   else if (node.is_number_integer()) value.data = node.get<int64_t>();
@@ -187,12 +193,12 @@ void assign(const Option& option, const OptionValue& value, const std::string& s
 
 void assign_json(const OptionList& options, const std::string& text, const std::string& subject) {
   check_json(text, subject + ":", {.depth = 4, .unique_names = true});
-  const json object = json::parse(text);
+  const json object = parse_json(text);
   check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   for (const auto& [key, node] : object.items()) {
     const Option* option = options.find(key);
     check(option != nullptr, subject, ": no such option '", excerpt(key), "'", did_you_mean(key, options.names()));
-    assign(*option, json_value(node.dump()), subject + ": " + key);
+    assign(*option, json_value(dump_json(node)), subject + ": " + key);
   }
 }
 

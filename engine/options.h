@@ -91,19 +91,9 @@ class OptionList : public std::vector<Option> {
     } else {
       ref = &member;
     }
-    push_back({.name = prefix + name,
-               .ref = ref,
-               .help = std::move(help),
-               .range = range,
-               .choices = std::move(choices),
-               .section = section});
-    return back();
+    return append({.name = name, .ref = ref, .help = std::move(help), .range = range, .choices = std::move(choices)});
   }
-  Option& append(Option option) {  // adds prefix and section
-    option.name = prefix + option.name, option.section = section;
-    push_back(std::move(option));
-    return back();
-  }
+  Option& append(Option option);                      // adds prefix and section
   const Option* find(const std::string& name) const;  // null if not found
   std::vector<std::string> names() const;             // of the options, in order
 

@@ -12,11 +12,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/json-inl.h"
 #include "engine/json_text.h"
 
 namespace godwit {
@@ -26,8 +26,8 @@ using json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeader = 100'000'000;  // limit of the reference implementation
-constexpr int kMaxDepth = 8;                  // descriptions need 3; limits the memory for a hostile header
+constexpr uint64_t kMaxHeader = 100'000'000;     // limit of the reference implementation
+constexpr int kMaxDepth = 8;                     // descriptions need 3; limits the memory for a hostile header
 constexpr int kReading = O_RDONLY | O_NONBLOCK;  // opening a pipe must not block; only regular files are accepted
 constexpr const char* kMetadata = "__metadata__";
 
@@ -122,7 +122,7 @@ struct Entry {
 // JSON allows duplicate names, of which the library keeps one. Duplicate names and deep nesting are errors here.
 json parse_header(const std::string& path, const std::string& text) {
   check_json(text, path + ": its header", {.depth = kMaxDepth, .unique_names = true});
-  json header = json::parse(text);
+  json header = parse_json(text);
   check(text[0] == '{' && header.is_object(), path, ": its header is not a JSON object");
   return header;
 }
@@ -131,7 +131,8 @@ std::vector<uint64_t> read_list(const json& value, const char* key, const std::s
   check(value.contains(key) && value[key].is_array(), where, "has no list \"", key, "\"");
   std::vector<uint64_t> numbers;
   for (const json& number : value[key]) {
-    if (!number.is_number_unsigned()) fail(where, key, " holds ", excerpt(number.dump()), ", expected integers >= 0");
+    if (!number.is_number_unsigned())
+      fail(where, key, " holds ", excerpt(dump_json(number)), ", expected integers >= 0");
     numbers.push_back(number.get<uint64_t>());
   }
   return numbers;
@@ -162,14 +163,14 @@ Entry read_entry(const std::string& path, const std::string& name, const json& v
   bool none = false;
   std::vector<int64_t> checked;
   for (uint64_t extent : extents) {
-    check(extent <= kMaxElements / total, where, "shape ", value["shape"].dump(), " has too many elements");
+    check(extent <= kMaxElements / total, where, "shape ", dump_json(value["shape"]), " has too many elements");
     if (extent == 0) none = true;
     else total *= extent;
     checked.push_back(static_cast<int64_t>(extent));
   }
   const uint64_t bytes = none ? 0 : total * static_cast<uint64_t>(size_of(entry.dtype));
-  check(bytes == entry.end - entry.begin, where, "shape ", value["shape"].dump(), " of ", entry.dtype, " takes ", bytes,
-        " bytes, its data_offsets hold ", entry.end - entry.begin);
+  check(bytes == entry.end - entry.begin, where, "shape ", dump_json(value["shape"]), " of ", entry.dtype, " takes ",
+        bytes, " bytes, its data_offsets hold ", entry.end - entry.begin);
   entry.shape = Shape(checked);
   return entry;
 }
@@ -244,7 +245,7 @@ std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& ten
     offset += tensor.bytes();
   }
   try {
-    std::string text = header.dump();
+    std::string text = dump_json(header);
     text.append((8 - text.size() % 8) % 8, ' ');  // data begins at a multiple of eight
     check(text.size() <= kMaxHeader, path, ": a header of ", text.size(), " bytes, the limit is ", kMaxHeader);
     return text;

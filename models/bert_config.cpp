@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/check.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
+#include "engine/json-inl.h"
 #include "engine/json_text.h"
 #include "engine/did_you_mean.h"
 
@@ -76,7 +76,7 @@ class Reader {
   bool is_null(const char* name) const { return object_.contains(name) && object_[name].is_null(); }
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const json& value, const Parts&... rule) const {
-    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(value.dump()));
+    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
   }
   void integer(const char* name, int64_t* to) const {
     if (const json* value = find(name)) {
@@ -106,7 +106,7 @@ class Reader {
   // Networks that differ from this BERT in what is computed.
   void only(const char* name, const json& supported, const char* why) const {
     if (const json* value = find(name); value && *value != supported)
-      wrong(name, *value, "must be ", supported.dump(), " (", why, ")");
+      wrong(name, *value, "must be ", dump_json(supported), " (", why, ")");
   }
 
  private:
@@ -126,7 +126,7 @@ json parse(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(bytes));
   check(file.gcount() == static_cast<std::streamsize>(bytes), path, ": cannot be read");
   check_json(text, path + ":", {.depth = 32});
-  json object = json::parse(text);
+  json object = parse_json(text);
   check(object.is_object(), path, ": is not a JSON object");
   return object;
 }
@@ -247,7 +247,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
   if (!inverse->is_object()) reader.wrong("label2id", *inverse, "must map texts to numbers");
   for (const auto& [name, id] : inverse->items()) {
     const auto known = ids.extract(name);
-    check(known && id == json(known.mapped()), file, ": label2id: \"", excerpt(name), "\" is ", excerpt(id.dump()),
+    check(known && id == json(known.mapped()), file, ": label2id: \"", excerpt(name), "\" is ", excerpt(dump_json(id)),
           ", but id2label has ", known ? std::to_string(known.mapped()) + " for it" : "no such name");
   }
   check(ids.empty(), file, ": label2id: \"", ids.empty() ? "" : excerpt(ids.begin()->first), "\" is missing");
@@ -288,7 +288,7 @@ ordered_json to_json(const BertConfig& config) {
 
 uint64_t hash(const BertConfig& config) {
   Hash hash;
-  hash.add(to_json(config).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  hash.add(dump_json(to_json(config), -1, false, ordered_json::error_handler_t::replace));
   hash.add(static_cast<uint64_t>(config.dtype));
   return hash.value();
 }
@@ -298,7 +298,7 @@ void write_bert_config(const std::string& path, const BertConfig& config, const 
   object["architectures"] = {architecture};
   std::string text;
   try {
-    text = object.dump(2) + "\n";
+    text = dump_json(object, 2) + "\n";
   } catch (const ordered_json::exception& error) {
     fail(path, ": a label is not UTF-8: ", printable(error.what()));
   }

@@ -5,7 +5,7 @@
 
 #include "engine/column_chunk.h"
 #include "engine/data_ptr.h"
-#include "engine/vector_loop.h"
+#include "engine/row_sum.h"
 #include "optim/kernels/adafactor_kernels.h"
 
 namespace godwit {
@@ -20,15 +20,7 @@ bool within(const Slot& slot, const Segment& owned) {
 // Σ term(i) for i in [0, n), in the order of adafactor_kernels.h.
 template <class Term>
 GODWIT_INLINE inline double lane_sum(int64_t n, const Term& term) {
-  constexpr int64_t kLanes = adafactor::kLanes;
-  double lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
-  for (int64_t j = 0; i + j < n; ++j) lanes[j] += term(i + j);
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-  return lanes[0];
+  return godwit::lane_sum<adafactor::kLanes>(0, n, term);
 }
 
 double lane_sum(const std::vector<double>& values) {

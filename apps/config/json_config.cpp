@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "apps/config/assignments.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
+#include "engine/json-inl.h"
 #include "engine/json_text.h"
 
 namespace godwit::apps {
@@ -33,10 +33,10 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
       }
       option = known.short_form(name);
       check(option && node.is_string(), subject, ": ", name, " expects an object", option ? " or a text" : "", ", got ",
-            json_value(node.dump()).shown);
+            json_value(dump_json(node)).shown);
     }
     if (!option) known.fail_unknown(subject, name);
-    out.push_back({option->name, option->section, json_value(node.dump()), subject + ": " + option->name});
+    out.push_back({option->name, option->section, json_value(dump_json(node)), subject + ": " + option->name});
   }
 }
 
@@ -45,7 +45,7 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
 Assignments read_json_text(const KnownOptions& known, const std::string& text, const std::string& subject,
                            const std::string& group) {
   check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
-  const json object = json::parse(text);
+  const json object = parse_json(text);
   check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   Assignments assignments;
   collect(known, object, group, subject, assignments);
@@ -82,7 +82,7 @@ std::string to_json(const CommonConfig& config, bool with_run_dir) {
   }
   if (!with_run_dir) root["run_dir"] = "";
   try {
-    return root.dump(2);
+    return dump_json(root, 2);
   } catch (const ordered_json::exception& e) {
     fail("configuration: a text is not valid UTF-8 (", e.what(), ")");
   }

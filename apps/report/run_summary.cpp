@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "comm/gather.h"
 #include "apps/report/progress.h"
 #include "comm/host_tensor.h"
+#include "engine/json-inl.h"
 
 namespace godwit::apps {
 namespace {
@@ -88,8 +88,8 @@ RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, i
   all.parameters = replica.buckets().numel();
   all.steps = steps;
   all.skipped = replica.skipped();
-  const auto ranks = gather_texts(*comm.world, {own.dump()}, "accounting");
-  for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), json::parse(ranks[rank].at(0)));
+  const auto ranks = gather_texts(*comm.world, {dump_json(own)}, "accounting");
+  for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), parse_json(ranks[rank].at(0)));
   std::sort(all.phases.begin(), all.phases.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const Tensor sums = cpu_tensor<double>(
       {times.computation, times.waiting, times.idle, times.compression, times.communication, times.update});
@@ -157,7 +157,7 @@ std::string RunSummary::json() const {
                               {"bytes_intra", phase.bytes_intra},
                               {"bytes_inter", phase.bytes_inter},
                               {"seconds", phase.seconds}});
-  return root.dump(1);
+  return dump_json(root, 1);
 }
 
 }  // namespace godwit::apps

@@ -14,7 +14,7 @@
 
 #include "apps/config/command_line.h"
 #include "apps/train/interrupt.h"
-#include "apps/config/consistency.h"
+#include "apps/train/consistency.h"
 #include "apps/report/progress.h"
 #include "apps/train/trainer.h"
 #include "comm/failure.h"

@@ -36,8 +36,8 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
 }  // namespace detail
 
 // f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements to
-// update by reference. A read-only array may be one of the updated arrays. Arrays that do not reach 16-byte alignment
-// at the same i are processed element by element.
+// update by reference; one with GODWIT_INLINE also runs on the CPU (engine/update_each.h). A read-only array may be one
+// of the updated arrays. Arrays that do not reach 16-byte alignment at the same i are processed element by element.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "comm/compress/wire/prefetch.h"
-#include "engine/vector_loop.h"
+#include "engine/row_sum.h"
 
 namespace godwit::block {
 namespace {
@@ -14,26 +14,15 @@ void on_this_thread(int64_t n, const F& f) {
   detail::run_wide(detail::vector_bits(), f, 0, n);
 }
 
-// Sum over the piece [begin, end).
-template <class Term>
-GODWIT_INLINE inline double piece_sum(int64_t begin, int64_t end, const Term& term) {
-  double lanes[kSumLanes] = {};
-  int64_t i = begin;
-  for (; i + kSumLanes <= end; i += kSumLanes)
-    for (int64_t j = 0; j < kSumLanes; ++j) lanes[j] += term(i + j);
-  for (int64_t j = 0; i < end; ++i, ++j) lanes[j] += term(i);
-  return fold_lanes(lanes);
-}
-
 // Σ term(i) for i in [0, n), in the fixed order of block_math.h.
 template <class Term>
 double sum_over(int64_t n, const Term& term) {
   double result = 0;
   on_this_thread(n, [&](int64_t, int64_t) GODWIT_INLINE {
-    if (n <= kSumPiece) return void(result = piece_sum(0, n, term));
+    if (n <= kSumPiece) return void(result = lane_sum<kSumLanes>(0, n, term));
     double lanes[kSumLanes] = {};
     for (int64_t begin = 0, piece = 0; begin < n; begin += kSumPiece, ++piece)
-      lanes[piece % kSumLanes] += piece_sum(begin, std::min(n, begin + kSumPiece), term);
+      lanes[piece % kSumLanes] += lane_sum<kSumLanes>(begin, std::min(n, begin + kSumPiece), term);
     result = fold_lanes(lanes);
   });
   return result;
@@ -109,12 +98,6 @@ double sum_of_magnitudes(const float* x, int64_t n) {
 
 double dot(const float* a, const float* b, int64_t n) {
   return sum_over(n, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
-}
-
-double fold_lanes(double* lanes) {
-  for (int64_t half = kSumLanes / 2; half > 0; half /= 2)
-    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-  return lanes[0];
 }
 
 }  // namespace godwit::block

@@ -33,6 +33,4 @@ struct Sizes {
 };
 Sizes sizes(const float* x, int64_t n);  // of x[n]
 
-double fold_lanes(double* lanes);  // reduces the kSumLanes partial sums in the order above; overwrites `lanes`
-
 }  // namespace godwit::block

@@ -1,4 +1,5 @@
 #include "comm/compress/wire/block_math.h"
+#include "engine/row_sum.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/compress/wire/block_sizes.cpp"

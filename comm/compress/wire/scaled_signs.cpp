@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/row_sum.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/compress/wire/scaled_signs.cpp"
 #include "hwy/foreach_target.h"
@@ -79,9 +81,7 @@ HWY_INLINE float sum_values(int64_t count, bool squares, const Y& y) {
     hn::StoreU(sum, many, parts + part);
   }
   for (int64_t i = rows; i < count; ++i) parts[i % kParts] += hn::GetLane(size(One(), i));
-  for (int64_t half = kParts / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) parts[i] += parts[i + half];
-  return parts[0];
+  return fold_lanes(parts);
 }
 
 // e ← y = x + e; returns Σ|y| or Σy².

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/compress/wire/block_math.h"
+#include "engine/row_sum.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/compress/wire/signed_means.cpp"
@@ -44,19 +45,6 @@ namespace godwit {
 
 HWY_EXPORT(add_by_sign);
 
-namespace {
-
-template <size_t kLanes>
-double fold(const double (&lanes)[kLanes]) {
-  double sums[kLanes];
-  std::copy_n(lanes, kLanes, sums);
-  for (size_t half = kLanes / 2; half > 0; half /= 2)
-    for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
-  return sums[0];
-}
-
-}  // namespace
-
 void SumsBySign::add(const float* x, int64_t n) {
   while (n > 0) {
     const int64_t count = std::min(n, kSumPiece - count_ % kSumPiece), whole = count / kLanes * kLanes;
@@ -73,17 +61,18 @@ void SumsBySign::add(const float* x, int64_t n) {
 
 void SumsBySign::end_piece() {
   const int64_t lane = (count_ / kSumPiece - 1) % kLanes;
-  positive_pieces_[lane] += fold(positive_);
-  negative_pieces_[lane] += fold(negative_);
+  positive_pieces_[lane] += fold_lanes(positive_);
+  negative_pieces_[lane] += fold_lanes(negative_);
   std::fill_n(positive_, kLanes, 0.0);
   std::fill_n(negative_, kLanes, 0.0);
 }
 
 double SumsBySign::total(const Lanes& lanes, const Lanes& pieces) const {
-  double sums[kLanes];
+  double last[kLanes], sums[kLanes];
+  std::copy_n(lanes, kLanes, last);
   std::copy_n(pieces, kLanes, sums);
-  sums[count_ / kSumPiece % kLanes] += fold(lanes);
-  return fold(sums);
+  sums[count_ / kSumPiece % kLanes] += fold_lanes(last);
+  return fold_lanes(sums);
 }
 
 }  // namespace godwit

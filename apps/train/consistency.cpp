@@ -1,4 +1,4 @@
-#include "apps/config/consistency.h"
+#include "apps/train/consistency.h"
 
 #include <algorithm>
 #include <bit>
