@@ -1,6 +1,5 @@
 // Assignments to a configuration: layers, and the checks that need more than one option.
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "apps/config/assignments.h"
@@ -32,8 +31,6 @@ std::string chosen(const Program& program, const Assignments& layer, const std::
 // Why the options of a file are not used: what the command line chooses instead. "" if they are used.
 using Replaced = std::function<std::string(const Assignment& a)>;
 
-// config.json holds every value. A value that equals the default of the replaced optimizer is therefore not used if the
-// default of the new optimizer differs, as train_bert's clip.norm does.
 Replaced replaced_parts(const Program& program, const Assignments& file, const Assignments& command) {
   const auto other = [&](const std::string& group) -> std::string {  // another method on the command line
     const std::string name = chosen(program, command, group + ".name"), before = chosen(program, file, group + ".name");
@@ -41,37 +38,13 @@ Replaced replaced_parts(const Program& program, const Assignments& file, const A
   };
   const std::string optimizer = other("optimizer"), exchange = other("exchange"), schedule = other("schedule");
   const bool no_exchange = !optimizer.empty() && find_method<OptimizerMethod>(optimizer).communicates_itself;
-  struct Defaults {
-    std::string before, after;
-  };
-  std::map<std::string, Defaults> changed;  // by option
-  ConfigPtr scratch;
-  if (!optimizer.empty()) {
-    Assignments all = file;
-    all.insert(all.end(), command.begin(), command.end());
-    const auto defaults_with = [&](const std::string& name) {
-      return program.defaults(
-          [&](const std::string& option) { return option == "optimizer.name" ? name : chosen(program, all, option); });
-    };
-    scratch = defaults_with(chosen(program, file, "optimizer.name"));
-    const ConfigPtr after = defaults_with(optimizer);
-    const OptionList old_list = scratch->options(), new_list = after->options();
-    for (const Option& option : old_list)
-      if (const Option* same = new_list.find(option.name); same && value_text(*same) != value_text(option))
-        changed[option.name] = {value_text(option), value_text(*same)};
-  }
   return [=](const Assignment& a) -> std::string {
     const bool of_exchange = a.option.starts_with("exchange.");
     if (of_exchange && no_exchange) return "optimizer " + optimizer + ", which communicates itself";
     if (of_exchange && !exchange.empty()) return "exchange " + exchange;
     if (a.section == "optimizer" && !optimizer.empty()) return "optimizer " + optimizer;
     if (a.section == "schedule" && !schedule.empty()) return "schedule " + schedule;
-    const auto found = changed.find(a.option);
-    if (found == changed.end() || last(command, a.option)) return "";
-    const OptionList list = scratch->options();
-    assign(*list.find(a.option), a.value, a.subject);
-    const auto& [before, after] = found->second;
-    return value_text(*list.find(a.option)) == before ? "optimizer " + optimizer + ", whose default is " + after : "";
+    return "";
   };
 }
 

@@ -35,10 +35,6 @@ ConfigPtr defaults(const Lookup& lookup) {
   config->epochs = config->task == "squad" ? 2 : 3;
   config->batch = config->task == "squad" ? 8 : 16;
   config->data.length = config->task == "squad" ? 384 : 128;
-  const std::string optimizer = lookup("optimizer.name");
-  // Birder's update does not grow with the gradient norm, and clipping would delay its exchange until the backward pass
-  // ends.
-  config->clip.norm = optimizer.empty() || !find_method<OptimizerMethod>(optimizer).communicates_itself ? 1 : 0;
   return config;
 }
 
