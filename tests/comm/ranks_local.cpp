@@ -1,5 +1,5 @@
 #include "comm/transport/local.h"
-#include "ranks.h"
+#include "tests/comm/ranks.h"
 
 namespace godwit::testing {
 

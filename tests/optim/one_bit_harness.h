@@ -154,8 +154,8 @@ class Server {
   size_t d_;
   Values start_;
   std::vector<bool> decayed_;
-  // u within ±limit
-  static T limited(T u, T limit) { return std::min(std::max(u, -limit), limit); }
+  // u within ±most
+  static T limited(T u, T most) { return std::min(std::max(u, -most), most); }
 
   T beta1, o1, beta2, o2, eps, limit = std::numeric_limits<T>::infinity();
 
@@ -200,10 +200,10 @@ class OneBitAdamServer : public Server<T> {
         if (v[j] == 0) used[j] = 0;
       m = used;
     }
-    const T limit = t <= config.warmup_steps ? std::numeric_limits<T>::infinity() : this->limit;
+    const T most = t <= config.warmup_steps ? std::numeric_limits<T>::infinity() : this->limit;
     for (size_t j = 0; j < this->d_; ++j)
       x[j] = (this->keep(t, j) * x[j]) -
-             (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), limit));
+             (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), most));
   }
   Values x, m, v;
   std::vector<Values> local;

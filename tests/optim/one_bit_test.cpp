@@ -524,7 +524,7 @@ TEST(OneBitMethods, DenseWireHalvesTheBytesOfUncompressedGradients) {
     };
     const char* purpose = std::string(name) == "zero_one_adam" ? "/variance_" : "/warmup_";
     const EachRank exact = trained("f32");
-    for (const auto& [wire, tolerance] : {std::pair{"bf16", 0.02}, {"f16", 0.003}}) {
+    for (const auto& [wire, tolerance] : {std::pair{"bf16", 0.02}, {"f16", 0.01}}) {
       const EachRank run = trained(wire);
       EXPECT_EQ(2 * bytes(run, purpose), bytes(exact, purpose)) << name << " " << wire;
       EXPECT_GT(bytes(run, purpose), 0);

@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 
-#include "sign_server.h"
-#include "table.h"
+#include "tests/comm/exchange/sign_server.h"
+#include "tests/comm/table.h"
 #include "tests/every_target.h"
 
 namespace godwit {

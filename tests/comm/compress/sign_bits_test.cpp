@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/context.h"
-#include "table.h"
+#include "tests/comm/table.h"
 #include "tests/every_target.h"
 
 namespace godwit {

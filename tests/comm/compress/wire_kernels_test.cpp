@@ -10,8 +10,8 @@
 #include "comm/compress/wire/select.h"
 #include "comm/compress/wire/signed_means.h"
 #include "engine/context.h"
-#include "exchange_harness.h"
-#include "table.h"
+#include "tests/comm/exchange/exchange_harness.h"
+#include "tests/comm/table.h"
 #include "tests/every_target.h"
 
 namespace godwit {

@@ -13,8 +13,8 @@
 #include "comm/exchange/topk.h"
 #include "comm/parallel/blocks.h"
 #include "engine/context.h"
-#include "exchange_harness.h"
-#include "table.h"
+#include "tests/comm/exchange/exchange_harness.h"
+#include "tests/comm/table.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "comm/transport/local.h"
-#include "table.h"
+#include "tests/comm/table.h"
 #include "tests/comm/exchange/sign_server.h"
 #include "tests/support.h"
 

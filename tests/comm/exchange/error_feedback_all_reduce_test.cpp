@@ -8,7 +8,7 @@
 
 #include "comm/transport/local.h"
 #include "engine/hash.h"
-#include "table.h"
+#include "tests/comm/table.h"
 #include "tests/comm/exchange/sign_server.h"
 #include "tests/support.h"
 

@@ -7,7 +7,7 @@
 #include "comm/consistency.h"
 #include "comm/exchange/method.h"
 #include "comm/transport/local.h"
-#include "table.h"
+#include "tests/comm/table.h"
 #include "tests/support.h"
 
 namespace godwit {

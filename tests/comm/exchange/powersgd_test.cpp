@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "comm/exchange/power_sgd.h"
-#include "exchange_harness.h"
+#include "tests/comm/exchange/exchange_harness.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "comm/exchange/random_k.h"
-#include "exchange_harness.h"
+#include "tests/comm/exchange/exchange_harness.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -1,7 +1,7 @@
 #include <bit>
 
 #include "comm/compress/wire/sign_bits.h"
-#include "exchange_harness.h"
+#include "tests/comm/exchange/exchange_harness.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "table.h"
+#include "tests/comm/table.h"
 
 namespace godwit {
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "comm/transport/group_nccl.h"
-#include "ranks.h"
-#include "table.h"
+#include "tests/comm/ranks.h"
+#include "tests/comm/table.h"
 
 namespace godwit {
 namespace {

@@ -7,7 +7,7 @@
 #include "comm/transport/local.h"
 #include "comm/parallel/scheduler.h"
 #include "engine/context.h"
-#include "table.h"
+#include "tests/comm/table.h"
 #include "tests/support.h"
 
 namespace godwit {

@@ -63,9 +63,12 @@ TEST(Corpus, KeepsAllCharacters) {
 
 TEST(Corpus, LongTextsTakeLinearTime) {
   const size_t n = 1 << 20;
-  for (const std::string& text :
-       {std::string(n, '.'), std::string(n, ' ') + "a", "a." + std::string(n, ' ') + "b", std::string(n, '\n') + "a"})
+  for (const auto& [begin, repeated, end] :
+       {std::tuple{"", '.', ""}, std::tuple{"", ' ', "a"}, std::tuple{"a.", ' ', "b"}, std::tuple{"", '\n', "a"}}) {
+    std::string text = begin;
+    text.append(n, repeated).append(end);
     for (const Sentences rule : {Sentences::lines, Sentences::split}) EXPECT_EQ(Corpus(text, rule).documents(), 1);
+  }
   std::string dots;
   for (size_t i = 0; i < n / 4; ++i) dots += ".  a";
   EXPECT_EQ(Corpus(dots, Sentences::split).sentences(), 1);

@@ -127,8 +127,8 @@ TEST(TrainWordPiece, SameTokensForAnyThreadCountAndOrder) {
 }
 
 TEST(TrainWordPiece, EncodesItsOwnTextWithoutUnknownWords) {
-  const std::vector<std::string> texts = {"Élan vital, 中文 and naïve Straße!",
-                                          "The élan of naïve STRASSE 한글 😀😀 x\xff", std::string(101, 'z') + " z"};
+  std::vector<std::string> texts = {"Élan vital, 中文 and naïve Straße!", "The élan of naïve STRASSE 한글 😀😀 x\xff"};
+  texts.emplace_back(101, 'z').append(" z");
   const WordPiece tokenizer(train_wordpiece(texts, {.size = 200, .min_frequency = 1}));
   for (size_t i = 0; i < 2; ++i)
     for (const Token& token : tokenizer.encode(texts[i])) EXPECT_NE(token.id, tokenizer.vocabulary().unk()) << texts[i];
