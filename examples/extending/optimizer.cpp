@@ -7,15 +7,6 @@
 
 using namespace godwit;
 
-struct LionUpdate {
-  float lr, keep, beta1, beta2;  // keep = 1 − αλ
-  GODWIT_INLINE void operator()(int64_t, float& x, float& m, float g) const {
-    const float c = beta1 * m + (1 - beta1) * g;
-    x = keep * x - lr * static_cast<float>((c > 0) - (c < 0));
-    m = beta2 * m + (1 - beta2) * g;
-  }
-};
-
 class Lion : public Optimizer {
  public:
   struct Options {
@@ -34,13 +25,16 @@ class Lion : public Optimizer {
       : Optimizer(std::move(inputs.exchange)), options_(options), m_(state_like(inputs.buckets, "m")) {}
 
   void apply(Bucket& bucket, const StepInfo& step) override {
-    float *x = bucket.param.data<float>(), *m = state_ptr<float>(m_, bucket);
-    const float* g = bucket.grad.data<float>();
-    const auto lr = static_cast<float>(step.lr), beta1 = static_cast<float>(options_.beta1);
-    const auto beta2 = static_cast<float>(options_.beta2);
+    float *x = bucket.param.data<float>(), *m = state_ptr<float>(m_, bucket), *g = bucket.grad.data<float>();
+    const float lr = float(step.lr), beta1 = float(options_.beta1), beta2 = float(options_.beta2);
     const auto update = [&](int64_t begin, int64_t end, double decay) {
-      const LionUpdate lion{lr, 1 - lr * static_cast<float>(decay), beta1, beta2};
-      update_each(Cpu{}, "lion", begin, end, lion, x, m, g);
+      const float keep = 1 - lr * static_cast<float>(decay);
+      const auto formula = [=](int64_t, float& x_i, float& m_i, float g_i) GODWIT_INLINE {
+        const float c = beta1 * m_i + (1 - beta1) * g_i;
+        x_i = keep * x_i - lr * static_cast<float>((c > 0) - (c < 0));
+        m_i = beta2 * m_i + (1 - beta2) * g_i;
+      };
+      update_each(Cpu{}, "lion", begin, end, formula, x, m, g);
     };
     for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias, update);
   }
