@@ -98,7 +98,21 @@ function(godwit_test_program name library)
   target_precompile_headers(${name} REUSE_FROM test_headers)
 endfunction()
 
-# godwit_tests(<folder> <library>): builds the sources in tests/<folder> as the program <folder>_tests, one ctest entry.
+# godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, … that run a
+# part of the tests each, two at a time.
+function(godwit_test_runs name program runs)
+  foreach(run RANGE 1 ${runs})
+    math(EXPR index "${run} - 1")
+    set(entry ${name})
+    if(runs GREATER 1)
+      set(entry ${name}_${run})
+    endif()
+    add_test(NAME ${entry} COMMAND ${program})
+    set_tests_properties(${entry} PROPERTIES TIMEOUT 1200 ENVIRONMENT "GTEST_TOTAL_SHARDS=${runs};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
+# godwit_tests(<folder> <library> [<runs>]): builds the sources in tests/<folder> as the program <folder>_tests.
 function(godwit_tests folder library)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(mpi|preload)/") # programs and libraries of their own
@@ -107,6 +121,7 @@ function(godwit_tests folder library)
   endif()
   godwit_test_program(${folder}_tests ${library} ${sources})
   target_link_libraries(${folder}_tests PRIVATE GTest::gtest_main)
-  add_test(NAME ${folder} COMMAND ${folder}_tests)
-  set_tests_properties(${folder} PROPERTIES TIMEOUT 1200)
+  set(runs 1 ${ARGN})
+  list(GET runs -1 runs)
+  godwit_test_runs(${folder} ${folder}_tests ${runs})
 endfunction()
