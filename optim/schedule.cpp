@@ -37,13 +37,14 @@ std::vector<std::string> keys_of(const std::string& schedule) {
   std::vector<std::string> keys{"warmup_epochs", "warmup_fraction", "warmup_steps"};
   if (schedule == "multi_step") keys.insert(keys.end(), {"milestones", "gamma"});
   if (schedule == "polynomial") keys.push_back("power");
+  if (schedule == "exponential") keys.insert(keys.end(), {"decay_factor", "decay_steps"});
   if (schedule == "linear" || schedule == "cosine" || schedule == "polynomial") keys.push_back("final_fraction");
   return keys;
 }
 
 }  // namespace
 
-std::vector<std::string> schedule_names() { return {"constant", "multi_step", "linear", "cosine", "polynomial"}; }
+std::vector<std::string> schedule_names() { return {"constant", "multi_step", "linear", "cosine", "polynomial", "exponential"}; }
 
 void ScheduleConfig::describe(OptionList& list) {
   const std::vector<std::string> keys = keys_of(name);
@@ -61,6 +62,8 @@ void ScheduleConfig::describe(OptionList& list) {
   add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, as 30,60", kPositive);
   add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
   add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
+  add("decay_factor", decay_factor, "exponential: factor on lr after each decay_steps steps", kAboveZeroToOne);
+  add("decay_steps", decay_steps, "exponential: steps from one multiplication to the next", kAtLeastOne);
   add("final_fraction", final_fraction, "linear, cosine, polynomial: lr one step after the last, as a fraction of lr",
       kFraction);
 }
@@ -83,6 +86,9 @@ double Schedule::lr(int64_t step) const {
   if (step < warmup_steps_) return base_lr_ * static_cast<double>(step) / static_cast<double>(warmup_steps_);
   if (config_.name == "constant") return base_lr_;
   step = std::min(step, total_steps_);
+  if (config_.name == "exponential")
+    return base_lr_ * std::pow(config_.decay_factor,
+                               std::floor(static_cast<double>(step - warmup_steps_) / static_cast<double>(config_.decay_steps)));
   if (config_.name == "multi_step") {
     const double epochs_done = static_cast<double>(step - 1) / static_cast<double>(steps_per_epoch_);
     const auto passed = std::upper_bound(config_.milestones.begin(), config_.milestones.end(), epochs_done);

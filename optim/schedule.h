@@ -10,7 +10,7 @@ namespace godwit {
 
 // Name and options of a schedule.
 struct ScheduleConfig {
-  std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial
+  std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial, exponential
   // Linear warm-up from lr/steps to lr, before any schedule; at most one of the three may be nonzero.
   double warmup_epochs = 0;
   double warmup_fraction = 0;        // of all steps
@@ -18,6 +18,8 @@ struct ScheduleConfig {
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
+  double decay_factor = 0.99;        // exponential: lr is multiplied by it …
+  int64_t decay_steps = 520;         // … after every so many steps that follow the warm-up (0/1 Adam paper: BERT)
   // linear, cosine, polynomial: final lr as a fraction of lr, reached one step after the last, as in PyTorch and
   // HuggingFace. The last step therefore has a learning rate above 0.
   double final_fraction = 0;

@@ -9,7 +9,7 @@ using Intervals = ZeroOneAdam::Intervals;
 
 SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(options) {
   if (options_.doubling_steps == 0) options_.doubling_steps = options_.warmup_steps;
-  check(options_.intervals == Intervals::fixed || options_.max_interval == 1 || options_.doubling_steps > 0,
+  check(options_.intervals != Intervals::doubling || options_.max_interval == 1 || options_.doubling_steps > 0,
         "zero_one_adam: without a warm-up doubling_steps must say after how many steps the intervals double");
   next_sync_ = gap(0);
   last_variance_ = options_.freeze_step;
@@ -32,7 +32,11 @@ SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(optio
   if (options_.max_interval == 1) {
     last_variance_ = std::numeric_limits<int64_t>::max();
   } else {  // the last step before the first interval above one step
-    last_variance_ = options_.warmup_steps + (options_.intervals == Intervals::doubling ? options_.doubling_steps : 1);
+    const auto& halvings = options_.halvings;
+    last_variance_ = options_.intervals == Intervals::doubling ? options_.warmup_steps + options_.doubling_steps
+                     : options_.intervals == Intervals::fixed  ? options_.warmup_steps + 1
+                     : halvings.empty()                        ? std::numeric_limits<int64_t>::max()
+                                                               : halvings.front();
   }
 }
 
@@ -40,6 +44,11 @@ int64_t SyncSchedule::gap(int64_t step) const {
   const int64_t after = step - options_.warmup_steps;
   if (after <= 0 && options_.warmup_steps > 0) return 1;
   if (options_.intervals == Intervals::fixed) return options_.max_interval;
+  if (options_.intervals == Intervals::learning_rate) {
+    const auto& halvings = options_.halvings;
+    const auto passed = std::upper_bound(halvings.begin(), halvings.end(), step) - halvings.begin();
+    return std::min<int64_t>(options_.max_interval, int64_t{1} << passed);
+  }
   const int64_t doublings = options_.doubling_steps > 0 ? std::max<int64_t>(after, 0) / options_.doubling_steps : 0;
   return doublings >= 40 ? options_.max_interval : std::min<int64_t>(options_.max_interval, int64_t{1} << doublings);
 }

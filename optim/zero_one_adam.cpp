@@ -23,8 +23,8 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
   list.add("bias_correction", bias_correction, "divide the second moment by 1 - beta2^k after its k-th change");
   list.add("intervals", intervals,
-           "steps between synchronizations after the warm-up: doubling up to max_interval, or "
-           "always max_interval");
+           "steps between synchronizations after the warm-up, up to max_interval: doubling every doubling_steps, always "
+           "max_interval, or doubling when the learning rate has halved");
   list.add("max_interval", max_interval, "largest number of steps between synchronizations", kAtLeastOne);
   list.add("doubling_steps", doubling_steps, "steps after which an interval doubles; 0: the length of the warm-up",
            kNotNegative);
@@ -41,6 +41,16 @@ void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
     check(static_cast<float>(schedule.lr(step)) > 0, kName, ": the learning rate of step ", step, " of ", steps, " is ",
           schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
           "--lr and schedule.final_fraction above 0");
+  halvings.clear();
+  const double peak = schedule.lr(std::max<int64_t>(warmup_steps, 1));
+  for (int64_t factor = 2; intervals == Intervals::learning_rate && factor <= max_interval; factor *= 2) {
+    int64_t above = std::max<int64_t>(warmup_steps, 1), below = steps + 1;  // rates do not rise after the warm-up
+    while (below - above > 1) {
+      const int64_t middle = above + (below - above) / 2;
+      (schedule.lr(middle) * static_cast<double>(factor) > peak ? above : below) = middle;
+    }
+    halvings.push_back(below);
+  }
   check(freeze_step < steps, kName, ": freeze_step ", freeze_step, " is not below the run's ", steps,
         " steps, so the variance would never be frozen; lower it");
 }

@@ -16,8 +16,8 @@ class SyncSchedule;
 // positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
-  enum class Intervals { doubling, fixed };  // growth of the intervals of T_u
-  friend std::vector<std::string> choices_of(Intervals) { return {"doubling", "fixed"}; }
+  enum class Intervals { doubling, fixed, learning_rate };  // growth of the intervals of T_u
+  friend std::vector<std::string> choices_of(Intervals) { return {"doubling", "fixed", "learning_rate"}; }
   struct Options {
     double lr = 5e-4;
     double weight_decay = 1e-4;
@@ -38,6 +38,7 @@ class ZeroOneAdam : public Optimizer {
     int64_t kappa = 16;  // see sync_schedule.h
     int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
+    std::vector<int64_t> halvings = {};  // set by fit(): first steps whose learning rate is at most 1/2, 1/4, … of T_w's
     void describe(OptionList& list);
     void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
   };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace godwit {
@@ -31,6 +32,23 @@ TEST(SyncSchedule, Pitfall40FollowsThePoliciesOfThePaper) {
     EXPECT_EQ(gap, after <= 0 ? 1 : std::min<int64_t>(16, int64_t{1} << (after / 32'678)));
   }
   EXPECT_EQ(syncs.back() - syncs[syncs.size() - 2], 16) << "limited to H";
+}
+
+// The paper derives the 32,678 steps from the schedule: the intervals double when the learning rate has halved.
+TEST(SyncSchedule, IntervalsFollowTheLearningRate) {
+  ZeroOneAdam::Options options{.warmup_steps = 12'500, .intervals = ZeroOneAdam::Intervals::learning_rate};
+  const Schedule rates({.name = "exponential", .warmup_steps = 12'500}, 4e-4, 1000, 153'000);
+  options.fit(rates, 153'000);
+  SyncSchedule schedule(options);
+  int64_t last = 0, gaps_of_two = 0;
+  for (int64_t t = 1; t <= 153'000; ++t) {
+    if (!schedule.at(t).sync) continue;
+    const double fallen = rates.lr(12'500) / rates.lr(std::max<int64_t>(last, 12'500));
+    EXPECT_EQ(t - last, std::min<int64_t>(16, int64_t{1} << static_cast<int>(std::log2(fallen) + 1e-12))) << t;
+    gaps_of_two += t - last == 2;
+    last = t;
+  }
+  EXPECT_EQ(gaps_of_two, 69 * 520 / 2) << "69 decays of 1 % halve the rate, after 35,880 steps";
 }
 
 // The abstract of the paper compares with 1-bit Adam, which sends 16 bits per value in its warm-up and 1 bit
