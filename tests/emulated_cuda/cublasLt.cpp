@@ -1,5 +1,6 @@
 #include "cublasLt.h"
 
+#include <algorithm>
 #include <vector>
 
 struct cublasLtContext {};
@@ -72,6 +73,10 @@ bool fits(const cublasLtMatrixLayoutStruct& layout, uint64_t rows, uint64_t colu
          layout.batch == batch;
 }
 
+int64_t at(size_t row, size_t column, const cublasLtMatrixLayoutStruct& layout) {
+  return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.ld;
+}
+
 }  // namespace
 
 const char* cublasLtGetStatusString(cublasStatus_t) { return "of the emulation"; }
@@ -87,10 +92,14 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return del
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return set(desc->trans_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return set(desc->trans_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(desc->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(desc->trans_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(desc->trans_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(desc->bias, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -155,18 +164,31 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     ++(desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emulated_blas::in_tf32 : emulated_blas::in_float32);
   const double by = load(desc->scale, alpha, 0), keep = load(desc->scale, beta, 0);
   const auto multiply = [=, desc = *desc] {
-    for (int64_t entry = 0; entry < dl.batch; ++entry)
-      for (int64_t j = 0; j < static_cast<int64_t>(n); ++j)
-        for (int64_t i = 0; i < static_cast<int64_t>(m); ++i) {
-          double sum = 0;
-          for (int64_t l = 0; l < static_cast<int64_t>(k); ++l)
-            sum += rounded(desc, load(al.type, a, entry * al.stride + (ta ? l + i * al.ld : i + l * al.ld))) *
-                   rounded(desc, load(bl.type, b, entry * bl.stride + (tb ? j + l * bl.ld : l + j * bl.ld)));
-          sum *= by;
-          if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + i + j * cl.ld);
-          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, i);  // one bias value per row
-          store(dl.type, d, entry * dl.stride + i + j * dl.ld, sum);
+    const auto rows = static_cast<size_t>(m), columns = static_cast<size_t>(n), terms = static_cast<size_t>(k);
+    std::vector<double> left(terms * rows), right(columns * terms), sums(rows);  // factors by [l][i] and [j][l]
+    for (int64_t entry = 0; entry < dl.batch; ++entry) {
+      for (size_t l = 0; l < terms; ++l)
+        for (size_t i = 0; i < rows; ++i)
+          left[l * rows + i] = rounded(desc, load(al.type, a, entry * al.stride + (ta ? at(l, i, al) : at(i, l, al))));
+      for (size_t j = 0; j < columns; ++j)
+        for (size_t l = 0; l < terms; ++l)
+          right[j * terms + l] =
+              rounded(desc, load(bl.type, b, entry * bl.stride + (tb ? at(j, l, bl) : at(l, j, bl))));
+      for (size_t j = 0; j < columns; ++j) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (size_t l = 0; l < terms; ++l) {
+          const double *factors = left.data() + l * rows, factor = right[j * terms + l];
+          for (size_t i = 0; i < rows; ++i) sums[i] += factors[i] * factor;
         }
+        for (size_t i = 0; i < rows; ++i) {
+          double sum = sums[i] * by;
+          if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + at(i, j, cl));
+          // one bias value per row
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, static_cast<int64_t>(i));
+          store(dl.type, d, entry * dl.stride + at(i, j, dl), sum);
+        }
+      }
+    }
     if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
       for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one bias gradient per column
         double sum = 0;

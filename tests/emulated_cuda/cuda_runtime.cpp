@@ -1,5 +1,6 @@
 #include "cuda_runtime.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,7 +24,7 @@ struct CUgraphExec_st {
   std::vector<Work> nodes;
 };
 
-thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulated {
 
@@ -39,18 +41,20 @@ constexpr unsigned kMostThreads = 1024;
 enum class State { ready, at_block_barrier, at_warp_barrier, done };
 
 struct Fiber {
-  ucontext_t place;
+  jmp_buf place;
   State state;
   unsigned turn;
+  bool started = false;
 };
 
-// The block that is running on this thread.
+// The block that is running on this thread. Fibers are reused by later blocks, and switch with _setjmp and _longjmp,
+// which unlike swapcontext make no system call.
 struct Block {
-  std::vector<Fiber> fibers;
+  std::vector<Fiber> fibers = std::vector<Fiber>(kMostThreads);
   std::unique_ptr<std::byte[]> stacks = std::make_unique_for_overwrite<std::byte[]>(kMostThreads * kStack);
   std::byte slots[2][kMostThreads][kLaneBytes];
-  ucontext_t scheduler;
-  unsigned running = 0;
+  jmp_buf scheduler;
+  unsigned threads = 0, running = 0;
   const std::function<void()>* thread = nullptr;
 };
 
@@ -59,25 +63,48 @@ Block& block() {
   return here;
 }
 
+// Returns to the scheduler until it resumes the running fiber.
+void pause(Block& b) {
+  if (_setjmp(b.fibers[b.running].place) == 0) _longjmp(b.scheduler, 1);
+}
+
+// A fiber's function: runs one thread of every block.
 void run_fiber() {
   Block& b = block();
-  (*b.thread)();
-  b.fibers[b.running].state = State::done;
+  for (;;) {
+    (*b.thread)();
+    b.fibers[b.running].state = State::done;
+    pause(b);
+  }
+}
+
+// Runs the fiber `b.running` until it pauses.
+void resume(Block& b) {
+  if (_setjmp(b.scheduler) != 0) return;
+  Fiber& fiber = b.fibers[b.running];
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  ucontext_t start;
+  getcontext(&start);
+  start.uc_stack.ss_sp = b.stacks.get() + b.running * kStack;
+  start.uc_stack.ss_size = kStack;
+  makecontext(&start, run_fiber, 0);
+  setcontext(&start);
 }
 
 void wait_at(State barrier) {
   Block& b = block();
-  const unsigned self = b.running;
-  b.fibers[self].state = barrier;
-  swapcontext(&b.fibers[self].place, &b.scheduler);
+  b.fibers[b.running].state = barrier;
+  pause(b);
 }
 
 // Releases all threads whose barrier is complete. Returns false on a deadlock: threads remain, but none can proceed.
 bool release(Block& b) {
-  const unsigned threads = static_cast<unsigned>(b.fibers.size());
+  const unsigned threads = b.threads;
+  const std::span<Fiber> fibers(b.fibers.data(), threads);
   unsigned done = 0, waiting = 0;
   bool moved = false;
-  for (const Fiber& f : b.fibers) done += f.state == State::done, waiting += f.state == State::at_block_barrier;
+  for (const Fiber& f : fibers) done += f.state == State::done, waiting += f.state == State::at_block_barrier;
   for (unsigned warp = 0; warp < threads; warp += 32) {
     const unsigned end = std::min(threads, warp + 32);
     unsigned here = 0, gone = 0;
@@ -89,7 +116,7 @@ bool release(Block& b) {
     moved = true;
   }
   if (waiting > 0 && waiting + done == threads) {
-    for (Fiber& f : b.fibers)
+    for (Fiber& f : fibers)
       if (f.state == State::at_block_barrier) f.state = State::ready;
     moved = true;
   }
@@ -97,17 +124,8 @@ bool release(Block& b) {
 }
 
 void run_block(Block& b, unsigned threads) {
-  b.fibers.resize(threads);
-  for (unsigned t = 0; t < threads; ++t) {
-    Fiber& f = b.fibers[t];
-    f.state = State::ready;
-    f.turn = 0;
-    getcontext(&f.place);
-    f.place.uc_stack.ss_sp = b.stacks.get() + t * kStack;
-    f.place.uc_stack.ss_size = kStack;
-    f.place.uc_link = &b.scheduler;
-    makecontext(&f.place, run_fiber, 0);
-  }
+  b.threads = threads;
+  for (unsigned t = 0; t < threads; ++t) b.fibers[t].state = State::ready, b.fibers[t].turn = 0;
   for (bool all_done = false; !all_done;) {
     all_done = true;
     for (unsigned t = 0; t < threads; ++t) {
@@ -116,7 +134,7 @@ void run_block(Block& b, unsigned threads) {
       if (b.fibers[t].state != State::ready) continue;
       b.running = t;
       threadIdx = dim3(t);
-      swapcontext(&b.scheduler, &b.fibers[t].place);
+      resume(b);
     }
     if (!all_done && !release(b)) stop("its threads wait at different barriers");
   }

@@ -269,6 +269,7 @@ std::vector<double> factors(Engine engine, const Extents& e, const void* data) {
 template <class F>
 void each_product(const Operation& op, F use) {
   const int64_t in = op.w.c(), out = op.w.n() / op.groups();
+  const auto x_step = op.x.at(0, 1, 0, 0), w_step = op.w.at(0, 1, 0, 0);
   for (int64_t n = 0; n < op.y.n(); ++n)
     for (int64_t k = 0; k < op.y.c(); ++k)
       for (int64_t r = 0; r < op.y.h(); ++r)
@@ -278,8 +279,8 @@ void each_product(const Operation& op, F use) {
               const int64_t row = r * op.strides[0] + i * op.dilations[0] - op.before[0];
               const int64_t column = o * op.strides[1] + j * op.dilations[1] - op.before[1];
               if (row < 0 || row >= op.x.h() || column < 0 || column >= op.x.w()) continue;
-              for (int64_t c = 0; c < in; ++c)
-                use(op.x.at(n, k / out * in + c, row, column), op.w.at(k, c, i, j), op.y.at(n, k, r, o));
+              const auto x = op.x.at(n, k / out * in, row, column), w = op.w.at(k, 0, i, j), y = op.y.at(n, k, r, o);
+              for (int64_t c = 0; c < in; ++c) use(x + c * x_step, w + c * w_step, y);
             }
 }
 
