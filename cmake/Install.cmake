@@ -1,7 +1,7 @@
 # Rules for `cmake --install` and find_package(Godwit): static libraries, headers under include/godwit, programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(folders engine autograd comm nn optim models data)
+set(folders engine autograd comm nn optim models data data_text)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Godwit)
 
 set(libraries godwit godwit_threads godwit_onednn godwit_cuda godwit_nccl)

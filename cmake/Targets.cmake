@@ -1,5 +1,19 @@
 # Each folder is one static library and one test program. Sources are globbed, so a new file needs no line here.
 
+# godwit_join_kernels(<folder> <list>): with GODWIT_JOIN_KERNELS, replaces the .cu sources by one source that includes
+# them: nvcc needs 5 s for the headers of each. Sources stay apart if their local names would collide.
+function(godwit_join_kernels folder list)
+  set(joined ${${list}})
+  list(FILTER joined EXCLUDE REGEX "/(attention|attention_mma|batch_norm|layer_norm|conv2d|scaled_signs|birder_kernels)\\.cu$")
+  if(GODWIT_JOIN_KERNELS AND joined)
+    list(TRANSFORM joined REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE includes)
+    list(JOIN includes "" includes)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${folder}_kernels.cu CONTENT "${includes}" @ONLY)
+    list(REMOVE_ITEM ${list} ${joined})
+    set(${list} ${${list}} ${PROJECT_BINARY_DIR}/${folder}_kernels.cu PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(godwit_sources folder out)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   if(GODWIT_HAS_ONEDNN)
@@ -22,8 +36,11 @@ function(godwit_sources folder out)
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
     if(GODWIT_CUDA STREQUAL "EMULATED")
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
-    elseif(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit
-      set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "--fmad=false")
+    else()
+      godwit_join_kernels(${folder} kernels)
+      if(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit
+        set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "--fmad=false")
+      endif()
     endif()
     list(APPEND sources ${kernels})
   else()
@@ -32,19 +49,29 @@ function(godwit_sources folder out)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): the static library of a folder. Third-party
-# headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit does not need.
+# godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): the static library of a folder, called
+# godwit_data_text for data/text. The folder text/ of data and apps is a library by itself, which train_resnet does not
+# need. Third-party headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit
+# does not need.
 function(godwit_library folder)
   cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS" ${ARGN})
   godwit_sources(${folder} sources)
+  if(NOT folder MATCHES "/text$")
+    list(FILTER sources EXCLUDE REGEX "/text/[^/]*\\.cpp$")
+  endif()
   list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # each of these has a main()
-  add_library(godwit_${folder} STATIC ${sources})
-  target_include_directories(godwit_${folder} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(godwit_${folder} PUBLIC ${ARG_PUBLIC_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
+  string(REPLACE "/" "_" name ${folder})
+  add_library(godwit_${name} STATIC ${sources})
+  target_include_directories(godwit_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(godwit_${name} PUBLIC ${ARG_PUBLIC_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   foreach(lib ${ARG_HEADER_LIBS})
-    target_link_libraries(godwit_${folder} PRIVATE $<BUILD_INTERFACE:${lib}>)
+    target_link_libraries(godwit_${name} PRIVATE $<BUILD_INTERFACE:${lib}>)
   endforeach()
-  add_library(Godwit::${folder} ALIAS godwit_${folder})
+  add_library(Godwit::${name} ALIAS godwit_${name})
+  # No loops over tensors: -O1 compiles in two thirds of the time of -O3.
+  if(folder MATCHES "^(models|apps)" AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
+    target_compile_options(godwit_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   # The standard headers that most sources include are precompiled: once for the libraries that use Highway, whose macros
   # must be the same, and once for the others.
   set(first nn)
@@ -55,41 +82,65 @@ function(godwit_library folder)
     set(headers algorithm array atomic cmath cstdint functional map memory mutex optional span sstream string thread
         utility variant vector)
     list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
-    target_precompile_headers(godwit_${folder} PRIVATE ${headers})
+    target_precompile_headers(godwit_${name} PRIVATE ${headers})
   else()
-    target_precompile_headers(godwit_${folder} REUSE_FROM godwit_${first})
+    target_precompile_headers(godwit_${name} REUSE_FROM godwit_${first})
   endif()
 endfunction()
 
-function(godwit_app name)
+function(godwit_app name library)
   add_executable(${name} apps/${name}.cpp)
-  target_link_libraries(${name} PRIVATE godwit_apps)
+  target_link_libraries(${name} PRIVATE godwit_${library})
+endfunction()
+
+# Settings of all test programs, which take most of the build time. Tests are compiled with -Og, the fastest level that
+# optimizes, and without the undefined-behavior sanitizer, which doubles the time; it checks the libraries.
+function(godwit_test_settings name library)
+  target_link_libraries(${name} PRIVATE godwit_${library} Highway::hwy nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
+  target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
+                             GODWIT_SANITIZE="${GODWIT_SANITIZE}")
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
+  if(GODWIT_SANITIZE)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
 endfunction()
 
 # godwit_test_program(<name> <library> <sources>…): a test program that links to one of Godwit's libraries.
 function(godwit_test_program name library)
   find_package(GTest REQUIRED)
-  add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE godwit_${library} nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
-  target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
-                             GODWIT_SANITIZE="${GODWIT_SANITIZE}")
-  # Tests take most of the build time: compile them with -O1, and precompile the largest headers once for all.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(name STREQUAL "engine_tests")
-    target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp> "autograd/var.h")
-  else()
-    target_precompile_headers(${name} REUSE_FROM engine_tests)
+  # The largest headers are precompiled once, by a library without code: a target depends on all objects of the target
+  # whose headers it reuses.
+  if(NOT TARGET test_headers)
+    add_library(test_headers STATIC tests/test_headers.cpp)
+    godwit_test_settings(test_headers engine)
+    target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp> "autograd/var.h")
   endif()
+  add_executable(${name} ${ARGN})
+  godwit_test_settings(${name} ${library})
+  target_precompile_headers(${name} REUSE_FROM test_headers)
 endfunction()
 
 # godwit_tests(<folder> <library>): builds tests/<folder>/*.cpp as the program <folder>_tests, one ctest entry.
 function(godwit_tests folder library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
-  if(NOT GODWIT_HAS_CUDA) # these call CUDA kernels directly
-    list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*kernels_test\\.cpp$")
-  endif()
+  list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*test\\.cpp$") # part of cuda_tests
   godwit_test_program(${folder}_tests ${library} ${sources})
   target_link_libraries(${folder}_tests PRIVATE GTest::gtest_main)
-  add_test(NAME ${folder} COMMAND ${folder}_tests)
-  set_tests_properties(${folder} PROPERTIES TIMEOUT 1200)
+  if(folder STREQUAL "comm") # the longest tests
+    godwit_add_test_in_halves(${folder})
+  else()
+    add_test(NAME ${folder} COMMAND ${folder}_tests)
+    set_tests_properties(${folder} PROPERTIES TIMEOUT 1200)
+  endif()
+endfunction()
+
+# godwit_add_test_in_halves(<name>): two ctest entries, <name>_1 and <name>_2, which run half of the tests of the program
+# <name>_tests each, so that two cores are busy. ctest starts tests of higher cost first.
+function(godwit_add_test_in_halves name)
+  foreach(half 0 1)
+    math(EXPR number "${half} + 1")
+    add_test(NAME ${name}_${number} COMMAND ${name}_tests)
+    set_tests_properties(${name}_${number} PROPERTIES TIMEOUT 1200 COST 100
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${half}")
+  endforeach()
 endfunction()

@@ -1,0 +1,1 @@
+// Empty: this library only precompiles headers, see cmake/Targets.cmake.
