@@ -18,14 +18,6 @@ using ::testing::HasSubstr;
 
 const Device kGpu = cuda_device(0);
 
-TEST(Cuda, WithoutAGpuEveryErrorNamesTheReason) {
-  if (cuda_devices() > 0) GTEST_SKIP() << "this machine has a GPU";
-  ASSERT_THAT(why_no_cuda(), HasSubstr(";")) << "the message must name a remedy";
-  EXPECT_THAT(error_of([] { context_on(kGpu); }), HasSubstr("cuda:0: " + why_no_cuda()));
-  EXPECT_FALSE(error_of([] { Tensor({2}, DType::f32, kGpu); }).empty());
-  EXPECT_FALSE(error_of([] { Tensor::zeros({2}).to(kGpu); }).empty());
-}
-
 class CudaTensor : public OnGpu {};
 
 TEST_F(CudaTensor, IsAllocatedOnTheContextsDevice) {
