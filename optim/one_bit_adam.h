@@ -22,7 +22,7 @@ class OneBitAdam : public Optimizer {
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
     int64_t block_size = 4096;         // values per scale; 0: one per parameter; −1: one for all that a rank sends
-    WarmupEnd warmup = WarmupEnd::automatic;
+    WarmupEnd warmup = WarmupEnd::automatic;  // see VarianceFreeze
     bool bias_correction = true;             // of both moments
     bool refresh_variance = true;            // see VarianceFreeze
     double update_limit = 1;                 // of |m̂/√v̂| after the warm-up; 0: none

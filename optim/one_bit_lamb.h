@@ -24,7 +24,7 @@ class OneBitLamb : public Optimizer {
     double eps = 1e-6;
     double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
-    WarmupEnd warmup = WarmupEnd::automatic;
+    WarmupEnd warmup = WarmupEnd::automatic;  // see VarianceFreeze
     bool bias_correction = true;             // of both moments
     bool refresh_variance = true;            // see VarianceFreeze
     double update_limit = 1;                 // of |m̂/√v̂| after the warm-up; 0: none

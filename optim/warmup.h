@@ -65,8 +65,8 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 //
 // End of the warm-up, WarmupEnd::automatic: after the first step t, a multiple of Δ/10, at which
 //   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
-// holds for tensors with 99 % of all values, and at the latest after `limit` steps. v̂ is bias-corrected. (1-bit Adam
-// paper, section 7.1, tests the whole v without bias correction and only for growth.) ‖v‖₁ is the moving average of
+// holds for tensors with 99 % of all values, and at the latest after `limit` steps. v̂ is bias-corrected. (The 1-bit
+// Adam paper tests the whole v, without bias correction and only for growth.) ‖v‖₁ is the moving average of
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = T_w/4, the mean gradient is also exchanged uncompressed. Where
@@ -74,6 +74,7 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // 4·‖v̂‖₁, v̂ is multiplied by their ratio: its gradients have outgrown v.
 class VarianceFreeze {
  public:
+  // `limit`: longest warm-up, in steps. `refresh`: whether v is refreshed later. `name` is for event().
   VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, bool refresh, const Buckets& buckets);
 
   // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the one before.
