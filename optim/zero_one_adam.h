@@ -13,7 +13,8 @@ class SyncSchedule;
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
 // Σ and Π run over the steps since the last synchronization; x' are the common parameters after it. v = 0 means that
 // the parameter has never received a gradient; then u and m are 0, and only weight decay changes it. Every α must be
-// positive. Between synchronizations the replicas differ. float32.
+// positive. Between synchronizations the replicas differ. With bias_correction v holds Adam's v̂. |m/√v| is limited to
+// update_limit. float32.
 class ZeroOneAdam : public Optimizer {
  public:
   enum class Intervals { doubling, fixed, learning_rate };  // growth of the intervals of T_u
