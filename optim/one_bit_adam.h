@@ -7,9 +7,10 @@ namespace godwit {
 
 // Up to step T_w = warmup_steps: Adam on the mean gradient, with decoupled weight decay. Then v is frozen, and
 //   mᵢ = β1·m + (1−β1)·gᵢ from the common m;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
-// v = 0 means that the parameter had no gradient in any uncompressed exchange; then m is set to 0, and only weight decay changes it.
-// With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does, and v always by 1
-// − β2^T_w. |m/√v| is limited to update_limit. VarianceFreeze says when the warm-up ends and v is refreshed. float32.
+// v = 0 means that the parameter had no gradient in any uncompressed exchange; then m is set to 0, and only weight
+// decay changes it. With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does,
+// and v always by 1 − β2^T_w. |m/√v| is limited to update_limit. VarianceFreeze says when the warm-up ends and v is
+// refreshed. float32.
 class OneBitAdam : public Optimizer {
  public:
   struct Options {

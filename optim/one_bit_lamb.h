@@ -12,8 +12,8 @@ namespace godwit {
 //   ṽ ← β2·ṽ + (1−β2)ĝ², starting from v;  p = m/(√v+ε);  r = p + λx;
 //   f = max (√v+ε)/(√ṽ+ε) over the parameter;  with decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖);
 //   f clamped to [factor_min, factor_max], then to its last value·(1 ± factor_threshold);  x ← x − α·f·c̄·r.
-// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze. |p| is
-// limited to update_limit. float32.
+// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze. |p|
+// is limited to update_limit. float32.
 class OneBitLamb : public Optimizer {
  public:
   struct Options {

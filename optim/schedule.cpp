@@ -23,9 +23,10 @@ int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int6
   check((config.warmup_epochs > 0) + (config.warmup_fraction > 0) + (config.warmup_steps > 0) <= 1,
         "schedule: warmup_epochs ", config.warmup_epochs, ", warmup_fraction ", config.warmup_fraction,
         " and warmup_steps ", config.warmup_steps, ": at most one of them may be above 0");
-  const double steps = config.warmup_steps > 0 ? static_cast<double>(config.warmup_steps)
-                                               : std::round(config.warmup_epochs * static_cast<double>(steps_per_epoch) +
-                                                            config.warmup_fraction * static_cast<double>(total_steps));
+  const double steps = config.warmup_steps > 0
+                           ? static_cast<double>(config.warmup_steps)
+                           : std::round(config.warmup_epochs * static_cast<double>(steps_per_epoch) +
+                                        config.warmup_fraction * static_cast<double>(total_steps));
   check(steps <= static_cast<double>(total_steps), "schedule: a warm-up of ",
         config.warmup_epochs > 0 ? detail::concat(config.warmup_epochs, " epochs (", steps, " steps)")
                                  : detail::concat(steps, " steps"),
@@ -44,7 +45,9 @@ std::vector<std::string> keys_of(const std::string& schedule) {
 
 }  // namespace
 
-std::vector<std::string> schedule_names() { return {"constant", "multi_step", "linear", "cosine", "polynomial", "exponential"}; }
+std::vector<std::string> schedule_names() {
+  return {"constant", "multi_step", "linear", "cosine", "polynomial", "exponential"};
+}
 
 void ScheduleConfig::describe(OptionList& list) {
   const std::vector<std::string> keys = keys_of(name);
@@ -87,8 +90,8 @@ double Schedule::lr(int64_t step) const {
   if (config_.name == "constant") return base_lr_;
   step = std::min(step, total_steps_);
   if (config_.name == "exponential")
-    return base_lr_ * std::pow(config_.decay_factor,
-                               std::floor(static_cast<double>(step - warmup_steps_) / static_cast<double>(config_.decay_steps)));
+    return base_lr_ * std::pow(config_.decay_factor, std::floor(static_cast<double>(step - warmup_steps_) /
+                                                                static_cast<double>(config_.decay_steps)));
   if (config_.name == "multi_step") {
     const double epochs_done = static_cast<double>(step - 1) / static_cast<double>(steps_per_epoch_);
     const auto passed = std::upper_bound(config_.milestones.begin(), config_.milestones.end(), epochs_done);

@@ -70,7 +70,8 @@ SyncSchedule::Step SyncSchedule::at(int64_t step) {
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {
   SyncSchedule schedule(options);
   int64_t changes = 0;
-  for (int64_t step = 1; step <= std::min(steps, schedule.last_variance()); ++step) changes += schedule.at(step).variance;
+  for (int64_t step = 1; step <= std::min(steps, schedule.last_variance()); ++step)
+    changes += schedule.at(step).variance;
   return changes;
 }
 

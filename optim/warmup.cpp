@@ -95,7 +95,8 @@ void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const std::v
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
       const one_bit::VarianceRefresh refresh{static_cast<float>(factors[s]), static_cast<float>(correction)};
       const int64_t begin = bucket.slots[s].offset, end = begin + bucket.slots[s].numel;
-      for (const Tensor& v : variances) update_each(device, "refresh", begin, end, refresh, data_ptr<float>(device, v), g);
+      for (const Tensor& v : variances)
+        update_each(device, "refresh", begin, end, refresh, data_ptr<float>(device, v), g);
     }
   });
 }

@@ -33,7 +33,8 @@ template <class Options>
 void describe_warmup(Options& o, OptionList& list, const std::string& what) {
   list.add("warmup_fraction", o.warmup_fraction, what + ", as a fraction of the run", kFraction);
   list.add("warmup_steps", o.warmup_steps, what + ", in steps; 0: warmup_fraction of the run", kNotNegative);
-  list.add("update_limit", o.update_limit, "limit of |m/sqrt(v)| while v is frozen; 0: none, as published", kNotNegative);
+  list.add("update_limit", o.update_limit, "limit of |m/sqrt(v)| while v is frozen; 0: none, as published",
+           kNotNegative);
   list.add("dense_wire", o.dense_wire, "type in which uncompressed gradients are sent");
   list.add("sign_scale", o.sign_scale, "scale of a block of signs: mean magnitude or root mean square");
   list.add("block_size", o.block_size, "values per scale; 0: one scale per parameter tensor; -1: one per message",
@@ -107,8 +108,8 @@ class VarianceFreeze {
   std::string event_;
 };
 
-// A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as described
-// at VarianceFreeze. `variances` hold correction·v̂.
+// A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as
+// described at VarianceFreeze. `variances` hold correction·v̂.
 void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const std::vector<Tensor>& variances,
                       double correction, Group& world, DenseWire wire, const std::string& purpose);
 

@@ -22,9 +22,10 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_moments(*this, list, "added to the second moment, inside the root");
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
   list.add("bias_correction", bias_correction, "divide the second moment by 1 - beta2^k after its k-th change");
-  list.add("intervals", intervals,
-           "steps between synchronizations after the warm-up, up to max_interval: doubling every doubling_steps, always "
-           "max_interval, or doubling when the learning rate has halved");
+  list.add(
+      "intervals", intervals,
+      "steps between synchronizations after the warm-up, up to max_interval: doubling every doubling_steps, always "
+      "max_interval, or doubling when the learning rate has halved");
   list.add("max_interval", max_interval, "largest number of steps between synchronizations", kAtLeastOne);
   list.add("doubling_steps", doubling_steps, "steps after which an interval doubles; 0: the length of the warm-up",
            kNotNegative);

@@ -39,7 +39,8 @@ class ZeroOneAdam : public Optimizer {
     int64_t kappa = 16;  // see sync_schedule.h
     int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
-    std::vector<int64_t> halvings = {};  // set by fit(): first steps whose learning rate is at most 1/2, 1/4, … of T_w's
+    // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of that of T_w.
+    std::vector<int64_t> halvings = {};
     void describe(OptionList& list);
     void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
   };
@@ -50,7 +51,8 @@ class ZeroOneAdam : public Optimizer {
 
   bool synchronized() const override { return sync_; }
   void synchronize(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
-  std::vector<StateTensor> state() const override;  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1
+  // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1.
+  std::vector<StateTensor> state() const override;
 
  private:
   void begin(const StepInfo& step);

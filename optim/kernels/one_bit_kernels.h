@@ -36,8 +36,8 @@ struct VarianceRefresh {
 // u, or ±limit if |u| is larger. A frozen v does not follow gradients that grow; the limit bounds the steps.
 GODWIT_INLINE inline float limited(float u, float limit) { return std::min(std::max(u, -limit), limit); }
 
-// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·limited(m/(√v/root_correction + ε)), m ← agreed;
-// where v = 0: m ← 0, x ← keep·x. Without m, the averaged momentum is not kept.
+// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·limited(m/(√v/root_correction + ε)), m ←
+// agreed; where v = 0: m ← 0, x ← keep·x. Without m, the averaged momentum is not kept.
 struct FrozenUpdate {
   float keep, step_size, root_correction, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float& m, float agreed, float v) const {

@@ -536,7 +536,8 @@ TEST(OneBitMethods, DenseWireHalvesTheBytesOfUncompressedGradients) {
 }
 
 // Elements that are 3 modulo 11 have no gradient until step 30. From step 31 on, the gradients of the third parameter,
-// elements 152 to 215, are 100 times as large. The warm-up ends after step 20, so v is refreshed in steps 25, 35 and 55.
+// elements 152 to 215, are 100 times as large. The warm-up ends after step 20, so v is refreshed in steps 25, 35
+// and 55.
 EachRank run_with_late_gradients(const char* name, bool refresh) {
   Plan plan = plan_of(name, {2, 2}, 60);
   plan.config.set("weight_decay", 0).set("refresh_variance", refresh).set("update_limit", 1);

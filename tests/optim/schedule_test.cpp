@@ -58,7 +58,8 @@ TEST(Schedule, LinearReachesZeroAfterTheLastStep) {
 TEST(Schedule, ExponentialDecaysAfterEveryDecaySteps) {
   const Schedule schedule({.name = "exponential", .warmup_steps = 12'500}, 4e-4, 1000, 153'000);
   EXPECT_DOUBLE_EQ(schedule.lr(6250), 2e-4);
-  for (const auto& [step, decays] : {std::pair{12'500, 0}, {13'019, 0}, {13'020, 1}, {13'539, 1}, {13'540, 2}, {153'000, 270}})
+  for (const auto& [step, decays] :
+       {std::pair{12'500, 0}, {13'019, 0}, {13'020, 1}, {13'539, 1}, {13'540, 2}, {153'000, 270}})
     EXPECT_NEAR(schedule.lr(step), 4e-4 * std::pow(0.99, decays), 1e-15) << step;
   const Schedule plain({.name = "exponential", .decay_factor = 0.5, .decay_steps = 3}, 1, 10, 10);
   EXPECT_DOUBLE_EQ(plain.lr(2), 1);

@@ -185,7 +185,8 @@ TEST(CommandLine, IgnoredPartsOfTheFileAreReported) {
 
 // Gradients are clipped in the same way for all optimizers: not by default.
 TEST(CommandLine, ClippingDoesNotDependOnTheOptimizer) {
-  for (const std::string& name : method_names<OptimizerMethod>()) EXPECT_EQ(parse_text({"--optimizer", name}).clip.norm, 0);
+  for (const std::string& name : method_names<OptimizerMethod>())
+    EXPECT_EQ(parse_text({"--optimizer", name}).clip.norm, 0);
   const std::string half = write_file(to_json(parse_text({"--optimizer", "birder", "--set", "clip.norm=0.5"})));
   EXPECT_EQ(parse_text({"--config", half, "--optimizer", "adamw"}).clip.norm, 0.5);
 }
