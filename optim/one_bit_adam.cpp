@@ -55,7 +55,7 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return freeze_.measure(bucket);
   }
   if (freeze_.refreshes(step.step))
-    refresh_variance(freeze_, bucket, {state_of(v_, bucket)}, variance_correction(), *comm.world, options_.dense_wire,
+    refresh_variance(freeze_, bucket, state_of(v_, bucket), variance_correction(), *comm.world, options_.dense_wire,
                      "one_bit_adam/refresh");
   const Tensor& m = state_of(m_, bucket);
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
@@ -78,7 +78,9 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   const auto r = [](double value) { return static_cast<float>(value); };
   const double corrected = 1 - std::pow(options_.beta1, static_cast<double>(step.step));
   one_bit::FrozenUpdate update{0, r(options_.bias_correction ? step.lr / corrected : step.lr),
-                               r(std::sqrt(variance_correction())), r(options_.eps), limit_of(options_.update_limit)};
+                               r(std::sqrt(variance_correction())), r(options_.eps),
+                               // limits |m̂/√v̂|: step_size contains the correction of m
+                               limit_of(options_.update_limit * (options_.bias_correction ? corrected : 1))};
   on_device(bucket.param, [&](auto device) {
     float *x = data_ptr<float>(device, bucket.param), *m = state_ptr<float>(device, m_, bucket);
     const float *agreed = data_ptr<float>(device, bucket.grad), *v = state_ptr<float>(device, v_, bucket);

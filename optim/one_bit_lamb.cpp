@@ -82,10 +82,12 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return freeze_.measure(bucket);
   }
   if (step.step == freeze_.frozen_at() + 1) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
-  if (freeze_.refreshes(step.step))
-    refresh_variance(freeze_, bucket, {state_of(v_, bucket), state_of(v_fresh_, bucket)},
-                     correction(options_.beta2, freeze_.frozen_at()), *comm.world, options_.dense_wire,
-                     "one_bit_lamb/refresh");
+  if (freeze_.refreshes(step.step)) {
+    const Tensor mean =
+        refresh_variance(freeze_, bucket, state_of(v_, bucket), correction(options_.beta2, freeze_.frozen_at()),
+                         *comm.world, options_.dense_wire, "one_bit_lamb/refresh");
+    fill_variance(bucket, state_of(v_fresh_, bucket), mean, correction(options_.beta2, step.step - 1));
+  }
   on_device(bucket.grad, [&](auto device) {
     float* g = data_ptr<float>(device, bucket.grad);
     const float *m = state_ptr<float>(device, m_, bucket), *own = g;

@@ -11,6 +11,9 @@ SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(optio
   if (options_.doubling_steps == 0) options_.doubling_steps = options_.warmup_steps;
   check(options_.intervals != Intervals::doubling || options_.max_interval == 1 || options_.doubling_steps > 0,
         "zero_one_adam: without a warm-up doubling_steps must say after how many steps the intervals double");
+  check(
+      options_.intervals != Intervals::learning_rate || options_.max_interval == 1 || !options_.halvings.empty(),
+      "zero_one_adam: intervals 'learning_rate' need the schedule of the run; call for_run(), or fit() of the options");
   next_sync_ = gap(0);
   last_variance_ = options_.freeze_step;
   if (options_.freeze_step > 0) {
@@ -35,7 +38,6 @@ SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(optio
     const auto& halvings = options_.halvings;
     last_variance_ = options_.intervals == Intervals::doubling ? options_.warmup_steps + options_.doubling_steps
                      : options_.intervals == Intervals::fixed  ? options_.warmup_steps + 1
-                     : halvings.empty()                        ? std::numeric_limits<int64_t>::max()
                                                                : halvings.front();
   }
 }

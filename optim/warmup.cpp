@@ -16,6 +16,7 @@ namespace {
 constexpr double kSettled = 0.96;       // bound of a change of ‖v̂‖₁, and its reciprocal
 constexpr double kSettledShare = 0.99;  // of all values, in tensors that have settled
 constexpr double kOutgrown = 4;         // ‖ĝ‖²/‖v̂‖₁ from which on v̂ is refreshed
+constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
   std::vector<Segment> ranges;
@@ -73,30 +74,43 @@ void VarianceFreeze::measure(const Bucket& bucket) {
   }
 }
 
-std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g) {
+std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v) {
   const double correction = 1 - std::pow(beta2_, static_cast<double>(frozen_at_));
-  std::vector<double> factors = squares_of_slots(bucket, g);
+  const std::vector<double> all = squares_of_slots(bucket, g);
+  const Tensor masked = g.clone();
+  on_device(g, [&](auto device) {
+    float* to = data_ptr<float>(device, masked);
+    const float *from = data_ptr<float>(device, g), *where = data_ptr<float>(device, v);
+    update_each(device, "refresh", 0, bucket.numel, one_bit::WhereNotZero{}, to, from, where);
+  });
+  std::vector<double> factors = squares_of_slots(bucket, masked);
   for (size_t s = 0; s < factors.size(); ++s) {
     double& norm = norms_[first_slot_[static_cast<size_t>(bucket.index)] + s];
-    const double ratio = norm > 0 ? factors[s] * correction / norm : 1;
-    factors[s] = ratio > kOutgrown && std::isfinite(ratio) ? ratio : 1;
+    const double squares = factors[s], ratio = norm > 0 ? squares * correction / norm : 1;
+    factors[s] = ratio > kOutgrown && std::isfinite(ratio) ? std::min(ratio, kLargestFactor) : 1;
     norm *= factors[s];
+    if (std::isfinite(all[s])) norm += correction * (all[s] - squares);
   }
   return factors;
 }
 
-void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const std::vector<Tensor>& variances,
-                      double correction, Group& world, DenseWire wire, const std::string& purpose) {
+Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
+                        DenseWire wire, const std::string& purpose) {
   const Tensor mean = bucket.grad.clone();
   dense_mean(world, mean, wire, purpose);
-  const std::vector<double> factors = freeze.growth(bucket, mean);
-  on_device(mean, [&](auto device) {
-    const float* g = data_ptr<float>(device, mean);
+  fill_variance(bucket, v, mean, correction, freeze.growth(bucket, mean, v));
+  return mean;
+}
+
+void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,
+                   const std::vector<double>& factors) {
+  on_device(g, [&](auto device) {
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
-      const one_bit::VarianceRefresh refresh{static_cast<float>(factors[s]), static_cast<float>(correction)};
+      const one_bit::VarianceRefresh refresh{factors.empty() ? 1 : static_cast<float>(factors[s]),
+                                             static_cast<float>(correction)};
       const int64_t begin = bucket.slots[s].offset, end = begin + bucket.slots[s].numel;
-      for (const Tensor& v : variances)
-        update_each(device, "refresh", begin, end, refresh, data_ptr<float>(device, v), g);
+      const float* from = data_ptr<float>(device, g);
+      update_each(device, "refresh", begin, end, refresh, data_ptr<float>(device, v), from);
     }
   });
 }
@@ -125,8 +139,8 @@ bool VarianceFreeze::settled() {
 std::string VarianceFreeze::unsettled() const {
   const auto delta = std::llround(1 / (1 - beta2_));
   if (changes_.empty())
-    return detail::concat("it was too short to tell whether the second moments have settled, which takes more than ",
-                          delta, " steps");
+    return detail::concat("it was too short to tell whether the second moments have settled, which takes ",
+                          delta + std::max<int64_t>(delta / 10, 1), " steps");
   std::vector<size_t> order;
   for (size_t i = 0; i < names_.size(); ++i)
     if (!has_settled(changes_[i])) order.push_back(i);
@@ -172,8 +186,9 @@ std::vector<std::string> frozen_variance_notices(const std::string& name, double
 
 std::string long_steps_hint(const std::string& name) {
   return name +
-         " takes longer steps than Adam, the more so in short runs and where gradients are rare: lower --lr, "
-         "raise optimizer.warmup_fraction, or set optimizer.block_size to the length of a row";
+         " takes longer steps than Adam where a gradient has outgrown its frozen second moment: lower --lr, raise "
+         "optimizer.warmup_fraction, keep optimizer.update_limit at 1, or set optimizer.block_size to the length of "
+         "a row";
 }
 
 }  // namespace godwit

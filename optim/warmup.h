@@ -33,8 +33,8 @@ template <class Options>
 void describe_warmup(Options& o, OptionList& list, const std::string& what) {
   list.add("warmup_fraction", o.warmup_fraction, what + ", as a fraction of the run", kFraction);
   list.add("warmup_steps", o.warmup_steps, what + ", in steps; 0: warmup_fraction of the run", kNotNegative);
-  list.add("update_limit", o.update_limit, "limit of |m/sqrt(v)| while v is frozen; 0: none, as published",
-           kNotNegative);
+  list.add("update_limit", o.update_limit,
+           "limit of |m/sqrt(v)|, in 1-bit Adam and 1-bit LAMB after the warm-up; 0: none, as published", kNotNegative);
   list.add("dense_wire", o.dense_wire, "type in which uncompressed gradients are sent");
   list.add("sign_scale", o.sign_scale, "scale of a block of signs: mean magnitude or root mean square");
   list.add("block_size", o.block_size, "values per scale; 0: one scale per parameter tensor; -1: one per message",
@@ -70,9 +70,9 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // Adam paper tests the whole v, without bias correction and only for growth.) ‖v‖₁ is the moving average of
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
-// Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = T_w/4, the mean gradient is also exchanged uncompressed. Where
-// v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. Where a tensor's ‖ĝ‖² exceeds
-// 4·‖v̂‖₁, v̂ is multiplied by their ratio: its gradients have outgrown v.
+// Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
+// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. If ‖ĝ‖² over
+// the values of a tensor with v ≠ 0 exceeds 4·‖v̂‖₁, these v̂ are multiplied by the ratio: the gradients have outgrown v.
 class VarianceFreeze {
  public:
   // `limit`: longest warm-up, in steps. `refresh`: whether v is refreshed later. `name` is for event().
@@ -84,8 +84,9 @@ class VarianceFreeze {
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
   // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
-  // Call for each bucket in a refresh, with the mean gradient ĝ: the factor on v of each slot, 1 or more.
-  std::vector<double> growth(const Bucket& bucket, const Tensor& g);
+  // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot, 1 or
+  // more.
+  std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
   // What the user should know about the last step: how the warm-up ended. Empty after most steps.
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
 
@@ -102,16 +103,19 @@ class VarianceFreeze {
   std::vector<int64_t> sizes_;                  // of all slots, in values
   std::vector<size_t> first_slot_;              // of each bucket
   std::vector<double> norms_;                   // ‖v‖₁ of all slots
-  std::deque<std::vector<double>> snapshots_;   // ‖v̂‖₁ of all slots, at multiples of Δ/10, the last 11
+  std::deque<std::vector<double>> snapshots_;  // ‖v̂‖₁ of all slots, at multiples of Δ/10, of the last Δ steps
   std::vector<double> changes_;                 // ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ at the last test; empty before
   int64_t step_ = 0, frozen_at_ = 0, event_step_ = 0;
   std::string event_;
 };
 
 // A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as
-// described at VarianceFreeze. `variances` hold correction·v̂.
-void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const std::vector<Tensor>& variances,
-                      double correction, Group& world, DenseWire wire, const std::string& purpose);
+// described at VarianceFreeze. v = correction·v̂. Returns the mean gradient.
+Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
+                        DenseWire wire, const std::string& purpose);
+// v ← correction·g² where v is 0, and factor·v elsewhere. `factors`: one per slot; empty: all 1.
+void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,
+                   const std::vector<double>& factors = {});
 
 // Lines for OptimizerMethod::notices. Without bias correction, v of a constant g² stays (1 − β2^n)·g² after n changes,
 // and all later steps are longer than Adam's.

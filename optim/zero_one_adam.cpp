@@ -44,7 +44,7 @@ void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
           "--lr and schedule.final_fraction above 0");
   halvings.clear();
   const double peak = schedule.lr(std::max<int64_t>(warmup_steps, 1));
-  for (int64_t factor = 2; intervals == Intervals::learning_rate && factor <= max_interval; factor *= 2) {
+  for (int64_t factor = 2; intervals == Intervals::learning_rate && factor < 2 * max_interval; factor *= 2) {
     int64_t above = std::max<int64_t>(warmup_steps, 1), below = steps + 1;  // rates do not rise after the warm-up
     while (below - above > 1) {
       const int64_t middle = above + (below - above) / 2;

@@ -216,7 +216,8 @@ void Trainer::train_step(Progress& progress) {
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
   const double waited = forward_and_backward();
   const bool taken = replica_->finish_step();
-  if (const std::string event = replica_->optimizer().event(step_); leader() && !event.empty())
+  // The optimizer counts the steps that are taken.
+  if (const std::string event = replica_->optimizer().event(replica_->steps()); taken && leader() && !event.empty())
     progress.line(detail::concat("step ", step_, ": ", event));
   accumulator_.data_wait_s += waited;
   const StepTimes& times = replica_->times();
@@ -379,13 +380,15 @@ Evaluation Trainer::evaluate() {
 
 void Trainer::report(const Evaluation& result, Progress& progress) {
   EvalMetrics metrics{step_, epoch(), {}};
-  if (result.loss) metrics.values.emplace_back("test_loss", *result.loss);
-  metrics.values.insert(metrics.values.end(), result.metrics.begin(), result.metrics.end());
+  const std::string set = config_.validation > 0 ? "validation" : "test";
+  if (result.loss) metrics.values.emplace_back(set + "_loss", *result.loss);
+  for (const auto& [name, value] : result.metrics)
+    metrics.values.emplace_back(name.starts_with("test_") ? set + name.substr(4) : name, value);
   write([&] { log_->evaluation(metrics); });
   write([&] { task_.write_evaluation(run_dir_); });
   std::ostringstream text;
   text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": ";
-  if (result.loss) text << "test loss " << std::setprecision(4) << *result.loss << ", ";
+  if (result.loss) text << set << " loss " << std::setprecision(4) << *result.loss << ", ";
   text << result.text << "  (" << human_duration(seconds_since(started_)) << ")";
   progress.line(text.str());
 }

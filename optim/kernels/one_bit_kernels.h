@@ -1,6 +1,7 @@
 // The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB. IEEE float32 without contraction in the order written here, so
 // every instruction set, and a GPU, give the same bits.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,11 @@ struct MomentumUpdate {
 struct VarianceUpdate {
   Average average;
   GODWIT_INLINE void operator()(int64_t, float& v, float g) const { v = average(v, g * g); }
+};
+
+// to ← g where v ≠ 0, 0 elsewhere.
+struct WhereNotZero {
+  GODWIT_INLINE void operator()(int64_t, float& to, float g, float v) const { to = v == 0 ? 0.0f : g; }
 };
 
 // A later update of a frozen v = correction·v̂: v̂ ← g² where it is 0, factor·v̂ elsewhere.

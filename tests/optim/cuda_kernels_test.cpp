@@ -264,6 +264,7 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
       update_each(where, "momentum", begin, end, momentum, x, m, g);
       update_each(where, "variance", begin, end, one_bit::VarianceUpdate{average}, t, g);
       update_each(where, "refresh", begin, end, one_bit::VarianceRefresh{5.3f, 0.7f}, t, g);
+      update_each(where, "refresh", begin, end, one_bit::WhereNotZero{}, x, g, m);
     });
     for (const bool keeps_m : {false, true})
       with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {

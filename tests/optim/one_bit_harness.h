@@ -200,7 +200,10 @@ class OneBitAdamServer : public Server<T> {
         if (v[j] == 0) used[j] = 0;
       m = used;
     }
-    const T most = t <= config.warmup_steps ? std::numeric_limits<T>::infinity() : this->limit;
+    // The limit is on the corrected m̂/√v̂; `rate` contains the correction of m.
+    const double m_correction = corrected ? 1 - std::pow(config.beta1, static_cast<double>(t)) : 1;
+    const bool limits = t > config.warmup_steps && config.update_limit > 0;
+    const T most = limits ? T(config.update_limit * m_correction) : std::numeric_limits<T>::infinity();
     for (size_t j = 0; j < this->d_; ++j)
       x[j] = (this->keep(t, j) * x[j]) -
              (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), most));

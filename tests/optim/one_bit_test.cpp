@@ -535,6 +535,23 @@ TEST(OneBitMethods, DenseWireHalvesTheBytesOfUncompressedGradients) {
   }
 }
 
+// The end-to-end reduction of the 1-bit Adam paper, 1/(w + (1−w)/16) for a warm-up over the fraction w of the steps, is
+// against gradients in 16 bits. The bytes are those of a run of a thousandth of the steps.
+TEST(OneBitMethods, EndToEndVolumeOf1BitAdamAgainst16Bits) {
+  for (const auto& [warmup, steps, reduction] : {std::tuple{16, 118, 5.27}, {23, 152, 4.89}}) {
+    Plan plan = plan_of("one_bit_adam", {2, 1}, steps);
+    plan.sizes = {1 << 15};
+    plan.bucket_bytes = 1 << 20;
+    plan.config.set("warmup", "fixed").set("warmup_steps", warmup).set("refresh_variance", false);
+    plan.config.set("dense_wire", "bf16").set("block_size", 4096);
+    const EachRank run = test::train_each(plan);
+    int64_t bytes = 0;
+    for (const auto& [phase, count] : run.stats[0]) bytes += count.bytes_inter;
+    const double of_16_bits = 2.0 * 2 * (1 << 15) / 2 * steps;  // 2(W−1)/W values of 2 bytes
+    EXPECT_NEAR(of_16_bits / static_cast<double>(bytes), reduction, 0.005 * reduction);
+  }
+}
+
 // Elements that are 3 modulo 11 have no gradient until step 30. From step 31 on, the gradients of the third parameter,
 // elements 152 to 215, are 100 times as large. The warm-up ends after step 20, so v is refreshed in steps 25, 35
 // and 55.
@@ -565,6 +582,11 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
         EXPECT_GT(std::sqrt(v[j] / correction), 0.5 * size) << name << " " << j;
         EXPECT_LT(std::sqrt(v[j] / correction), 1.5 * size * 1.001) << name << " " << j;
         EXPECT_LT(x[j], before[j]) << name << " " << j;
+        if (with.state.contains({"v_fresh", 0})) {  // v̂_fresh starts at ĝ² of step 35 and then averages
+          const double fresh = with.state.at({"v_fresh", 0})[j] / (1 - std::pow(0.999, 60));
+          EXPECT_GT(std::sqrt(fresh), 0.5 * size) << j;
+          EXPECT_LT(std::sqrt(fresh), 2 * size) << j;
+        }
       } else if (j >= 152 && j < 216) {
         EXPECT_GT(v[j], 1000 * frozen[j]);
         EXPECT_LT(v[j], 30'000 * frozen[j]);
@@ -578,6 +600,48 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
     EXPECT_EQ(refreshed % 3, 0) << "steps 25, 35 and 55";
     EXPECT_GT(refreshed, 0);
   }
+}
+
+// One parameter of four values: its v and the factor on it in two refreshes, after a warm-up of 20 steps with the
+// gradient `warm` and refreshes with the gradients `first` and `second`.
+std::vector<double> refreshed(const std::array<double, 4>& warm, const std::array<double, 4>& first,
+                              const std::array<double, 4>& second) {
+  std::vector<double> all;
+  run_local({1, 1}, [&](Communicator& comm) {
+    Buckets buckets({{"x", Var(Tensor::zeros({4}), true)}}, {});
+    Bucket& bucket = *buckets.begin();
+    VarianceFreeze freeze("one_bit_adam", WarmupEnd::fixed, 20, 0.999, true, buckets);
+    const Tensor v = Tensor::zeros({bucket.padded_numel()});
+    const auto set = [&](const std::array<double, 4>& g) {
+      for (size_t j = 0; j < 4; ++j) bucket.grad.data<float>()[j] = static_cast<float>(g[j]);
+    };
+    for (int64_t step = 1; freeze.warming_up(step); ++step) {
+      set(warm);
+      freeze.measure(bucket);
+      for (size_t j = 0; j < 4; ++j) {
+        float& now = v.data<float>()[j];
+        now = static_cast<float>(0.999 * static_cast<double>(now) + 0.001 * warm[j] * warm[j]);
+      }
+    }
+    const double correction = 1 - std::pow(0.999, 20);
+    for (const auto& g : {first, second}) {
+      set(g);
+      refresh_variance(freeze, bucket, v, correction, *comm.world, DenseWire::f32, "refresh");
+      for (size_t j = 0; j < 4; ++j) all.push_back(static_cast<double>(v.data<float>()[j]) / correction);
+    }
+  });
+  return all;
+}
+
+// v̂ of a value is its ĝ² after its first gradient; the growth of a tensor is measured where v was not 0.
+TEST(OneBitMethods, RefreshesMeasureGrowthWhereTheSecondMomentIsNotZero) {
+  const auto near = [](const std::vector<double>& is, const std::vector<double>& expected) {
+    ASSERT_EQ(is.size(), expected.size());
+    for (size_t i = 0; i < is.size(); ++i) EXPECT_NEAR(is[i], expected[i], 1e-4 * expected[i]) << i;
+  };
+  near(refreshed({1, 1, 0, 0}, {1, 1, 50, 0}, {1, 1, 50, 2}), {1, 1, 2500, 0, 1, 1, 2500, 4});
+  near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
+  near(refreshed({1, 1, 1, 1}, {1.5, 1.5, 1.5, 1.5}, {3, 3, 3, 3}), {1, 1, 1, 1, 9, 9, 9, 9});
 }
 
 // The criterion on squared norms that are given directly.
