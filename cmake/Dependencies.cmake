@@ -9,8 +9,10 @@ find_package(Highway MODULE REQUIRED)
 
 # Highway compiles every kernel once per instruction set: scalar, SSSE3, SSE4, AVX2, AVX-512. SSSE3 is left out to save
 # time: processors with SSSE3 and without SSE4 date from before 2009; they run the scalar kernels.
-set(GODWIT_SKIPPED_TARGETS "HWY_SSSE3" CACHE STRING "Highway's instruction sets that kernels are not compiled for, joined by |")
-target_compile_definitions(Highway::hwy INTERFACE "HWY_DISABLED_TARGETS=(${GODWIT_SKIPPED_TARGETS})")
+set(GODWIT_SKIPPED_TARGETS "HWY_SSSE3" CACHE STRING "Highway's instruction sets that kernels are not compiled for, joined by |; may be empty")
+if(GODWIT_SKIPPED_TARGETS)
+  target_compile_definitions(Highway::hwy INTERFACE "HWY_DISABLED_TARGETS=(${GODWIT_SKIPPED_TARGETS})")
+endif()
 
 # Compiler options of Godwit's own sources. Contraction to fused multiply-add is off, because optimizer and compressor
 # state must match bit for bit on every machine. A sqrt() that sets errno would not be vectorized. In a subproject build
