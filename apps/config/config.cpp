@@ -43,6 +43,10 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("batch", batch, texts.unit + " per worker and micro-batch", {1, 1 << 20}).with_flag("--batch");
   list.add("accumulation", accumulation, "micro-batches per step", {1, 1 << 20}).with_flag("--accumulation");
   list.add("eval_batch", eval_batch, texts.eval_batch, {0, 1 << 20});
+  list.add(
+      "validation", validation,
+      "to choose options: hold out one in so many training samples and evaluate on them, not on the test data; 0: off",
+      {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the norm of all gradients together; 0: no limit", kNotNegative);
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});

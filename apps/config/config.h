@@ -58,6 +58,7 @@ struct CommonConfig {
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
   int64_t log_every = 10;      // steps between lines of metrics.jsonl
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
+  int64_t validation = 0;      // evaluate on one in so many training samples, not on the test data; 0: off
 
   std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not an option
 

@@ -6,9 +6,10 @@
 #include <cstring>
 #include <fstream>
 
+#include "data/hold_out.h"
 #include "data/image/cifar.h"
-#include "data/image/image_folder_dataset.h"
 #include "data/image/image_folder.h"
+#include "data/image/image_folder_dataset.h"
 #include "data/image/layout.h"
 #include "engine/check.h"
 #include "engine/context.h"
@@ -19,13 +20,24 @@ namespace {
 
 std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
+data::RawImages hold_out(data::RawImages& train, int64_t every) {
+  data::RawImages held;
+  held.image_shape = train.image_shape;
+  held.classes = train.classes;
+  held.pixels = data::hold_out(train.pixels, every, train.image_shape.numel());
+  held.labels = data::hold_out(train.labels, every);
+  return held;
+}
+
 ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
   const ImageDataConfig& options = config.data;
   check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
         ": data.crop, data.resize and data.color_jitter apply to folders of JPEGs only; images in "
         "memory are cropped with data.pad");
   const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
-  data::RawImages train = load(folder, data::Split::train), test = load(folder, data::Split::test);
+  data::RawImages train = load(folder, data::Split::train), test;
+  if (config.validation > 0) test = hold_out(train, config.validation);
+  else test = load(folder, data::Split::test);
   check(train.image_shape == test.image_shape, "data folder ", folder, ": training images are ", train.image_shape,
         " (height, width, channels), test images ", test.image_shape);
   const data::ChannelStats stats = data::channel_stats(train);
@@ -91,6 +103,10 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   check(!options.strict || folder.skipped.empty(), "data folder ", root, ": cannot use ", skipped_text(folder),
         " (--strict)");
 
+  if (config.validation > 0) {
+    folder.test = data::hold_out(folder.train, config.validation);
+    folder.test_name = "one in " + std::to_string(config.validation) + " training images";
+  }
   data::PhotoOptions photo;
   photo.crop = options.crop > 0 ? options.crop : photo.crop;
   photo.resize = options.resize > 0 ? options.resize : (photo.crop * 8 + 3) / 7;

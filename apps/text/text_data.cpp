@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/hold_out.h"
 #include "data/text/classification.h"
 #include "data/text/corpus.h"
 #include "data/text/pretraining.h"
@@ -87,6 +88,11 @@ TextData with_tokenizer(const TextConfig& config, const data::TextReader& texts)
   return data;
 }
 
+template <class T>
+std::vector<T> hold_out(std::vector<T>& all, const TextConfig& config) {
+  return data::hold_out(all, config.validation);
+}
+
 TextData load_pretraining(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const std::string path = options.path.empty() ? kBible : options.path;
@@ -98,8 +104,9 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
         plural(all.documents(), "document"), " (separated by blank lines), too few to hold out one of ",
         options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or set an evaluation file with ",
         "--set data.test=FILE");
-  const auto [train, test] = options.test.empty() ? all.hold_out(options.hold_out)
-                                                  : std::pair(all, data::read_corpus(options.test, rule));
+  const auto [rest, held] =
+      options.test.empty() ? all.hold_out(options.hold_out) : std::pair(all, data::read_corpus(options.test, rule));
+  const auto [train, test] = config.validation > 0 ? rest.hold_out(config.validation) : std::pair(rest, held);
   TextData data = with_tokenizer(config, sentences_of(train));
   data::PretrainingOptions pretraining{.length = options.length, .masked = options.masked};
   pretraining.short_samples = options.short_samples;
@@ -107,9 +114,11 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   pretraining.threads = hardware_threads();
   pretraining.progress = reporter(progress, path);
   auto source = std::make_unique<data::PretrainingSource>(train, data.tokenizer.pieces, pretraining);
-  data.notes.push_back({"text", path + ": " + plural(train.documents(), "document") + ", " +
-                                    plural(source->tokens(), "token") + "; evaluation: " +
-                                    (options.test.empty() ? plural(test.documents(), "document") + " of it" : options.test)});
+  data.notes.push_back(
+      {"text", path + ": " + plural(train.documents(), "document") + ", " + plural(source->tokens(), "token") +
+                   "; evaluation: " +
+                   (options.test.empty() || config.validation > 0 ? plural(test.documents(), "document") + " of it"
+                                                                  : options.test)});
   data.train = std::move(source);
   data.test = std::make_unique<data::PretrainingSource>(test, data.tokenizer.pieces, pretraining);
   return data;
@@ -121,7 +130,9 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
       find_files(options, {"train-v1.1.json", "train-v1.1.json.gz", "train.json", "train.json.gz"},
                  {"dev-v1.1.json", "dev-v1.1.json.gz", "dev.json", "dev.json.gz"});
   auto train = std::make_unique<data::Squad>(data::read_squad(train_file));
-  auto test = std::make_unique<data::Squad>(data::read_squad(test_file));
+  auto test = std::make_unique<data::Squad>();
+  if (config.validation > 0) test->contexts = train->contexts, test->questions = hold_out(train->questions, config);
+  else *test = data::read_squad(test_file);
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test->questions.size()) test->questions.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train->contexts));
@@ -146,7 +157,7 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
     return source;
   };
   data.train = features(*train, train_file, true);
-  data.test = features(*test, test_file, false);
+  data.test = features(*test, config.validation > 0 ? train_file : test_file, false);
   data.train_squad = std::move(train);
   data.test_squad = std::move(test);
   return data;
@@ -199,12 +210,19 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
   const data::KnownClasses head = classes_of_head(config);
   const bool has_head = !head.names.empty();
-  const data::TsvDataset train =
-      has_head ? data::read_tsv_dataset(train_file, head) : data::read_tsv_dataset(train_file);
-  data::TsvDataset test = data::read_tsv_dataset(test_file, {.names = train.classes,
-                                                                 .numbered = train.numbered,
-                                                                 .origin = has_head ? head.origin : train_file,
-                                                                 .remedy = head.remedy});
+  data::TsvDataset train = has_head ? data::read_tsv_dataset(train_file, head) : data::read_tsv_dataset(train_file);
+  data::TsvDataset test;
+  if (config.validation > 0) {
+    test.sentences = hold_out(train.sentences, config);
+    test.labels = hold_out(train.labels, config);
+    test.classes = train.classes;
+    test.numbered = train.numbered;
+  } else {
+    test = data::read_tsv_dataset(test_file, {.names = train.classes,
+                                              .numbered = train.numbered,
+                                              .origin = has_head ? head.origin : train_file,
+                                              .remedy = head.remedy});
+  }
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test.sentences.size()) test.sentences.resize(limit), test.labels.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train.sentences));
@@ -218,7 +236,7 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
     return made;
   };
   data.train = source(train, train_file, "training");
-  data.test = source(test, test_file, "evaluation");
+  data.test = source(test, config.validation > 0 ? train_file : test_file, "evaluation");
   data.model.labels = train.classes;
   return data;
 }

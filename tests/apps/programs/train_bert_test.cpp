@@ -72,6 +72,12 @@ TEST_F(TrainBert, EvaluationsReportTheMetricsOfTheirTask) {
     const json last = metrics().back();
     EXPECT_EQ(last.size(), 2 + keys.size()) << last;
     for (const std::string& key : keys) EXPECT_TRUE(last.contains(key)) << key;
+    done(task + "--max-steps 1 --set validation=4");
+    const json validated = metrics().back();
+    EXPECT_EQ(validated.size(), last.size());
+    for (const std::string& key : keys)
+      EXPECT_TRUE(validated.contains(key.starts_with("test_") ? "validation" + key.substr(4) : key)) << key;
+    EXPECT_NE(validated, last);
   }
 }
 

@@ -280,6 +280,26 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   expect_refused(again + "half.safetensors", {"half.safetensors"});
 }
 
+// The test data is not read.
+TEST_F(TrainResnet, ValidatesOnHeldOutTrainingImages) {
+  const std::vector<json> with_test = [&] {
+    EXPECT_EQ(train("--max-steps 2").exit_code, 0);
+    return metrics();
+  }();
+  fs::remove_all(run_dir());
+  for (const char* file : {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
+    ASSERT_TRUE(fs::remove(folder_ / "data" / file));
+  const Outcome outcome = train("--max-steps 2 --set validation=4");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("validation loss"), std::string::npos) << outcome.out;
+  const json last = metrics().back();
+  for (const char* key : {"validation_loss", "validation_top1", "validation_top5"})
+    EXPECT_TRUE(last.contains(key)) << key;
+  EXPECT_EQ(last.size(), with_test.back().size());
+  fs::remove_all(run_dir());
+  expect_refused("--set validation=1000", {"validation is 1000", "training samples"});
+}
+
 TEST_F(TrainResnet, RefusesInvalidInput) {
   expect_refused("--optimizr birder", {"--optimizr", "--optimizer"});
   expect_refused("--optimizer brider", {"brider", "birder"});

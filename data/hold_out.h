@@ -1,0 +1,34 @@
+// Removes part of the training samples for evaluation.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/check.h"
+#include "engine/philox.h"
+
+namespace godwit::data {
+
+// Moves one sample of each group of `every` consecutive samples to the result: a random one, always the same. Samples
+// after the last whole group stay. A sample has `size` consecutive elements. Throws if there are fewer than `every`
+// samples; `all` is then unchanged.
+template <class T>
+std::vector<T> hold_out(std::vector<T>& all, int64_t every, int64_t size = 1) {
+  const int64_t samples = static_cast<int64_t>(all.size()) / size;
+  check(samples >= every && every >= 2, "validation is ", every, ", but there are ", samples,
+        " training samples; it holds out one in so many samples, at least 2");
+  std::vector<T> held;
+  held.reserve(static_cast<size_t>(samples / every * size));
+  auto kept = all.begin();
+  for (int64_t i = 0; i < samples; ++i) {
+    const auto begin = all.begin() + i * size, end = begin + size;
+    const uint32_t chosen = random_word(0, i / every, 0, Purpose::shuffle, 0) % static_cast<uint32_t>(every);
+    if (i % every == chosen && i / every < samples / every)
+      held.insert(held.end(), std::make_move_iterator(begin), std::make_move_iterator(end));
+    else kept = begin == kept ? end : std::move(begin, end, kept);
+  }
+  all.erase(kept, all.end());
+  return held;
+}
+
+}  // namespace godwit::data
