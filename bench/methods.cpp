@@ -95,6 +95,7 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
   options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};
   for (const std::string& name : method_names<OptimizerMethod>()) {
     options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
+    if (options.optimizer.has("refresh_variance")) options.optimizer.set("refresh_variance", false);
     options.exchange = "dense";
     print(name, topology, d, options);
     if (name != "birder") continue;
