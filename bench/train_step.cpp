@@ -1,4 +1,4 @@
-// Times a ResNet training step on random images, one rank: median over steps, by phase, and peak memory.
+// Times a training step of an image classifier on random images, one rank: median by phase, peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
 //                    [graph=0] [device=cpu] [json=0]
 // graph=1: captures the passes as CUDA graphs.
@@ -7,7 +7,7 @@
 #include "bench/program.h"
 #include "bench/step.h"
 #include "engine/philox.h"
-#include "models/resnet.h"
+#include "models/image_model.h"
 
 using namespace godwit;
 
@@ -15,20 +15,22 @@ namespace {
 
 void run(const bench::Settings& settings, Communicator& comm) {
   const int batch = settings.number("batch"), image = settings.number("image");
-  ResNetConfig config = resnet_config(settings.text("model"));
-  config.zero_init_residual = true;
-  config.dtype = settings.dtype();
-  const auto model = make_resnet(config);
+  const Shape shape{image, image, 3};
+  const auto model = make_image_model(
+      settings.text("model"), {.image = shape, .dtype = settings.dtype(), .zero_init_residual = true});
   RandomStream random(1, Purpose::test);
-  std::vector<float> pixels(static_cast<size_t>(int64_t{batch} * image * image * config.in_channels));
+  std::vector<float> pixels(static_cast<size_t>(batch * shape.numel()));
   const Tensor labels({batch}, DType::i32, kCpu);  // on the CPU, as from a loader, because the host checks them
   for (float& value : pixels) value = static_cast<float>(random.normal());
   for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(10));
-  const Tensor images = Tensor::of(pixels, {batch, image, image, config.in_channels});
+  const Tensor images = Tensor::of(pixels, {batch, image, image, 3});
   const std::string what = detail::concat("batch ", batch, ", ", image, "x", image);
   const double lr = settings.text("optimizer") == "sgdm" ? 0.002 : 1e-4;
   bench::time_steps(settings, comm, *model, lr, what, "images",
-                    [&](int) { return ops::softmax_cross_entropy(model->forward(Var(images)), labels); });
+                    [&](int step) {
+                      const DropoutContext run{1, static_cast<uint32_t>(step), 0};
+                      return ops::softmax_cross_entropy(model->forward(Var(images), &run), labels);
+                    });
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_train_step [KEY=VALUE…]\n"
-      "A training step of a ResNet on random images, one rank: median time by phase, peak memory.\n"
+      "A training step of an image classifier on random images, one rank: median time by phase, peak memory.\n"
       "keys: model=resnet50 batch=16 image=224 optimizer=sgdm threads=0 (0: all cores) steps=7 dtype=f32|bf16\n"
       "      graph=0 (1: CUDA graphs) device=cpu json=0 (1: one line of JSON)";
   return bench::run_program(argc, argv, usage, [&] {

@@ -7,7 +7,6 @@
 #include "autograd/ops/attention/attention.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/column.h"
-#include "autograd/ops/dropout.h"
 #include "autograd/ops/gelu.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/relu.h"
@@ -21,23 +20,7 @@
 namespace godwit {
 namespace {
 
-// Dropout in one forward pass. Sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer, then one for the head.
-class Dropouts {
- public:
-  explicit Dropouts(const DropoutContext* run) : run_(run) {}
-  Var operator()(const Var& x, double p, int64_t site) const { return run_ ? ops::dropout(x, p, key(site)) : x; }
-  AttentionOptions attention(double p, int64_t site) const {
-    return run_ ? AttentionOptions{.dropout = p, .key = key(site)} : AttentionOptions{};
-  }
-
- private:
-  DropoutKey key(int64_t site) const {
-    return {run_->seed, run_->step, static_cast<uint32_t>(site), run_->rank, run_->counter};
-  }
-
-  const DropoutContext* run_;
-};
-
+// Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer, then one for the head.
 int64_t head_site(const BertConfig& config) { return 1 + 3 * config.num_hidden_layers; }
 
 const BertConfig& checked(const BertConfig& config) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/bert_config.h"
+#include "models/dropout.h"
 #include "nn/layers.h"
 
 namespace godwit {
@@ -14,14 +15,6 @@ struct TextInput {
   Tensor ids;    // int32 [batch, length], in [0, vocab_size)
   Tensor token_type_ids;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
   Tensor mask;   // uint8 [batch, length], 1 = token, 0 = padding; undefined: no padding
-};
-
-// Keys the dropout masks of one forward pass in training. Without it, nothing is dropped.
-struct DropoutContext {
-  uint64_t seed;        // of the masks
-  uint32_t step;        // global number of the micro-batch: different in every pass, the same after a resume
-  uint32_t rank;        // rank of the worker; ranks draw different masks
-  Tensor counter = {};  // replaces `step`: see DropoutKey
 };
 
 // Base of the networks that pretrained.h loads and saves. Weights are zero until make_bert or a file sets them.

@@ -189,19 +189,13 @@ ResNet::~ResNet() = default;
 
 int64_t ResNet::smallest_image() const { return (small_stem_ ? 1 : 4) << (stages_.size() - 1); }
 
-Var ResNet::forward(const Var& x) const {
-  const Shape& shape = x.shape();
-  check(shape.rank() == 4 && shape[3] == config_.in_channels, "resnet: expects images [n, h, w, ", config_.in_channels,
-        "], x is ", shape);
-  const DType type = compute_dtype(config_.dtype);
-  check(x.dtype() == type, "resnet: the parameters are ", type, ", x is ", x.dtype());
-  const int64_t least = smallest_image();
-  check(shape[1] >= least && shape[2] >= least, "resnet: images must be at least ", least, "×", least, ", x is ", shape,
-        small_stem_ ? "" : "; small_stem takes smaller ones");
+Var ResNet::forward(const Var& x, const DropoutContext*) const {
+  check_images("resnet", x, config_.in_channels, config_.dtype, smallest_image(),
+               small_stem_ ? "" : "; small_stem takes smaller ones");
   Var y = bn1_(conv1_(ops::cast(x, config_.dtype)), /*relu=*/true);
   if (!small_stem_) y = ops::max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);
-  return (*fc_)(ops::cast(ops::global_avg_pool(y), type));
+  return (*fc_)(ops::cast(ops::global_avg_pool(y), compute_dtype(config_.dtype)));
 }
 
 std::vector<std::string> resnet_names() {

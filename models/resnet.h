@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/layers.h"
+#include "models/image_model.h"
 
 namespace godwit {
 
@@ -25,15 +25,15 @@ std::vector<std::string> resnet_names();              // resnet18 34 50 101, res
 ResNetConfig resnet_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
 
 // Names and order of parameters and buffers are those of torchvision: conv1, bn1, layer1.0.conv1, …, fc.
-class ResNet : public nn::Module {
+class ResNet : public ImageModel {
  public:
   explicit ResNet(const ResNetConfig& config);  // weights are zero; see make_resnet()
   ~ResNet() override;
 
   // Images [n, h, w, in_channels] -> logits [n, num_classes], both of the parameters' type. Throws if the images have
-  // another type or number of channels, or if height or width is below smallest_image().
-  Var forward(const Var& x) const;
-  int64_t smallest_image() const;  // minimum height and width: the factor by which the network reduces them
+  // another type or number of channels, or if height or width is below smallest_image(). There is no dropout.
+  Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
+  int64_t smallest_image() const override;  // the factor by which the network reduces height and width
   const ResNetConfig& config() const { return config_; }  // sizes and variants
 
  private:

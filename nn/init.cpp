@@ -54,15 +54,28 @@ struct PairOfNormals {
   }
 };
 
+// Uniform in ±bound.
+struct Uniform {
+  double bound;
+  double operator()(RandomStream& stream) const {
+    return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0);
+  }
+};
+
 }  // namespace
+
+void fill_normal(const Parameter& parameter, uint64_t seed, double deviation) {
+  fill_rows(parameter, seed, PairOfNormals{deviation});
+}
+
+void fill_uniform(const Parameter& parameter, uint64_t seed, double bound) {
+  fill_rows(parameter, seed, Uniform{bound});
+}
 
 void initialize(const Module& module, uint64_t seed) {
   std::unordered_map<std::string, double> bias_bound;  // bounds of the linear layers, by name
   const std::vector<Parameter> parameters = module.parameters();
   const std::string weight = "weight";
-  auto uniform = [](double bound) {
-    return [bound](RandomStream& stream) { return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0); };
-  };
   for (const Parameter& p : parameters) {
     const Shape& shape = p.var.shape();
     if (shape.rank() == 4) {
@@ -70,18 +83,18 @@ void initialize(const Module& module, uint64_t seed) {
       fill_rows(p, seed, [deviation](RandomStream& stream) { return deviation * stream.normal(); });
     } else if (shape.rank() == 2) {
       const double bound = 1 / std::sqrt(static_cast<double>(shape[1]));
-      fill_rows(p, seed, uniform(bound));
+      fill_uniform(p, seed, bound);
       if (p.name.ends_with(weight)) bias_bound[p.name.substr(0, p.name.size() - weight.size()) + "bias"] = bound;
     }
   }
   for (const Parameter& p : parameters)
     if (const auto found = bias_bound.find(p.name); found != bias_bound.end())
-      fill_rows(p, seed, uniform(found->second));
+      fill_uniform(p, seed, found->second);
 }
 
 void initialize_normal(const Module& module, uint64_t seed, double deviation) {
   for (const Parameter& p : module.parameters())
-    if (p.var.shape().rank() > 1) fill_rows(p, seed, PairOfNormals{deviation});
+    if (p.var.shape().rank() > 1) fill_normal(p, seed, deviation);
 }
 
 }  // namespace godwit::nn

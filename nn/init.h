@@ -14,4 +14,10 @@ void initialize(const Module& module, uint64_t seed);
 // with this standard deviation. Other parameters keep their values.
 void initialize_normal(const Module& module, uint64_t seed, double deviation);
 
+// Fills one parameter with normal numbers of this standard deviation.
+void fill_normal(const Parameter& parameter, uint64_t seed, double deviation);
+
+// Fills one parameter with numbers that are uniform in ±bound.
+void fill_uniform(const Parameter& parameter, uint64_t seed, double bound);
+
 }  // namespace godwit::nn

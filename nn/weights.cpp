@@ -66,8 +66,13 @@ void save_weights(const std::string& path, const Module& module) {
   save_safetensors(path, tensors, {{"format", "pt"}});
 }
 
-void load_weights(const std::string& path, const Module& module) {
-  std::map<std::string, Tensor> file = map_safetensors(path);
+void load_weights(const std::string& path, const Module& module,
+                  const std::function<std::string(const std::string&)>& name_of) {
+  std::map<std::string, Tensor> file;
+  for (const auto& [name, tensor] : map_safetensors(path)) {
+    const std::string own = name_of ? name_of(name) : name;
+    check(file.emplace(own, tensor).second, path, ": holds ", excerpt(own), " under two names");
+  }
   const std::vector<NamedTensor> own = state(module);
   std::vector<std::pair<Tensor, Tensor>> pairs;  // (from the file, in the module)
   std::vector<std::string> missing, different, unexpected;

@@ -1,5 +1,6 @@
 // A module's weights as safetensors files that PyTorch can read and write: torchvision's names and layout.
 #pragma once
+#include <functional>
 #include <string>
 
 #include "nn/module.h"
@@ -11,7 +12,9 @@ void save_weights(const std::string& path, const Module& module);
 
 // Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory (also
 // after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
-// of another shape or type (up to five names each); the module is then unchanged.
-void load_weights(const std::string& path, const Module& module);
+// of another shape or type (up to five names each); the module is then unchanged. `name_of` gives the module's name of
+// a tensor in the file, for files with other names.
+void load_weights(const std::string& path, const Module& module,
+                  const std::function<std::string(const std::string&)>& name_of = {});
 
 }  // namespace godwit::nn

@@ -150,32 +150,47 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   Assignments layers;
   std::vector<std::pair<std::string, std::string>> ignored;  // what the command line chooses, the keys that it replaces
   std::string name_of_file;
-  for (const Assignment& a : file) {
-    const std::string by = replaced(a);
-    if (by.empty()) layers.push_back(a);
-    if (by.empty() || (a.option.ends_with(".name") && (a.option != "exchange.name" || by.starts_with("exchange"))))
-      continue;
+  const auto ignore = [&](const Assignment& a, const std::string& by) {
     name_of_file = a.subject.substr(0, a.subject.rfind(": "));
     const auto same = [&](const auto& entry) { return entry.first == by; };
     const auto found = std::find_if(ignored.begin(), ignored.end(), same);
     if (found == ignored.end()) ignored.emplace_back(by, a.option);
     else found->second.append(", ").append(a.option);
+  };
+  for (const Assignment& a : file) {
+    const std::string by = replaced(a);
+    if (by.empty()) layers.push_back(a);
+    if (by.empty() || (a.option.ends_with(".name") && (a.option != "exchange.name" || by.starts_with("exchange"))))
+      continue;
+    ignore(a, by);
   }
-  std::string notice;
-  for (const auto& [by, keys] : ignored)
-    notice +=
-        (notice.empty() ? name_of_file + ": not used: " : "; ") + keys + ", because the command line chooses " + by;
   layers.insert(layers.end(), command.begin(), command.end());
 
   const auto lookup = [&](const std::string& option) { return chosen(program, layers, option); };
   const ConfigPtr made = program.defaults(lookup);
   CommonConfig& config = *made;
-  if (!notice.empty()) config.notices.push_back(notice);
   const std::string optimizer = lookup("optimizer.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (last(layers, "exchange.name")) config.exchange = lookup("exchange.name");
   if (last(layers, "schedule.name")) config.schedule.name = lookup("schedule.name");
   const OptionList list = config.options();
+  // Options of the file's model that another model on the command line does not read.
+  const std::string model = last(command, "model.name") ? "model " + chosen(program, command, "model.name") : "";
+  const auto of_other_model = [&](const Assignment& a) {
+    const Option* option = list.find(a.option);
+    return a.option.starts_with("model.") && option && !option->inapplicable.empty();
+  };
+  for (const Assignment& a : file)
+    if (!model.empty() && of_other_model(a)) ignore(a, model);
+  const auto first_of_command = std::prev(layers.end(), std::ssize(command));
+  if (!model.empty())
+    layers.erase(std::remove_if(layers.begin(), first_of_command, of_other_model), first_of_command);
+  std::string notice;
+  for (const auto& [by, keys] : ignored)
+    notice +=
+        (notice.empty() ? name_of_file + ": not used: " : "; ") + keys + ", because the command line chooses " + by;
+  if (!notice.empty()) config.notices.push_back(notice);
+
   for (const Assignment& a : layers) {
     const Option& option = applicable(list, config, a);
     if (a.option == "optimizer.name" || a.option == "exchange.name") {

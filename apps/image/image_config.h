@@ -10,8 +10,10 @@ namespace godwit::apps {
 struct ImageModelConfig {
   std::string name = "resnet20";
   bool small_stem = false;  // resnet18 … resnet101: 3×3 convolution with stride 1 and no pooling, for small images
-  bool zero_init_residual = true;  // initialize gamma of each block's last batch norm to 0
+  bool zero_init_residual = true;  // ResNet: initialize gamma of each block's last batch norm to 0
   bool sync_bn = false;            // batch norm over the batches of all workers
+  int64_t patch_size = 0, layers = 0;  // ViT: side of a patch in pixels, number of layers; 0: see ImageModelOptions
+  std::vector<double> dropout;         // VGG, ViT: one probability; empty: the network's
 };
 
 struct ImageDataConfig {

@@ -1,4 +1,5 @@
 // The options of train_resnet, with their defaults and checks.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -7,16 +8,19 @@
 #include "data/image/image_folder_dataset.h"
 #include "engine/check.h"
 #include "models/resnet.h"
+#include "models/vgg.h"
+#include "models/vit.h"
 
 namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a ResNet on images with N workers: each holds a replica, computes gradients on its own images
+    R"(Trains a network on images with N workers: each holds a replica, computes gradients on its own images
 and exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
 
   ./train_resnet --optimizer birder --nodes 8
   ./train_resnet --optimizer sgdm --lr 0.05 --nodes 4 --exchange hierarchical --set schedule=cosine
+  ./train_resnet --model vgg16_cifar --data cifar10 --set data.pad=4 --optimizer birder --nodes 4
   ./train_resnet --config runs/RUN/config.json --seed 2 --run-dir runs/again
 
 )";
@@ -49,6 +53,7 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
 }  // namespace
 
 void ImageConfig::check_together() const {
+  check(model.dropout.size() <= 1, "model.dropout has ", model.dropout.size(), " values; expected at most one");
   const int64_t crop = data.crop > 0 ? data.crop : data::PhotoOptions().crop;
   check(data.resize == 0 || data.resize >= crop, "data.resize ", data.resize, " is below data.crop ", crop,
         data.crop > 0 ? "" : ", its default");
@@ -59,10 +64,27 @@ void ImageConfig::check_together() const {
 
 void ImageConfig::describe(OptionList& list) {
   list.section = "model";
-  list.add("model.name", model.name, "network").with_flag("--model").with_choices(resnet_names());
-  list.add("model.small_stem", model.small_stem, "resnet18 to 101: 3x3 stem for small images");
-  list.add("model.zero_init_residual", model.zero_init_residual, "last batch norm of a block starts at 0");
+  list.add("model.name", model.name, "network").with_flag("--model").with_choices(image_model_names());
+  const auto only_for = [&](Option& option, const std::vector<std::string>& networks, const std::string& family) {
+    const bool applies = std::find(networks.begin(), networks.end(), model.name) != networks.end();
+    option.only_if(applies, model.name + " does not read " + option.name + ", only " + family + " does");
+  };
+  const std::vector<std::string> resnets = resnet_names(), vits = vit_names();
+  std::vector<std::string> with_dropout = vits;
+  for (const std::string& name : vgg_names())
+    if (!vgg_config(name).cifar) with_dropout.push_back(name);
+  only_for(list.add("model.small_stem", model.small_stem, "resnet18 to 101: 3x3 stem for small images"), resnets,
+           "a ResNet");
+  only_for(list.add("model.zero_init_residual", model.zero_init_residual, "last batch norm of a block starts at 0"),
+           resnets, "a ResNet");
   list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers");
+  only_for(list.add("model.patch_size", model.patch_size, "ViT: side of a patch in pixels; 0: 4, 8 or 16 by image size",
+                    {0, 1024}),
+           vits, "a ViT");
+  only_for(list.add("model.layers", model.layers, "ViT: number of layers; 0: the network's", {0, 1000}), vits, "a ViT");
+  only_for(list.add("model.dropout", model.dropout, "VGG and ViT: probability; empty: the network's",
+                    {0, 1, false, true}),
+           with_dropout, "a VGG with three linear layers or a ViT");
   list.add("init_weights", init_weights, "start from a safetensors file")
       .with_flag("--init-weights")
       .with_placeholder("FILE")
@@ -103,7 +125,11 @@ const Program& image_program() {
       .purpose = kPurpose,
       .results = kResults,
       .default_optimizer = "sgdm",
-      .defaults = [](const auto&) -> ConfigPtr { return std::make_shared<ImageConfig>(); },
+      .defaults = [](const Lookup& lookup) -> ConfigPtr {
+        auto config = std::make_shared<ImageConfig>();
+        if (const std::string model = lookup("model.name"); !model.empty()) config->model.name = model;
+        return config;
+      },
       .optimizer_defaults = [](const CommonConfig&, const std::string& name) { return OptimizerConfig(name); },
       .load = load,
   };

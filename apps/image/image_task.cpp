@@ -10,6 +10,7 @@
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
+#include "engine/context.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 
@@ -22,23 +23,25 @@ int64_t eval_batch(const ImageConfig& config, const Shape& image) {
   return image[0] * image[1] > 64 * 64 ? config.batch : 250;
 }
 
-std::unique_ptr<ResNet> build_model(const ImageConfig& config, const data::ImageDataset& train) {
-  ResNetConfig model = resnet_config(config.model.name);
-  model.num_classes = train.classes();
-  model.in_channels = train.image_shape()[2];
-  model.small_stem = model.small_stem || config.model.small_stem;
-  model.zero_init_residual = config.model.zero_init_residual;
-  model.seed = config.seed;
-  if (config.dtype == "bf16") model.dtype = DType::bf16;
-  return make_resnet(model);
+std::unique_ptr<ImageModel> build_model(const ImageConfig& config, const data::ImageDataset& train) {
+  ImageModelOptions options{.image = train.image_shape(),
+                            .classes = train.classes(),
+                            .seed = config.seed,
+                            .small_stem = config.model.small_stem,
+                            .zero_init_residual = config.model.zero_init_residual,
+                            .patch_size = config.model.patch_size,
+                            .layers = config.model.layers};
+  if (!config.model.dropout.empty()) options.dropout = config.model.dropout.front();
+  if (config.dtype == "bf16") options.dtype = DType::bf16;
+  return make_image_model(config.model.name, options);
 }
 
 // Remedy if the model rejects images of `side` pixels. Only JPEGs have a data.crop, 224 by default.
-std::string smaller_hint(const ImageConfig& config, const ResNet& model, int64_t side) {
+std::string smaller_hint(const ImageConfig& config, const ImageModel& model, int64_t side) {
   if (config.data.crop > 0) return "; raise data.crop to " + std::to_string(model.smallest_image());
   if (side < 4) return "";  // no model accepts them
-  return config.model.small_stem ? "; resnet20 accepts them"
-                                 : "; for small images use resnet20 or --set model.small_stem=true";
+  const bool has_stem = config.model.name.starts_with("resnet") && !config.model.small_stem;
+  return has_stem ? "; for small images use resnet20 or --set model.small_stem=true" : "; resnet20 accepts them";
 }
 
 }  // namespace
@@ -56,7 +59,9 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
         smaller_hint(config, *model_, std::min(image[0], image[1])));
   check_identical(*comm.world, data.train->hash(), "the training data");
   check_identical(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
+  if (!config.init_weights.empty())
+    nn::load_weights(config.init_weights, *model_,
+                     [this](const std::string& in_file) { return model_->tensor_name(in_file); });
   if (config.model.sync_bn) nn::synchronize_batch_norm(*model_, comm.compute);
 }
 
@@ -65,11 +70,12 @@ data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
   std::optional<data::Batch> batch = train_.next();
   waited = seconds_since(asked);
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
   return std::move(*batch);
 }
 
-Forward ImageTask::loss(const data::Batch& batch) {
-  const Var logits = model_->forward(Var(batch.images));
+Forward ImageTask::loss(const data::Batch& batch, const DropoutContext& run) {
+  const Var logits = model_->forward(Var(batch.images), &run);
   const double images = static_cast<double>(batch.labels.numel());
   return {.loss = ops::softmax_cross_entropy(logits, batch.labels, config_.data.label_smoothing),
           .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
@@ -79,7 +85,8 @@ Forward ImageTask::loss(const data::Batch& batch) {
 
 Forward ImageTask::forward(int64_t micro_batch) {
   double waited = 0;
-  Forward result = loss(next(micro_batch, waited));
+  const data::Batch batch = next(micro_batch, waited);
+  Forward result = loss(batch, {config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)});
   result.data_wait_s = waited;
   return result;
 }
@@ -92,7 +99,13 @@ LoadedBatch ImageTask::load_batch(int64_t micro_batch) {
     fixed_ = {Tensor(batch.images.shape(), batch.images.dtype()), Tensor(batch.labels.shape(), DType::i32, kCpu)};
   fixed_.images.copy_from(batch.images);
   fixed_.labels.copy_from(batch.labels);
+  if (!micro_batch_.defined()) micro_batch_ = Tensor({1}, DType::u32, kCpu);
+  micro_batch_.data<uint32_t>()[0] = static_cast<uint32_t>(micro_batch);
   return {{batch.images.dim(0)}, waited};
+}
+
+Forward ImageTask::forward_loaded() {
+  return loss(fixed_, {config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)});
 }
 
 // With sync_bn the buffers are already equal, and averaging equal values may round.

@@ -1,4 +1,4 @@
-// ImageTask: one rank's images, ResNet and evaluation.
+// ImageTask: one rank's images, network and evaluation.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
 #include "apps/image/image_data.h"
-#include "models/resnet.h"
+#include "models/image_model.h"
 
 namespace godwit::apps {
 
@@ -27,7 +27,7 @@ class ImageTask : public Task {
   void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
-  Forward forward_loaded() override { return loss(fixed_); }
+  Forward forward_loaded() override;
   void average_buffers() override;  // batch-norm statistics
   Evaluation evaluate() override;   // test_loss, test_top1, test_top5
   std::vector<std::string> corrupt_files() override;
@@ -35,14 +35,15 @@ class ImageTask : public Task {
 
  private:
   data::Batch next(int64_t micro_batch, double& waited);
-  Forward loss(const data::Batch& batch);
+  Forward loss(const data::Batch& batch, const DropoutContext& run);
 
   const ImageConfig& config_;
   const ImageData& data_;
   Communicator& comm_;
   ImageBatches train_, test_;
-  std::unique_ptr<ResNet> model_;
-  data::Batch fixed_;  // batch at a fixed address, for CUDA graphs
+  std::unique_ptr<ImageModel> model_;
+  data::Batch fixed_;   // batch at a fixed address, for CUDA graphs
+  Tensor micro_batch_;  // number of that batch
 };
 
 }  // namespace godwit::apps

@@ -1,6 +1,6 @@
 // The golden files of BERT on a GPU.
 #include "tests/models/bert_golden.h"
-#include "tests/models/resnet_golden.h"
+#include "tests/models/image_golden.h"
 
 namespace godwit {
 namespace {

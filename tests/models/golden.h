@@ -101,4 +101,30 @@ inline nlohmann::json read_golden(const std::string& file) {
   return nlohmann::json::parse(stream);
 }
 
+// Compares names, order and shapes (in PyTorch's layout) of tensors with `digest` of make_golden.py.
+inline void expect_list(const nlohmann::json& golden, const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<std::string> lines;
+  std::string all;
+  for (const nn::NamedTensor& t : tensors) {
+    Shape s = t.tensor.shape();
+    if (s.rank() == 4) s = {s[0], s[3], s[1], s[2]};
+    lines.push_back(t.name + " " + s.str());
+    all += (all.empty() ? "" : "\n") + lines.back();
+  }
+  ASSERT_EQ(lines.size(), golden["count"]);
+  for (size_t i = 0; i < golden["first"].size(); ++i) {
+    EXPECT_EQ(lines[i], golden["first"][i]);
+    EXPECT_EQ(lines[lines.size() - golden["last"].size() + i], golden["last"][i]);
+  }
+  EXPECT_EQ(fnv1a(all), golden["fnv1a"]) << all;
+}
+
+// Compares a model's parameters and buffers with `names` of make_golden.py.
+inline void expect_names(const nlohmann::json& golden, const nn::Module& model) {
+  std::vector<nn::NamedTensor> parameters;
+  for (const Parameter& p : model.parameters()) parameters.push_back({p.name, p.var.value()});
+  expect_list(golden["parameters"], parameters);
+  expect_list(golden["buffers"], model.buffers());
+}
+
 }  // namespace godwit::testing

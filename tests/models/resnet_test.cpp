@@ -32,37 +32,11 @@ TEST(ResNet, HasThePublishedNumberOfParameters) {
             11689512 - 64 * 7 * 7 * 3 + 64 * 3 * 3);
 }
 
-// One line per tensor, with the shape in PyTorch's layout.
-template <class Named>
-std::vector<std::string> lines(const Named& list, const std::function<Tensor(const typename Named::value_type&)>& of) {
-  std::vector<std::string> result;
-  for (const auto& named : list) {
-    Shape s = of(named).shape();
-    if (s.rank() == 4) s = {s[0], s[3], s[1], s[2]};
-    result.push_back(named.name + " " + s.str());
-  }
-  return result;
-}
-
-void expect_list(const nlohmann::json& golden, const std::vector<std::string>& actual) {
-  ASSERT_EQ(actual.size(), golden["count"]);
-  for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(actual[i], golden["first"][i]);
-    EXPECT_EQ(actual[actual.size() - 4 + i], golden["last"][i]);
-  }
-  std::string all;
-  for (const std::string& line : actual) all += (all.empty() ? "" : "\n") + line;
-  EXPECT_EQ(testing::fnv1a(all), golden["fnv1a"]) << all;
-}
-
 TEST(ResNet, NamesAndOrderMatchTorchvision) {
   const nlohmann::json golden = testing::read_golden("names.json");
   for (const auto& [name, lists] : golden.items()) {
     SCOPED_TRACE(name);
-    const ResNet model(resnet_config(name));
-    expect_list(lists["parameters"],
-                lines(model.parameters(), [](const Parameter& p) -> Tensor { return p.var.value(); }));
-    expect_list(lists["buffers"], lines(model.buffers(), [](const nn::NamedTensor& b) -> Tensor { return b.tensor; }));
+    testing::expect_names(lists, ResNet(resnet_config(name)));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "nn/weights.h"
 
+#include <gmock/gmock.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -158,6 +160,22 @@ TEST_F(Weights, NamesMissingAndTruncatedFiles) {
   std::filesystem::resize_file(path("cut.safetensors"), std::filesystem::file_size(path("cut.safetensors")) - 1);
   EXPECT_NE(error_of([&] { nn::load_weights(path("cut.safetensors"), tiny); }).find("cut.safetensors"),
             std::string::npos);
+}
+
+TEST_F(Weights, NamesOfTheFileCanBeTranslated) {
+  const Tiny model, renamed;
+  testing::fill_by_formula(model);
+  nn::save_weights(path("own.safetensors"), model);
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const auto& [name, tensor] : load_safetensors(path("own.safetensors"))) tensors.emplace_back("x." + name, tensor);
+  save_safetensors(path("other.safetensors"), tensors, {});
+  nn::load_weights(path("other.safetensors"), renamed, [](const std::string& name) { return name.substr(2); });
+  const auto expected = all_tensors(model);
+  for (const auto& [name, tensor] : all_tensors(renamed)) expect_same_bits(tensor, expected.at(name), name);
+  EXPECT_THAT(error_of([&] {
+                nn::load_weights(path("own.safetensors"), renamed, [](const std::string&) { return "fc.bias"; });
+              }),
+              ::testing::HasSubstr("holds fc.bias under two names"));
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <cmath>
 
 namespace godwit {
-namespace {
-
-void check_arguments(const Var& q, const Var& k, const Var& v, const Tensor& mask, const AttentionOptions& options) {
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     const AttentionOptions& options) {
   check(q.shape().rank() == 4, "attention: q must be [batch, length, heads, head_dim], it is ", q.shape());
   check(q.dtype() == DType::f32 || q.dtype() == DType::bf16 || q.dtype() == DType::f64,
         "attention: takes float32, bfloat16 or float64, q is ", q.dtype());
@@ -15,7 +14,7 @@ void check_arguments(const Var& q, const Var& k, const Var& v, const Tensor& mas
   check(v.shape() == k.shape(), "attention: v must be ", k.shape(), " as k is, it is ", v.shape());
   check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q, k and v must have one type, they are ",
         q.dtype(), ", ", k.dtype(), " and ", v.dtype());
-  check(q.value().numel() > 0 && k.value().numel() > 0, "attention: nothing to compute, q is ", q.shape(), ", k ",
+  check(q.numel() > 0 && k.numel() > 0, "attention: nothing to compute, q is ", q.shape(), ", k ",
         k.shape());
   if (mask.defined())
     check(mask.dtype() == DType::u8 && mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: mask must be ", DType::u8,
@@ -23,16 +22,14 @@ void check_arguments(const Var& q, const Var& k, const Var& v, const Tensor& mas
   check(options.dropout >= 0 && options.dropout < 1, "attention: dropout must be in [0, 1), it is ", options.dropout);
   check(options.dropout == 0 || options.key.site < 1 << 24, "attention: the dropout's site must be below 2^24, it is ",
         options.key.site);
-  check(options.dropout == 0 || q.value().numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
+  check(options.dropout == 0 || q.numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
         "attention: dropout draws for at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
   check(!options.scale || std::isfinite(*options.scale), "attention: scale must be finite, it is ",
         options.scale.value_or(0));
 }
 
-}  // namespace
-
 Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask, const AttentionOptions& options) {
-  check_arguments(q, k, v, mask, options);
+  check_attention(q.value(), k.value(), v.value(), mask, options);
   AttentionTensors t{q.value(),
                      k.value(),
                      v.value(),

@@ -39,6 +39,10 @@ void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& 
 void attention_backward(Cuda, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& gradients);
 
+// Throws unless ops::attention() takes these arguments.
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     const AttentionOptions& options);
+
 namespace ops {
 
 // q [batch, queries, heads, width]; k and v [batch, keys, heads, width]; result [batch, queries, heads, width]. Types:

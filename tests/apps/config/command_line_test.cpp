@@ -70,6 +70,35 @@ void expect_parts(const std::string& message, const Words& parts) {
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
 }
 
+TEST(CommandLine, ModelOptionsApplyToTheirNetworks) {
+  const ImageConfig vit = parse({"--set", "model.patch_size=2", "--model", "vit_tiny", "--set", "model.dropout=0.1"});
+  EXPECT_EQ(vit.model.name, "vit_tiny");
+  EXPECT_EQ(vit.model.patch_size, 2);
+  EXPECT_EQ(vit.model.dropout, std::vector<double>{0.1});
+  expect_parts(error({"--model", "vit_tiny", "--set", "model.small_stem=true"}),
+               {"vit_tiny does not read model.small_stem, only a ResNet does"});
+  expect_parts(error({"--set", "model.layers=3"}), {"resnet20 does not read model.layers, only a ViT does"});
+  expect_parts(error({"--model", "vgg16_cifar", "--set", "model.dropout=0.1"}), {"vgg16_cifar does not read"});
+  expect_parts(error({"--model", "vgg16", "--set", "model.dropout=0.1,0.2"}), {"model.dropout has 2 values"});
+  expect_parts(error({"--model", "vgg16", "--set", "model.dropout=1"}), {"model.dropout", "[0, 1)"});
+  EXPECT_EQ(run({"--model", "vit_tiny", "--print-config"}).printed.find("small_stem"), std::string::npos);
+  EXPECT_NE(run({"--help", "vit_tiny"}).printed.find("model.patch_size"), std::string::npos);
+  EXPECT_EQ(run({"--help", "vit_tiny"}).printed.find("small_stem"), std::string::npos);
+}
+
+// Another model on the command line keeps the options of the file that it reads, and one notice names the others.
+TEST(CommandLine, AnotherModelReplacesThatOfTheFile) {
+  const std::string file = write_file(R"({"model": {"name": "resnet18", "small_stem": true, "sync_bn": true}})");
+  const ImageConfig config = parse({"--config", file, "--model", "vgg16_cifar"});
+  EXPECT_EQ(config.model.name, "vgg16_cifar");
+  EXPECT_TRUE(config.model.sync_bn);
+  ASSERT_EQ(config.notices.size(), 1u);
+  expect_parts(config.notices[0], {"not used: model.small_stem, because the command line chooses model vgg16_cifar"});
+  EXPECT_TRUE(parse({"--config", file, "--model", "resnet34"}).notices.empty());
+  expect_parts(error({"--config", file, "--model", "vgg16_cifar", "--set", "model.small_stem=true"}),
+               {"does not read model.small_stem"});
+}
+
 TEST(CommandLine, Defaults) {
   const ImageConfig config = parse({});
   EXPECT_EQ(config.model.name, "resnet20");

@@ -1,4 +1,5 @@
 // train_resnet, started as by a user: its output files, reproducibility, and refusal of invalid input.
+#include <cmath>
 #include <filesystem>
 #include <regex>
 
@@ -256,6 +257,25 @@ TEST_F(TrainResnet, BucketSizesDoNotChangeABit) {
     EXPECT_EQ(losses(metrics()), first) << mib << " MiB";
     fs::remove_all(run_dir());
   }
+}
+
+// The images are 8×8: four patches.
+TEST_F(TrainResnet, TrainsAViT) {
+  const std::string flags =
+      "--model vit_tiny --set model.layers=2 --optimizer adamw --lr 0.001 --nodes 2 --batch 8 --set log_every=1 ";
+  const Outcome outcome = train(flags + "--max-steps 40 --epochs 3 --set model.dropout=0.1 --check-replicas 10");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::vector<json> lines = metrics();
+  ASSERT_GT(lines.size(), 40u);
+  EXPECT_NEAR(lines.front()["loss"].get<double>(), std::log(4), 1e-5) << "the initial head is 0";
+  EXPECT_LT(lines.back()["test_loss"].get<double>(), 0.7 * std::log(4));
+  fs::rename(run_dir(), folder_ / "first");
+  ASSERT_EQ(train("--config first/config.json", "--run-dir run").exit_code, 0);
+  EXPECT_EQ(losses(metrics()), losses(lines)) << "dropout must be reproducible";
+  EXPECT_EQ(train(flags + "--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);
+  fs::remove_all(run_dir());
+  expect_refused(flags + "--set model.patch_size=3", {"patches of 3×3"});
+  expect_refused("--model vgg16_cifar", {"at least 32×32", "8×8"});
 }
 
 TEST_F(TrainResnet, StartsFromSavedWeights) {

@@ -2,16 +2,19 @@
 #include <gmock/gmock.h>
 
 #include "autograd/ops/add.h"
+#include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/gelu.h"
+#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/matmul.h"
 #include "autograd/ops/pooling/pool2d.h"
+#include "autograd/ops/prepend_token.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
 #include "autograd/ops/scale.h"
@@ -19,6 +22,7 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/subsample_pad.h"
 #include "autograd/ops/tanh.h"
+#include "autograd/ops/transpose.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
@@ -228,6 +232,46 @@ TEST_F(CudaParity, Pooling) {
   for (const DType type : kTypes)
     expect_same([](const auto& in) { return ops::global_avg_pool(in[0]); }, {random({3, 7, 5, 6}, type)}, 0,
                 detail::concat("global ", type));
+}
+
+TEST_F(CudaParity, AdaptivePooling) {
+  for (const DType type : kTypes)
+    for (const auto& [h, w, out_h, out_w] : {std::tuple{6, 4, 3, 2}, {7, 5, 3, 4}, {1, 1, 7, 7}, {9, 2, 7, 2}}) {
+      const auto op = [out_h = out_h, out_w = out_w](const auto& in) {
+        return ops::adaptive_avg_pool2d(in[0], out_h, out_w);
+      };
+      expect_same(op, {random({2, h, w, 5}, type)}, 0, detail::concat("adaptive ", type, " ", h, " to ", out_h));
+    }
+}
+
+TEST_F(CudaParity, Transpose) {
+  for (const DType type : kTypes)
+    for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 49, 20}, Shape{2, 1, 7}, Shape{5, 300, 33}})
+      expect_same([](const auto& in) { return ops::transpose(in[0]); }, {random(shape, type)}, 0,
+                  detail::concat("transpose ", type, " ", shape));
+}
+
+// Gradients of token and positions are sums over the batch in float64.
+TEST_F(CudaParity, PrependToken) {
+  for (const DType type : kTypes)
+    for (const auto& [n, length, width] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {2, 4, 3}, {9, 50, 64}}) {
+      const DType parameters = compute_dtype(type);
+      expect_same([](const auto& in) { return ops::prepend_token(in[0], in[1], in[2]); },
+                  {random({n, length, width}, type), random({1, 1, width}, parameters, 2),
+                   random({1, length + 1, width}, parameters, 3)},
+                  8, detail::concat("prepend_token ", type, " ", n));
+    }
+}
+
+TEST_F(CudaParity, SelfAttention) {
+  for (const DType type : {DType::f32, DType::f64})
+    for (const auto& [batch, length, heads, width] : {std::tuple{1, 1, 1, 1}, {2, 5, 3, 8}, {3, 65, 2, 16}}) {
+      const auto op = [batch = batch, heads = heads](const auto& in) {
+        return ops::self_attention(in[0], batch, heads, {.dropout = 0.2, .key = {7, 3, 2, 1}});
+      };
+      expect_same(op, {random({batch * length, 3 * heads * width}, type)}, 256,
+                  detail::concat("self_attention ", type, " ", length));
+    }
 }
 
 TEST_F(CudaParity, SubsamplePad) {

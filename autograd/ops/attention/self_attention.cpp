@@ -1,0 +1,72 @@
+#include "autograd/ops/attention/self_attention.h"
+
+#include "engine/parallel.h"
+
+namespace godwit {
+namespace {
+
+int64_t grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
+
+}  // namespace
+
+void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t width = qkv.dim(1) / 3;
+  dispatch_float(qkv.dtype(), "split_qkv", [&]<class T>() {
+    const T* from = qkv.data<T>();
+    T *to_q = q.data<T>(), *to_k = k.data<T>(), *to_v = v.data<T>();
+    parallel_for(qkv.dim(0), grain(3 * width), [=](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const T* in = from + row * 3 * width;
+        std::copy_n(in, width, to_q + row * width);
+        std::copy_n(in + width, width, to_k + row * width);
+        std::copy_n(in + 2 * width, width, to_v + row * width);
+      }
+    });
+  });
+}
+
+void join_qkv(Cpu, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv) {
+  const int64_t width = qkv.dim(1) / 3;
+  dispatch_float(qkv.dtype(), "join_qkv", [&]<class T>() {
+    const T *from_q = q.data<T>(), *from_k = k.data<T>(), *from_v = v.data<T>();
+    T* to = qkv.data<T>();
+    parallel_for(qkv.dim(0), grain(3 * width), [=](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* out = to + row * 3 * width;
+        std::copy_n(from_q + row * width, width, out);
+        std::copy_n(from_k + row * width, width, out + width);
+        std::copy_n(from_v + row * width, width, out + 2 * width);
+      }
+    });
+  });
+}
+
+Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options) {
+  check(qkv.shape().rank() == 2, "self_attention: qkv must be [batch · length, 3 · width], it is ", qkv.shape());
+  check(batch > 0 && qkv.dim(0) % batch == 0, "self_attention: ", qkv.dim(0), " rows do not divide into a batch of ",
+        batch);
+  check(heads > 0 && qkv.dim(1) % (3 * heads) == 0, "self_attention: ", qkv.dim(1),
+        " columns do not divide into queries, keys and values of ", heads, " heads");
+  const int64_t rows = qkv.dim(0), width = qkv.dim(1) / 3, length = rows / batch;
+  const auto part = [shape = Shape{batch, length, heads, width / heads}, type = qkv.dtype(), device = qkv.device()] {
+    return Tensor(shape, type, device);
+  };
+  const AttentionTensors t{part(), part(), part(), Tensor(), part(),
+                           Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device())};
+  check_attention(t.q, t.k, t.v, t.mask, options);
+  on_device(t.q, [&](auto device) {
+    split_qkv(device, qkv.value(), t.q, t.k, t.v);
+    attention_forward(device, t, options);
+  });
+  return Var::result(t.out.view({rows, width}), {qkv}, [t, options, part, dx = qkv.gradient()](const Tensor& dy) {
+    const AttentionGradients d{dy.view(t.q.shape()), part(), part(), part()};
+    const Tensor g = dx.target();
+    on_device(t.q, [&](auto device) {
+      attention_backward(device, t, options, d);
+      join_qkv(device, d.q, d.k, d.v, g);
+    });
+    dx.add(g);
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,20 @@
+// Self-attention on the output of one linear layer that computes queries, keys and values.
+#pragma once
+#include "autograd/ops/attention/attention.h"
+
+namespace godwit {
+
+// qkv [rows, 3 · width]: the queries, keys and values of each row, in this order. q, k, v: [rows, width].
+void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
+void split_qkv(Cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
+void join_qkv(Cpu, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv);  // inverse of split_qkv()
+void join_qkv(Cuda, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv);
+
+namespace ops {
+
+// attention() of qkv [batch · length, 3 · width]: queries, keys and values of each token, in this order, each with
+// `heads` heads of width / heads. Result [batch · length, width]. Throws for other shapes or types.
+Var self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options = {});
+
+}  // namespace ops
+}  // namespace godwit
