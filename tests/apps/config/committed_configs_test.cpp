@@ -28,7 +28,9 @@ TEST(CommittedConfigs, AreAccepted) {
     ConfigPtr config;
     ASSERT_NO_THROW(config = parse_command_line(program, static_cast<int>(argv.size()), argv.data(), out)) << file;
     EXPECT_EQ(config->epochs, text.value("epochs", config->epochs)) << file;
-    if (!is_text) EXPECT_EQ(static_cast<const ImageConfig&>(*config).model.name, text["model"]) << file;
+    if (!is_text) {
+      EXPECT_EQ(static_cast<const ImageConfig&>(*config).model.name, text["model"]) << file;
+    }
   }
   EXPECT_GT(files, 20u);
 }

@@ -54,7 +54,9 @@ TEST(PrependToken, SumsBfloat16InFloat32) {
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += dy.item(i * 3 * width + k);
     EXPECT_NEAR(positions.grad().item(k), sum, 1e-5);
-    if (k < width) EXPECT_EQ(token.grad().item(k), positions.grad().item(k));
+    if (k < width) {
+      EXPECT_EQ(token.grad().item(k), positions.grad().item(k));
+    }
   }
 }
 
