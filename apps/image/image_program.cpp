@@ -15,7 +15,7 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a network on images with N workers: each holds a replica, computes gradients on its own images
+    R"(Trains a network on images with N workers: each holds a replica, computes gradients on its images
 and exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
 
   ./train_resnet --optimizer birder --nodes 8

@@ -23,7 +23,8 @@ TEST(CommittedConfigs, AreAccepted) {
     const bool is_text = text.contains("task");
     const Program& program = is_text ? text_program() : image_program();
     // Checks ranges and combinations. The device is not opened.
-    const std::vector<const char*> argv{program.name.c_str(), "--config", file.c_str()};
+    std::vector<const char*> argv{program.name.c_str(), "--config", file.c_str()};
+    if (is_text) argv.insert(argv.end(), {"--data", "data"});  // the data is not opened either
     std::ostringstream out;
     ConfigPtr config;
     ASSERT_NO_THROW(config = parse_command_line(program, static_cast<int>(argv.size()), argv.data(), out)) << file;

@@ -13,6 +13,7 @@
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/transport/local.h"
+#include "models/resnet.h"
 #include "nn/weights.h"
 #include "tests/support.h"
 
