@@ -43,10 +43,12 @@ Values expected_errors(const Layout& layout, Values y, SignScale kind, const std
     const double mean = sum / static_cast<double>(count);
     const auto scale = static_cast<float>(kind == SignScale::l2_rms ? std::sqrt(mean) : mean);
     EXPECT_EQ(std::bit_cast<float>(words[static_cast<size_t>(at / layout.size)]), scale);
+    const uint32_t* message = words.data();
+    float* values = y.data();
     for (int64_t i = at; i < at + count; ++i) {
-      float& v = y[static_cast<size_t>(i)];
-      EXPECT_EQ(layout.sign(words.data(), i), v >= 0) << i;
-      v -= v >= 0 ? scale : -scale;
+      const bool plus = values[i] >= 0;
+      if (layout.sign(message, i) != plus) ADD_FAILURE() << "the sign of value " << i << " is wrong";
+      values[i] -= plus ? scale : -scale;
     }
   }
   return y;
@@ -54,7 +56,7 @@ Values expected_errors(const Layout& layout, Values y, SignScale kind, const std
 
 void check(const Layout& layout, int senders, SignScale kind) {
   const auto n = static_cast<size_t>(layout.n);
-  Values e = random_row<float>(3, 0, layout.n), out(n);
+  Values e = random_row<float>(3, 0, layout.n), out(n), expected(n);
   std::vector<uint32_t> messages;
   for (int s = 0; s < senders; ++s) {
     const Values x = random_row<float>(4, s, layout.n);
@@ -64,7 +66,8 @@ void check(const Layout& layout, int senders, SignScale kind) {
     ASSERT_EQ(compress_signs(Cpu{}, x.data(), e.data(), layout.tiles, kind, words.data()), -1);
     ASSERT_EQ(e, expected_errors(layout, y, kind, words));
     expand_signs(Cpu{}, words.data(), layout.tiles, out.data());
-    for (size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], layout.value(words.data(), static_cast<int64_t>(i))) << i;
+    for (int64_t i = 0; i < layout.n; ++i) expected[static_cast<size_t>(i)] = layout.value(words.data(), i);
+    ASSERT_EQ(out, expected);
     messages.insert(messages.end(), words.begin(), words.end());
   }
   Values y(n);

@@ -91,25 +91,27 @@ float draw(int64_t element, int64_t step, Purpose purpose, int sender) {
 testing::Quantize scaled(int levels, const std::function<float(const Values&)>& scale_of) {
   return [=](const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender) {
     const float scale = scale_of(z), most = static_cast<float>(levels);
-    Values u;
-    for (size_t i = 0; i < z.size(); ++i)
-      u.push_back(
-          scale == 0 ? 0
-                     : level(z[i], most / scale, levels, draw(begin + static_cast<int64_t>(i), step, purpose, sender)) *
-                           (scale / most));
+    Values u(z.size());
+    const float* from = z.data();
+    float* to = u.data();
+    for (int64_t i = 0, n = std::ssize(z); scale != 0 && i < n; ++i)
+      to[i] = level(from[i], most / scale, levels, draw(begin + i, step, purpose, sender)) * (scale / most);
     return u;
   };
 }
 
 std::vector<double> squares(const Values& z) {
-  std::vector<double> all;
-  for (const float x : z) all.push_back(static_cast<double>(x) * x);
+  std::vector<double> all(z.size());
+  const float* from = z.data();
+  double* to = all.data();
+  for (size_t i = 0, n = z.size(); i < n; ++i) to[i] = static_cast<double>(from[i]) * from[i];
   return all;
 }
 
 float largest(const Values& z) {
   float most = 0;
-  for (const float x : z) most = std::max(most, std::abs(x));
+  const float* from = z.data();
+  for (size_t i = 0, n = z.size(); i < n; ++i) most = std::abs(from[i]) > most ? std::abs(from[i]) : most;
   return most;
 }
 
@@ -127,8 +129,11 @@ testing::Quantize terngrad(double clip) {
 
 Values int8(const Values& z, int64_t, int64_t, Purpose, int) {
   const float scale = largest(z);
-  Values u;
-  for (const float x : z) u.push_back(scale == 0 ? 0 : std::nearbyint(x * (127 / scale)) * (scale / 127));
+  Values u(z.size());
+  const float* from = z.data();
+  float* to = u.data();
+  for (size_t i = 0, n = z.size(); scale != 0 && i < n; ++i)
+    to[i] = std::nearbyint(from[i] * (127 / scale)) * (scale / 127);
   return u;
 }
 
@@ -162,18 +167,19 @@ TEST(BlockExchange, TernGradMatchesTheParameterServer) {
 
 // The mean of the positive values and of the negative values.
 Values one_bit(const Values& z, int64_t, int64_t, Purpose, int) {
-  std::vector<double> plus, minus;
-  double count = 0;
-  for (const float x : z) {
-    plus.push_back(x >= 0 ? x : 0);
-    minus.push_back(x >= 0 ? 0 : x);
-    count += x >= 0;
+  std::vector<double> plus(z.size()), minus(z.size());
+  const float* from = z.data();
+  double count = 0, *above = plus.data(), *below = minus.data();
+  for (size_t i = 0, n = z.size(); i < n; ++i) {
+    (from[i] >= 0 ? above : below)[i] = from[i];
+    count += from[i] >= 0;
   }
   const double others = static_cast<double>(z.size()) - count;
   const float one = count > 0 ? static_cast<float>(testing::lane_sum(plus) / count) : 0;
   const float zero = others > 0 ? static_cast<float>(testing::lane_sum(minus) / others) : 0;
-  Values u;
-  for (const float x : z) u.push_back(x >= 0 ? one : zero);
+  Values u(z.size());
+  float* to = u.data();
+  for (size_t i = 0, n = z.size(); i < n; ++i) to[i] = from[i] >= 0 ? one : zero;
   return u;
 }
 
@@ -236,23 +242,25 @@ TEST(BlockExchange, Ef21MatchesTheParameterServer) {
       const size_t d = static_cast<size_t>(plan.d());
       const int world = topology.world();
       std::vector<Values> h(static_cast<size_t>(world), Values(d));
+      const std::vector<Segment> blocks = plan.blocks();
       Values x(d), mean_h(d);
       for (int64_t step = 1; step <= plan.steps; ++step) {
         Values change(d);
-        for (int rank = 0; rank < world; ++rank) {
-          Values& own = h[static_cast<size_t>(rank)];
-          for (const Segment& b : plan.blocks()) {
-            Values z;
-            for (int64_t i = b.begin; i < b.end; ++i)
-              z.push_back(testing::gradient(rank, step, i, x[static_cast<size_t>(i)]) - own[static_cast<size_t>(i)]);
-            const Values u = quantize(z, b.begin, step, Purpose::gradient_code, rank);
-            for (size_t i = 0; i < u.size(); ++i) {
-              const size_t at = static_cast<size_t>(b.begin) + i;
-              own[at] += u[i];
-              change[at] += u[i];
+        for (int rank = 0; rank < world; ++rank)
+          for (const Segment& b : blocks) {
+            const int64_t n = b.numel();
+            float *own = h[static_cast<size_t>(rank)].data() + b.begin, *sum = change.data() + b.begin;
+            const float* at = x.data() + b.begin;
+            Values z(static_cast<size_t>(n));
+            float* to = z.data();
+            for (int64_t i = 0; i < n; ++i) to[i] = testing::gradient(rank, step, b.begin + i, at[i]) - own[i];
+            const Values sent = quantize(z, b.begin, step, Purpose::gradient_code, rank);
+            const float* u = sent.data();
+            for (int64_t i = 0; i < n; ++i) {
+              own[i] += u[i];
+              sum[i] += u[i];
             }
           }
-        }
         for (size_t i = 0; i < d; ++i) {
           mean_h[i] += change[i] / static_cast<float>(world);
           x[i] -= testing::kLr * mean_h[i];
@@ -344,7 +352,7 @@ TEST(BlockExchange, ResultsDoNotDependOnBucketsOrThreads) {
   for (const char* name : {"qsgd", "terngrad", "one_bit_sgd", "topk", "ef21"}) {
     ExchangePlan plan = plan_of(name);
     plan.topology = {2, 2};
-    plan.steps = 10;
+    plan.steps = 3;
     plan.shapes = {{90000}, {64, 3}, {1}, {20000}};
     if (plan.config.name() == "qsgd") plan.config.set("reply", "coded").set("error_feedback", "both");
     const ExchangeRun expected = testing::run_exchange(plan);

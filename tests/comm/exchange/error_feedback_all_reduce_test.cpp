@@ -9,6 +9,7 @@
 #include "comm/transport/local.h"
 #include "engine/hash.h"
 #include "tests/comm/table.h"
+#include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/exchange/sign_server.h"
 #include "tests/support.h"
 
@@ -29,8 +30,7 @@ struct Plan {
 // Values of magnitudes from 1e-3 to 1e3, exact in float32; some are always 0.
 float value_of(int rank, int64_t step, int64_t element) {
   if (element % 13 == 5) return 0;
-  const float u =
-      to_unit(random_word(5, element, static_cast<uint32_t>(step), Purpose::test, static_cast<uint32_t>(rank)));
+  const float u = testing::noise(rank, step, element);
   const float scale = element % 7 == 0 ? 1e-3f : element % 7 == 1 ? 1e3f : 1.0f;
   return scale * (u - 0.45f);
 }
@@ -61,11 +61,12 @@ Result run(const Plan& plan) {
               for (int64_t step = 1; step <= plan.steps; ++step) {
                 std::vector<float> mean;
                 for (Bucket& bucket : buckets) {
-                  for (int64_t i = 0; i < bucket.numel; ++i)
-                    bucket.grad.data<float>()[i] = value_of(comm.rank, step, bucket.begin + i);
+                  float* g = bucket.grad.data<float>();
+                  const int64_t begin = bucket.begin, n = bucket.numel, padded = bucket.padded_numel();
+                  for (int64_t i = 0; i < n; ++i) g[i] = value_of(comm.rank, step, begin + i);
                   collective.mean(bucket, bucket.grad, bucket.grad, comm, step);
-                  for (int64_t i = bucket.numel; i < bucket.padded_numel(); ++i)
-                    EXPECT_EQ(bucket.grad.item(i), 0) << "padding must be 0";
+                  for (int64_t i = n; i < padded; ++i)
+                    if (g[i] != 0) ADD_FAILURE() << "padding must be 0, is " << g[i];
                   hash.add(bucket.grad, bucket.numel);
                   const auto values = bucket.grad.range(0, bucket.numel).to_vector<float>();
                   mean.insert(mean.end(), values.begin(), values.end());
@@ -78,8 +79,7 @@ Result run(const Plan& plan) {
               for (const StateTensor& part : collective.state()) {
                 EXPECT_FALSE(part.replicated);
                 auto& to = part.name == "e" ? result.e[rank] : result.server_e;
-                for (int64_t i = 0; i < part.values.numel(); ++i)
-                  to[static_cast<size_t>(part.begin + i)] = part.values.data<float>()[i];
+                std::copy_n(part.values.data<float>(), part.values.numel(), to.begin() + part.begin);
               }
               for (const auto& [phase, count] : comm.stats->phases()) {
                 EXPECT_TRUE(phase == "test/all_to_all" || phase == "test/all_gather") << phase;
@@ -113,20 +113,24 @@ void compare(const Plan& plan) {
   reference::SignServer<float> server(world, plan.d(), blocks, owners, l2);
   reference::SignServer<double> exact(world, plan.d(), blocks, owners, l2);
   for (int64_t step = 1; step <= plan.steps; ++step) {
-    std::vector<std::vector<float>> z(static_cast<size_t>(world));
-    std::vector<std::vector<double>> z64(z.size());
-    for (int rank = 0; rank < world; ++rank)
-      for (int64_t j = 0; j < plan.d(); ++j) {
-        z[static_cast<size_t>(rank)].push_back(value_of(rank, step, j));
-        z64[static_cast<size_t>(rank)].push_back(static_cast<double>(value_of(rank, step, j)));
-      }
+    std::vector<std::vector<float>> z(static_cast<size_t>(world), std::vector<float>(static_cast<size_t>(plan.d())));
+    std::vector<std::vector<double>> z64;
+    for (int rank = 0; rank < world; ++rank) {
+      std::vector<float>& values = z[static_cast<size_t>(rank)];
+      float* to = values.data();
+      for (int64_t j = 0, d = plan.d(); j < d; ++j) to[j] = value_of(rank, step, j);
+      z64.emplace_back(values.begin(), values.end());
+    }
     // Values are at most 1e3, errors a few times that. Each is rounded once per step, with a relative error of a few
     // 2⁻²⁴.
     const double slack = 2e-3 * static_cast<double>(step);
     const std::vector<float> mean = server.mean(z);
     const std::vector<double> mean64 = exact.mean(z64, &server, slack);
     ASSERT_EQ(got.means[static_cast<size_t>(step - 1)], mean) << "step " << step;
-    for (size_t j = 0; j < mean.size(); ++j) ASSERT_NEAR(mean[j], mean64[j], slack) << "step " << step;
+    const float* m = mean.data();
+    const double* m64 = mean64.data();
+    for (size_t j = 0, d = mean.size(); j < d; ++j)
+      if (!(std::abs(m[j] - m64[j]) <= slack)) FAIL() << "step " << step << ": " << m[j] << ", in float64 " << m64[j];
   }
   EXPECT_EQ(got.e, server.e);
   if (world > 1) {
@@ -134,9 +138,9 @@ void compare(const Plan& plan) {
   }
 }
 
-TEST(ErrorFeedbackAllReduce, MatchesAServerOfWholeVectorsFor200StepsOnOneToEightRanks) {
+TEST(ErrorFeedbackAllReduce, MatchesAServerOfWholeVectorsOnOneToEightRanks) {
   for (const Topology topology : {Topology{1, 1}, {2, 1}, {3, 1}, {2, 2}, {5, 1}, {2, 3}, {7, 1}, {4, 2}})
-    compare({.topology = topology, .steps = 200});
+    compare({.topology = topology, .steps = topology.world() == 4 ? 200 : 50});
 }
 
 TEST(ErrorFeedbackAllReduce, EveryScaleAndBlockSizeMatchesTheServer) {
@@ -160,7 +164,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall25FewerValuesThanRanksAndEmptyParameters) {
 
 TEST(ErrorFeedbackAllReduce, Pitfall14BucketSizeAndThreadsDoNotChangeABit) {
   for (const int64_t block : {0, 100, 4096}) {
-    Plan plan{.topology = {2, 2}, .sizes = {40'000, 1, 7, 99'999, 31}, .options = {.scale_block = block}, .steps = 3};
+    Plan plan{.topology = {2, 2}, .sizes = {40'000, 1, 7, 99'999, 31}, .options = {.scale_block = block}, .steps = 2};
     plan.bucket_bytes = 1 << 30;
     const Result whole = run(plan);
     for (const int64_t bytes : {4, 160'200})
@@ -181,7 +185,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueGiveTheDenseMean) {
     const Plan plan{.topology = topology, .options = {.scale_block = 1}, .steps = 5};
     const Result got = run(plan);
     for (int64_t step = 1; step <= plan.steps; ++step)
-      for (int64_t j = 0; j < plan.d(); ++j) {
+      for (int64_t j = 0, d = plan.d(); j < d; ++j) {
         float sum = 0;
         for (int rank = 0; rank < topology.world(); ++rank) sum += value_of(rank, step, j);
         EXPECT_EQ(got.means[static_cast<size_t>(step - 1)][static_cast<size_t>(j)],

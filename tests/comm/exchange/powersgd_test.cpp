@@ -19,8 +19,10 @@ ExchangePlan plan_of(const Topology& topology, int64_t rank = 2) {
 }
 
 double dot(const Values& a, const Values& b) {
-  std::vector<double> terms;
-  for (size_t i = 0; i < a.size(); ++i) terms.push_back(static_cast<double>(a[i]) * b[i]);
+  std::vector<double> terms(a.size());
+  const float *x = a.data(), *y = b.data();
+  double* to = terms.data();
+  for (size_t i = 0, n = terms.size(); i < n; ++i) to[i] = static_cast<double>(x[i]) * y[i];
   return testing::lane_sum(terms);
 }
 
@@ -51,9 +53,12 @@ struct Matrix {
   // P·Qᵀ
   Values product(const std::vector<Values>& p, const std::vector<Values>& with) const {
     Values x(rows * cols);
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t j = 0; j < cols; ++j)
-        for (size_t k = 0; k < p.size(); ++k) x[i * cols + j] += p[k][i] * with[k][j];
+    for (size_t k = 0; k < p.size(); ++k) {
+      const float *column = p[k].data(), *row = with[k].data();
+      float* to = x.data();
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = 0; j < cols; ++j) *to++ += column[i] * row[j];
+    }
     return x;
   }
 
@@ -89,9 +94,12 @@ struct Matrix {
     orthogonalize(p, t);
     std::vector<std::vector<Values>> own(world, std::vector<Values>(rank, Values(cols)));
     for (size_t w = 0; w < world; ++w) {
-      for (size_t k = 0; k < rank; ++k)
+      for (size_t k = 0; k < rank; ++k) {
+        const float *column = p[k].data(), *from = z[w].data();
+        float* to = own[w][k].data();
         for (size_t i = 0; i < rows; ++i)
-          for (size_t j = 0; j < cols; ++j) own[w][k][j] += p[k][i] * z[w][i * cols + j];
+          for (size_t j = 0; j < cols; ++j) to[j] += column[i] * *from++;
+      }
       const Values sent = product(p, own[w]);
       for (size_t i = 0; i < sent.size(); ++i) e[w][i] = z[w][i] - sent[i];
     }
@@ -125,10 +133,12 @@ void expect_server(const ExchangePlan& plan) {
   ASSERT_EQ(matrices.size(), 3u);
   Values x(d);
   for (int64_t step = 1; step <= plan.steps; ++step) {
-    std::vector<Values> g(world);
-    for (size_t w = 0; w < world; ++w)
+    std::vector<Values> g(world, Values(d));
+    for (size_t w = 0; w < world; ++w) {
+      float *to = g[w].data(), *at = x.data();
       for (size_t i = 0; i < d; ++i)
-        g[w].push_back(testing::gradient(static_cast<int>(w), step, static_cast<int64_t>(i), x[i]));
+        to[i] = testing::gradient(static_cast<int>(w), step, static_cast<int64_t>(i), at[i]);
+    }
     Values mean = mean_of(g);
     for (Matrix& m : matrices) {
       std::vector<Values> z;

@@ -33,7 +33,7 @@ class SignServer {
   SignServer(int workers, int64_t d, std::vector<Segment> blocks, std::vector<Segment> server_blocks, bool l2 = false)
       : e(static_cast<size_t>(workers), std::vector<T>(static_cast<size_t>(d))),
         server_e(static_cast<size_t>(d)),
-        signs(static_cast<size_t>(workers) + 1, std::vector<bool>(static_cast<size_t>(d))),
+        signs(static_cast<size_t>(workers) + 1, std::vector<char>(static_cast<size_t>(d))),
         blocks_(std::move(blocks)),
         server_blocks_(std::move(server_blocks)),
         l2_(l2) {}
@@ -45,33 +45,41 @@ class SignServer {
     for (size_t w = 0; w < e.size(); ++w) sent.push_back(compress(z[w], e[w], w, blocks_, of, slack));
     if (sent.size() == 1) return sent[0];
     std::vector<T> average(server_e.size());
-    for (size_t j = 0; j < average.size(); ++j) {
-      for (const std::vector<T>& one : sent) average[j] += one[j];
-      average[j] /= static_cast<T>(sent.size());
+    T* sum = average.data();
+    const size_t d = average.size();
+    for (const std::vector<T>& one : sent) {
+      const T* from = one.data();
+      for (size_t j = 0; j < d; ++j) sum[j] += from[j];
     }
+    for (size_t j = 0; j < d; ++j) sum[j] /= static_cast<T>(sent.size());
     return compress(average, server_e, e.size(), server_blocks_, of, slack);
   }
 
   std::vector<std::vector<T>> e;
   std::vector<T> server_e;
-  std::vector<std::vector<bool>> signs;  // of the last call: per worker, then of the server
+  std::vector<std::vector<char>> signs;  // of the last call: per worker, then of the server; 1 for +
 
  private:
   std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role,
                           const std::vector<Segment>& blocks, const SignServer<float>* of, double slack) {
     std::vector<T> out(z.size());
-    for (size_t j = 0; j < z.size(); ++j) error[j] = z[j] + error[j];
+    // Pointers instead of operator[], which is a call in the builds of the tests.
+    T *sent = out.data(), *e_j = error.data();
+    const T* from = z.data();
+    char* plus_of = signs[role].data();
+    const char* given = of ? of->signs[role].data() : nullptr;
+    for (size_t j = 0, d = z.size(); j < d; ++j) e_j[j] = from[j] + e_j[j];
     for (const Segment& block : blocks) {
       const T s = scale_of(error, block);
-      for (size_t j = static_cast<size_t>(block.begin); j < static_cast<size_t>(block.end); ++j) {
-        bool plus = error[j] >= 0;
-        if (of && of->signs[role][j] != plus) {
-          EXPECT_LE(std::abs(static_cast<double>(error[j])), slack) << "the sign differs at value " << j;
+      for (int64_t j = block.begin, end = block.end; j < end; ++j) {
+        bool plus = e_j[j] >= 0;
+        if (given && (given[j] != 0) != plus) {
+          EXPECT_LE(std::abs(static_cast<double>(e_j[j])), slack) << "the sign differs at value " << j;
           plus = !plus;
         }
-        signs[role][j] = plus;
-        out[j] = plus ? s : -s;
-        error[j] -= out[j];
+        plus_of[j] = plus;
+        sent[j] = plus ? s : -s;
+        e_j[j] -= sent[j];
       }
     }
     return out;
