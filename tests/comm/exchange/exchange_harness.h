@@ -23,7 +23,7 @@ struct ExchangePlan {
   ExchangeConfig config = "dense";
   Topology topology = {};
   std::vector<Shape> shapes{{100}, {1}, {8, 9}, {152}, {700}, {3}};  // in order of registration
-  int64_t steps = 40;
+  int64_t steps = 30;
   int64_t bucket_bytes = 1200;
   int threads = 1;
   uint64_t seed = 42;
@@ -62,8 +62,9 @@ struct ExchangePlan {
   std::string feedback() const { return config.has("error_feedback") ? config.text("error_feedback") : "none"; }
 };
 
-// A hash of its arguments in [0, 1), with the last steps of MurmurHash3: faster than Philox.
-inline float noise(int rank, int64_t step, int64_t element) {
+// A hash of its arguments in [0, 1), with the last steps of MurmurHash3: faster than Philox. -Og does not inline it by
+// itself.
+[[gnu::always_inline]] inline float noise(int rank, int64_t step, int64_t element) {
   uint32_t x = (static_cast<uint32_t>(element) * 8 + static_cast<uint32_t>(rank)) * 0x9E3779B9u +
                static_cast<uint32_t>(step) * 0x7FEB352Du;
   x = (x ^ x >> 16) * 0x85EBCA6Bu;

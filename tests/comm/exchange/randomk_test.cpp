@@ -79,7 +79,7 @@ TEST(RandomK, MatchesTheParameterServer) {
       for (const int64_t block_size : {0, 1, 100}) {
         ExchangePlan plan = plan_of({2, 1}, density);
         plan.config.set("error_feedback", feedback).set("block_size", block_size);
-        plan.steps = 20;
+        plan.steps = 15;
         expect_server(plan);
       }
 }
