@@ -329,7 +329,7 @@ TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
 TEST(BlockExchange, Int8WireMatchesTheParameterServer) {
   for (const Topology& topology : kRanks) {
     for (const char* feedback : {"none", "worker", "server", "both"}) {
-      ExchangePlan plan{.topology = topology};
+      ExchangePlan plan{.topology = topology, .steps = 15};
       plan.config.set("wire", "int8").set("error_feedback", feedback);
       testing::expect_parameter_server(plan, int8);
     }

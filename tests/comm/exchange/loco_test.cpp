@@ -26,7 +26,7 @@ struct LocoRun {
 
 ExchangePlan loco_plan(const std::string& scale = "auto", int64_t bits = 4) {
   ExchangePlan plan;
-  plan.config = LocoOptions{.bits = bits, .scale = scale, .block_size = 50, .reset_every = 16};
+  plan.config = LocoOptions{.bits = bits, .scale = scale, .block_size = 50, .reset_every = 8};
   return plan;
 }
 
@@ -167,7 +167,7 @@ TEST(Loco, MatchesTheParameterServerBitForBit) {
       for (const char* scale : {"auto", "2^4"}) {
         ExchangePlan plan = loco_plan(scale, bits);
         plan.topology = topology;
-        plan.steps = 20;  // errors are reset in step 16
+        plan.steps = 12;  // errors are reset in step 8
         if (topology.world() % 2 == 1) plan.config.set("error_gain_new", 0.2);
         if (topology.world() % 3 == 1) plan.config.set("error_rounding", "nearest");
         if (bits == 8) plan.config.set("error_scale", 6);
