@@ -28,7 +28,7 @@ TEST(SignSgd, IsAMajorityVote) {
         for (int rank = 0; rank < world; ++rank) votes += testing::gradient(rank, step, i, values[i]) >= 0 ? 1 : -1;
         const float sign = votes >= 0 ? 1 : -1;
         ties += votes == 0;
-        if (mean[i] != sign) FAIL() << "step " << step << ", element " << i << ": " << mean[i] << " instead of " << sign;
+        if (mean[i] != sign) FAIL() << "step " << step << ", element " << i << ": " << mean[i] << ", not " << sign;
         values[i] = values[i] - testing::kLr * sign;
       }
     }
