@@ -116,7 +116,7 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   std::vector<Segment> ranges;
   for (const BucketState& state : states_)
     ranges.push_back({state.worker_range.begin, state.worker_range.begin + state.worker_range.length});
-  calibration_.emplace(options.calibration, options.calibration_share, seed, buckets, ranges);
+  calibration_.emplace(options.calibration, options.calibration_share, senders, seed, buckets, ranges);
 }
 
 void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, BucketState& state) const {

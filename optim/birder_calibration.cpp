@@ -45,9 +45,9 @@ float& value_of(const StateTensor& part) { return part.values.data<float>()[0]; 
 
 }  // namespace
 
-Calibration::Calibration(int64_t interval, double share, uint64_t seed, const Buckets& buckets,
+Calibration::Calibration(int64_t interval, double share, int nodes, uint64_t seed, const Buckets& buckets,
                          const std::vector<Segment>& ranges)
-    : interval_(interval), share_(share), seed_(seed) {
+    : interval_(interval), share_(share), limit_(std::sqrt(static_cast<double>(nodes))), seed_(seed) {
   for (const Bucket& bucket : buckets) {
     BucketState state;
     state.range = ranges.at(static_cast<size_t>(bucket.index));
@@ -68,7 +68,6 @@ Calibration::Calibration(int64_t interval, double share, uint64_t seed, const Bu
 void Calibration::update(const Bucket& bucket, const Tensor& gradient, Group& nodes, Group* within, int64_t step) {
   if ((step - 1) % interval_ != 0) return;
   BucketState& state = states_.at(static_cast<size_t>(bucket.index));
-  state.limit = std::sqrt(static_cast<double>(nodes.size()));
   std::vector<int64_t> counts, places, indices;  // places: in the range; indices: of these in the whole sample
   int64_t total = 0;
   for (const Slot& slot : bucket.slots) {
@@ -124,7 +123,7 @@ void Calibration::fill(const Bucket& bucket, BucketState& state) const {
     const int64_t end = std::min(slot.offset + slot.numel, state.range.end);
     if (begin >= end) continue;
     const double own = value_of(state.own[s]), mean = value_of(state.mean[s]);
-    const double factor = mean > 0 ? std::clamp(own / mean, 1 / state.limit, state.limit) : 1;
+    const double factor = mean > 0 ? std::clamp(own / mean, 1 / limit_, limit_) : 1;
     state.factors.range(begin - state.range.begin, end - begin).fill(factor);
   }
 }

@@ -18,8 +18,8 @@ namespace godwit::birder {
 // these steps. Not in the paper.
 class Calibration {
  public:
-  // interval: K. `ranges`: of each bucket, the values whose ratios this rank computes.
-  Calibration(int64_t interval, double share, uint64_t seed, const Buckets& buckets,
+  // interval: K. nodes: n. `ranges`: of each bucket, the values whose ratios this rank computes.
+  Calibration(int64_t interval, double share, int nodes, uint64_t seed, const Buckets& buckets,
               const std::vector<Segment>& ranges);
 
   // Collective. Updates κ if it is due in `step`. `gradient`: gᵢ on the bucket's range. `nodes`: the group over which
@@ -36,12 +36,11 @@ class Calibration {
     std::vector<StateTensor> own, mean;  // of all slots
     Tensor factors;
     bool filled = false;  // factors follow from own and mean
-    double limit = 1;     // √n
   };
   void fill(const Bucket& bucket, BucketState& state) const;
 
   int64_t interval_;
-  double share_;
+  double share_, limit_;  // limit_: √n
   uint64_t seed_;
   std::vector<BucketState> states_;
 };

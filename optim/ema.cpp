@@ -63,6 +63,17 @@ void Ema::update_buffers(int64_t step) {
     follow(buffers_[i], buffer_averages_[i], weight(step));
 }
 
+std::vector<StateTensor> Ema::state() const {
+  std::vector<StateTensor> all;
+  for (const Bucket& bucket : buckets_) {
+    const int64_t begin = bucket.owned.begin, end = std::min(bucket.owned.end, bucket.numel);
+    if (begin >= end) continue;
+    const Tensor& averages = averages_[static_cast<size_t>(bucket.index)];
+    all.push_back({"ema", bucket.begin + begin, averages.range(begin, end - begin), bucket.shards.empty()});
+  }
+  return all;
+}
+
 void Ema::swap() {
   for (const Bucket& bucket : buckets_) exchange(bucket.param, averages_[static_cast<size_t>(bucket.index)]);
   for (size_t i = 0; i < buffers_.size(); ++i) exchange(buffers_[i], buffer_averages_[i]);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/parallel/bucket.h"
+#include "comm/state_tensor.h"
 #include "engine/inline.h"
 
 namespace godwit {
@@ -46,6 +47,9 @@ class Ema {
   // Swaps the averages and the values in place, parameters and buffers. Calling it twice restores the original state
   // exactly.
   void swap();
+  // For checkpoints: "ema", the averages of the values that this rank owns; and those of the buffers, in their order.
+  std::vector<StateTensor> state() const;
+  const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }
 
  private:
   double weight(int64_t step) const;  // 1 − d

@@ -40,6 +40,11 @@ class Optimizer {
 
   virtual std::vector<StateTensor> state() const { return {}; }  // excluding its exchange's state
   std::vector<StateTensor> exchange_state() const;               // such as error feedback
+  // Numbers that a checkpoint needs besides state(), and their restoration; equal in number for equal options. Without
+  // those of its exchange.
+  virtual std::vector<double> counters() const { return {}; }
+  virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
+  Exchange* exchange_method() const { return exchange_.get(); }     // null if the optimizer communicates itself
   std::string exchange_summary(Group& world) const;            // collective: Exchange::summary()
   uint64_t shared_state_hash() const;  // of the bits of all replicated state; equal on replicas
 

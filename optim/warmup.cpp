@@ -115,6 +115,33 @@ void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, doubl
   });
 }
 
+std::vector<double> VarianceFreeze::counters() const {
+  std::vector<double> all{static_cast<double>(step_), static_cast<double>(frozen_at_),
+                          static_cast<double>(snapshots_.size()), changes_.empty() ? 0.0 : 1.0};
+  const auto add = [&](const std::vector<double>& values) { all.insert(all.end(), values.begin(), values.end()); };
+  add(norms_);
+  for (const std::vector<double>& snapshot : snapshots_) add(snapshot);
+  add(changes_);
+  return all;
+}
+
+void VarianceFreeze::restore(const std::vector<double>& counters) {
+  const size_t n = names_.size();
+  const auto arrays = counters.size() < 4 ? 0 : 1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3]);
+  check(arrays > 0 && counters.size() == 4 + arrays * n, name_, ": the checkpoint is of another model");
+  step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
+  auto at = counters.begin() + 4;
+  const auto take = [&] {
+    const std::vector<double> values(at, at + static_cast<int64_t>(n));
+    at += static_cast<int64_t>(n);
+    return values;
+  };
+  norms_ = take();
+  snapshots_.clear();
+  for (size_t i = 0; i < static_cast<size_t>(counters[2]); ++i) snapshots_.push_back(take());
+  if (counters[3] > 0) changes_ = take();
+}
+
 // Tests the criterion after step_.
 bool VarianceFreeze::settled() {
   const int64_t delta = std::llround(1 / (1 - beta2_)), every = std::max<int64_t>(delta / 10, 1);

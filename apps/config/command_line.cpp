@@ -111,11 +111,28 @@ void add_set(const KnownOptions& known, const std::string& text, Assignments& ou
   out.push_back(from_text(*option, value, "--set " + name));
 }
 
+// --resume DIR without --config: the configuration and the run directory are those of the run in DIR.
+void add_resumed_run(const KnownOptions& known, CommandLine& line) {
+  const auto given = [&](const char* name) -> const std::string* {
+    for (auto i = line.values.rbegin(); i != line.values.rend(); ++i)
+      if (i->first && i->first->name == name) return &i->second;
+    return nullptr;
+  };
+  const std::string* resume = given("resume");
+  if (!resume || resume->empty()) return;
+  const bool named = *resume != "auto";
+  check(named || given("run_dir"), "--resume auto continues the run in --run-dir DIR; give that folder too");
+  check(!named || !given("run_dir") || *given("run_dir") == *resume, "--resume ", excerpt(*resume), " continues in its own folder; leave --run-dir out");
+  if (!named) return;
+  if (line.config_files.empty()) line.config_files.push_back(*resume + "/config.json");
+  if (!given("run_dir")) line.values.emplace_back(known.list().find("run_dir"), *resume);
+}
+
 }  // namespace
 
 ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out) {
   const KnownOptions known(program);
-  const CommandLine line = read_command_line(known, {argv + 1, argv + argc});
+  CommandLine line = read_command_line(known, {argv + 1, argv + argc});
   if (line.help) {
     out << help_text(program, line.topic);
     return nullptr;
@@ -123,6 +140,7 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
   if (!line.config_files.empty() && line.config_files.front().empty()) fail_nothing("--config");
   Assignments file, command;
+  add_resumed_run(known, line);
   if (!line.config_files.empty()) file = read_json_file(known, line.config_files.front());
   for (const auto& [option, text] : line.values) {
     if (option) command.push_back(from_text(*option, text, option->flag));

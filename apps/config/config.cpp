@@ -92,6 +92,15 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_flag("--run-dir")
       .with_placeholder("DIR")
       .differs_by_host();
+  list.add("checkpoint.every", checkpoint.every, "steps between checkpoints; 0: none", kNotNegative)
+      .with_flag("--checkpoint-every");
+  list.add("checkpoint.keep", checkpoint.keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
+  list.add("resume", resume,
+           "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
+           "if it has no checkpoint")
+      .with_flag("--resume")
+      .with_placeholder("DIR")
+      .differs_by_host();
   list.add("log_every", log_every, "steps between lines of metrics.jsonl", kAtLeastOne);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
       .with_flag("--check-replicas");

@@ -18,6 +18,11 @@ struct ClipConfig {
   double norm = 0;  // limit of the norm of all gradients together; 0: no limit
 };
 
+struct CheckpointConfig {
+  int64_t every = 0;  // steps between checkpoints; 0: none
+  int64_t keep = 2;   // number of checkpoints kept
+};
+
 struct EmaConfig {
   double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: no average
 };
@@ -38,6 +43,7 @@ struct CommonConfig {
   BucketConfig bucket;
   ClipConfig clip;
   EmaConfig ema;
+  CheckpointConfig checkpoint;
   std::string non_finite = "fail";  // on a non-finite gradient: fail, or skip the step
   int64_t epochs = 5;
   int64_t max_steps = 0;           // 0: all epochs
@@ -54,6 +60,7 @@ struct CommonConfig {
   uint64_t seed = 1;
   int threads = 0;             // per worker; 0: cores / workers
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
+  std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
   int64_t log_every = 10;      // steps between lines of metrics.jsonl

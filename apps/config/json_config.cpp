@@ -80,7 +80,7 @@ std::string to_json(const CommonConfig& config, bool with_run_dir) {
         },
         option.ref);
   }
-  if (!with_run_dir) root["run_dir"] = "";
+  if (!with_run_dir) root["run_dir"] = root["resume"] = "";
   try {
     return dump_json(root, 2);
   } catch (const ordered_json::exception& e) {

@@ -32,7 +32,7 @@ struct Program {
 ConfigPtr default_config(const Program& program);
 
 // JSON that gives the same configuration through --config. It holds the options that the configuration reads. With
-// with_run_dir false, run_dir is empty, so that a run with this configuration creates a new folder.
+// with_run_dir false, run_dir and resume are empty, so that a run with this configuration creates a new folder.
 std::string to_json(const CommonConfig& config, bool with_run_dir = true);
 
 // Aligned lines for the start of a run: the configuration by section, then `extra` rows.

@@ -17,10 +17,10 @@ ImageBatches::ImageBatches(const data::ImageDataset& source, const data::LoaderO
       room_(whole_batch(source, options.batch)),
       stream_(context().device.is_cuda() ? std::make_unique<Stream>() : nullptr) {}
 
-void ImageBatches::start_epoch(int64_t epoch) {
-  if (!stream_) return loader_.start_epoch(epoch);
+void ImageBatches::start_epoch(int64_t epoch, int64_t first_batch) {
+  if (!stream_) return loader_.start_epoch(epoch, first_batch);
   stream_->wait();
-  loader_.start_epoch(epoch);
+  loader_.start_epoch(epoch, first_batch);
   fetch();
 }
 

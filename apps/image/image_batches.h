@@ -15,7 +15,7 @@ class ImageBatches {
   ImageBatches(const data::ImageDataset& source, const data::LoaderOptions& options);
 
   int64_t batches() const { return loader_.batches(); }  // per epoch, of this rank
-  void start_epoch(int64_t epoch);
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);
   std::optional<data::Batch> next();  // none at the end of the epoch; rethrows errors of the loader
 
  private:

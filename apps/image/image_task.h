@@ -24,7 +24,7 @@ class ImageTask : public Task {
   Rows notes() const override { return data_.notes; }
 
   void on_run_start(const std::string& run_dir) override { write_skipped(data_, run_dir); }
-  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;

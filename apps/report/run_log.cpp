@@ -66,14 +66,23 @@ void make_folders(const std::string& dir) {
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
 // without locks, only a new file is accepted.
-std::FILE* open_metrics(const std::string& dir) {
+std::FILE* open_metrics(const std::string& dir, std::optional<int64_t> resumed_at) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   const bool fresh = file != nullptr;
   if (!fresh && errno == EEXIST) file = std::fopen(path.c_str(), "ab");
   if (!file) fail_writing(path, errno);
   const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || (fresh && errno != EWOULDBLOCK);
-  if (locked && std::fseek(file, 0, SEEK_END) == 0 && std::ftell(file) == 0) return file;
+  if (locked && std::fseek(file, 0, SEEK_END) == 0) {
+    const int64_t size = std::ftell(file), kept = resumed_at.value_or(0);
+    if (size == kept) return file;
+    if (size > kept && resumed_at && ::ftruncate(::fileno(file), kept) == 0) return file;
+    if (resumed_at) {
+      std::fclose(file);
+      fail(path, ": has ", size, " bytes, but the checkpoint is of a run that had written ", kept,
+           "; it is damaged or of another run");
+    }
+  }
   std::fclose(file);
   if (locked) fail_taken(dir);
   fail("run directory ", dir, ": another run is writing there", kRemedy);
@@ -99,7 +108,7 @@ std::string fresh_dir(const std::string& name) {
 
 }  // namespace
 
-std::string create_run_dir(const std::string& wanted, const std::string& name) {
+std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed) {
   if (wanted.empty()) return fresh_dir(name);
   make_folders(wanted);
   if (::access(wanted.c_str(), W_OK | X_OK) != 0) {
@@ -108,16 +117,17 @@ std::string create_run_dir(const std::string& wanted, const std::string& name) {
   }
   std::error_code error;
   const auto size = fs::file_size(metrics_file(wanted), error);
-  if (!error && size > 0) fail_taken(wanted);
+  if (!error && size > 0 && !resumed) fail_taken(wanted);
   return wanted;
 }
 
-RunLog::RunLog(std::string dir, const std::string& config_json) : dir_(std::move(dir)), file_(open_metrics(dir_)) {
+RunLog::RunLog(std::string dir, const std::string& config_json, std::optional<int64_t> resumed_at)
+    : dir_(std::move(dir)), file_(open_metrics(dir_, resumed_at)), size_(resumed_at.value_or(0)) {
   try {
     write_whole(dir_ + "/config.json", config_json + "\n");
   } catch (...) {
     std::fclose(file_);
-    std::remove(metrics_file(dir_).c_str());
+    if (!resumed_at) std::remove(metrics_file(dir_).c_str());
     throw;
   }
 }

@@ -37,15 +37,16 @@ struct EvalMetrics {
 };
 
 // Creates the folder `wanted` and its parents, or runs/<name>-<date>-<time> if `wanted` is empty. Returns the path.
-// Throws if the folder cannot be written or contains a nonempty metrics.jsonl of another run.
-std::string create_run_dir(const std::string& wanted, const std::string& name);
+// Throws if the folder cannot be written or, unless the run is resumed, contains a nonempty metrics.jsonl.
+std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed = false);
 
 // Appends JSON objects to metrics.jsonl, one per line. A line is written immediately and completely; on an error it is
 // removed and the call throws. Non-finite numbers become null.
 class RunLog {
  public:
-  // Writes config.json atomically. Throws if another run uses the directory.
-  RunLog(std::string dir, const std::string& config_json);
+  // Writes config.json atomically. Throws if another run uses the directory. resumed_at: bytes of metrics.jsonl at the
+  // checkpoint of the resumed run; later lines are removed.
+  RunLog(std::string dir, const std::string& config_json, std::optional<int64_t> resumed_at = {});
   ~RunLog();
   RunLog(const RunLog&) = delete;
 
@@ -54,6 +55,7 @@ class RunLog {
   void interrupted(int64_t step, int64_t epoch);  // the step at which the run stopped
   void file(const std::string& name, const std::string& text);  // another file of the run, written atomically
   const std::string& path() const { return dir_; }
+  int64_t size() const { return size_; }  // bytes of metrics.jsonl
 
  private:
   void append(const std::string& line);

@@ -20,7 +20,7 @@ class TextTask : public Task {
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return notes_; }
   void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run trained it
-  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;

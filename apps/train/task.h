@@ -45,7 +45,8 @@ class Task {
   virtual Rows notes() const { return {}; }  // printed at the start of a run
 
   virtual void on_run_start(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
-  virtual void start_epoch(int64_t epoch) = 0;            // starts at 0; begins to prefetch
+  // Epochs start at 0. Begins to prefetch from the given batch of this rank on.
+  virtual void start_epoch(int64_t epoch, int64_t first_batch = 0) = 0;
   // the next batch of the epoch; micro_batch counts over the whole run, from 0
   virtual Forward forward(int64_t micro_batch) = 0;
   // forward() in two parts; a captured step (engine/graph.h) replays the second.

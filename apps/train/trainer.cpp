@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <set>
@@ -85,13 +86,16 @@ Trainer::~Trainer() {
 
 void Trainer::open_run(Progress& progress) {
   started_ = Clock::now();
+  find_resumed();
+  if (!resumed_.empty()) resume();
   if (!leader()) {
     if (uses_mpi(config_)) catch_interrupts("", "");  // an MPI rank is a separate process
     return;
   }
   const auto busy = comm_.world->busy();
-  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, task_.name() + "-" + config_.optimizer.name());
-  log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false));
+  const std::string name = task_.name() + "-" + config_.optimizer.name();
+  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, name, !resumed_.empty());
+  log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false), metrics_size_);
   task_.on_run_start(run_dir_);
   // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by
   // SIGKILL.
@@ -165,17 +169,21 @@ Evaluation Trainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
   bool check_due = false;
-  task_.start_epoch(0);
-  for (int64_t e = 0; step_ < total_steps_; ++e) {
+  if (config_.checkpoint.every > 0)  // all ranks write there
+    run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
+  if (step_ < total_steps_) task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
+  for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_; ++e) {
     task_.model().train();
-    accumulator_ = StepAccumulator();
-    for (int64_t s = 0; s < steps_per_epoch_ && step_ < total_steps_ && (step_ == 0 || may_continue()); ++s) {
+    if (step_ % steps_per_epoch_ == 0) accumulator_ = StepAccumulator();
+    for (int64_t s = step_ % steps_per_epoch_;
+         s < steps_per_epoch_ && step_ < total_steps_ && (step_ == first_step_ || may_continue()); ++s) {
       ++step_;
       train_step(progress);
       notice_convolutions(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronized()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
+      checkpoint_if_due(progress, false);
     }
     if (stopped_ || !may_continue()) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // prefetches the next epoch during the evaluation
@@ -186,7 +194,9 @@ Evaluation Trainer::run(Progress& progress) {
     check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
           nan_hint());
     if (leader()) report(last, progress);
+    checkpoint_if_due(progress, true);
   }
+  if (config_.checkpoint.every > 0 && stopped_ && saved_step_ < step_ && replica_->synchronized()) checkpoint(progress);
   if (accumulator_.steps > 0 && stopped_) report(progress);
   if (stopped_) synchronize_for_eval();
   if (config_.check_replicas > 0) check_replicas();
@@ -199,9 +209,87 @@ void Trainer::check_replicas() {
   ++replica_checks_;
 }
 
+// With checkpoints, local steps are completed first: in between the replicas differ and cannot be saved.
 bool Trainer::may_continue() {
-  stopped_ = !comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
+  const bool go_on = comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
+  stopped_ = !go_on && (config_.checkpoint.every == 0 || replica_->synchronized());
   return !stopped_;
+}
+
+void Trainer::find_resumed() {
+  const std::string& wanted = config_.resume;
+  if (wanted.empty()) return;
+  check(wanted == "auto" || config_.run_dir == wanted, "resume is ", wanted, ", but run_dir is '", config_.run_dir,
+        "'; give both with --resume DIR");
+  const std::string folder = config_.run_dir + "/checkpoints";
+  resumed_ = newest_checkpoint(folder);
+  check(!resumed_.empty() || wanted == "auto", folder, ": has no checkpoint; train with --checkpoint-every STEPS");
+}
+
+// Tensors keep their memory, so load_checkpoint() writes to those of the model and of the averages.
+CheckpointExtras Trainer::extras() const {
+  CheckpointExtras extras;
+  if (ema_) {
+    extras.state = ema_->state();
+    const std::vector<Tensor>& averages = ema_->buffer_averages();
+    for (size_t i = 0; i < averages.size(); ++i) extras.tensors["ema/buffer/" + std::to_string(i)] = averages[i];
+  }
+  for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+  extras.numbers = {{"step", static_cast<double>(step_)},
+                    {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
+                    {"total_steps", static_cast<double>(total_steps_)},
+                    {"skipped_in_a_row", static_cast<double>(skipped_in_a_row_)},
+                    {"replica_checks", static_cast<double>(replica_checks_)},
+                    {"metrics_bytes", log_ ? static_cast<double>(log_->size()) : 0},
+                    {"correct", accumulator_.correct},
+                    {"answers", accumulator_.answers},
+                    {"samples", accumulator_.samples},
+                    {"bytes_intra", accumulator_.bytes_intra},
+                    {"bytes_inter", accumulator_.bytes_inter},
+                    {"steps_since_report", static_cast<double>(accumulator_.steps)}};
+  return extras;
+}
+
+void Trainer::resume() {
+  CheckpointExtras saved = extras();
+  load_checkpoint(resumed_, *replica_, comm_, saved);
+  const auto number = [&](const char* name) {
+    const auto found = saved.numbers.find(name);
+    check(found != saved.numbers.end(), resumed_, ": has no number '", name, "'");
+    return found->second;
+  };
+  const auto whole = [&](const char* name) { return std::llround(number(name)); };
+  check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": is of a run with ", whole("steps_per_epoch"),
+        " steps per epoch, this run has ", steps_per_epoch_, "; resume with the same data, batch and accumulation");
+  check(whole("step") <= total_steps_, resumed_, ": is at step ", whole("step"), ", beyond the ", total_steps_,
+        " steps of this run; raise --epochs or --max-steps");
+  step_ = first_step_ = saved_step_ = whole("step");
+  skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
+  accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
+  accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
+  accumulator_.bytes_intra = number("bytes_intra"), accumulator_.bytes_inter = number("bytes_inter");
+  if (leader()) metrics_size_ = whole("metrics_bytes");
+}
+
+// At the end of an epoch the checkpoint follows the evaluation.
+void Trainer::checkpoint_if_due(Progress& progress, bool evaluated) {
+  if (config_.checkpoint.every == 0) return;
+  if (!evaluated) checkpoint_due_ = checkpoint_due_ || step_ % config_.checkpoint.every == 0;
+  const bool ends_epoch = step_ % steps_per_epoch_ == 0 || step_ == total_steps_;
+  if (checkpoint_due_ && (evaluated || !ends_epoch) && replica_->synchronized()) checkpoint(progress);
+}
+
+void Trainer::checkpoint(Progress& progress) {
+  const std::string folder = run_dir_ + "/checkpoints";
+  save_checkpoint(folder + "/step-" + std::to_string(step_), *replica_, comm_, extras());
+  checkpoint_due_ = false;
+  saved_step_ = step_;
+  if (!leader()) return;
+  std::map<int64_t, std::string> all = checkpoints_in(folder);
+  std::error_code ignored;
+  for (; std::ssize(all) > config_.checkpoint.keep; all.erase(all.begin()))
+    std::filesystem::remove_all(all.begin()->second, ignored);
+  progress.line(detail::concat("checkpoint of step ", step_, " in ", folder));
 }
 
 void Trainer::notice_convolutions(Progress& progress) {
@@ -416,7 +504,7 @@ void Trainer::save_model(const std::string& which, Progress& progress) {
 }
 
 void Trainer::save(const Evaluation& last, Progress& progress) {
-  const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_, all_times_);
+  const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_ - first_step_, all_times_);
   // Threads of one process share their files and repeat the warnings; other processes read other files.
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "damaged"))

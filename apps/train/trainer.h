@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "apps/report/run_log.h"
 #include "apps/train/task.h"
 #include "engine/graph.h"
+#include "optim/checkpoint.h"
 #include "optim/data_parallel.h"
 #include "optim/ema.h"
 #include "optim/schedule.h"
@@ -60,6 +62,12 @@ class Trainer {
   void skipped(Progress& progress);  // handles a step that all ranks skipped
   void report(Progress& progress);
   void check_replicas();  // collective; throws if replicas differ
+  // Checkpoints, in run_dir/checkpoints/step-N. All four are collective.
+  void find_resumed();  // sets resumed_
+  void resume();
+  void checkpoint(Progress& progress);  // saves one and removes old ones
+  void checkpoint_if_due(Progress& progress, bool evaluated);
+  CheckpointExtras extras() const;
   void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved
   Evaluation evaluate();  // with the averaged weights if enabled
   void report(const Evaluation& result, Progress& progress);
@@ -88,6 +96,11 @@ class Trainer {
   std::vector<Tensor> buffers_, buffers_before_;  // buffers_before_: backup for skipped steps
   int64_t skipped_in_a_row_ = 0;
   int64_t replica_checks_ = 0;  // number of passed checks
+  std::string resumed_;         // the checkpoint that the run continues; empty: none
+  int64_t first_step_ = 0;      // the last step before this process
+  int64_t saved_step_ = 0;      // of the last checkpoint
+  bool checkpoint_due_ = false;
+  std::optional<int64_t> metrics_size_;  // of the resumed run
   TimeSplit all_times_;  // of all steps of this rank
   StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;

@@ -75,6 +75,13 @@ class Loco : public Exchange {
   }
 
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
+  std::vector<double> counters() const override {
+    return {static_cast<double>(values_), static_cast<double>(saturated_), static_cast<double>(zero_)};
+  }
+  void restore(const std::vector<double>& counters) override {
+    values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
+    zero_ = std::llround(counters.at(2));
+  }
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
     for (const BucketState& state : states_) {

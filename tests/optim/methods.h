@@ -30,6 +30,7 @@ struct MethodPlan {
   int micro_batches = 1;  // all with the same gradient
   Placement placement{};
   std::function<void(DataParallelOptions&)> change{};  // changes the options that the plan set
+  std::function<void(DataParallel&, Communicator&)> before_steps{};
   std::function<void(DataParallel&, Communicator&)> after_step{};
 };
 
@@ -115,6 +116,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
         for (const float value : var.value().to_vector<float>()) x.push_back(value);
       all.x.push_back(x);
     };
+    if (plan.before_steps) plan.before_steps(replica, comm);
     note();
     const int64_t calls = comm.stats->total().calls;
     for (const int gradient : plan.gradients) {

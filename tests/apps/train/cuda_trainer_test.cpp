@@ -77,7 +77,7 @@ class NetTask : public Task {
   std::string name() const override { return "net"; }
   std::string unit() const override { return "images"; }
   int64_t batches() const override { return train_.batches(); }
-  void start_epoch(int64_t epoch) override { train_.start_epoch(epoch); }
+  void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
   void average_buffers() override { nn::average_buffers(net_, *comm_.world); }
   void save(const std::string& run_dir, const std::string& which) override {
     nn::save_weights(run_dir + "/" + which + ".safetensors", net_);
