@@ -147,8 +147,8 @@ class SavedParts {
     if (found != parts_.end()) {
       for (auto saved = found->second.begin(); saved != found->second.end(); ++saved) {
         const auto& [from, values] = *saved;
-        check(values.dtype() == part.values.dtype(), part.name, " is saved as ", values.dtype(), ", but this run keeps ",
-              part.values.dtype(), "; resume with the options of the saved run");
+        check(values.dtype() == part.values.dtype(), part.name, " is saved as ", values.dtype(),
+              ", but this run keeps ", part.values.dtype(), "; resume with the options of the saved run");
         const auto next = std::next(saved);
         const int64_t elements = elements_of(values, from, next == found->second.end() ? numel_ : next->first);
         copy(values, from, part, std::max(from, part.begin), std::min(from + elements, part.begin + all), done);
@@ -171,10 +171,8 @@ class SavedParts {
       const int64_t there = i - first, here = i - to.begin;
       if (done[static_cast<size_t>(here)]) continue;
       done[static_cast<size_t>(here)] = true;
-      if (is_mask(to.values))
-        target_words[here / 32] |= (source_words[there / 32] >> (there % 32) & 1) << (here % 32);
-      else
-        std::memcpy(target + static_cast<size_t>(here) * size, source + static_cast<size_t>(there) * size, size);
+      if (is_mask(to.values)) target_words[here / 32] |= (source_words[there / 32] >> (there % 32) & 1) << (here % 32);
+      else std::memcpy(target + static_cast<size_t>(here) * size, source + static_cast<size_t>(there) * size, size);
     }
   }
 
@@ -282,9 +280,8 @@ void save_checkpoint(const std::string& folder, DataParallel& replica, Communica
       std::vector<std::pair<std::string, Tensor>> parameters;
       for (const Bucket& bucket : replica.buckets())
         for (const Slot& slot : bucket.slots)
-          parameters.emplace_back(slot.name, bucket.param.range(slot.offset, slot.numel)
-                                                 .to(kCpu)
-                                                 .view(slot.var.value().shape()));
+          parameters.emplace_back(slot.name,
+                                  bucket.param.range(slot.offset, slot.numel).to(kCpu).view(slot.var.value().shape()));
       std::sort(parameters.begin(), parameters.end(), [](auto& a, auto& b) { return a.first < b.first; });
       save_safetensors(partial + "/" + kModel, parameters, {{"format", "pt"}});
       model = digest_of(partial + "/" + kModel);
@@ -357,16 +354,16 @@ void load_checkpoint(const std::string& folder, DataParallel& replica, Communica
       if (is_mask(here.values)) here.values.zero();
       int64_t missing = std::ssize(done);
       for (size_t i = 0; i < order.size() && missing > 0; ++i) missing = saved_by(order[i]).fill(here, done);
-      check(missing == 0, folder, ": lacks ", missing, " of ", done.size(),
-            " values of ", part.name, "; it is of a run with other options");
+      check(missing == 0, folder, ": lacks ", missing, " of ", done.size(), " values of ", part.name,
+            "; it is of a run with other options");
       if (part.values.device().is_cuda()) part.values.copy_from(here.values);
     }
     const std::map<std::string, Tensor> own = map_safetensors(path_of(comm.rank), &numbers);
     for (auto& [name, values] : extras.tensors) {
       const auto found = own.find("tensor/" + name);
       check(found != own.end(), path_of(comm.rank), ": has no ", name);
-      check(found->second.shape() == values.shape() && found->second.dtype() == values.dtype(), path_of(comm.rank), ": ",
-            name, " is ", found->second.shape(), " ", found->second.dtype(), ", expected ", values.shape(), " ",
+      check(found->second.shape() == values.shape() && found->second.dtype() == values.dtype(), path_of(comm.rank),
+            ": ", name, " is ", found->second.shape(), " ", found->second.dtype(), ", expected ", values.shape(), " ",
             values.dtype());
       values.copy_from(found->second.to(values.device()));
     }

@@ -13,9 +13,9 @@ namespace godwit {
 
 // What a program adds to the checkpoint of a rank.
 struct CheckpointExtras {
-  std::vector<StateTensor> state = {};            // by global parameter offset, as averaged weights
-  std::map<std::string, Tensor> tensors = {};     // by name, as the buffers of a model
-  std::map<std::string, double> numbers = {};     // by name, as the position in the data
+  std::vector<StateTensor> state = {};         // by global parameter offset, as averaged weights
+  std::map<std::string, Tensor> tensors = {};  // by name, as the buffers of a model
+  std::map<std::string, double> numbers = {};  // by name, as the position in the data
 };
 
 // Collective. Writes a folder with the files
@@ -29,8 +29,8 @@ void save_checkpoint(const std::string& folder, DataParallel& replica, Communica
                      const CheckpointExtras& extras = {});
 
 // Collective. Restores a checkpoint of a run with the same model, methods and topology; buckets and threads may differ.
-// Fills the extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file before
-// it uses it. Throws an Error that names the file and what differs; the replica is then unusable.
+// Fills the extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file
+// before it uses it. Throws an Error that names the file and what differs; the replica is then unusable.
 void load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm, CheckpointExtras& extras);
 
 // The newest complete checkpoint step-N in a folder; "" if there is none.

@@ -77,10 +77,9 @@ class DataParallel {
   Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // state
-  // For checkpoints (optim/checkpoint.h): numbers besides the state tensors, and their restoration.
-  std::vector<double> counters() const;
-  void restore(const std::vector<double>& counters);
-  std::string method_names() const;  // of the optimizer and its exchange: "adamw, dense, none"
+  std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers besides the state tensors
+  void restore(const std::vector<double>& counters);          // those of a checkpoint
+  std::string method_names() const;                           // of the optimizer and its exchange: "adamw, dense, none"
   const Scheduler& scheduler() const { return scheduler_; }   // times of the buckets
   // False after a local step, which leaves the replicas different.
   bool synchronized() const { return optimizer_->synchronized(); }

@@ -47,9 +47,8 @@ class Ema {
   // Swaps the averages and the values in place, parameters and buffers. Calling it twice restores the original state
   // exactly.
   void swap();
-  // For checkpoints: "ema", the averages of the values that this rank owns; and those of the buffers, in their order.
-  std::vector<StateTensor> state() const;
-  const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }
+  std::vector<StateTensor> state() const;  // for checkpoints: "ema", the averages of the values that this rank owns
+  const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }  // in the order of the buffers
 
  private:
   double weight(int64_t step) const;  // 1 − d

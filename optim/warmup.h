@@ -87,9 +87,8 @@ class VarianceFreeze {
   // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot, 1 or
   // more.
   std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
-  // All numbers of this object, for checkpoints.
-  std::vector<double> counters() const;
-  void restore(const std::vector<double>& counters);
+  std::vector<double> counters() const;               // all numbers of this object, for checkpoints
+  void restore(const std::vector<double>& counters);  // those of a checkpoint
   // What the user should know about the last step: how the warm-up ended. Empty after most steps.
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
 

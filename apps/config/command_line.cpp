@@ -122,7 +122,8 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   if (!resume || resume->empty()) return;
   const bool named = *resume != "auto";
   check(named || given("run_dir"), "--resume auto continues the run in --run-dir DIR; give that folder too");
-  check(!named || !given("run_dir") || *given("run_dir") == *resume, "--resume ", excerpt(*resume), " continues in its own folder; leave --run-dir out");
+  check(!named || !given("run_dir") || *given("run_dir") == *resume, "--resume ", excerpt(*resume),
+        " continues in its own folder; leave --run-dir out");
   if (!named) return;
   if (line.config_files.empty()) line.config_files.push_back(*resume + "/config.json");
   if (!given("run_dir")) line.values.emplace_back(known.list().find("run_dir"), *resume);

@@ -171,7 +171,8 @@ Evaluation Trainer::run(Progress& progress) {
   bool check_due = false;
   if (config_.checkpoint.every > 0)  // all ranks write there
     run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
-  if (step_ < total_steps_) task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
+  if (step_ < total_steps_)
+    task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
   for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_; ++e) {
     task_.model().train();
     if (step_ % steps_per_epoch_ == 0) accumulator_ = StepAccumulator();

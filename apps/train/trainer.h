@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/report/run_summary.h"
-#include "apps/report/convolution_notices.h"
 #include "apps/config/program.h"
+#include "apps/report/convolution_notices.h"
 #include "apps/report/progress.h"
 #include "apps/report/run_log.h"
+#include "apps/report/run_summary.h"
 #include "apps/train/task.h"
 #include "engine/graph.h"
 #include "optim/checkpoint.h"

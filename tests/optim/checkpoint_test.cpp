@@ -68,10 +68,15 @@ TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
 }
 
 TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
-  for (const Topology topology : {Topology{1, 1}, {3, 1}, {1, 3}}) compare({.optimizer = "birder", .topology = topology});
+  for (const Topology topology : {Topology{1, 1}, {3, 1}, {1, 3}})
+    compare({.optimizer = "birder", .topology = topology});
   MethodPlan plan{.optimizer = "birder"};
   plan.change = [](DataParallelOptions& o) {
-    o.optimizer.set("moments", "bf16").set("errors", "int8").set("mask", "automatic").set("calibration", 2).set("t0", 2);
+    o.optimizer.set("moments", "bf16")
+        .set("errors", "int8")
+        .set("mask", "automatic")
+        .set("calibration", 2)
+        .set("t0", 2);
   };
   compare(plan);
   plan.change = [](DataParallelOptions& o) { o.optimizer.set("collective", "all_gather"); };

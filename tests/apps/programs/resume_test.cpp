@@ -1,0 +1,139 @@
+// Runs that end early and continue from a checkpoint, started as by a user.
+#include <filesystem>
+
+#include "optim/checkpoint.h"
+#include "tests/apps/programs/train_resnet.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Resume : public TrainResnet {
+ protected:
+  std::string checkpoints() const { return (run_dir() / "checkpoints").string(); }
+  // Trains with a checkpoint after every `every` steps, all of which are kept. Results and weights of the run.
+  std::pair<std::string, std::string> trained(const std::string& flags, int every) {
+    fs::remove_all(run_dir());
+    const Outcome outcome =
+        train(flags + " --set log_every=1 --set checkpoint.keep=100 --checkpoint-every " + std::to_string(every));
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    return remains();
+  }
+  std::pair<std::string, std::string> remains() const {
+    return {results(metrics()), read_file(run_dir() / "weights.safetensors")};
+  }
+  // Continues the run from the checkpoint of a step.
+  Outcome continued_from(int64_t step, const std::string& flags = "") {
+    for (const auto& [other, folder] : checkpoints_in(checkpoints()))
+      if (other > step) fs::remove_all(folder);
+    return train(flags, "--resume run");
+  }
+};
+
+// From the middle of an epoch, from its end, and from the last step.
+TEST_F(Resume, GivesTheSameBitsAsAnUninterruptedRun) {
+  const std::string flags = "--max-steps 20 --nodes 2 --batch 16 ";  // 8 steps per epoch
+  for (const char* method : {"--optimizer birder --set ema.decay=0.9 --accumulation 2", "--optimizer one_bit_adam",
+                             "--optimizer adamw --exchange loco --set exchange.sharding=zero2"}) {
+    const auto whole = trained(flags + method, 2);
+    for (const int64_t step : {20, 16, 14, 2}) {
+      if (!checkpoints_in(checkpoints()).contains(step)) continue;
+      const Outcome outcome = continued_from(step);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      EXPECT_TRUE(remains() == whole) << method << " from step " << step;
+    }
+  }
+}
+
+// Buckets and threads are no part of the result.
+TEST_F(Resume, WithOtherBucketsAndThreads) {
+  const auto whole = trained("--optimizer birder --nodes 2 --workers-per-node 2 --batch 16 --max-steps 6", 3);
+  const Outcome outcome = continued_from(3, "--set bucket.mib=0.01 --set bucket.first_mib=0.01 --threads 2");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(remains().second, whole.second);
+}
+
+TEST_F(Resume, KeepsTheNewestCheckpoints) {
+  const Outcome outcome = train("--optimizer adamw --max-steps 7 --checkpoint-every 2 --batch 16");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::vector<int64_t> steps;
+  for (const auto& [step, folder] : checkpoints_in(checkpoints())) steps.push_back(step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 6}));
+  EXPECT_NE(outcome.out.find("checkpoint of step 6 in run/checkpoints"), std::string::npos) << outcome.out;
+  const Outcome longer = train("--max-steps 9", "--resume run");
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_EQ(metrics().back()["step"], 9);
+}
+
+// The process is killed again and again, each time somewhat later, and started with the same command.
+TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
+  const std::string flags =
+      "--optimizer birder --nodes 2 --batch 16 --max-steps 40 --set log_every=1 --checkpoint-every 1 --resume auto";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  const auto whole = remains();
+  fs::remove_all(run_dir());
+  int kills = 0, exit_code = -1;
+  for (double seconds = 0.3; exit_code != 0 && seconds < 20; seconds += seconds < 1 ? 0.05 : 1) {
+    environment_ = "timeout -s KILL " + std::to_string(seconds);
+    const Outcome outcome = train(flags);
+    exit_code = outcome.exit_code;
+    EXPECT_TRUE(exit_code == 0 || exit_code == 137) << exit_code << ": " << outcome.err;
+    kills += exit_code == 137;
+  }
+  EXPECT_EQ(exit_code, 0);
+  EXPECT_GT(kills, 0);
+  EXPECT_TRUE(remains() == whole) << kills << " kills";
+}
+
+// SIGTERM saves a checkpoint; 0/1 Adam first completes its local steps.
+TEST_F(Resume, AnInterruptSavesACheckpoint) {
+  for (const char* method : {"sgdm", "zero_one_adam --set optimizer.intervals=fixed --set optimizer.max_interval=4"}) {
+    const std::string flags =
+        std::string("--optimizer ") + method +
+        " --nodes 2 --batch 4 --epochs 20 --max-steps 300 --set log_every=1 --checkpoint-every 1000";
+    const auto whole = trained(flags, 1000);
+    fs::remove_all(run_dir());
+    environment_ = "timeout --foreground -s TERM 0.6";
+    Outcome outcome = train(flags + " --set checkpoint.keep=100");
+    environment_.clear();
+    ASSERT_NE(outcome.exit_code, 0) << "300 steps took less than 0.6 s";
+    EXPECT_NE(outcome.err.find("SIGTERM"), std::string::npos) << outcome.err;
+    ASSERT_NE(newest_checkpoint(checkpoints()), "") << outcome.out;
+    outcome = train("", "--resume run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(remains() == whole) << method;
+  }
+}
+
+TEST_F(Resume, RefusesWhatItCannotContinue) {
+  const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
+    const Outcome outcome = train(flags, base);
+    EXPECT_NE(outcome.exit_code, 0) << flags;
+    EXPECT_NE(outcome.err.find(what), std::string::npos) << flags << ": " << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  };
+  refused("", "--resume nowhere", "nowhere/config.json");
+  refused("--resume auto", "--data data", "--run-dir");
+  refused("--resume other", "--run-dir run", "leave --run-dir out");
+  ASSERT_EQ(train("--optimizer adamw").exit_code, 0);
+  refused("", "--resume run", "run/checkpoints: has no checkpoint; train with --checkpoint-every STEPS");
+  fs::remove_all(run_dir());
+  ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
+  const std::string before = read_file(run_dir() / "metrics.jsonl");
+  refused("--optimizer sgdm", "--resume run", "is of a run with \"adamw, dense, none\"");
+  refused("--nodes 2", "--resume run", "1 nodes, this run has 2");
+  refused("--batch 8", "--resume run", "16 steps per epoch, this run has 32");
+  refused("--max-steps 3", "--resume run", "is at step 4, beyond the 3 steps of this run");
+  refused("--model resnet18 --set model.small_stem=true", "--resume run", "parameters");
+  EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before) << "a refusal leaves the run as it is";
+  write_file(run_dir() / "checkpoints/step-4/manifest.json", "{}");
+  refused("", "--resume run", "has no \"version\"");
+  write_file(run_dir() / "metrics.jsonl", "");
+  fs::remove_all(run_dir() / "checkpoints/step-4");
+  refused("", "--resume run", "metrics.jsonl: has 0 bytes");
+}
+
+}  // namespace
+}  // namespace godwit
