@@ -11,6 +11,7 @@
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/lstm.h"
 #include "autograd/ops/matmul.h"
 #include "autograd/ops/pooling/pool2d.h"
 #include "autograd/ops/relu.h"

@@ -25,15 +25,24 @@ const Product& product(int64_t n, int64_t in, int64_t out, bool transposed, bool
   });
 }
 
-bool multiply(const Product& product, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  if (!product) return false;
+// The product of a linear layer with `rows` rows and without a bias.
+const Product& product_of(const Tensor& w, bool transposed, int64_t rows, DType type) {
+  return product(rows, w.dim(transposed ? 1 : 0), w.dim(transposed ? 0 : 1), transposed, false, type);
+}
+
+void multiply_packed(const Product& product, const Tensor& x, const Tensor& weights, const Tensor& bias,
+                     const Tensor& y) {
   const auto& desc = product->plan.desc;
-  const Tensor weights = product->packed(w);
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                                                   {DNNL_ARG_WEIGHTS, onednn::memory(product->wanted, weights)},
                                                   {DNNL_ARG_DST, onednn::memory(desc.dst_desc(), y)}};
   if (bias.defined()) arguments.emplace(DNNL_ARG_BIAS, onednn::memory(desc.bias_desc(), bias));
   run(product->plan, std::move(arguments));
+}
+
+bool multiply(const Product& product, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  if (!product) return false;
+  multiply_packed(product, x, product->packed(w), bias, y);
   return true;
 }
 
@@ -45,6 +54,15 @@ bool library_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias
 
 bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) {
   return multiply(product(dy.dim(0), w.dim(0), w.dim(1), false, false, dy.dtype()), dy, w, Tensor(), dx);
+}
+
+Tensor library_linear_pack(const Tensor& w, bool transposed, int64_t rows, DType type) {
+  const Product& product = product_of(w, transposed, rows, type);
+  return product ? product->packed(w) : Tensor();
+}
+
+void library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packed, bool transposed, const Tensor& y) {
+  multiply_packed(product_of(w, transposed, x.dim(0), x.dtype()), x, packed, Tensor(), y);
 }
 
 // With only AVX512_BF16, the library's kernel for its own layout of dw is slower.
