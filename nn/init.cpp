@@ -40,6 +40,11 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   if (!on_cpu) there.copy_from(value);
 }
 
+// Uniform in ± bound.
+auto uniform(double bound) {
+  return [bound](RandomStream& stream) { return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0); };
+}
+
 // Uses both values of a Box–Muller pair: takes half the time of RandomStream::normal(). Each row has its own copy.
 struct PairOfNormals {
   double deviation, spare = 0;
@@ -95,6 +100,11 @@ void initialize(const Module& module, uint64_t seed) {
 void initialize_normal(const Module& module, uint64_t seed, double deviation) {
   for (const Parameter& p : module.parameters())
     if (p.var.shape().rank() > 1) fill_normal(p, seed, deviation);
+}
+
+void initialize_uniform(const Module& module, uint64_t seed, const std::function<double(const Parameter&)>& bound) {
+  for (const Parameter& p : module.parameters())
+    if (const double limit = bound(p); limit > 0) fill_rows(p, seed, uniform(limit));
 }
 
 }  // namespace godwit::nn
