@@ -1,0 +1,165 @@
+#include "data/text/word_vocabulary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/file.h"
+#include "data/text/basic_tokenizer.h"
+#include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/hash.h"
+
+namespace godwit::data {
+namespace {
+
+constexpr uint64_t kMostBytes = (uint64_t{1} << 32) - 1;  // BasicTokenizer takes less than 4 GiB
+constexpr std::string_view kBlank = " \t\v\f\r\n";
+
+std::string_view text_of(const std::vector<uint8_t>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Calls f(line) for each line, without its end. A text without a final line break ends there.
+template <class F>
+void each_line(std::string_view text, F&& f) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    f(line);
+    at = end + 1;
+  }
+}
+
+void check_has_words(const WordText& text, bool has_words) {
+  check(has_words, text.name, ": holds no words; expected text with one sentence per line");
+}
+
+}  // namespace
+
+WordVocabulary::WordVocabulary(std::vector<std::string> words) : words_(std::move(words)) {
+  check(words_.size() < size_t{1} << 31, "vocabulary: ", words_.size(), " words, expected fewer than 2^31");
+  ids_.reserve(words_.size());
+  for (size_t i = 0; i < words_.size(); ++i) {
+    const std::string& word = words_[i];
+    check(!word.empty(), "vocabulary: line ", i + 1, " is empty");
+    check(word.find_first_of(kBlank) == std::string::npos, "vocabulary: the word of line ", i + 1,
+          " contains white space");
+    const auto [known, added] = ids_.emplace(word, static_cast<int32_t>(i));
+    if (!added)
+      fail("vocabulary: '", excerpt(word), "' occurs in line ", known->second + 1, " and again in line ", i + 1);
+  }
+  const std::optional<int32_t> end = id(kEndOfLine);
+  check(end.has_value(), "vocabulary: none of its ", size(), " words is ", kEndOfLine, ", the end of a line");
+  end_of_line_ = *end;
+  unknown_ = id(kUnknownWord);
+}
+
+std::optional<int32_t> WordVocabulary::id(std::string_view word) const {
+  const auto found = ids_.find(word);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const std::string& WordVocabulary::word(int32_t id) const {
+  check(id >= 0 && id < size(), "vocabulary: id ", id, " is not among its ", size(), " words");
+  return words_[static_cast<size_t>(id)];
+}
+
+uint64_t WordVocabulary::hash() const {
+  Hash hash;
+  for (const std::string& word : words_) hash.add(word);
+  return hash.value();
+}
+
+void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f) const {
+  std::optional<BasicTokenizer> tokenizer;
+  if (split == WordSplit::basic) tokenizer.emplace(BasicTokenizerOptions{});
+  int64_t number = 0;
+  each_line(text, [&](std::string_view line) {
+    ++number;
+    if (tokenizer) {
+      tokenizer->each_word(line, 0, line.size(), [&](const Word& word) { f(word.text, number); });
+    } else {
+      for (size_t at = line.find_first_not_of(kBlank); at != std::string_view::npos;) {
+        const size_t end = std::min(line.find_first_of(kBlank, at), line.size());
+        f(line.substr(at, end - at), number);
+        at = line.find_first_not_of(kBlank, end);
+      }
+    }
+    f(kEndOfLine, number);
+  });
+}
+
+WordText read_word_text(const std::string& path, WordSplit split) {
+  const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
+  return {.text = std::string(text_of(bytes)), .name = path, .split = split};
+}
+
+WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
+  check(limit >= 3, "vocabulary: limited to ", limit, " words, expected at least 3");
+  std::unordered_map<std::string, int64_t> counts;
+  bool has_words = false;
+  text.each_word([&](std::string_view word, int64_t) {
+    ++counts[std::string(word)];
+    has_words = has_words || word != kEndOfLine;
+  });
+  check_has_words(text, has_words);
+  std::vector<std::pair<std::string, int64_t>> ranked(counts.begin(), counts.end());
+  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  if (std::ssize(ranked) > limit) {
+    // <eos> and <unk> remain, whatever their frequency.
+    std::vector<std::pair<std::string, int64_t>> kept;
+    int64_t others = limit - 2;
+    bool has_unknown = false;
+    for (const auto& entry : ranked) {
+      const bool special = entry.first == kEndOfLine || entry.first == kUnknownWord;
+      has_unknown = has_unknown || entry.first == kUnknownWord;
+      if (special || others-- > 0) kept.push_back(entry);
+    }
+    if (!has_unknown) kept.emplace_back(kUnknownWord, 0);
+    ranked = std::move(kept);
+  }
+  std::vector<std::string> words;
+  for (auto& entry : ranked) words.push_back(std::move(entry.first));
+  return WordVocabulary(std::move(words));
+}
+
+WordVocabulary read_word_vocabulary(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostBytes);
+  std::vector<std::string> words;
+  each_line(text_of(bytes), [&](std::string_view line) { words.emplace_back(line); });
+  try {
+    return WordVocabulary(std::move(words));
+  } catch (const Error& error) {
+    throw error.with_text(path + ": " + error.what());
+  }
+}
+
+void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary) {
+  std::string lines;
+  for (const std::string& word : vocabulary.words()) lines += word + '\n';
+  write_file(path, lines);
+}
+
+EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary) {
+  EncodedText result;
+  bool has_words = false;
+  text.each_word([&](std::string_view word, int64_t line) {
+    has_words = has_words || word != kEndOfLine;
+    std::optional<int32_t> id = vocabulary.id(word);
+    if (!id) {
+      id = vocabulary.unknown();
+      check(id.has_value(), text.name, ": line ", line, ": '", excerpt(word), "' is not in the vocabulary, which has no ",
+            kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ", kUnknownWord,
+            " to it");
+      ++result.unknown;
+    }
+    result.tokens.push_back(*id);
+  });
+  check_has_words(text, has_words);
+  return result;
+}
+
+}  // namespace godwit::data

@@ -1,0 +1,82 @@
+// WordVocabulary: the words of a language model's text. A word's id is its index.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace godwit::data {
+
+inline constexpr std::string_view kEndOfLine = "<eos>";    // follows the words of each line
+inline constexpr std::string_view kUnknownWord = "<unk>";  // replaces words outside the vocabulary
+
+// Maps words to ids and back.
+class WordVocabulary {
+ public:
+  // Throws, naming lines starting at 1, if a word is empty, contains a space or line break, or occurs twice, or if <eos>
+  // is missing.
+  explicit WordVocabulary(std::vector<std::string> words);
+
+  int64_t size() const { return static_cast<int64_t>(words_.size()); }  // number of words
+  std::optional<int32_t> id(std::string_view word) const;               // none if it is not in the vocabulary
+  const std::string& word(int32_t id) const;                            // throws unless 0 <= id < size()
+  const std::vector<std::string>& words() const { return words_; }      // by id
+  int32_t end_of_line() const { return end_of_line_; }                  // id of <eos>
+  std::optional<int32_t> unknown() const { return unknown_; }           // id of <unk>; none if it is missing
+  uint64_t hash() const;                                                // of all words in order
+
+ private:
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  std::vector<std::string> words_;
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> ids_;
+  int32_t end_of_line_ = 0;
+  std::optional<int32_t> unknown_;
+};
+
+// How a line is split into words.
+enum class WordSplit {
+  spaces,  // at white space
+  basic,   // also around punctuation; letters lower-cased, accents removed (BasicTokenizer)
+};
+
+// A text whose lines are sentences.
+struct WordText {
+  std::string text;                     // lines end with \n or \r\n
+  std::string name;                     // source, for messages
+  WordSplit split = WordSplit::spaces;  // of each line
+
+  // Calls f(word, line) for each word and, at the end of each line, for <eos>; lines count from 1. The view is valid
+  // during the call.
+  void each_word(const std::function<void(std::string_view word, int64_t line)>& f) const;
+};
+
+// Reads a text file, plain or gzip. Throws one Error naming the file.
+WordText read_word_text(const std::string& path, WordSplit split);
+
+// The vocabulary of a text: all words, most frequent first (ties in order of bytes). If there are more than `limit`
+// different words, including <eos>, the most frequent ones remain, and <unk> stands for the others. Throws if the text
+// has no words or `limit` is below 3.
+WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit);
+
+// One word per line. Errors name the file.
+WordVocabulary read_word_vocabulary(const std::string& path);
+// Atomically; throws an Error naming the file.
+void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary);
+
+// The ids of a text.
+struct EncodedText {
+  std::vector<int32_t> tokens;
+  int64_t unknown = 0;  // number of words outside the vocabulary, now <unk>
+};
+
+// Throws if the text has no words, or if a word is not in the vocabulary and the vocabulary has no <unk>.
+EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary);
+
+}  // namespace godwit::data
