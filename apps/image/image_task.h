@@ -20,6 +20,7 @@ class ImageTask : public Task {
   nn::Module& model() override { return *model_; }
   std::string name() const override { return config_.model.name; }
   std::string unit() const override { return "images"; }
+  int64_t batch_samples() const override { return config_.batch; }
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return data_.notes; }
 

@@ -76,9 +76,9 @@ std::vector<Part> short_parts(const ProgressState& s) {
                              {7, count_text("epoch", s.epoch, s.epochs)},
                              {6, count_text("step", s.step, s.steps)},
                              {1, print("loss %.4f", s.loss)},
-                             {2, print("acc %.1f%%", 100 * s.accuracy)},
                              {3, rate_text(s.samples_per_s) + " " + (s.unit == "images" ? "img" : s.unit) + "/s"},
                              {4, short_bytes(s.bytes_intra, s.bytes_inter)}};
+  if (s.accuracy) parts.insert(parts.begin() + 4, {2, print("acc %.1f%%", 100 * *s.accuracy)});
   if (knows_time_left(s)) parts.push_back({0, short_duration(s.seconds_left) + " left"});
   return parts;
 }
@@ -125,7 +125,8 @@ std::string human_duration(double seconds) {
 
 std::string render_line(const ProgressState& s) {
   std::string text = count_text("epoch", s.epoch, s.epochs) + "  " + count_text("step", s.step, s.steps);
-  text += print("  loss %.4f  accuracy %.1f%%", s.loss, 100 * s.accuracy);
+  text += print("  loss %.4f", s.loss);
+  if (s.accuracy) text += print("  accuracy %.1f%%", 100 * *s.accuracy);
   text += "  " + rate_text(s.samples_per_s) + " " + s.unit + "/s  ";
   text += human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step";
   return knows_time_left(s) ? text + "  " + human_duration(s.seconds_left) + " left" : text;

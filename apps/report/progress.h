@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace godwit::apps {
@@ -11,7 +12,8 @@ namespace godwit::apps {
 struct ProgressState {
   int64_t step = 0, steps = 0;              // completed; of the whole run
   int64_t epoch = 0, epochs = 0;            // current one, starting at 1
-  double loss = 0, accuracy = 0;            // over recent steps; accuracy in [0, 1]
+  double loss = 0;                          // over recent steps
+  std::optional<double> accuracy;           // over recent steps, in [0, 1]; none if the task has no accuracy
   double samples_per_s = 0;                 // sum over the workers
   double bytes_intra = 0, bytes_inter = 0;  // per step, within and between nodes
   double seconds_left = 0;                  // negative if not yet known

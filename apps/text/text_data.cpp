@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "apps/text/default_text.h"
 #include "data/hold_out.h"
 #include "data/text/classification.h"
 #include "data/text/corpus.h"
@@ -20,8 +21,6 @@ namespace godwit::apps {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kBible = "/usr/lib/bible.data";  // path in Debian's bible-kjv-text
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -95,9 +94,7 @@ std::vector<T> hold_out(std::vector<T>& all, const TextConfig& config) {
 
 TextData load_pretraining(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
-  const std::string path = options.path.empty() ? kBible : options.path;
-  check(!options.path.empty() || exists(path), path, ": not found; install bible-kjv-text (scripts/setup), or pass a ",
-        "text file with --data FILE");
+  const std::string path = text_or_bible(options.path);
   const data::Sentences rule = options.sentences == "split" ? data::Sentences::split : data::Sentences::lines;
   const data::Corpus all = data::read_corpus(path, rule);
   check(!options.test.empty() || all.documents() >= options.hold_out, path, ": has ",

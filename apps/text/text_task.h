@@ -17,6 +17,7 @@ class TextTask : public Task {
  public:
   nn::Module& model() override { return *model_; }
   std::string name() const override { return data_.model_name + "-" + config_.task; }
+  int64_t batch_samples() const override { return config_.batch; }
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return notes_; }
   void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run trained it

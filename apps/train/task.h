@@ -15,9 +15,9 @@ namespace godwit::apps {
 
 // Result of one micro-batch.
 struct Forward {
-  Var loss;                     // mean over the samples
-  std::vector<Tensor> correct;  // one element each; their sum is the number of correct answers
-  double answers = 0;           // total number of answers
+  Var loss;                          // mean over the samples
+  std::vector<Tensor> correct = {};  // one element each; their sum is the number of correct answers
+  double answers = 0;                // total number of answers; 0: the task reports no accuracy
   double samples = 0;
   double data_wait_s = 0;  // time spent waiting for the batch
 };
@@ -41,6 +41,7 @@ class Task {
   virtual nn::Module& model() = 0;        // with initial weights
   virtual std::string name() const = 0;   // of the model; prefix of run directory names
   virtual std::string unit() const = 0;   // name of a sample, such as "images"
+  virtual int64_t batch_samples() const = 0;  // samples in a micro-batch of this rank
   virtual int64_t batches() const = 0;    // per epoch, of this rank
   virtual Rows notes() const { return {}; }  // printed at the start of a run
 

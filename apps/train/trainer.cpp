@@ -155,7 +155,7 @@ Rows Trainer::rows() const {
   const Buckets& buckets = replica_->buckets();
   model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
         << "; optimizer state of this worker: " << human_bytes(static_cast<double>(state_bytes));
-  run << total_steps_ << " of " << config_.batch * config_.accumulation * comm_.topology.world() << " " << task_.unit()
+  run << total_steps_ << " of " << task_.batch_samples() * config_.accumulation * comm_.topology.world() << " " << task_.unit()
       << ", " << steps_per_epoch_ << " an epoch";
   Rows rows = task_.notes();
   rows.insert(rows.end(), {{"parameters", model.str()},
@@ -437,7 +437,7 @@ void Trainer::report(Progress& progress) {
     state.epoch = epoch();
     state.epochs = (total_steps_ - 1) / steps_per_epoch_ + 1;
     state.loss = metrics.loss;
-    state.accuracy = sums.item(1) / std::max(sums.item(2), 1.0);
+    if (sums.item(2) > 0) state.accuracy = sums.item(1) / sums.item(2);
     state.samples_per_s = metrics.samples_per_s;
     state.bytes_intra = metrics.bytes_intra;
     state.bytes_inter = metrics.bytes_inter;

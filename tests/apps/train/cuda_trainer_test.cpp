@@ -76,6 +76,7 @@ class NetTask : public Task {
   nn::Module& model() override { return net_; }
   std::string name() const override { return "net"; }
   std::string unit() const override { return "images"; }
+  int64_t batch_samples() const override { return 1; }
   int64_t batches() const override { return train_.batches(); }
   void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
   void average_buffers() override { nn::average_buffers(net_, *comm_.world); }

@@ -12,6 +12,7 @@
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/lstm.h"
 #include "autograd/ops/matmul.h"
 #include "autograd/ops/pooling/pool2d.h"
 #include "autograd/ops/prepend_token.h"
@@ -316,6 +317,27 @@ TEST_F(CudaParity, Linear) {
 }
 
 // Parameters are views of flat buckets and begin at arbitrary addresses.
+// One value of the state is used alone, so that its gradient reaches the layer by itself.
+TEST_F(CudaParity, Lstm) {
+  for (const DType type : kTypes)
+    for (const auto& [time, batch, input, width] :
+         {std::tuple<int64_t, int64_t, int64_t, int64_t>{1, 1, 1, 1}, {3, 2, 5, 7}, {4, 3, 8, 16}, {2, 5, 3, 300}}) {
+      const DType wide = compute_dtype(type);
+      const Inputs inputs{random({time, batch, input}, type, 1),        random({batch, width}, type, 2),
+                          random({batch, width}, wide, 3),              random({4 * width, input}, wide, 4, 0.3),
+                          random({4 * width, width}, wide, 5, 0.1),     random({4 * width}, wide, 6, 0.3),
+                          random({4 * width}, wide, 7, 0.3)};
+      const std::string what = detail::concat("lstm ", time, " ", batch, " ", input, " ", width, " ", type);
+      const auto run = [](const auto& in) {
+        return ops::lstm(in[0], {in[1], in[2]}, {in[3], in[4], in[5], in[6]});
+      };
+      // products of the steps follow one another, so that roundings add up
+      expect_same([=](const auto& in) { return run(in).y; }, inputs, 256, what);
+      expect_same([=](const auto& in) { return run(in).state.h; }, inputs, 256, what + ", h");
+      expect_same([=](const auto& in) { return run(in).state.c; }, inputs, 256, what + ", c");
+    }
+}
+
 TEST_F(CudaParity, LinearAcceptsUnalignedParameters) {
   const Tensor flat = random({200}, DType::f32, 18), x = random({6, 7}, DType::f32, 19);
   const auto op = [](const auto& in) {

@@ -1,0 +1,39 @@
+// The configuration of train_lm.
+#pragma once
+#include <string>
+
+#include "apps/config/program.h"
+#include "models/lstm.h"
+
+namespace godwit::apps {
+
+struct LanguageDataConfig {
+  std::string path;             // folder, or text file
+  std::string valid, test;      // files; empty: those of the folder, or held-out documents
+  std::string vocab;            // vocabulary file; empty: built from the training text
+  int64_t vocab_size = 10000;   // maximum number of words in a built vocabulary
+  std::string words = "basic";  // how lines are split: spaces, basic
+  int64_t length = 35;          // tokens per stream in a batch
+  int64_t hold_out = 50;        // text file without data.valid: evaluate on one in this many documents
+};
+
+struct LanguageConfig : CommonConfig {
+  LanguageConfig() {
+    schedule.name = "cosine";
+    clip.norm = 0.25;
+    epochs = 3;
+    batch = 20;
+  }
+  void check_together() const override;
+
+  std::string model_name = "lstm_small";
+  LstmConfig model = lstm_config("lstm_small");  // vocab_size, dtype and seed are set later
+  LanguageDataConfig data;
+
+ protected:
+  void describe(OptionList& list) override;
+};
+
+const Program& language_program();  // train_lm
+
+}  // namespace godwit::apps

@@ -1,0 +1,107 @@
+#include "apps/text/language_data.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "apps/text/default_text.h"
+#include "data/text/corpus.h"
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Texts {
+  data::WordText train, valid;
+  std::optional<data::WordText> test;
+};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// The file of a part of the text: `given`, or the first of the usual names that exists in the folder; "" if there is none.
+std::string file_of(const std::string& folder, const std::string& given, const std::string& part) {
+  if (!given.empty()) return given;
+  for (const std::string& name : {"ptb." + part + ".txt", part + ".txt", "wiki." + part + ".tokens"})
+    if (const fs::path path = fs::path(folder) / name; exists(path.string())) return path.string();
+  return "";
+}
+
+Texts texts_of_folder(const LanguageDataConfig& options, data::WordSplit split) {
+  const auto read = [&](const std::string& given, const std::string& part) {
+    const std::string path = file_of(options.path, given, part);
+    check(!path.empty(), "data folder ", options.path, ": has no ", part, ".txt or ptb.", part, ".txt");
+    return data::read_word_text(path, split);
+  };
+  Texts texts{.train = read("", "train"), .valid = read(options.valid, "valid"), .test = {}};
+  if (!file_of(options.path, options.test, "test").empty()) texts.test = read(options.test, "test");
+  return texts;
+}
+
+// The sentences of some documents, one per line.
+data::WordText lines_of(const data::Corpus& corpus, const std::string& name, data::WordSplit split) {
+  data::WordText text{.text = {}, .name = name, .split = split};
+  for (int64_t i = 0; i < corpus.sentences(); ++i) text.text.append(corpus.sentence(i)).push_back('\n');
+  return text;
+}
+
+// One document in `hold_out` is for validation, and one in `hold_out` of the others for the test.
+Texts held_out(const std::string& path, const LanguageDataConfig& options, data::WordSplit split) {
+  const data::Corpus all = data::read_corpus(path);
+  const int64_t every = options.hold_out;
+  check(all.documents() > every, path, ": has ", all.documents(), all.documents() == 1 ? " document" : " documents",
+        " (separated by blank lines), too few to hold out one of ", every, " twice; lower --set data.hold_out=", every,
+        ", or name the evaluation text with --set data.valid=FILE");
+  const auto [rest, valid] = all.hold_out(every);
+  if (rest.documents() < every)
+    return {.train = lines_of(rest, path, split), .valid = lines_of(valid, path, split), .test = {}};
+  const auto [train, test] = rest.hold_out(every);
+  return {.train = lines_of(train, path, split),
+          .valid = lines_of(valid, path + " (validation)", split),
+          .test = lines_of(test, path + " (test)", split)};
+}
+
+Texts load_texts(const LanguageDataConfig& options) {
+  const auto split = options.words == "spaces" ? data::WordSplit::spaces : data::WordSplit::basic;
+  std::error_code ignored;
+  if (fs::is_directory(options.path, ignored)) return texts_of_folder(options, split);
+  const std::string path = text_or_bible(options.path);
+  if (options.valid.empty()) return held_out(path, options, split);
+  Texts texts{.train = lines_of(data::read_corpus(path), path, split),
+              .valid = data::read_word_text(options.valid, split),
+              .test = {}};
+  if (!options.test.empty()) texts.test = data::read_word_text(options.test, split);
+  return texts;
+}
+
+std::string count_of(const data::EncodedText& text) {
+  return std::to_string(text.tokens.size()) + " tokens" +
+         (text.unknown > 0 ? ", " + std::to_string(text.unknown) + " of them outside the vocabulary" : "");
+}
+
+}  // namespace
+
+std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config) {
+  const Texts texts = load_texts(config.data);
+  const std::string& file = config.data.vocab;
+  auto data = std::make_shared<LanguageData>(LanguageData{
+      .vocabulary = file.empty() ? data::build_word_vocabulary(texts.train, config.data.vocab_size)
+                                 : data::read_word_vocabulary(file),
+      .train = {}, .valid = {}, .test = {}});
+  data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +
+                                           (file.empty() ? "of the training text" : file)});
+  const auto encode = [&](const data::WordText& text, const char* label) {
+    data::EncodedText encoded = data::encode_words(text, data->vocabulary);
+    data->notes.push_back({label, text.name + ": " + count_of(encoded)});
+    return std::move(encoded.tokens);
+  };
+  data->train = encode(texts.train, "training");
+  data->valid = encode(texts.valid, "validation");
+  if (texts.test) data->test = encode(*texts.test, "test");
+  return data;
+}
+
+}  // namespace godwit::apps

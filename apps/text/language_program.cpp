@@ -1,0 +1,123 @@
+// The options of train_lm, with their defaults and checks.
+#include "apps/text/language_config.h"
+#include "apps/text/language_data.h"
+#include "apps/text/language_task.h"
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+constexpr const char* kPurpose =
+    R"(Trains an LSTM language model with N workers: each holds a replica, computes gradients on its own
+streams of text and exchanges them, or one bit per parameter, while the backward pass still runs.
+Examples:
+
+  ./train_lm --optimizer birder --nodes 8
+  ./train_lm --data PTB_DIR --model lstm_medium --epochs 39
+  ./train_lm --data TEXT_FILE --set data.vocab_size=20000
+
+PTB_DIR holds ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and test.txt.
+
+)";
+
+constexpr const char* kResults = R"(
+Results go to the run directory: config.json (every option except run_dir; giving it to --config
+repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
+per token), vocab.txt (the words), weights.safetensors (the final weights).
+)";
+
+ConfigPtr defaults(const Lookup& lookup) {
+  auto config = std::make_shared<LanguageConfig>();
+  if (const std::string name = lookup("model.name"); !name.empty()) {
+    config->model_name = name;
+    config->model = lstm_config(name);
+  }
+  if (!lookup("data.path").empty()) config->data.words = "spaces";
+  config->data.vocab = lookup("data.vocab");  // decides which options are read
+  return config;
+}
+
+OptimizerConfig language_optimizer_defaults(const CommonConfig&, const std::string& name) {
+  OptimizerConfig config = name;
+  if (config.has("weight_decay")) config.set("weight_decay", 1.2e-6);
+  if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
+  config.set("lr", config.name() == "sgd" ? 20.0 : config.name() == "sgdm" ? 2.0 : 2e-3);
+  return config;
+}
+
+TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
+  const auto own = std::static_pointer_cast<const LanguageConfig>(config);
+  const std::shared_ptr<const LanguageData> data = load_language_data(*own);
+  return [own, data](Communicator& comm) { return std::make_unique<LanguageTask>(*own, *data, comm); };
+}
+
+}  // namespace
+
+void LanguageConfig::check_together() const {
+  check(data.test.empty() || !data.path.empty(), "data.test requires data.path");
+  check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
+}
+
+void LanguageConfig::describe(OptionList& list) {
+  list.section = "model";
+  list.add("model.name", model_name, "network; the other keys of model default to its values")
+      .with_flag("--model")
+      .with_choices(lstm_names());
+  list.prefix = "model.";
+  constexpr Range kDropout{0, 1, false, true};
+  list.add("embedding", model.embedding, "width of the word embeddings", {1, 1 << 16});
+  list.add("hidden", model.hidden, "width of the LSTM layers", {1, 1 << 16});
+  list.add("layers", model.layers, "number of LSTM layers", {1, 64});
+  list.add("tied", model.tied, "output layer with the embedding's weights; the last layer has the embedding's width");
+  list.add("input_dropout", model.input_dropout, "fraction of the embeddings", kDropout);
+  list.add("hidden_dropout", model.hidden_dropout, "fraction of the values between layers", kDropout);
+  list.add("output_dropout", model.output_dropout, "fraction of the last layer's output", kDropout);
+  list.add("weight_dropout", model.weight_dropout, "fraction of the recurrent weights", kDropout);
+  list.add("init_range", model.init_range, "embeddings and output weights are uniform in ± this", kNotNegative);
+  list.add("recurrent_range", model.recurrent_range, "LSTM weights are uniform in ± this; 0: 1/√width", kNotNegative);
+  list.prefix = "";
+  list.add("init_weights", init_weights, "safetensors file to start from")
+      .with_flag("--init-weights")
+      .with_placeholder("FILE")
+      .differs_by_host();
+
+  list.section = "data", list.prefix = "data.";
+  list.add("path", data.path, "folder or text file [the packaged King James Bible]")
+      .with_flag("--data")
+      .with_placeholder("DIR")
+      .differs_by_host();
+  list.add("valid", data.valid, "validation file; empty: of the folder, or held-out documents").differs_by_host();
+  list.add("test", data.test, "test file; empty: of the folder, or held-out documents").differs_by_host();
+  list.add("vocab", data.vocab, "vocabulary, one word per line; empty: built from the training text")
+      .with_flag("--vocab")
+      .with_placeholder("FILE")
+      .differs_by_host();
+  list.add("vocab_size", data.vocab_size, "words of a built vocabulary; the most frequent", {3, 1e8})
+      .only_if(data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
+  list.add("words", data.words, "lines split at spaces, or also around punctuation, lower-cased")
+      .with_choices({"spaces", "basic"});
+  list.add("length", data.length, "tokens of each stream in a batch (steps of back-propagation)", {1, 1 << 16})
+      .with_flag("--length");
+  list.add("hold_out", data.hold_out, "one text file: every N-th document is evaluated on", {2, 1e9});
+
+  list.prefix = "";
+  describe_common(list, {.unit = "streams of text",
+                         .eval_batch = "streams of an evaluation, over all workers; 0: 20",
+                         .seed = "seed of initialization, dropout and quantization",
+                         .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
+}
+
+const Program& language_program() {
+  static const Program program{
+      .name = "train_lm",
+      .purpose = kPurpose,
+      .results = kResults,
+      .default_optimizer = "adamw",
+      .defaults = defaults,
+      .optimizer_defaults = language_optimizer_defaults,
+      .load = load,
+  };
+  return program;
+}
+
+}  // namespace godwit::apps

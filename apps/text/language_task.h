@@ -1,0 +1,55 @@
+// LanguageTask: one rank's streams of text and LSTM language model.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/text/language_data.h"
+#include "apps/train/task.h"
+#include "data/text/token_windows.h"
+
+namespace godwit::apps {
+
+// The state after a window is the initial state of the next one (truncated back-propagation through time). Each epoch and
+// each evaluation begins with zeros.
+class LanguageTask : public Task {
+ public:
+  // Collective: checks that all ranks have the same text. References must outlive the task. Throws if the text is too
+  // short for the workers' streams.
+  LanguageTask(const LanguageConfig& config, const LanguageData& data, Communicator& comm);
+
+  nn::Module& model() override { return *model_; }
+  std::string name() const override { return config_.model_name; }
+  std::string unit() const override { return "tokens"; }
+  int64_t batch_samples() const override { return config_.batch * config_.data.length; }
+  int64_t batches() const override { return train_.windows(); }
+  Rows notes() const override { return notes_; }
+  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run built it
+  void start_epoch(int64_t epoch) override;
+  Forward forward(int64_t micro_batch) override;
+  LoadedBatch load_batch(int64_t micro_batch) override;
+  Forward forward_loaded() override;
+  Evaluation evaluate() override;  // val_loss, perplexity, and, with a test text, test_loss, test_perplexity
+  void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
+
+ private:
+  data::TokenWindow next(int64_t micro_batch);
+  Forward loss(const data::TokenWindow& window, const DropoutContext& run);
+  std::pair<double, double> sum_of_losses(data::TokenWindows& windows);  // and the number of predictions
+
+  const LanguageConfig& config_;
+  const LanguageData& data_;
+  Communicator& comm_;
+  data::TokenWindows train_, valid_;
+  std::unique_ptr<data::TokenWindows> test_;  // null without a test text
+  std::unique_ptr<LstmLanguageModel> model_;
+  Rows notes_;
+  LstmLanguageModel::State state_;                   // between windows; fixed addresses for CUDA graphs
+  std::map<int64_t, data::TokenWindow> fixed_;       // by length; fixed addresses for CUDA graphs
+  const data::TokenWindow* loaded_ = nullptr;
+  Tensor micro_batch_;  // number of the loaded micro-batch
+};
+
+}  // namespace godwit::apps

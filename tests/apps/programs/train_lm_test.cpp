@@ -1,0 +1,146 @@
+// train_lm, started as by a user: reproducibility, data parallelism, evaluations, and refusal of invalid input.
+#include <cmath>
+
+#include "tests/apps/programs/program_test.h"
+#include "tests/apps/small_data.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class TrainLm : public ProgramTest {
+ protected:
+  TrainLm()
+      : ProgramTest("train_lm",
+                    "--run-dir run --set model.embedding=16 --set model.hidden=24 --length 7 --batch 4 --max-steps 4 "
+                    "--threads 1") {}
+  void SetUp() override {
+    write_file(folder_ / "text" / "train.txt", story(60));
+    write_file(folder_ / "text" / "valid.txt", story(9));
+    write_file(folder_ / "text" / "test.txt", story(11));
+    write_file(folder_ / "one.txt", story(60));
+  }
+
+  // Trains and expects success; leaves the run directory for inspection.
+  Outcome done(const std::string& flags) {
+    fs::remove_all(run_dir());
+    const Outcome outcome = train(flags);
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << flags;
+    return outcome;
+  }
+};
+
+const std::string kFolder = "--data text ";
+
+TEST_F(TrainLm, RunsAreReproducible) {
+  const std::string flags =
+      "--optimizer birder --nodes 2 --workers-per-node 2 --batch 2 --set log_every=1 --check-replicas 1 "
+      "--accumulation 2 --set model.input_dropout=0.2 --set model.weight_dropout=0.3";
+  for (const std::string& data : {kFolder, std::string("--data one.txt --set data.hold_out=6 ")}) {
+    const Outcome outcome = done(data + flags);
+    EXPECT_NE(outcome.out.find("of the training text"), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.out.find("4 of 112 tokens"), std::string::npos) << outcome.out;
+    const std::vector<json> first = metrics();
+    ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
+    const std::string weights = read_file(run_dir() / "weights.safetensors");
+    ASSERT_TRUE(fs::exists(run_dir() / "vocab.txt"));
+    fs::remove_all(folder_ / "first");
+    fs::rename(run_dir(), folder_ / "first");
+    const Outcome again = train("--config first/config.json", "--run-dir run");
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(results(metrics()), results(first)) << data << "config.json must repeat the run bit for bit";
+    EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
+  }
+}
+
+TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
+  done(kFolder);
+  const json last = metrics().back();
+  EXPECT_EQ(last.size(), 6u) << last;
+  EXPECT_NEAR(last["perplexity"].get<double>(), std::exp(last["val_loss"].get<double>()), 1e-6);
+  EXPECT_NEAR(last["test_perplexity"].get<double>(), std::exp(last["test_loss"].get<double>()), 1e-6);
+  fs::remove(folder_ / "text" / "test.txt");
+  done(kFolder);
+  EXPECT_EQ(metrics().back().size(), 4u) << metrics().back();
+}
+
+// A model of word frequencies alone has a loss of 2.7.
+TEST_F(TrainLm, LossFalls) {
+  for (const std::string flags : {"--lr 1e-2", "--optimizer birder --lr 6e-3 --set optimizer.beta=0.9 --nodes 2 --batch 2",
+                                  "--optimizer sgdm --lr 1 --nodes 2 --batch 2 --dtype bf16"}) {
+    done(kFolder + "--epochs 8 --max-steps 0 --set model.tied=true --set model.hidden=32 " + flags);
+    EXPECT_LT(metrics().back()["val_loss"].get<double>(), 1.4) << flags;
+  }
+}
+
+// Every token is predicted once, by whichever worker.
+TEST_F(TrainLm, EvaluationsDoNotDependOnTheNumberOfWorkers) {
+  std::vector<json> last;
+  for (const std::string nodes : {"1", "3"}) {
+    done(kFolder + "--lr 0 --max-steps 1 --set eval_batch=5 --nodes " + nodes);
+    last.push_back(metrics().back());
+  }
+  for (const char* key : {"val_loss", "test_loss"})
+    EXPECT_NEAR(last[1][key].get<double>(), last[0][key].get<double>(), 1e-6) << key;
+}
+
+// Two workers with two streams each have the streams of one worker with four. Without dropout, only the order of the
+// sums differs.
+TEST_F(TrainLm, WorkersShareTheStreams) {
+  std::vector<std::vector<json>> runs;
+  for (const std::string flags : {"--batch 4", "--batch 2 --nodes 2"}) {
+    done(kFolder + "--optimizer sgd --lr 0.5 --max-steps 12 --set log_every=1 " + flags);
+    runs.push_back(metrics());
+  }
+  for (size_t step = 0; step < runs[0].size(); ++step) {
+    const char* key = runs[0][step].contains("loss") ? "loss" : "val_loss";
+    EXPECT_NEAR(runs[1][step][key].get<double>(), runs[0][step][key].get<double>(), 1e-4) << "line " << step;
+  }
+}
+
+TEST_F(TrainLm, ContinuesFromSavedWeights) {
+  done(kFolder + "--max-steps 20 --lr 1e-2");
+  const double before = metrics().back()["val_loss"].get<double>();
+  fs::rename(run_dir(), folder_ / "first");
+  done(kFolder + "--max-steps 1 --lr 0 --init-weights first/weights.safetensors --vocab first/vocab.txt");
+  EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+  EXPECT_FALSE(fs::exists(run_dir() / "vocab.txt")) << "only a vocabulary that the run built is saved";
+}
+
+TEST_F(TrainLm, RefusesInvalidInput) {
+  expect_refused("--data none.txt", {"none.txt"});
+  expect_refused(kFolder + "--length 4000", {"training: the text has", "tokens needs 4001", "lower --length"});
+  expect_refused(kFolder + "--batch 200 --nodes 4", {"for each of 800 streams (4 workers × 200)"});
+  expect_refused("--data one.txt --set data.hold_out=60", {"one.txt: has 60 documents", "too few to hold out"});
+  expect_refused(kFolder + "--set data.test=none.txt", {"none.txt"});
+  write_file(folder_ / "empty" / "train.txt", " \n\n");
+  expect_refused("--data empty", {"data folder empty: has no valid.txt or ptb.valid.txt"});
+  write_file(folder_ / "empty" / "valid.txt", story(9));
+  expect_refused("--data empty", {"train.txt: holds no words"});
+  write_file(folder_ / "text" / "valid.txt", "anna lives in\nparis now .\n");
+  expect_refused(kFolder, {"valid.txt: line 2: 'paris' is not in the vocabulary, which has no <unk>"});
+  done(kFolder + "--set data.vocab_size=10");
+  fs::remove_all(run_dir());
+  write_file(folder_ / "vocab.txt", "anna\n<unk>\n");
+  expect_refused(kFolder + "--vocab vocab.txt", {"vocab.txt", "<eos>"});
+  expect_refused(kFolder + "--vocab vocab.txt --set data.vocab_size=10", {"data.vocab_size is not read"});
+  expect_refused(kFolder + "--model lstm_smal", {"lstm_small"});
+  expect_refused(kFolder + "--set model.hidden_dropout=1", {"model.hidden_dropout"});
+}
+
+TEST_F(TrainLm, HelpListsTheOptions) {
+  const Outcome help = train("--help", "");
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* text : {"./train_lm --data PTB_DIR", "--model", "lstm_medium", "model.weight_dropout", "data.hold_out",
+                           "streams of text per worker"})
+    EXPECT_NE(help.out.find(text), std::string::npos) << text;
+  const json printed = json::parse(train("--model lstm_awd --print-config", "").out);
+  EXPECT_EQ(printed["model"]["hidden"], 1150);
+  EXPECT_EQ(printed["model"]["tied"], true);
+}
+
+}  // namespace
+}  // namespace godwit
