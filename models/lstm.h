@@ -1,4 +1,4 @@
-// LSTM language models: those of Zaremba et al. 2014 and, without its regularizers of activations, of Merity et al. 2017.
+// LSTM language models: of Zaremba et al. 2014 and, without its regularizers of activations, of Merity et al. 2017.
 #pragma once
 #include <memory>
 #include <string>

@@ -30,7 +30,7 @@ class Lstm : public Module {
   // One layer for each width. `dtype`: type of x. Throws unless there is a layer and all widths are positive.
   Lstm(int64_t input, const std::vector<int64_t>& widths, DType dtype = DType::f32);
 
-  Output operator()(const Var& x, const State& initial, const LstmDropout& dropout = {}) const;
+  Output operator()(const Var& x, const State& initial, const LstmDropout& dropout = {}) const;  // all layers
   State zero_state(int64_t batch) const;  // leaves without gradients
 
  private:

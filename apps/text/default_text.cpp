@@ -10,8 +10,8 @@ std::string text_or_bible(const std::string& path) {
   if (!path.empty()) return path;
   const std::string bible = "/usr/lib/bible.data";
   std::error_code ignored;
-  check(std::filesystem::exists(bible, ignored), bible, ": not found; install bible-kjv-text (scripts/setup), or pass a ",
-        "text file with --data FILE");
+  check(std::filesystem::exists(bible, ignored), bible, ": not found; install bible-kjv-text (scripts/setup), or ",
+        "pass a text file with --data FILE");
   return bible;
 }
 

@@ -22,7 +22,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// The file of a part of the text: `given`, or the first of the usual names that exists in the folder; "" if there is none.
+// The file of a part of the text: `given`, or the first of the usual names that exists in the folder; "" if none does.
 std::string file_of(const std::string& folder, const std::string& given, const std::string& part) {
   if (!given.empty()) return given;
   for (const std::string& name : {"ptb." + part + ".txt", part + ".txt", "wiki." + part + ".tokens"})

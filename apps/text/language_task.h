@@ -12,8 +12,8 @@
 
 namespace godwit::apps {
 
-// The state after a window is the initial state of the next one (truncated back-propagation through time). Each epoch and
-// each evaluation begins with zeros.
+// The state after a window is the initial state of the next one (truncated back-propagation through time). Each epoch
+// and each evaluation begins with zeros.
 class LanguageTask : public Task {
  public:
   // Collective: checks that all ranks have the same text. References must outlive the task. Throws if the text is too

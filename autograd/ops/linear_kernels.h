@@ -9,8 +9,8 @@ bool library_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias
 bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
 bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw);
 
-// Packs w for several products x · wᵀ if `transposed`, otherwise x · w, where x has `rows` rows of type `type`. The result
-// is undefined if the library has no kernel that is faster than gemm().
+// Packs w for several products x · wᵀ if `transposed`, otherwise x · w, where x has `rows` rows of type `type`. The
+// result is undefined if the library has no kernel that is faster than gemm().
 Tensor library_linear_pack(const Tensor& w, bool transposed, int64_t rows, DType type);
 // y = x · wᵀ or x · w; `packed` is the result of library_linear_pack() for w.
 void library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packed, bool transposed, const Tensor& y);

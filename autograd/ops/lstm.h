@@ -1,4 +1,4 @@
-// lstm: one LSTM layer (Hochreiter and Schmidhuber 1997, Gers et al. 2000) over a sequence, as torch.nn.LSTM computes it:
+// lstm: one LSTM layer (Hochreiter and Schmidhuber 1997, Gers et al. 2000) over a sequence, as in torch.nn.LSTM:
 //   i, f, g, o = σ, σ, tanh, σ of the four parts of x_t · w_ihᵀ + b_ih + h_{t-1} · w_hhᵀ + b_hh
 //   c_t = f ⊙ c_{t-1} + i ⊙ g,  h_t = o ⊙ tanh(c_t)
 #pragma once
@@ -6,8 +6,8 @@
 
 namespace godwit {
 
-// Memory of one pass over a sequence. `gates` and `hidden` have the type of x: float32, bfloat16 or float64. `cells` has
-// the type of the parameters: float32 for bfloat16.
+// Memory of one pass over a sequence. `gates` and `hidden` have the type of x: float32, bfloat16 or float64. `cells`
+// has the type of the parameters: float32 for bfloat16.
 struct LstmSequence {
   Tensor gates;   // [time, batch, 4·width]: pre-activations, activations i, f, g, o, or gradients of pre-activations
   Tensor hidden;  // [time + 1, batch, width]: h_0 (the initial state), h_1, …

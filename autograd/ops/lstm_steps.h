@@ -23,8 +23,8 @@ struct LstmCell {
     return o * tanh_of(c);
   }
 
-  // Replaces activations by gradients of pre-activations. `before` and `after` are the cell states around the step, dh the
-  // gradient of h. dc is the gradient of the cell state after the step on entry, and before the step on return.
+  // Replaces activations by gradients of pre-activations. `before` and `after` are the cell states around the step, dh
+  // the gradient of h. dc is the gradient of the cell state after the step on entry, and before the step on return.
   GODWIT_INLINE void backward(C before, C after, C dh, C& dc) {
     const C squashed = tanh_of(after), d_after = dc + dh * o * (1 - squashed * squashed);
     dc = d_after * f;
@@ -38,8 +38,8 @@ inline Tensor step_of(const Tensor& sequence, int64_t step) {
   return sequence.rows(step, 1).view({sequence.dim(1), sequence.dim(2)});
 }
 
-// multiply(h, y) computes y [batch, 4·width] = h · w_hhᵀ. cell(gates, recurrent, before, after, h) adds `recurrent` to the
-// pre-activations and computes one step.
+// multiply(h, y) computes y [batch, 4·width] = h · w_hhᵀ. cell(gates, recurrent, before, after, h) adds `recurrent` to
+// the pre-activations and computes one step.
 template <class Multiply, class Cell>
 void lstm_forward_steps(const LstmSequence& s, const Multiply& multiply, const Cell& cell) {
   const Tensor recurrent({s.gates.dim(1), s.gates.dim(2)}, s.gates.dtype(), s.gates.device());

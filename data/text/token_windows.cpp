@@ -36,7 +36,8 @@ TokenWindows::TokenWindows(std::span<const int32_t> tokens, const TokenWindowOpt
 std::optional<TokenWindow> TokenWindows::next() {
   if (next_ == windows_) return std::nullopt;
   const int64_t first = next_++ * length_, time = std::min(length_, longest_ - first), width = streams();
-  TokenWindow window{.ids = Tensor({time, width}, DType::i32, kCpu), .labels = Tensor({time * width}, DType::i32, kCpu)};
+  TokenWindow window{.ids = Tensor({time, width}, DType::i32, kCpu),
+                     .labels = Tensor({time * width}, DType::i32, kCpu)};
   int32_t *ids = window.ids.data<int32_t>(), *labels = window.labels.data<int32_t>();
   for (int64_t s = 0; s < width; ++s) {
     const Stream& stream = streams_[static_cast<size_t>(s)];

@@ -29,12 +29,12 @@ struct TokenWindow {
 // A text is cut into streams that are read side by side. A model keeps its state from one window to the next.
 // Training: the text is cut into world · streams equal parts of n tokens; tokens at the end that do not fill a part are
 // dropped. Rank r has the parts r · streams, …, and predicts n - 1 tokens of each, so that ranks have disjoint text and
-// equal numbers of windows. Evaluation: the parts differ by at most one token, and a part's last token predicts the first
-// token of the next part. The union over the ranks does not depend on their number.
+// equal numbers of windows. Evaluation: the parts differ by at most one token, and a part's last token predicts the
+// first token of the next part. The union over the ranks does not depend on their number.
 class TokenWindows {
  public:
-  // Keeps a reference to the tokens. Throws if a length or a number is not positive, or if a training stream is too short
-  // for one window of full length. With fewer predictions than streams, an evaluation has fewer streams.
+  // Keeps a reference to the tokens. Throws if a length or a number is not positive, or if a training stream is too
+  // short for one window of full length. With fewer predictions than streams, an evaluation has fewer streams.
   TokenWindows(std::span<const int32_t> tokens, const TokenWindowOptions& options);
 
   int64_t windows() const { return windows_; }              // per pass, of this rank

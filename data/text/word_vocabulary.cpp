@@ -151,8 +151,8 @@ EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary)
     std::optional<int32_t> id = vocabulary.id(word);
     if (!id) {
       id = vocabulary.unknown();
-      check(id.has_value(), text.name, ": line ", line, ": '", excerpt(word), "' is not in the vocabulary, which has no ",
-            kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ", kUnknownWord,
+      check(id.has_value(), text.name, ": line ", line, ": '", excerpt(word), "' is not in the vocabulary, which has ",
+            "no ", kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ", kUnknownWord,
             " to it");
       ++result.unknown;
     }

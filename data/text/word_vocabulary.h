@@ -16,8 +16,8 @@ inline constexpr std::string_view kUnknownWord = "<unk>";  // replaces words out
 // Maps words to ids and back.
 class WordVocabulary {
  public:
-  // Throws, naming lines starting at 1, if a word is empty, contains a space or line break, or occurs twice, or if <eos>
-  // is missing.
+  // Throws, naming lines starting at 1, if a word is empty, contains a space or line break, or occurs twice, or if
+  // <eos> is missing.
   explicit WordVocabulary(std::vector<std::string> words);
 
   int64_t size() const { return static_cast<int64_t>(words_.size()); }  // number of words
@@ -72,7 +72,7 @@ void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabu
 
 // The ids of a text.
 struct EncodedText {
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens;  // one id per word and per end of line
   int64_t unknown = 0;  // number of words outside the vocabulary, now <unk>
 };
 

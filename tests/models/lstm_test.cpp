@@ -29,7 +29,8 @@ Var dot(const Var& v, const std::string& name) {
   const Tensor weight = table(name, v.shape(), v.dtype());
   double sum = 0;
   for (int64_t i = 0; i < weight.numel(); ++i) sum += weight.item(i) * v.value().item(i);
-  return Var::result(Tensor::full({}, sum, v.dtype()), {v}, [dv = v.gradient(), weight](const Tensor&) { dv.add(weight); });
+  return Var::result(Tensor::full({}, sum, v.dtype()), {v},
+                     [dv = v.gradient(), weight](const Tensor&) { dv.add(weight); });
 }
 
 // The tolerance is relative to the largest expected value, at least 0.1.
@@ -93,7 +94,8 @@ LstmConfig small(bool tied, DType dtype = DType::f32) {
 TEST_P(LstmGolden, TrainingWithACarriedState) {
   constexpr int64_t kBatch = 3, kTokens = 19;
   std::vector<int32_t> text;
-  for (int64_t i = 0; i < kBatch * kTokens; ++i) text.push_back(static_cast<int32_t>(hashed_word(fnv1a("text"), i) % 23));
+  for (int64_t i = 0; i < kBatch * kTokens; ++i)
+    text.push_back(static_cast<int32_t>(hashed_word(fnv1a("text"), i) % 23));
   for (const bool tied : {true, false}) {
     SCOPED_TRACE(tied ? "tied" : "untied");
     const json& golden = golden_["models"][tied ? "tied" : "untied"];
@@ -244,7 +246,8 @@ TEST(LstmModel, NamesInvalidSettings) {
   EXPECT_THAT(error_of([&] { model->forward(Tensor({4, 3}), state); }), HasSubstr("ids must be int32 [time, batch]"));
   EXPECT_THAT(error_of([&] { model->forward(ids(4, 2), state); }),
               HasSubstr("the initial h must be float32 [2, 8], it is float32 [3, 8]"));
-  EXPECT_THAT(error_of([&] { model->forward(ids(4, 3), {}); }), HasSubstr("the initial state has 0 layers, expected 2"));
+  EXPECT_THAT(error_of([&] { model->forward(ids(4, 3), {}); }),
+              HasSubstr("the initial state has 0 layers, expected 2"));
   const Tensor outside = ids(4, 3);
   outside.data<int32_t>()[5] = 23;
   EXPECT_THAT(error_of([&] { model->forward(outside, state); }), HasSubstr("id 5 is 23, the table has 23 rows"));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes golden/lstm.json: the results of torch.nn.LSTM, and of language models made of it, in float64.
 
-Needs torch, torchvision and numpy; run it as `python3 tests/models/make_lstm_golden.py`. Weights and inputs come from the
-integer hash of make_golden.py. "layers": values and gradients of a two-layer LSTM. "models": losses of SGD over
+Needs torch, torchvision and numpy; run it as `python3 tests/models/make_lstm_golden.py`. Weights and inputs come from
+the integer hash of make_golden.py. "layers": values and gradients of a two-layer LSTM. "models": losses of SGD over
 consecutive windows of a text, with the state carried over, then the final parameters and state.
 """
 import json

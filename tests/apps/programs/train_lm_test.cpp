@@ -69,7 +69,8 @@ TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
 
 // A model of word frequencies alone has a loss of 2.7.
 TEST_F(TrainLm, LossFalls) {
-  for (const std::string flags : {"--lr 1e-2", "--optimizer birder --lr 6e-3 --set optimizer.beta=0.9 --nodes 2 --batch 2",
+  for (const std::string flags : {"--lr 1e-2",
+                                  "--optimizer birder --lr 6e-3 --set optimizer.beta=0.9 --nodes 2 --batch 2",
                                   "--optimizer sgdm --lr 1 --nodes 2 --batch 2 --dtype bf16"}) {
     done(kFolder + "--epochs 8 --max-steps 0 --set model.tied=true --set model.hidden=32 " + flags);
     EXPECT_LT(metrics().back()["val_loss"].get<double>(), 1.4) << flags;
@@ -134,8 +135,8 @@ TEST_F(TrainLm, RefusesInvalidInput) {
 TEST_F(TrainLm, HelpListsTheOptions) {
   const Outcome help = train("--help", "");
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* text : {"./train_lm --data PTB_DIR", "--model", "lstm_medium", "model.weight_dropout", "data.hold_out",
-                           "streams of text per worker"})
+  for (const char* text : {"./train_lm --data PTB_DIR", "--model", "lstm_medium", "model.weight_dropout",
+                           "data.hold_out", "streams of text per worker"})
     EXPECT_NE(help.out.find(text), std::string::npos) << text;
   const json printed = json::parse(train("--model lstm_awd --print-config", "").out);
   EXPECT_EQ(printed["model"]["hidden"], 1150);
