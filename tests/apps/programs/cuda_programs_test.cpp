@@ -36,7 +36,7 @@ class CudaPrograms : public ProgramTest {
     ASSERT_EQ(there.size(), here.size());
     ASSERT_EQ(here.size(), 5u) << "four steps and an evaluation";
     for (size_t i = 0; i < here.size(); ++i)
-      for (const char* key : {"loss", "test_loss", "grad_norm"})
+      for (const char* key : {"loss", "test_loss", "val_loss", "grad_norm"})
         if (here[i].contains(key)) {
           const double expected = here[i][key], found = there[i][key];
           EXPECT_NEAR(found, expected, tolerance * std::max(1.0, std::abs(expected))) << key << " of line " << i;
@@ -112,6 +112,37 @@ TEST_F(CudaTrainBert, TrainsQuestionAnsweringInBfloat16) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(there[i]["loss"].get<double>(), here[i]["loss"].get<double>(), 0.1);
   EXPECT_TRUE(there[4].contains("f1"));
   EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
+}
+
+class CudaTrainLm : public CudaPrograms {
+ protected:
+  CudaTrainLm()
+      : CudaPrograms("train_lm",
+                     "--data one.txt --set data.hold_out=6 --set model.embedding=16 --set model.hidden=24 "
+                     "--set model.hidden_dropout=0.2 --set model.weight_dropout=0.3 --length 7 --batch 4 "
+                     "--run-dir run --threads 1") {}
+  void SetUp() override {
+    CudaPrograms::SetUp();
+    write_file(folder_ / "one.txt", story(60));
+  }
+};
+
+TEST_F(CudaTrainLm, WorkersThatShareAGpuTrainLikeTheCpu) {
+  expect_as_on_the_cpu("--optimizer birder --nodes 4 --batch 2", 2e-3);
+  expect_as_on_the_cpu("--optimizer sgd --lr 1 --nodes 2 --accumulation 2 --set model.tied=true", 2e-3);
+  expect_as_on_the_cpu("--optimizer adamw --nodes 2 --dtype bf16", 0.1);
+}
+
+// The state between windows and the dropout masks change in every replay.
+TEST_F(CudaTrainLm, CudaGraphsGiveTheSameBits) {
+  const std::string flags = "--nodes 2 --optimizer sgd --lr 2 --device cuda --set share_gpu=true";
+  std::string printed;
+  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
+  ASSERT_EQ(found.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
+  EXPECT_EQ(found[4]["val_loss"], expected[4]["val_loss"]);
+  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs"), std::string::npos)
+      << printed;
 }
 
 // Compares losses and the evaluation.
