@@ -7,7 +7,6 @@
 #include "engine/data_ptr.h"
 #include "engine/did_you_mean.h"
 #include "optim/decay.h"
-#include "optim/state.h"
 
 namespace godwit {
 namespace {
@@ -57,18 +56,8 @@ void Birder::Options::describe(OptionList& list) {
   list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");
   list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
       .with_placeholder("NAMES");
-  list.add("calibration", calibration,
-           "steps between calibrations, which lengthen the updates of several nodes to those of their mean gradient; "
-           "0: none, as published",
-           kNotNegative);
-  list.add("calibration_share", calibration_share, "share of the values whose mean gradient a calibration exchanges",
-           kFraction);
-}
-
-void Birder::Options::fit(const Schedule&, int64_t steps) {
-  godwit::check(calibration < steps || calibration == 0, "birder: calibration ", calibration,
-                " is not below the run's ", steps,
-                " steps, so only the first step would calibrate; lower optimizer.calibration, or set it to 0");
+  list.add("compensate_nodes", compensate_nodes,
+           "beyond the paper: lengthen the ratios of several nodes to that of their mean gradient");
 }
 
 void Birder::Options::check() const {
@@ -89,6 +78,7 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   const int senders = all_gather_ ? comm.topology.world() : nodes;
   const DType moments = options.moments == Moments::bf16 ? DType::bf16 : DType::f32;
   const DType errors = options.errors == Errors::int8 ? DType::u8 : DType::f32;
+  if (options.compensate_nodes) compensated_nodes_ = senders;
   const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
@@ -112,11 +102,6 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
     if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, state);
     states_.push_back(std::move(state));
   }
-  if (options.calibration == 0 || senders == 1) return;
-  std::vector<Segment> ranges;
-  for (const BucketState& state : states_)
-    ranges.push_back({state.worker_range.begin, state.worker_range.begin + state.worker_range.length});
-  calibration_.emplace(options.calibration, options.calibration_share, senders, seed, buckets, ranges);
 }
 
 void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, BucketState& state) const {
@@ -158,7 +143,6 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
     comm.intra->reduce_scatter(bucket.grad, gradient, Reduce::mean, "h1ar/intra_reduce_scatter");
   }
 
-  if (calibration_) calibration_->update(bucket, gradient, *comm.inter, comm.intra.get(), step.step);
   Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : state.words;
   worker_step(bucket, state, gradient, signs, static_cast<uint32_t>(comm.node()), step);
 
@@ -178,7 +162,6 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
 void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   BucketState& state = bucket_state(bucket);
   const int world = comm.topology.world();
-  if (calibration_) calibration_->update(bucket, bucket.grad, *comm.world, nullptr, step.step);
   Tensor signs = world > 1 ? Tensor(state.words.shape(), DType::u32) : state.words;
   worker_step(bucket, state, bucket.grad, signs, static_cast<uint32_t>(comm.rank), step);
   if (world == 1) return;
@@ -192,11 +175,10 @@ void Birder::worker_step(const Bucket& bucket, BucketState& state, const Tensor&
   const Range& range = state.worker_range;
   const birder::QuantizerRng rng = rng_for(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
   const bool short_moments = options_.moments == Moments::bf16, short_errors = options_.errors == Errors::int8;
-  const Tensor kappa = calibration_ ? calibration_->factors(bucket) : Tensor();
-  short_moments  ? short_errors ? worker_step<bf16, int8_t>(state, gradient, words, kappa, step, rng)
-                                : worker_step<bf16, float>(state, gradient, words, kappa, step, rng)
-   : short_errors ? worker_step<float, int8_t>(state, gradient, words, kappa, step, rng)
-                 : worker_step<float, float>(state, gradient, words, kappa, step, rng);
+  short_moments  ? short_errors ? worker_step<bf16, int8_t>(state, gradient, words, step, rng)
+                                : worker_step<bf16, float>(state, gradient, words, step, rng)
+  : short_errors ? worker_step<float, int8_t>(state, gradient, words, step, rng)
+                 : worker_step<float, float>(state, gradient, words, step, rng);
   state.unchecked = gradient;
   if (!gradient.device().is_cuda()) check_finite(bucket, state, step);
 }
@@ -209,16 +191,13 @@ void Birder::check_finite(const Bucket& bucket, BucketState& state, const StepIn
 }
 
 template <class Moment, class Error>
-void Birder::worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const Tensor& kappa,
-                         const StepInfo& step, const birder::QuantizerRng& rng) const {
+void Birder::worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+                         const birder::QuantizerRng& rng) const {
   const birder::WorkerSettings settings{static_cast<float>(options_.beta), static_cast<float>(1 - options_.beta),
-                                        static_cast<float>(options_.eps), step.step > options_.t0};
-  const birder::WorkerState<Moment, Error> kernel_state{values_of<Moment>(state.m),
-                                                        values_of<Moment>(state.b),
-                                                        values_of<Moment>(state.b_hat),
-                                                        values_of<Error>(state.e),
-                                                        bits_at(state.active, state.worker_range.begin),
-                                                        values_of<const float>(kappa)};
+                                        static_cast<float>(options_.eps), step.step > options_.t0, compensated_nodes_};
+  const birder::WorkerState<Moment, Error> kernel_state{values_of<Moment>(state.m), values_of<Moment>(state.b),
+                                                 values_of<Moment>(state.b_hat), values_of<Error>(state.e),
+                                                 bits_at(state.active, state.worker_range.begin)};
   on_device(gradient, [&](auto device) {
     birder::worker_step(device, data_ptr<float>(device, gradient), kernel_state, data_ptr<uint32_t>(device, words),
                         state.worker_range.count, state.worker_range.length, settings, rng,
@@ -273,7 +252,7 @@ std::vector<StateTensor> Birder::state() const {
     if (state.active.defined() && state.numel > 0)
       all.push_back({"active", state.bucket_begin, state.active.range(0, (state.numel + 31) / 32), true});
   }
-  return calibration_ ? concat(std::move(all), calibration_->state()) : all;
+  return all;
 }
 
 const OptimizerMethod& birder_method() {
@@ -290,7 +269,6 @@ const OptimizerMethod& birder_method() {
       .make = [](const AnyOptions& options, OptimizerInputs inputs) -> std::unique_ptr<Optimizer> {
         return std::make_unique<Birder>(options.as<Birder::Options>(), inputs.buckets, inputs.comm, inputs.seed);
       },
-      .fit = [](AnyOptions& o, const Schedule& s, int64_t steps) { o.as<Birder::Options>().fit(s, steps); },
   };
   return method;
 }

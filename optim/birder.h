@@ -1,21 +1,17 @@
 // Birder, also known as BinSGDM (Birder paper, Algorithm 1), over Hierarchical-1-bit-All-Reduce (its section 4).
 #pragma once
-#include <optional>
-
 #include "comm/exchange/method.h"
-#include "optim/birder_calibration.h"
 #include "optim/kernels/birder_kernels.h"
 #include "optim/method.h"
 
 namespace godwit {
 
-// Worker i (a node, after averaging over its workers):  u = Q(κm/(b+ε) + e), one bit per value. Owner of a segment:
-// ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. κ is 1 without calibration, which is the paper's method. Results do
-// not depend on bucket sizes or thread counts. With the automatic mask, a parameter is frozen (no update, no decay)
-// until some node has a nonzero gradient for it. While frozen, its sign bit signals this condition, so no extra data is
-// sent: a node sends 1 once its b is nonzero, and the owner sends 1 if any node does, which activates the parameter for
-// all later steps. In that step it is not updated yet; the node's e keeps the ratio. Parameters that the user names as
-// frozen are never activated.
+// Worker i (a node, after averaging over its workers):  u = Q(r + e), r = m/(b+ε), one bit per value. Owner of a segment:
+// ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
+// With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
+// While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
+// and the owner sends 1 if any node does, which activates the parameter for all later steps. In that step it is not
+// updated yet; the node's e keeps the ratio. Parameters that the user names as frozen are never activated.
 class Birder : public Optimizer {
  public:
   using Quantizer = birder::Quantizer;         // Q
@@ -42,11 +38,11 @@ class Birder : public Optimizer {
     Errors errors = Errors::f32;               // storage of e and ē
     Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient
     std::string frozen = {};                   // comma-separated names of parameters to freeze
-    int64_t calibration = 0;                   // steps between calibrations (birder_calibration.h); 0: none
-    double calibration_share = 0.02;           // share of the values whose mean gradient a calibration exchanges
+    // Beyond the paper: r = q√n/√(1 + (n−1)q²), q = m/(b+ε), with n senders. b holds the noise of one sender; if noise
+    // is Gaussian and independent, r is the ratio of the mean gradient.
+    bool compensate_nodes = false;
     void describe(OptionList& list);
     void check() const;
-    void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
   };
 
   // Buckets must be float32 and padded to a multiple of 32 · workers per node · nodes.
@@ -59,8 +55,8 @@ class Birder : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
 
   // "m", "b", "b_hat" (with t0), "e" of the values this rank handles as a worker; "server_e" of those it handles as a
-  // server; the state of the calibration. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in
-  // units of 1/64. "active" (with a mask): one bit per value.
+  // server. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64. "active" (with a
+  // mask): one bit per value.
   std::vector<StateTensor> state() const override;
 
  private:
@@ -89,16 +85,16 @@ class Birder : public Optimizer {
                    const StepInfo& step);
   void check_finite(const Bucket& bucket, BucketState& state, const StepInfo& step);
   template <class Moment, class Error>
-  void worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const Tensor& kappa,
-                   const StepInfo& step, const birder::QuantizerRng& rng) const;
+  void worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
+                   const birder::QuantizerRng& rng) const;
   void server_step(BucketState& state, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step);
   birder::QuantizerRng rng_for(const StepInfo& step, Purpose purpose, uint32_t sender, int64_t begin) const;
 
   Options options_;
   uint64_t seed_;
   bool all_gather_;
+  int compensated_nodes_ = 1;  // WorkerSettings::nodes
   std::vector<BucketState> states_;
-  std::optional<birder::Calibration> calibration_;
 };
 
 }  // namespace godwit

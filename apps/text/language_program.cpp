@@ -55,6 +55,7 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
 }  // namespace
 
 void LanguageConfig::check_together() const {
+  check(validation == 0, "validation is ", validation, ", but train_lm always evaluates a validation text: data.valid");
   check(data.test.empty() || !data.path.empty(), "data.test requires data.path");
   check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
 }

@@ -85,9 +85,19 @@ void LanguageTask::on_run_start(const std::string& run_dir) {
   if (config_.data.vocab.empty()) data::write_word_vocabulary(run_dir + "/vocab.txt", data_.vocabulary);
 }
 
-void LanguageTask::start_epoch(int64_t) {
-  train_.start();
+void LanguageTask::start_epoch(int64_t, int64_t first_batch) {
+  train_.start(first_batch);
+  if (first_batch > 0) return;  // resumed: the state is that of the checkpoint
   for (const ops::LstmState& layer : state_) layer.h.value().zero(), layer.c.value().zero();
+}
+
+std::vector<nn::NamedTensor> LanguageTask::state() {
+  std::vector<nn::NamedTensor> all;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    all.push_back({"lstm/h" + std::to_string(i), state_[i].h.value()});
+    all.push_back({"lstm/c" + std::to_string(i), state_[i].c.value()});
+  }
+  return all;
 }
 
 data::TokenWindow LanguageTask::next(int64_t micro_batch) {

@@ -27,7 +27,8 @@ class LanguageTask : public Task {
   int64_t batches() const override { return train_.windows(); }
   Rows notes() const override { return notes_; }
   void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run built it
-  void start_epoch(int64_t epoch) override;
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  std::vector<nn::NamedTensor> state() override;  // the LSTM state between windows
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;

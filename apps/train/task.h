@@ -53,6 +53,8 @@ class Task {
   // forward() in two parts; a captured step (engine/graph.h) replays the second.
   virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
   virtual Forward forward_loaded() = 0;  // of the loaded batch
+  // Tensors that carry over from one training batch to the next, besides parameters and buffers; for checkpoints.
+  virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
   virtual Evaluation evaluate() = 0;                      // collective: evaluates the current model
   virtual void write_evaluation(const std::string& /*run_dir*/) {}  // on rank 0: files of the last evaluate()

@@ -236,6 +236,7 @@ CheckpointExtras Trainer::extras() const {
     for (size_t i = 0; i < averages.size(); ++i) extras.tensors["ema/buffer/" + std::to_string(i)] = averages[i];
   }
   for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+  for (const nn::NamedTensor& part : task_.state()) extras.tensors["task/" + part.name] = part.tensor;
   extras.numbers = {{"step", static_cast<double>(step_)},
                     {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
                     {"total_steps", static_cast<double>(total_steps_)},

@@ -40,7 +40,7 @@ class TokenWindows {
   int64_t windows() const { return windows_; }              // per pass, of this rank
   int64_t streams() const { return std::ssize(streams_); }  // of this rank; may be 0 in an evaluation
   int64_t predictions() const { return predictions_; }      // per pass, of this rank
-  void start() { next_ = 0; }                               // the next window is the first one
+  void start(int64_t window = 0) { next_ = window; }        // the next window; 0: the first one
   std::optional<TokenWindow> next();                        // none after the last window
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 #include "comm/compress/wire/sign_bits.h"
 #include "engine/parallel.h"
@@ -165,20 +166,20 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
   store(d, b, a.state.b + i, random);
 
   auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
-  if (a.state.kappa) ratio = hn::Mul(ratio, hn::LoadU(d, a.state.kappa + i));
-  const auto kept = [&](hn::Vec<D> e) HWY_ATTR {
-    return a.state.kappa ? hn::Min(hn::Max(e, hn::Set(d, -2.0f)), hn::Set(d, 2.0f)) : e;
-  };
+  if (a.settings.nodes > 1) {
+    const auto more = hn::Set(d, static_cast<float>(a.settings.nodes - 1));
+    const auto length = hn::Sqrt(hn::Add(hn::Mul(hn::Mul(more, ratio), ratio), hn::Set(d, 1.0f)));
+    ratio = hn::Div(hn::Mul(ratio, hn::Set(d, std::sqrt(static_cast<float>(a.settings.nodes)))), length);
+  }
   const auto z = a.state.e ? hn::Add(ratio, load(d, a.state.e + i)) : ratio;
   const auto plus = quantize(d, z, a.rng.quantizer, random);
   if (!a.state.active) {
-    if (a.state.e) store(d, kept(hn::Sub(z, plus_minus_one(d, plus))), a.state.e + i, random);
+    if (a.state.e) store(d, hn::Sub(z, plus_minus_one(d, plus)), a.state.e + i, random);
     return bits_of(d, plus);
   }
   const uint32_t active_bits = a.state.active[i / 32] >> (i % 32);
   const auto active = mask_of(d, active_bits);
-  const auto error = hn::IfThenElse(active, hn::Sub(z, plus_minus_one(d, plus)), ratio);
-  if (a.state.e) store(d, kept(error), a.state.e + i, random);
+  if (a.state.e) store(d, hn::IfThenElse(active, hn::Sub(z, plus_minus_one(d, plus)), ratio), a.state.e + i, random);
   return (bits_of(d, plus) & active_bits) | (bits_of(d, hn::Gt(b, hn::Zero(d))) & ~active_bits);
 }
 

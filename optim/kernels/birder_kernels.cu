@@ -99,8 +99,6 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
       Values<Error> e{};
       if (state.b_hat) b_hat = load(state.b_hat, at);
       if (state.e) e = load(state.e, at);
-      Values<float> kappa{};
-      if (state.kappa) kappa = load(state.kappa, at);
       uint32_t bad = 0;
       for (int k = 0; k < kQuad; ++k) {
         const uint32_t word = random.words[k];
@@ -116,12 +114,13 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
         }
         keep(average, word, b.values[k]);
         float ratio = momentum / (average + settings.eps);
-        if (state.kappa) ratio *= kappa.values[k];
+        if (settings.nodes > 1) {
+          const float more = static_cast<float>(settings.nodes - 1);
+          ratio = ratio * std::sqrt(static_cast<float>(settings.nodes)) / std::sqrt(more * ratio * ratio + 1.0f);
+        }
         const float z = state.e ? ratio + value_of(e.values[k]) : ratio;
         const bool plus = quantize(z, rng.quantizer, word), is_active = active >> k & 1;
-        float error = is_active ? z - plus_minus_one(plus) : ratio;
-        if (state.kappa) error = error < -2.0f ? -2.0f : error > 2.0f ? 2.0f : error;
-        if (state.e) keep(error, word, e.values[k]);
+        if (state.e) keep(is_active ? z - plus_minus_one(plus) : ratio, word, e.values[k]);
         if (at.i + k < count) bits |= static_cast<uint32_t>(is_active ? plus : average > 0) << k;
       }
       store(state.m, at, m);

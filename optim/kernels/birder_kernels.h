@@ -45,7 +45,6 @@ struct WorkerState {
   Moment* b_hat;  // if T0 is used: b_hat is the moving average; b follows it, or is max(b, b_hat) once `b_grows`
   Error* e;       // error feedback
   const uint32_t* active = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
-  const float* kappa = nullptr;      // factor on each value's m/b; null: all are 1
 };
 using Worker = WorkerState<float, float>;  // of float32
 
@@ -53,12 +52,12 @@ using Worker = WorkerState<float, float>;  // of float32
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
   bool b_grows;        // b ← max(b, b_hat)
+  int nodes = 1;       // above 1: the ratio is compensated for averaging over so many nodes
 };
 
-// m ← βm + og;  b ← βb + o|g|;  r = κm/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32).
-// With κ, e is limited to ±2, its largest size without κ. For a frozen value the bit is (b > 0) and e ← r. Values
-// [count, padded) are padding: their bits are 0 and they are not accessed. Returns false if some g is not finite; words
-// and state are then unusable.
+// m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q, or q√n/√(1 + (n−1)q²) if n = nodes > 1;  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For
+// a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are padding: their bits are 0 and they are not
+// accessed. Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                                int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng);

@@ -28,7 +28,8 @@ struct Options {
   float beta = 0.95f, o = static_cast<float>(1 - 0.95), eps = 1e-8f;
   bool feedback = true;
   int64_t t0 = 0;
-  bool bf16_moments = false, int8_errors = false, calibrated = false;
+  bool bf16_moments = false, int8_errors = false;
+  int nodes = 1;  // above 1: compensated
 };
 
 // Moments stored in 16 bits and errors stored in 8, rounded with the low 8 bits of the value's random word.
@@ -43,14 +44,20 @@ inline float kept_error(float e, uint32_t word) {
   return std::clamp(code, -128.0f, 127.0f) / 64;
 }
 
+template <class T>
+T compensated(T q, const Options& options) {
+  const T n = T(options.nodes);
+  return options.nodes > 1 ? q * std::sqrt(n) / std::sqrt((n - 1) * q * q + 1) : q;
+}
+
 // Updates m and b of one value and returns z = r + e. The caller chooses the bit and sets e = z − u.
 template <class T>
-T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step, T kappa = 1) {
+T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step) {
   const T beta = options.beta, o = options.o;
   value.m = (beta * value.m) + (o * g);
   value.b_hat = (beta * value.b_hat) + (o * std::abs(g));
   value.b = options.t0 > 0 && step > options.t0 ? std::max(value.b, value.b_hat) : value.b_hat;
-  const T ratio = value.m / (value.b + T(options.eps)) * kappa;
+  const T ratio = compensated(value.m / (value.b + T(options.eps)), options);
   return options.feedback ? ratio + value.e : ratio;
 }
 
@@ -63,12 +70,10 @@ inline void keep_short(WorkerValue<float>& value, const Options& options, uint32
 
 // One worker step for one value; returns z and the bit. The bit of a frozen value is 1 once it has had a gradient.
 inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, const Options& options,
-                                           const birder::QuantizerRng& rng, int64_t element, bool active,
-                                           float kappa = 1) {
-  const float z = worker_ratio(value, g, options, rng.step, kappa);
+                                           const birder::QuantizerRng& rng, int64_t element, bool active) {
+  const float z = worker_ratio(value, g, options, rng.step);
   const bool plus = active ? quantize(z, rng, element) : value.b > 0;
-  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : value.m / (value.b + options.eps) * kappa;
-  if (options.calibrated) value.e = std::clamp(value.e, -2.0f, 2.0f);
+  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : compensated(value.m / (value.b + options.eps), options);
   keep_short(value, options, random_word(rng.seed, element, rng.step, rng.purpose, rng.sender));
   return {z, plus};
 }

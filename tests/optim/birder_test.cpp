@@ -38,8 +38,7 @@ class ParameterServer {
     options_.t0 = o.t0;
     options_.bf16_moments = o.moments == Birder::Moments::bf16;
     options_.int8_errors = o.errors == Birder::Errors::int8;
-    options_.calibrated = o.calibration > 0 && senders_ > 1;
-    calibrations.assign(static_cast<size_t>(senders_), std::vector<Calibrated>(plan.sizes.size()));
+    if (o.compensate_nodes) options_.nodes = senders_;
     active.assign(d_, o.mask == Birder::Mask::none);
     quantizer_ = o.quantizer;
     for (size_t j = 0; j < d_; ++j) x.push_back(static_cast<float>(test::start_value(static_cast<int64_t>(j))));
@@ -53,7 +52,6 @@ class ParameterServer {
     const auto& o = plan_.config.as<Birder::Options>();
     const float lr = static_cast<float>(o.lr);
     const float keep = static_cast<float>(1 - o.lr * o.weight_decay);
-    if (options_.calibrated && (t - 1) % static_cast<uint32_t>(o.calibration) == 0) calibrate(t);
     for (size_t j = 0; j < d_; ++j) {
       const int64_t element = static_cast<int64_t>(j);
       int sum = 0;
@@ -84,79 +82,24 @@ class ParameterServer {
   bool worker_feedback() const { return options_.feedback; }
   bool server_feedback() const { return server_feedback_; }
   int senders() const { return senders_; }
-  bool calibrated() const { return options_.calibrated; }
-  struct Calibrated {  // of one parameter
-    int64_t begin = 0;
-    float own = 0, mean = 0;
-  };
-  std::vector<std::vector<Calibrated>> calibrations;  // by sender and parameter
 
  private:
-  // Moving averages of Σ|gᵢ| and Σ|ḡ| over a sample of each parameter's values.
-  void calibrate(uint32_t t) {
-    int64_t begin = plan_.d();
-    for (size_t p = 0; p < plan_.sizes.size(); ++p) {
-      const int64_t n = plan_.sizes[p];
-      begin -= n;
-      const double share = plan_.config.as<Birder::Options>().calibration_share;
-      const int64_t count =
-          std::min(n, std::max<int64_t>(64, static_cast<int64_t>(std::ceil(share * static_cast<double>(n)))));
-      std::vector<double> own(static_cast<size_t>(senders_));
-      double mean = 0;
-      for (int64_t k = 0; k < count; ++k) {
-        const uint64_t word = random_word(plan_.seed, begin + k, t, Purpose::coordinates, 0);
-        const int64_t element = begin + (count == n ? k : static_cast<int64_t>(word * static_cast<uint64_t>(n) >> 32));
-        float sum = 0;
-        for (int s = 0; s < senders_; ++s) {
-          const float g = gradient(s, static_cast<size_t>(element), t);
-          own[static_cast<size_t>(s)] += std::abs(g);
-          sum += g;
-        }
-        mean += std::abs(sum / static_cast<float>(senders_));
-      }
-      for (int s = 0; s < senders_; ++s) {
-        Calibrated& sums = calibrations[static_cast<size_t>(s)][p];
-        sums.begin = begin;
-        sums.own = static_cast<float>(0.8 * sums.own + (1 - 0.8) * own[static_cast<size_t>(s)]);
-        sums.mean = static_cast<float>(0.8 * sums.mean + (1 - 0.8) * mean);
-      }
-    }
-  }
-
-  float kappa(int sender, size_t j) const {
-    if (!options_.calibrated) return 1;
-    const auto& all = calibrations[static_cast<size_t>(sender)];
-    const Calibrated& sums = *std::find_if(all.begin(), all.end(), [&](const Calibrated& one) {
-      return one.begin <= static_cast<int64_t>(j) &&
-             static_cast<int64_t>(j) < one.begin + plan_.sizes[static_cast<size_t>(&one - all.data())];
-    });
-    const double limit = std::sqrt(static_cast<double>(senders_));
-    return static_cast<float>(sums.mean > 0 ? std::clamp(static_cast<double>(sums.own) / sums.mean, 1 / limit, limit)
-                                            : 1);
-  }
-
-  float gradient(int sender, size_t j, uint32_t t) const {
-    float g = 0;  // the node's mean, summed in rank order
-    for (int k = 0; k < workers_per_sender_; ++k)
-      g += static_cast<float>(
-          plan_.gradient(sender * workers_per_sender_ + k, t, static_cast<int64_t>(j), static_cast<double>(x[j])));
-    return g / static_cast<float>(workers_per_sender_);
-  }
-
   bool worker_sign(int sender, size_t j, uint32_t t) {
     const int64_t element = static_cast<int64_t>(j);
-    const float g = gradient(sender, j, t), factor = kappa(sender, j);
+    float g = 0;  // the node's mean, summed in rank order
+    for (int k = 0; k < workers_per_sender_; ++k) {
+      g += static_cast<float>(plan_.gradient(sender * workers_per_sender_ + k, t, element, static_cast<double>(x[j])));
+    }
+    g /= static_cast<float>(workers_per_sender_);
     const birder::QuantizerRng rng{quantizer_, plan_.seed, t, Purpose::worker_sign, static_cast<uint32_t>(sender), 0};
     auto& value = worker[static_cast<size_t>(sender)][j];
     auto& value64 = worker64[static_cast<size_t>(sender)][j];
     if (options_.bf16_moments || options_.int8_errors)
       value64 = {static_cast<double>(value.m), static_cast<double>(value.b), static_cast<double>(value.b_hat),
                  static_cast<double>(value.e)};
-    const double z64 =
-        reference::worker_ratio(value64, static_cast<double>(g), options_, t, static_cast<double>(factor));
-    const auto [z, plus] = reference::worker_value(value, g, options_, rng, element, active[j], factor);
+    const double z64 = reference::worker_ratio(value64, static_cast<double>(g), options_, t);
+    const auto [z, plus] = reference::worker_value(value, g, options_, rng, element, active[j]);
     if (options_.feedback) value64.e = active[j] ? z64 - (plus ? 1 : -1) : z64;
-    if (options_.calibrated) value64.e = std::clamp(value64.e, -2.0, 2.0);
     if (!active[j]) return plus;
     // e accumulates one rounding error of r per step (a few 2⁻²⁴, times a cancellation in b/m of up to 1/(1−β)).
     const double tolerance = 2e-6 * t;
@@ -189,15 +132,10 @@ void compare(const Plan& plan) {
         << "step " << step;
   }
   const bool masked = o.mask != Birder::Mask::none, short_moments = o.moments != Birder::Moments::f32;
-  const size_t states = 2 + (o.t0 > 0) + server.worker_feedback() + 2 * server.calibrated();
+  const size_t states = 2 + (o.t0 > 0) + server.worker_feedback();
   ASSERT_EQ(run.state.size(), states * static_cast<size_t>(server.senders()) + server.server_feedback() + masked);
   for (size_t j = 0; masked && j < server.x.size(); ++j) EXPECT_EQ(run.state.at({"active", 0})[j], server.active[j]);
   for (int s = 0; s < server.senders(); ++s) {
-    for (const auto& sums : server.calibrations[static_cast<size_t>(s)]) {
-      if (!server.calibrated()) break;
-      EXPECT_EQ(run.state.at({"calibration_own", s})[static_cast<size_t>(sums.begin)], sums.own);
-      EXPECT_EQ(run.state.at({"calibration_mean", s})[static_cast<size_t>(sums.begin)], sums.mean);
-    }
     for (size_t j = 0; j < server.x.size(); ++j) {
       const auto& value = server.worker[static_cast<size_t>(s)][j];
       const auto& value64 = server.worker64[static_cast<size_t>(s)][j];
@@ -307,10 +245,10 @@ TEST(Birder, MatchesTheParameterServerForEveryOption) {
     Plan naive = birder_plan(nodes, workers);
     naive.config.set("collective", "all_gather");
     compare(naive);
-    Plan calibrated = birder_plan(nodes, workers);
-    calibrated.config.set("calibration", 3).set("calibration_share", 0.5);
-    compare(calibrated);
-    for (Plan plan : {birder_plan(nodes, workers), sign, growing, naive, calibrated}) {
+    Plan compensated = birder_plan(nodes, workers);
+    compensated.config.set("compensate_nodes", true);
+    compare(compensated);
+    for (Plan plan : {birder_plan(nodes, workers), sign, growing, naive, compensated}) {
       plan.config.set("mask", "automatic");
       compare(plan);
       plan.config.set("moments", "bf16");
@@ -328,21 +266,13 @@ TEST(Birder, Pitfall15BucketSizeAndThreadsDoNotChangeABit) {
   plan.sizes = {40'000, 1, 7, 99'999, 31};
   plan.steps = 2;
   plan.bucket_bytes = 1 << 30;
-  plan.config.set("calibration", 1);
-  const auto trained = [&] {
-    Trained run = test::train(plan);
-    for (auto& [key, values] :
-         run.state)  // the sums of the calibration are at a parameter's first value, the rest is NaN
-      std::erase_if(values, [](double value) { return std::isnan(value); });
-    return run;
-  };
-  const Trained whole = trained();
+  const Trained whole = test::train(plan);
   ASSERT_EQ(whole.buckets, 1);
   for (const int64_t bytes : {4, 100'000, 160'200}) {
     for (const int threads : {1, 3}) {
       plan.bucket_bytes = bytes;
       plan.threads = threads;
-      const Trained run = trained();
+      const Trained run = test::train(plan);
       EXPECT_GT(run.buckets, 1);
       EXPECT_EQ(run.x, whole.x) << bytes << " bytes per bucket, " << threads << " threads";
       EXPECT_EQ(run.state, whole.state) << bytes << " bytes per bucket, " << threads << " threads";

@@ -75,7 +75,6 @@ TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
     o.optimizer.set("moments", "bf16")
         .set("errors", "int8")
         .set("mask", "automatic")
-        .set("calibration", 2)
         .set("t0", 2);
   };
   compare(plan);
@@ -95,7 +94,7 @@ TEST(Checkpoint, BucketsMayChange) {
       SCOPED_TRACE(name);
       MethodPlan plan{.optimizer = name};
       if (std::string(name) == "birder")
-        plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic").set("calibration", 2); };
+        plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic"); };
       compare(plan, [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
     }
   MethodPlan sharded{.optimizer = "adamw", .exchange = "dense", .sharding = "zero2", .parameter_wire = "bf16"};
