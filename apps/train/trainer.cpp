@@ -14,6 +14,7 @@
 #include "comm/gather.h"
 #include "comm/host_tensor.h"
 #include "comm/transport/group_nccl.h"
+#include "comm/transport/mpi.h"
 #include "engine/clock.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
@@ -169,7 +170,8 @@ Evaluation Trainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
   bool check_due = false;
-  if (config_.checkpoint.every > 0)  // all ranks write there
+  if (first_step_ > 0 && step_ == total_steps_) last = evaluate();  // the resumed run is complete
+  if (config_.checkpoint.every > 0)                                 // all ranks write there
     run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
   if (step_ < total_steps_)
     task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
@@ -248,7 +250,8 @@ CheckpointExtras Trainer::extras() const {
                     {"samples", accumulator_.samples},
                     {"bytes_intra", accumulator_.bytes_intra},
                     {"bytes_inter", accumulator_.bytes_inter},
-                    {"steps_since_report", static_cast<double>(accumulator_.steps)}};
+                    {"steps_since_report", static_cast<double>(accumulator_.steps)},
+                    {"seconds_since_report", seconds_since(accumulator_.since)}};
   return extras;
 }
 
@@ -270,6 +273,8 @@ void Trainer::resume() {
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
   accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
   accumulator_.bytes_intra = number("bytes_intra"), accumulator_.bytes_inter = number("bytes_inter");
+  accumulator_.since -=
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
   if (leader()) metrics_size_ = whole("metrics_bytes");
 }
 
@@ -283,8 +288,17 @@ void Trainer::checkpoint_if_due(Progress& progress, bool evaluated) {
 
 void Trainer::checkpoint(Progress& progress) {
   const std::string folder = run_dir_ + "/checkpoints";
-  save_checkpoint(folder + "/step-" + std::to_string(step_), *replica_, comm_, extras());
   checkpoint_due_ = false;
+  try {
+    save_checkpoint(folder + "/step-" + std::to_string(step_), *replica_, comm_, extras());
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const Error& error) {  // on all ranks
+    if (leader())
+      progress.line(detail::concat("notice: no checkpoint of step ", step_, ": ", error.what(),
+                                   "; the run goes on and keeps the checkpoints that it has"));
+    return;
+  }
   saved_step_ = step_;
   if (!leader()) return;
   std::map<int64_t, std::string> all = checkpoints_in(folder);

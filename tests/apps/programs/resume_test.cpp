@@ -107,6 +107,18 @@ TEST_F(Resume, AnInterruptSavesACheckpoint) {
   }
 }
 
+TEST_F(Resume, ARunGoesOnWithoutACheckpointThatCannotBeWritten) {
+  write_file(run_dir() / "checkpoints", "a file in place of the folder");
+  const Outcome outcome = train("--optimizer birder --nodes 2 --batch 16 --checkpoint-every 2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* step : {"2", "4"})
+    EXPECT_NE(outcome.out.find(std::string("notice: no checkpoint of step ") + step +
+                               ": rank 0: run/checkpoints/step-" + step + ".partial: cannot be created"),
+              std::string::npos)
+        << outcome.out;
+  EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
 TEST_F(Resume, RefusesWhatItCannotContinue) {
   const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
     const Outcome outcome = train(flags, base);
