@@ -33,7 +33,7 @@ ConfigPtr defaults(const Lookup& lookup) {
   auto config = std::make_shared<TextConfig>();
   if (const std::string task = lookup("task"); !task.empty()) config->task = task;
   config->epochs = config->task == "squad" ? 2 : 3;
-  config->batch = config->task == "squad" ? 8 : 16;
+  config->batch = config->task == "pretrain" ? 4 : config->task == "squad" ? 8 : 16;
   config->data.length = config->task == "squad" ? 384 : 128;
   return config;
 }
