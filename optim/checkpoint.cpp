@@ -1,6 +1,7 @@
 #include "optim/checkpoint.h"
 
 #define XXH_INLINE_ALL
+#define XXH_NO_INLINE_HINTS 1  // with -Og the compiler refuses some of the forced inlining
 #include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
