@@ -56,8 +56,6 @@ void Birder::Options::describe(OptionList& list) {
   list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");
   list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
       .with_placeholder("NAMES");
-  list.add("compensate_nodes", compensate_nodes,
-           "beyond the paper: lengthen the ratios of several nodes to that of their mean gradient");
 }
 
 void Birder::Options::check() const {
@@ -78,7 +76,6 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   const int senders = all_gather_ ? comm.topology.world() : nodes;
   const DType moments = options.moments == Moments::bf16 ? DType::bf16 : DType::f32;
   const DType errors = options.errors == Errors::int8 ? DType::u8 : DType::f32;
-  if (options.compensate_nodes) compensated_nodes_ = senders;
   const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
@@ -194,7 +191,7 @@ template <class Moment, class Error>
 void Birder::worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                          const birder::QuantizerRng& rng) const {
   const birder::WorkerSettings settings{static_cast<float>(options_.beta), static_cast<float>(1 - options_.beta),
-                                        static_cast<float>(options_.eps), step.step > options_.t0, compensated_nodes_};
+                                        static_cast<float>(options_.eps), step.step > options_.t0};
   const birder::WorkerState<Moment, Error> kernel_state{values_of<Moment>(state.m), values_of<Moment>(state.b),
                                                  values_of<Moment>(state.b_hat), values_of<Error>(state.e),
                                                  bits_at(state.active, state.worker_range.begin)};

@@ -15,6 +15,7 @@
 #include <optional>
 #include <sstream>
 
+#include "comm/consistency.h"
 #include "comm/gather.h"
 #include "engine/dtype.h"
 #include "engine/excerpt.h"
@@ -45,6 +46,8 @@ struct Digest {
 };
 
 Digest digest_of(const std::string& path) {
+  std::error_code error;
+  check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)");
   std::ifstream in(path, std::ios::binary);
   check(in.is_open(), path, ": cannot be read (", std::strerror(errno), ")");
   XXH3_state_t* state = XXH3_createState();
@@ -56,8 +59,10 @@ Digest digest_of(const std::string& path) {
     XXH3_128bits_update(state, block.data(), static_cast<size_t>(in.gcount()));
     digest.bytes += in.gcount();
   } while (in);
+  const bool complete = in.eof() && !in.bad();
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
+  check(complete, path, ": cannot be read to its end");
   char text[33];
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
                 static_cast<unsigned long long>(hash.low64));
@@ -97,7 +102,8 @@ void on_all(Group& world, const F& f) {
   }
   const std::vector<std::vector<std::string>> all = gather_texts(world, {problem}, "checkpoint/errors");
   for (size_t rank = 0; rank < all.size(); ++rank)
-    check(all[rank].front().empty(), world.size() > 1 ? detail::concat("rank ", rank, ": ") : "", all[rank].front());
+    if (const std::string& text = all[rank].front(); !text.empty())
+      throw CheckpointFailed(world.size() > 1 ? detail::concat("rank ", rank, ": ", text) : text);
 }
 
 // State parts with the names under which they are saved.
@@ -381,14 +387,19 @@ void load_checkpoint(const std::string& folder, DataParallel& replica, Communica
     }
     replica.restore(counters);
   });
+  check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
+  check_identical(world, replica.buckets().value_hash(), "the parameters of the checkpoint");
+  check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
 }
 
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
   std::map<int64_t, std::string> all;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || !fs::exists(entry.path() / kManifest, error)) continue;
+    std::error_code ignored;
+    if (!name.starts_with("step-") || !fs::exists(entry.path() / kManifest, ignored)) continue;
     char* end = nullptr;
     const long long step = std::strtoll(name.c_str() + 5, &end, 10);
     if (*end == '\0' && end != name.c_str() + 5) all[step] = entry.path().string();

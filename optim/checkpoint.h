@@ -18,19 +18,25 @@ struct CheckpointExtras {
   std::map<std::string, double> numbers = {};  // by name, as the position in the data
 };
 
+// A checkpoint that could not be saved or loaded, on all ranks. Other errors are failures of communication.
+class CheckpointFailed : public Error {
+ public:
+  explicit CheckpointFailed(const std::string& text) : Error(text, __FILE__, __LINE__) {}  // with a message
+};
+
 // Collective. Writes a folder with the files
 //   model.safetensors      the parameters by name, float32 master weights if ranks compute with rounded ones
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
 // The folder has a temporary name until it is complete, so an interrupted call leaves no checkpoint of that name. All
-// ranks must reach one file system. Throws if the replicas differ (0/1 Adam's local steps), on every rank if a file
-// cannot be written, and if the folder exists.
+// ranks must reach one file system. Throws if the replicas differ (0/1 Adam's local steps), and CheckpointFailed if a
+// file cannot be written or the folder exists.
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                      const CheckpointExtras& extras = {});
 
 // Collective. Restores a checkpoint of a run with the same model, methods and topology; buckets and threads may differ.
 // Fills the extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file
-// before it uses it. Throws an Error that names the file and what differs; the replica is then unusable.
+// before it uses it. Throws CheckpointFailed that names the file and what differs; the replica is then unusable.
 void load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm, CheckpointExtras& extras);
 
 // The newest complete checkpoint step-N in a folder; "" if there is none.

@@ -244,7 +244,9 @@ std::vector<double> DataParallel::counters() const {
 }
 
 void DataParallel::restore(const std::vector<double>& counters) {
-  check(counters.size() >= 3 && counters[2] >= 0 && 3 + counters[2] <= static_cast<double>(counters.size()),
+  for (const double number : counters) check(std::isfinite(number), "checkpoint: a counter is not finite");
+  check(counters.size() >= 3 && counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0 &&
+            3 + counters[2] <= static_cast<double>(counters.size()),
         "checkpoint: has ", counters.size(), " counters, which do not fit ", method_names());
   info_ = {std::llround(counters[0]), 0};
   skipped_ = std::llround(counters[1]);

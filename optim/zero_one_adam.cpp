@@ -22,13 +22,12 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_moments(*this, list, "added to the second moment, inside the root");
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
   list.add("bias_correction", bias_correction, "divide the second moment by 1 - beta2^k after its k-th change");
-  list.add(
-      "intervals", intervals,
-      "steps between synchronizations after the warm-up, up to max_interval: doubling every doubling_steps, always "
-      "max_interval, or doubling when the learning rate has halved");
+  list.add("intervals", intervals,
+           "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
+           "halved, doubling every doubling_steps, or always max_interval");
   list.add("max_interval", max_interval, "largest number of steps between synchronizations", kAtLeastOne);
-  list.add("doubling_steps", doubling_steps, "steps after which an interval doubles; 0: the length of the warm-up",
-           kNotNegative);
+  list.add("doubling_steps", doubling_steps,
+           "intervals=doubling: steps after which an interval doubles; 0: the length of the warm-up", kNotNegative);
   list.add("kappa", kappa, "changes of the second moment after which the steps between them double", kAtLeastOne);
   list.add("variance_interval", variance_interval,
            "steps between changes of the second moment; 0: doubling as kappa says", kNotNegative);
@@ -36,12 +35,17 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
            "last step that may change the second moment; 0: until an interval exceeds one step", kNotNegative);
 }
 
+void ZeroOneAdam::Options::check() const {
+  godwit::check(doubling_steps == 0 || intervals == Intervals::doubling, kName, ": doubling_steps is ", doubling_steps,
+                ", but it is read with intervals=doubling only; set optimizer.intervals=doubling, or leave it out");
+}
+
 void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
   warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 0, "skip");
   for (const int64_t step : {int64_t{1}, steps})
-    check(static_cast<float>(schedule.lr(step)) > 0, kName, ": the learning rate of step ", step, " of ", steps, " is ",
-          schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
-          "--lr and schedule.final_fraction above 0");
+    godwit::check(static_cast<float>(schedule.lr(step)) > 0, kName, ": the learning rate of step ", step, " of ", steps,
+                  " is ", schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
+                  "--lr and schedule.final_fraction above 0");
   halvings.clear();
   const double peak = schedule.lr(std::max<int64_t>(warmup_steps, 1));
   for (int64_t factor = 2; intervals == Intervals::learning_rate && factor < 2 * max_interval; factor *= 2) {
@@ -52,8 +56,8 @@ void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
     }
     halvings.push_back(below);
   }
-  check(freeze_step < steps, kName, ": freeze_step ", freeze_step, " is not below the run's ", steps,
-        " steps, so the variance would never be frozen; lower it");
+  godwit::check(freeze_step < steps, kName, ": freeze_step ", freeze_step, " is not below the run's ", steps,
+                " steps, so the variance would never be frozen; lower it");
 }
 
 ZeroOneAdam::~ZeroOneAdam() = default;

@@ -33,15 +33,16 @@ class ZeroOneAdam : public Optimizer {
     DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     // T_u and T_v: see optim/sync_schedule.h
-    Intervals intervals = Intervals::doubling;  // T_u after the warm-up
+    Intervals intervals = Intervals::learning_rate;  // T_u after the warm-up
     int64_t max_interval = 16;                  // H
-    int64_t doubling_steps = 0;                 // K; 0: the length of the warm-up
+    int64_t doubling_steps = 0;                 // K of `doubling`; 0: the length of the warm-up
     int64_t kappa = 16;  // see sync_schedule.h
     int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
     // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of that of T_w.
     std::vector<int64_t> halvings = {};
     void describe(OptionList& list);
+    void check() const;
     void fit(const Schedule& schedule, int64_t steps);  // OptimizerMethod::fit
   };
   ZeroOneAdam(const Options& options, const Buckets& buckets, const Communicator& comm);

@@ -72,7 +72,8 @@ std::FILE* open_metrics(const std::string& dir, std::optional<int64_t> resumed_a
   const bool fresh = file != nullptr;
   if (!fresh && errno == EEXIST) file = std::fopen(path.c_str(), "ab");
   if (!file) fail_writing(path, errno);
-  const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || (fresh && errno != EWOULDBLOCK);
+  const bool locked =
+      ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || ((fresh || resumed_at) && errno != EWOULDBLOCK);
   if (locked && std::fseek(file, 0, SEEK_END) == 0) {
     const int64_t size = std::ftell(file), kept = resumed_at.value_or(0);
     if (size == kept) return file;
@@ -147,6 +148,10 @@ void RunLog::append(const std::string& line) {
     done += static_cast<size_t>(put);
   }
   size_ += std::ssize(line);
+}
+
+void RunLog::sync() {
+  if (::fsync(::fileno(file_)) != 0 && errno != EINVAL) fail_writing(metrics_file(dir_), errno);
 }
 
 void RunLog::file(const std::string& name, const std::string& text) { write_whole(dir_ + "/" + name, text); }

@@ -56,6 +56,7 @@ class RunLog {
   void file(const std::string& name, const std::string& text);  // another file of the run, written atomically
   const std::string& path() const { return dir_; }
   int64_t size() const { return size_; }  // bytes of metrics.jsonl
+  void sync();                            // writes metrics.jsonl to disk
 
  private:
   void append(const std::string& line);

@@ -14,7 +14,6 @@
 #include "comm/gather.h"
 #include "comm/host_tensor.h"
 #include "comm/transport/group_nccl.h"
-#include "comm/transport/mpi.h"
 #include "engine/clock.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
@@ -95,7 +94,9 @@ void Trainer::open_run(Progress& progress) {
   }
   const auto busy = comm_.world->busy();
   const std::string name = task_.name() + "-" + config_.optimizer.name();
-  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, name, !resumed_.empty());
+  run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, name, metrics_size_.has_value());
+  check(metrics_size_ || checkpoints_in(run_dir_ + "/checkpoints").empty(), "run directory ", run_dir_,
+        ": has checkpoints of another run; choose another --run-dir, or continue it with --resume ", run_dir_);
   log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false), metrics_size_);
   task_.on_run_start(run_dir_);
   // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by
@@ -170,9 +171,10 @@ Evaluation Trainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
   bool check_due = false;
-  if (first_step_ > 0 && step_ == total_steps_) last = evaluate();  // the resumed run is complete
-  if (config_.checkpoint.every > 0)                                 // all ranks write there
+  if (config_.checkpoint.every > 0)  // all ranks write there
     run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
+  // A run that was interrupted between the end of an epoch and its evaluation.
+  if (first_step_ > 0 && ends_epoch() && evaluated_step_ != step_) evaluate_epoch(last, progress);
   if (step_ < total_steps_)
     task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
   for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_; ++e) {
@@ -190,14 +192,7 @@ Evaluation Trainer::run(Progress& progress) {
     }
     if (stopped_ || !may_continue()) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // prefetches the next epoch during the evaluation
-    const auto before = Clock::now();
-    last = evaluate();
-    evaluating_s_ += seconds_since(before);
-    notice_convolutions(progress);
-    check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0),
-          nan_hint());
-    if (leader()) report(last, progress);
-    checkpoint_if_due(progress, true);
+    evaluate_epoch(last, progress);
   }
   if (config_.checkpoint.every > 0 && stopped_ && saved_step_ < step_ && replica_->synchronized()) checkpoint(progress);
   if (accumulator_.steps > 0 && stopped_) report(progress);
@@ -205,6 +200,17 @@ Evaluation Trainer::run(Progress& progress) {
   if (config_.check_replicas > 0) check_replicas();
   save(last, progress);
   return last;
+}
+
+void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
+  const auto before = Clock::now();
+  last = evaluate();
+  evaluating_s_ += seconds_since(before);
+  notice_convolutions(progress);
+  check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), nan_hint());
+  if (leader()) report(last, progress);
+  evaluated_step_ = step_;
+  checkpoint_if_due(progress, true);
 }
 
 void Trainer::check_replicas() {
@@ -222,10 +228,12 @@ bool Trainer::may_continue() {
 void Trainer::find_resumed() {
   const std::string& wanted = config_.resume;
   if (wanted.empty()) return;
-  check(wanted == "auto" || config_.run_dir == wanted, "resume is ", wanted, ", but run_dir is '", config_.run_dir,
-        "'; give both with --resume DIR");
+  check(!config_.run_dir.empty() && (wanted == "auto" || config_.run_dir == wanted), "resume is ", wanted,
+        ", but run_dir is '", config_.run_dir, "'; give both with --resume DIR, or --resume auto --run-dir DIR");
   const std::string folder = config_.run_dir + "/checkpoints";
-  resumed_ = newest_checkpoint(folder);
+  const std::string newest = leader() ? newest_checkpoint(folder) : "";
+  resumed_ = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
+  if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
   check(!resumed_.empty() || wanted == "auto", folder, ": has no checkpoint; train with --checkpoint-every STEPS");
 }
 
@@ -242,6 +250,7 @@ CheckpointExtras Trainer::extras() const {
   extras.numbers = {{"step", static_cast<double>(step_)},
                     {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
                     {"total_steps", static_cast<double>(total_steps_)},
+                    {"evaluated", evaluated_step_ == step_ ? 1.0 : 0.0},
                     {"skipped_in_a_row", static_cast<double>(skipped_in_a_row_)},
                     {"replica_checks", static_cast<double>(replica_checks_)},
                     {"metrics_bytes", log_ ? static_cast<double>(log_->size()) : 0},
@@ -261,6 +270,7 @@ void Trainer::resume() {
   const auto number = [&](const char* name) {
     const auto found = saved.numbers.find(name);
     check(found != saved.numbers.end(), resumed_, ": has no number '", name, "'");
+    check(found->second >= 0 && found->second < 0x1p53, resumed_, ": ", name, " is ", found->second);
     return found->second;
   };
   const auto whole = [&](const char* name) { return std::llround(number(name)); };
@@ -269,6 +279,7 @@ void Trainer::resume() {
   check(whole("step") <= total_steps_, resumed_, ": is at step ", whole("step"), ", beyond the ", total_steps_,
         " steps of this run; raise --epochs or --max-steps");
   step_ = first_step_ = saved_step_ = whole("step");
+  if (whole("evaluated") == 1) evaluated_step_ = step_;
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
   accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
@@ -281,19 +292,23 @@ void Trainer::resume() {
 // At the end of an epoch the checkpoint follows the evaluation.
 void Trainer::checkpoint_if_due(Progress& progress, bool evaluated) {
   if (config_.checkpoint.every == 0) return;
-  if (!evaluated) checkpoint_due_ = checkpoint_due_ || step_ % config_.checkpoint.every == 0;
-  const bool ends_epoch = step_ % steps_per_epoch_ == 0 || step_ == total_steps_;
-  if (checkpoint_due_ && (evaluated || !ends_epoch) && replica_->synchronized()) checkpoint(progress);
+  const bool due = step_ % config_.checkpoint.every == 0 || step_ == total_steps_;
+  if (!evaluated) checkpoint_due_ = checkpoint_due_ || due;
+  if (saved_step_ == step_) checkpoint_due_ = false;  // resumed there
+  if (checkpoint_due_ && (evaluated || !ends_epoch()) && replica_->synchronized()) checkpoint(progress);
 }
 
 void Trainer::checkpoint(Progress& progress) {
-  const std::string folder = run_dir_ + "/checkpoints";
+  const std::string folder = run_dir_ + "/checkpoints", own = folder + "/step-" + std::to_string(step_);
   checkpoint_due_ = false;
+  if (leader()) {
+    write([&] { log_->sync(); });
+    remove_partial_checkpoints();
+  }
   try {
-    save_checkpoint(folder + "/step-" + std::to_string(step_), *replica_, comm_, extras());
-  } catch (const PeerFailed&) {
-    throw;
-  } catch (const Error& error) {  // on all ranks
+    save_checkpoint(own, *replica_, comm_, extras());
+  } catch (const CheckpointFailed& error) {  // on all ranks
+    if (leader()) remove_partial_checkpoints();
     if (leader())
       progress.line(detail::concat("notice: no checkpoint of step ", step_, ": ", error.what(),
                                    "; the run goes on and keeps the checkpoints that it has"));
@@ -306,6 +321,15 @@ void Trainer::checkpoint(Progress& progress) {
   for (; std::ssize(all) > config_.checkpoint.keep; all.erase(all.begin()))
     std::filesystem::remove_all(all.begin()->second, ignored);
   progress.line(detail::concat("checkpoint of step ", step_, " in ", folder));
+}
+
+void Trainer::remove_partial_checkpoints() const {
+  std::error_code error;
+  std::vector<std::filesystem::path> partial;
+  for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);
+       !error && at != std::filesystem::directory_iterator(); at.increment(error))
+    if (at->path().extension() == ".partial") partial.push_back(at->path());
+  for (const std::filesystem::path& path : partial) std::filesystem::remove_all(path, error);
 }
 
 void Trainer::notice_convolutions(Progress& progress) {
@@ -456,7 +480,8 @@ void Trainer::report(Progress& progress) {
     state.samples_per_s = metrics.samples_per_s;
     state.bytes_intra = metrics.bytes_intra;
     state.bytes_inter = metrics.bytes_inter;
-    state.seconds_left = training_s / static_cast<double>(step_) * static_cast<double>(total_steps_ - step_);
+    state.seconds_left =
+        training_s / static_cast<double>(step_ - first_step_) * static_cast<double>(total_steps_ - step_);
     state.unit = task_.unit();
     write([&] { progress.update(state); });
   }
@@ -536,7 +561,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     ema_->swap();
   }
   if (stopped_) write([&] { log_->interrupted(step_, epoch()); });
-  write([&] { log_->file("summary.json", run_summary.json() + "\n"); });
+  if (step_ > first_step_) write([&] { log_->file("summary.json", run_summary.json() + "\n"); });
   progress.finish();
   check(write_error_.empty(), write_error_, "; the weights after step ", step_, " of ", total_steps_, " are in ",
         weights_dir_);
@@ -549,7 +574,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
   if (!exchanged.empty()) progress.line(exchanged);
   if (graphs_)
-    progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", step_ * config_.accumulation,
+    progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", (step_ - first_step_) * config_.accumulation,
                                  " micro-batches were replayed from ", graphs_->captures(), " captured graphs"));
   for (const std::string& line : convolutions_.summary()) progress.line(line);
   constexpr size_t kShown = 5;
@@ -562,7 +587,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   std::ostringstream text;
   text << (stopped_ ? "interrupted after " : "done in ") << human_duration(seconds_since(started_)) << ": ";
   if (stopped_) text << "step " << step_ << " of " << total_steps_;
-  else text << last.text;
+  else text << (last.text.empty() ? "all steps had been done" : last.text);
   text << ", peak memory of a worker " << peak_memory() << "; weights, metrics and configuration are in " << run_dir_;
   progress.line(text.str());
 }

@@ -67,6 +67,9 @@ class Trainer {
   void resume();
   void checkpoint(Progress& progress);  // saves one and removes old ones
   void checkpoint_if_due(Progress& progress, bool evaluated);
+  void remove_partial_checkpoints() const;
+  bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
+  void evaluate_epoch(Evaluation& last, Progress& progress);
   CheckpointExtras extras() const;
   void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved
   Evaluation evaluate();  // with the averaged weights if enabled
@@ -100,6 +103,7 @@ class Trainer {
   int64_t first_step_ = 0;      // the last step before this process
   int64_t saved_step_ = 0;      // of the last checkpoint
   bool checkpoint_due_ = false;
+  int64_t evaluated_step_ = 0;           // of the last evaluation
   std::optional<int64_t> metrics_size_;  // of the resumed run
   TimeSplit all_times_;  // of all steps of this rank
   StepAccumulator accumulator_;

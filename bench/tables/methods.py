@@ -10,7 +10,7 @@ def exchange(name, base, *settings):
 
 
 def headline(rates, base, decay=None):
-    """Ten methods by name: (first learning rate, flags). rates: by kind of method; base: the optimizer behind exchanges;
+    """Nine methods by name: (first learning rate, flags). rates: by kind of method; base: the optimizer behind exchanges;
     decay: the weight decay of methods with Adam's updates, by default that of the program."""
     adam = [f"optimizer.weight_decay={decay}"] if decay else []
     return {
@@ -18,7 +18,6 @@ def headline(rates, base, decay=None):
         "adamw": (rates["adam"], optimizer("adamw", *adam)),
         "softsignsgd": (rates["sign"], optimizer("softsignsgd", *adam)),
         "birder": (rates["sign"], optimizer("birder", *adam)),
-        "birder_compensated": (rates["sign"], optimizer("birder", "optimizer.compensate_nodes=true", *adam)),
         "one_bit_adam": (rates["adam"], optimizer("one_bit_adam", *adam)),
         "zero_one_adam": (rates["adam"], optimizer("zero_one_adam", *adam)),
         "loco_4_bits": (rates["sgdm" if base == "sgdm" else "adam"], exchange("loco", base)),

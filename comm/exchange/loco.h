@@ -16,7 +16,7 @@ struct LocoOptions {
   int64_t block_size = 1024;                   // values per scale with auto, and of 8-bit parameters
   double error_scale = 4;                      // s_e in units of s
   Rounding error_rounding = Rounding::random;  // of the stored 8-bit error
-  double error_gain_new = 1;                   // beta: weight of the new error; the old error has 1 - beta
+  double error_gain_new = 0.2;                 // beta: weight of the new error; the old error has 1 - beta
   int64_t reset_every = 512;                   // T_c: number of steps after which the error is reset; 0: never
   double clip_element = 0;                     // limit of |g| per value; 0: no limit
   // With a fixed scale and more than one bit: limit for the fraction of saturated codes among all nonzero codes this

@@ -187,8 +187,16 @@ void ShardedParameters::with_master_weights(Buckets& buckets, Group& world, cons
     before_update(bucket);
     all_gather_shards(bucket, bucket.param, world, "parameters/masters");
   }
-  f();
-  for (Bucket& bucket : buckets) keep_and_round(bucket);
+  const auto round_all = [&] {
+    for (Bucket& bucket : buckets) keep_and_round(bucket);
+  };
+  try {
+    f();
+  } catch (...) {
+    round_all();
+    throw;
+  }
+  round_all();
 }
 
 const Tensor& ShardedParameters::master(const Bucket& bucket) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cmath>
 
 #include "comm/compress/wire/sign_bits.h"
 #include "engine/parallel.h"
@@ -165,12 +164,7 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
   }
   store(d, b, a.state.b + i, random);
 
-  auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
-  if (a.settings.nodes > 1) {
-    const auto more = hn::Set(d, static_cast<float>(a.settings.nodes - 1));
-    const auto length = hn::Sqrt(hn::Add(hn::Mul(hn::Mul(more, ratio), ratio), hn::Set(d, 1.0f)));
-    ratio = hn::Div(hn::Mul(ratio, hn::Set(d, std::sqrt(static_cast<float>(a.settings.nodes)))), length);
-  }
+  const auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
   const auto z = a.state.e ? hn::Add(ratio, load(d, a.state.e + i)) : ratio;
   const auto plus = quantize(d, z, a.rng.quantizer, random);
   if (!a.state.active) {

@@ -52,10 +52,9 @@ using Worker = WorkerState<float, float>;  // of float32
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
   bool b_grows;        // b ← max(b, b_hat)
-  int nodes = 1;       // above 1: the ratio is compensated for averaging over so many nodes
 };
 
-// m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q, or q√n/√(1 + (n−1)q²) if n = nodes > 1;  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For
+// m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For
 // a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are padding: their bits are 0 and they are not
 // accessed. Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>

@@ -223,7 +223,7 @@ TEST(Methods, Pitfall38EpsilonIsAddedWhereThePaperAddsIt) {
       OptimizerConfig& config = options.optimizer;
       config.set("weight_decay", 0).set("eps", kEps);
       set_if_known(config, "relative", false);
-      for (const char* option : {"warmup_steps", "doubling_steps"}) set_if_known(config, option, 1);
+      for (const char* option : {"warmup_steps", "max_interval"}) set_if_known(config, option, 1);
       for (const char* option : {"min_coeff", "max_coeff"}) set_if_known(config, option, 1);  // bounds of LAMB's ratio
       DataParallel replica({{"x", x}}, comm, options);
       replica.step(Var::result(Tensor::full({1}, 0), {x},

@@ -26,7 +26,7 @@ Plan plan_of(const char* name, const Topology& topology, int64_t steps = 200) {
   test::set_if_known(plan.config, "warmup", "fixed");
   test::set_if_known(plan.config, "refresh_variance", false);
   if (plan.config.name() == "zero_one_adam")
-    plan.config.set("doubling_steps", 40).set("max_interval", 4).set("kappa", 3);
+    plan.config.set("intervals", "doubling").set("doubling_steps", 40).set("max_interval", 4).set("kappa", 3);
   plan.decay = {true, true, false, true};
   plan.topology = topology;
   plan.steps = steps;
@@ -327,7 +327,7 @@ TEST(ZeroOneAdam, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
 TEST(ZeroOneAdam, MatchesTheParameterServerForEveryPolicy) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 2}}) {
     Plan fixed = plan_of("zero_one_adam", topology, 101);
-    fixed.config.set("intervals", "fixed");
+    fixed.config.set("intervals", "fixed").set("doubling_steps", 0);
     compare_zero_one_adam(fixed);
     fixed.config.set("warmup_fraction", 0).set("warmup_steps", 0).set("max_interval", 5);
     fixed.config.set("variance_interval", 5).set("freeze_step", 90);
@@ -729,14 +729,21 @@ TEST(OneBitMethods, RefuseOptionsThatContradictTheRunOrEachOther) {
   refuses("zero_one_adam", "learning rate of step 60 of 60 is", 60, [](auto&) {},
           {.name = "polynomial", .power = 50});  // below the smallest float32
   refuses("zero_one_adam", "final_fraction", 60, [](auto& c) { c.set("lr", 0); });
-  refuses("zero_one_adam", "doubling_steps must say", 60, [](auto& c) { c.set("warmup_fraction", 0); });
+  refuses("zero_one_adam", "doubling_steps must say", 60,
+          [](auto& c) { c.set("warmup_fraction", 0).set("intervals", "doubling"); });
+  refuses("zero_one_adam", "doubling_steps is 3, but it is read with intervals=doubling only", 60,
+          [](auto& c) { c.set("doubling_steps", 3); });
   refuses("zero_one_adam", "kappa expects an integer of at least 1, got 0", 60, [](auto& c) { c.set("kappa", 0); });
   refuses("zero_one_adam", "max_interval expects an integer of at least 1, got 0", 60,
           [](auto& c) { c.set("max_interval", 0); });
   refuses("zero_one_adam", "did you mean 'fixed'", 60, [](auto& c) { c.set("intervals", "fixd"); });
   refuses("zero_one_adam", "freeze_step 60 is not below the run's 60", 60, [](auto& c) { c.set("freeze_step", 60); });
   refuses("zero_one_adam", "the variance would change at step 14, within the local steps 13 to 14", 60, [](auto& c) {
-    c.set("warmup_steps", 10).set("doubling_steps", 2).set("variance_interval", 1).set("freeze_step", 40);
+    c.set("warmup_steps", 10)
+        .set("intervals", "doubling")
+        .set("doubling_steps", 2)
+        .set("variance_interval", 1)
+        .set("freeze_step", 40);
   });
   refuses("zero_one_adam", "the first interval already has 4 steps", 60,
           [](auto& c) { c.set("warmup_fraction", 0).set("intervals", "fixed").set("max_interval", 4); });
@@ -745,7 +752,7 @@ TEST(OneBitMethods, RefuseOptionsThatContradictTheRunOrEachOther) {
 TEST(ZeroOneAdam, RefusesARateOfZeroAndStepsThatDoNotAscend) {
   run_local({1, 1}, [](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::zeros({40}), true)}}, {});
-    const auto optimizer = make_optimizer(ZeroOneAdam::Options{.warmup_steps = 5}, {buckets, comm});
+    const auto optimizer = make_optimizer(ZeroOneAdam::Options{.warmup_steps = 5, .max_interval = 1}, {buckets, comm});
     EXPECT_NE(error_of([&] {
                 optimizer->exchange(buckets[0], comm, {1, 0});
               }).find("must be positive"),

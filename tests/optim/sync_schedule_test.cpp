@@ -10,10 +10,12 @@
 namespace godwit {
 namespace {
 
+constexpr auto kDoubling = ZeroOneAdam::Intervals::doubling;
+
 // Pitfall 40: intervals double after a number of steps, not of synchronizations. That number is an option (32,678 in
 // the paper, not 2¹⁵).
 TEST(SyncSchedule, Pitfall40FollowsThePoliciesOfThePaper) {
-  SyncSchedule schedule({.warmup_steps = 12'500, .doubling_steps = 32'678});
+  SyncSchedule schedule({.warmup_steps = 12'500, .intervals = kDoubling, .doubling_steps = 32'678});
   std::vector<int64_t> syncs, variances;
   for (int64_t t = 1; t <= 200'000; ++t) {
     const SyncSchedule::Step step = schedule.at(t);
@@ -80,7 +82,7 @@ TEST(SyncSchedule, ZeroOneAdamSendsLessThan1BitAdam) {
                          {"BERT-Base", 153'000, 12'500, 32'678, 16'000, 0.803, 0.968, 0.514},
                          {"BERT-Large", 152'000, 12'500, 32'678, 23'000, 0.845, 0.968, 0.511}}) {
     SCOPED_TRACE(run.task);
-    SyncSchedule schedule({.warmup_steps = run.warmup, .doubling_steps = run.doubling});
+    SyncSchedule schedule({.warmup_steps = run.warmup, .intervals = kDoubling, .doubling_steps = run.doubling});
     int64_t rounds = 0, bits = 0;
     for (int64_t t = 1; t <= run.steps; ++t) {
       const SyncSchedule::Step step = schedule.at(t);
@@ -96,10 +98,11 @@ TEST(SyncSchedule, ZeroOneAdamSendsLessThan1BitAdam) {
 }
 
 TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
-  const ZeroOneAdam::Options bert{.warmup_steps = 12'500, .doubling_steps = 32'678};
+  const ZeroOneAdam::Options bert{.warmup_steps = 12'500, .intervals = kDoubling, .doubling_steps = 32'678};
   EXPECT_EQ(variance_changes(bert, 153'000), 183);
   EXPECT_EQ(variance_changes(bert, 16), 16);
-  EXPECT_EQ(variance_changes({.warmup_steps = 11}, 100), 19) << "16 consecutive steps, then every second step up to 22";
+  EXPECT_EQ(variance_changes({.warmup_steps = 11, .intervals = kDoubling}, 100), 19)
+      << "16 consecutive steps, then every second step up to 22";
 }
 
 }  // namespace

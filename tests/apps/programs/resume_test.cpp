@@ -1,6 +1,11 @@
 // Runs that end early and continue from a checkpoint, started as by a user.
+#define XXH_INLINE_ALL
+#define XXH_NO_INLINE_HINTS 1
+#include <xxhash.h>
+
 #include <filesystem>
 
+#include "engine/safetensors.h"
 #include "optim/checkpoint.h"
 #include "tests/apps/programs/train_resnet.h"
 
@@ -9,6 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+std::string xxh3_128(const std::string& bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
 
 class Resume : public TrainResnet {
  protected:
@@ -60,7 +73,7 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   std::vector<int64_t> steps;
   for (const auto& [step, folder] : checkpoints_in(checkpoints())) steps.push_back(step);
-  EXPECT_EQ(steps, (std::vector<int64_t>{4, 6}));
+  EXPECT_EQ(steps, (std::vector<int64_t>{6, 7})) << "the last step is saved too";
   EXPECT_NE(outcome.out.find("checkpoint of step 6 in run/checkpoints"), std::string::npos) << outcome.out;
   const Outcome longer = train("--max-steps 9", "--resume run");
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
@@ -85,6 +98,51 @@ TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
   EXPECT_EQ(exit_code, 0);
   EXPECT_GT(kills, 0);
   EXPECT_TRUE(remains() == whole) << kills << " kills";
+}
+
+// Before the first checkpoint --resume auto starts the run anew.
+TEST_F(Resume, AutoStartsAnewWithoutACheckpoint) {
+  const std::string flags = "--optimizer adamw --batch 16 --set log_every=1 --checkpoint-every 1000 --resume auto";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  const auto whole = remains();
+  fs::remove_all(run_dir() / "checkpoints");
+  const Outcome outcome = train(flags);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(remains() == whole);
+  fs::remove(run_dir() / "metrics.jsonl");
+  const Outcome other = train("--optimizer adamw");
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_NE(other.err.find("run: has checkpoints of another run; choose another --run-dir"), std::string::npos)
+      << other.err;
+}
+
+// A checkpoint that was saved at the end of an epoch before the evaluation: the evaluation is made up for.
+TEST_F(Resume, EvaluatesAnEpochThatWasInterruptedBeforeItsEvaluation) {
+  const auto whole = trained("--optimizer sgdm --nodes 2 --batch 16 --max-steps 20", 8);
+  for (const int64_t step : {20, 8}) {
+    for (const auto& [other, path] : checkpoints_in(checkpoints()))
+      if (other > step) fs::remove_all(path);
+    // The same checkpoint without its evaluation.
+    const fs::path saved = run_dir() / ("checkpoints/step-" + std::to_string(step));
+    json manifest = json::parse(read_file(saved / "manifest.json"));
+    for (const char* rank : {"rank-00000.safetensors", "rank-00001.safetensors"}) {
+      std::map<std::string, std::string> numbers;
+      const auto tensors = load_safetensors((saved / rank).string(), &numbers);
+      numbers.at("number/evaluated") = "0x0p+0";
+      const std::string metrics = read_file(run_dir() / "metrics.jsonl");
+      const size_t line = metrics.find("{\"step\": " + std::to_string(step) +
+                                       ", \"epoch\": " + std::to_string((step - 1) / 8 + 1) + ", \"test_loss\"");
+      ASSERT_NE(line, std::string::npos);
+      if (std::string(rank) == "rank-00000.safetensors") numbers.at("number/metrics_bytes") = std::to_string(line);
+      save_safetensors((saved / rank).string(), {tensors.begin(), tensors.end()}, numbers);
+      const std::string bytes = read_file(saved / rank);
+      manifest["files"][rank] = {{"bytes", bytes.size()}, {"xxh3_128", xxh3_128(bytes)}};
+    }
+    write_file(saved / "manifest.json", manifest.dump());
+    const Outcome outcome = train("", "--resume run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(remains() == whole) << "from step " << step;
+  }
 }
 
 // SIGTERM saves a checkpoint; 0/1 Adam first completes its local steps.

@@ -356,9 +356,10 @@ TEST_F(TrainResnet, RefusesInvalidCombinations) {
   expect_refused("--optimizer one_bit_adam --set optimizer.warmup_steps=4",
                  {"a warm-up of 4 steps leaves nothing to compress of a run of 4", "lower optimizer.warmup_steps"});
   expect_refused("--set schedule.warmup_steps=9", {"a warm-up of 9 steps is longer than the run of 4 steps"});
-  expect_refused("--optimizer zero_one_adam --max-steps 10 --set optimizer.warmup_steps=1 --set optimizer.freeze_step=4"
-                 " --set optimizer.doubling_steps=1 --set optimizer.variance_interval=1",
-                 {"T_u and T_v contradict each other", "at step 4", "lower freeze_step (4) to 3"});
+  expect_refused(
+      "--optimizer zero_one_adam --max-steps 10 --set optimizer.warmup_steps=1 --set optimizer.freeze_step=4"
+      " --set optimizer.intervals=doubling --set optimizer.doubling_steps=1 --set optimizer.variance_interval=1",
+      {"T_u and T_v contradict each other", "at step 4", "lower freeze_step (4) to 3"});
   const Outcome saturated = train("--exchange loco --set exchange.scale=2^40 --nodes 2");
   EXPECT_EQ(saturated.exit_code, 1);
   EXPECT_NE(saturated.err.find("loco: after step 1, "), std::string::npos) << saturated.err;

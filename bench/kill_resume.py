@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Kills a training run at random moments, resumes it each time, and compares the end with a run that was never killed.
+
+  bench/kill_resume.py [--kills 100] [--seed 1] [-- flags of train_resnet]
+
+Every process is started with the same command (--resume auto) and gets SIGKILL after a random time, so kills also hit
+start-up, evaluation and the writing of checkpoints. A run that ends is compared bit for bit (metrics.jsonl without times,
+weights.safetensors) and started anew, until the kills are done. Exits with 1 on the first difference, or if a process
+ends otherwise than by the kill.
+"""
+import argparse
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+root = pathlib.Path(__file__).resolve().parent.parent
+
+
+def remains(folder):
+    lines = [{key: value for key, value in json.loads(line).items() if not key.endswith("_s")} for line in open(folder / "metrics.jsonl")]
+    return lines, (folder / "weights.safetensors").read_bytes()
+
+
+def main():
+    own, flags = sys.argv[1:], ["--optimizer", "birder", "--nodes", "2", "--batch", "8", "--max-steps", "60"]
+    if "--" in own:
+        own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    arguments = parser.parse_args(own)
+    moments = random.Random(arguments.seed)
+    subprocess.run([root / "scripts/build", "release", "train_resnet"], check=True, stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+
+        def command(run):
+            return [str(root / "build/release/train_resnet"), *flags, "--set", "log_every=1", "--checkpoint-every", "1", "--resume", "auto", "--run-dir", str(run)]
+
+        start = time.time()
+        subprocess.run(command(folder / "whole"), check=True, stdout=subprocess.DEVNULL)
+        longest, whole = time.time() - start, remains(folder / "whole")
+        kills = during_save = ends = 0
+        while kills < arguments.kills:
+            process = subprocess.Popen(command(folder / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                process.wait(moments.uniform(0.1, 1) * longest)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+                during_save += any((folder / "run").glob("checkpoints/*.partial"))
+                continue
+            if process.returncode:
+                sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr.read()}")
+            if remains(folder / "run") != whole:
+                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+            ends += 1
+            shutil.rmtree(folder / "run")
+    print(f"{kills} kills, {during_save} of them while a checkpoint was written; {ends} runs ended, all with the same bits")
+
+
+if __name__ == "__main__":
+    main()
