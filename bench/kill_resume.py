@@ -27,7 +27,7 @@ def remains(folder):
 
 
 def main():
-    own, flags = sys.argv[1:], ["--optimizer", "birder", "--nodes", "2", "--batch", "8", "--max-steps", "60"]
+    own, flags = sys.argv[1:], ["--optimizer", "birder", "--nodes", "2", "--batch", "8", "--max-steps", "300"]
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -49,7 +49,7 @@ def main():
         while kills < arguments.kills:
             process = subprocess.Popen(command(folder / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
-                process.wait(moments.uniform(0.1, 1) * longest)
+                process.wait(moments.uniform(0.05, 1) * longest)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -323,12 +323,16 @@ void Trainer::checkpoint(Progress& progress) {
   progress.line(detail::concat("checkpoint of step ", step_, " in ", folder));
 }
 
+// Those whose saving or removal was interrupted.
 void Trainer::remove_partial_checkpoints() const {
   std::error_code error;
   std::vector<std::filesystem::path> partial;
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error))
-    if (at->path().extension() == ".partial") partial.push_back(at->path());
+    if (const std::filesystem::path& path = at->path();
+        path.filename().string().starts_with("step-") &&
+        (path.extension() == ".partial" || !std::filesystem::exists(path / "manifest.json", error)))
+      partial.push_back(path);
   for (const std::filesystem::path& path : partial) std::filesystem::remove_all(path, error);
 }
 

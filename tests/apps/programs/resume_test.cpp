@@ -69,11 +69,17 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
 }
 
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
+  write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
+  write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");
+  write_file(run_dir() / "checkpoints/notes", "of the user");
   const Outcome outcome = train("--optimizer adamw --max-steps 7 --checkpoint-every 2 --batch 16");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   std::vector<int64_t> steps;
   for (const auto& [step, folder] : checkpoints_in(checkpoints())) steps.push_back(step);
   EXPECT_EQ(steps, (std::vector<int64_t>{6, 7})) << "the last step is saved too";
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-1.partial"));
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-3"));
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/notes"));
   EXPECT_NE(outcome.out.find("checkpoint of step 6 in run/checkpoints"), std::string::npos) << outcome.out;
   const Outcome longer = train("--max-steps 9", "--resume run");
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
@@ -89,7 +95,7 @@ TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
   fs::remove_all(run_dir());
   int kills = 0, exit_code = -1;
   for (double seconds = 0.3; exit_code != 0 && seconds < 20; seconds += seconds < 1 ? 0.05 : 1) {
-    environment_ = "timeout -s KILL " + std::to_string(seconds);
+    environment_ = "timeout --foreground -s KILL " + std::to_string(seconds);
     const Outcome outcome = train(flags);
     exit_code = outcome.exit_code;
     EXPECT_TRUE(exit_code == 0 || exit_code == 137) << exit_code << ": " << outcome.err;
