@@ -111,7 +111,8 @@ void add_set(const KnownOptions& known, const std::string& text, Assignments& ou
   out.push_back(from_text(*option, value, "--set " + name));
 }
 
-// --resume DIR without --config: the configuration and the run directory are those of the run in DIR.
+// --resume DIR sets the run directory to DIR and, without --config, reads DIR/config.json. Throws if --run-dir names
+// another folder, or is missing with --resume auto.
 void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   const auto given = [&](const char* name) -> const std::string* {
     for (auto i = line.values.rbegin(); i != line.values.rend(); ++i)

@@ -9,7 +9,7 @@ namespace godwit::apps {
 
 struct LanguageDataConfig {
   std::string path;             // folder, or text file
-  std::string valid, test;      // files; empty: those of the folder, or held-out documents
+  std::string valid, test;      // files; empty: the files of the folder, or documents held out from `path`
   std::string vocab;            // vocabulary file; empty: built from the training text
   int64_t vocab_size = 10000;   // maximum number of words in a built vocabulary
   std::string words = "basic";  // how lines are split: spaces, basic

@@ -87,7 +87,7 @@ void LanguageTask::on_run_start(const std::string& run_dir) {
 
 void LanguageTask::start_epoch(int64_t, int64_t first_batch) {
   train_.start(first_batch);
-  if (first_batch > 0) return;  // resumed: the state is that of the checkpoint
+  if (first_batch > 0) return;  // the checkpoint has restored the state
   for (const ops::LstmState& layer : state_) layer.h.value().zero(), layer.c.value().zero();
 }
 

@@ -203,8 +203,8 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
         if (dh_0) dh_0.add(dh);
         if (dc_0) dc_0.add(dc);
       });
-  // backward() runs these two functions before that of y. They keep the gradients for it; sum() makes it run although
-  // nothing else may use y.
+  // backward() runs the functions of h and c before that of y, which reads the gradients that they keep. sum() makes the
+  // function of y run, although nothing else may use y.
   result.state.h = Var::result(detail::step_of(s.hidden, time), {result.y},
                                [final_state, dy = result.y.gradient()](const Tensor& dh) {
                                  final_state->h = dh;

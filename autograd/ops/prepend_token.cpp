@@ -60,7 +60,7 @@ Var ops::prepend_token(const Var& x, const Var& token, const Var& positions) {
                      [dx = x.gradient(), d_token = token.gradient(), d_positions = positions.gradient(),
                       token_shape = token.shape(), positions_shape = positions.shape(), type](const Tensor& dy) {
                        const int64_t images = dy.dim(0), tokens = dy.dim(1), columns = dy.dim(2);
-                       if (d_token || d_positions) {  // the token's gradient is that of its position
+                       if (d_token || d_positions) {  // token and first position have the same gradient
                          const Tensor sum({tokens, columns}, type, dy.device());
                          on_device(dy, [&](auto device) {
                            bias_backward(device, dy.view({images, tokens * columns}), sum.view({tokens * columns}));
