@@ -92,6 +92,13 @@ void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
       phase, [&](int) { return rank_ == root ? x.bytes() : 0; }, [&] { do_broadcast(x, root, phase); });
 }
 
+// Between the barriers every rank has seen the stop, and none can ask for another.
+void Group::continue_steps() {
+  barrier("continue_steps");
+  forget_stop();
+  barrier("continue_steps");
+}
+
 void Group::barrier(std::string_view phase) { do_barrier(phase); }
 
 }  // namespace godwit

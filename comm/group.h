@@ -47,6 +47,9 @@ class Group {
   // Every rank of the run calls it before each step, equally often. After a rank has passed `stop`, it returns false on
   // all ranks at the same call, which is the earliest that no rank has passed yet. It exchanges nothing until then.
   virtual bool may_continue(bool stop) = 0;
+  // Collective, after may_continue() has returned false: the ranks take steps again.
+  void continue_steps();
+  virtual void forget_stop() = 0;                     // for continue_steps(); no rank is within may_continue()
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
   int64_t calls() const { return calls_; }            // likewise
   // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,

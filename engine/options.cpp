@@ -85,7 +85,10 @@ struct Assigner {
   const std::string& text() const {
     const auto* text = std::get_if<std::string>(&value.data);
     const bool number = !text && value.data.index() >= 2 && value.data.index() <= 4;  // int64_t, uint64_t or double
-    if (number && option.number_or_text) return value.shown;
+    if (number && option.number_or_text) {
+      if (option.check_text) option.check_text(value.shown, subject);
+      return value.shown;
+    }
     if (!text) fail_type(option.number_or_text ? "text or a number" : "text");
     if (text->find('\0') != std::string::npos) fail_type("text without NUL characters");
     if (option.check_text) option.check_text(*text, subject);

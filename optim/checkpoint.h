@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace godwit {
 struct CheckpointExtras {
   std::vector<StateTensor> state = {};         // by global parameter offset, as averaged weights
   std::map<std::string, Tensor> tensors = {};  // by name, as the buffers of a model
+  std::map<std::string, Tensor> own = {};      // by name, of this rank's own data; unchanged if the number of ranks is
   std::map<std::string, double> numbers = {};  // by name, as the position in the data
+  int64_t model_file_bytes = 64 << 20;         // ranks divide a larger model into files of about this size
 };
 
 // A checkpoint that could not be saved or loaded, on all ranks. Other errors are failures of communication.
@@ -25,7 +28,8 @@ class CheckpointFailed : public Error {
 };
 
 // Collective. Writes a folder with the files
-//   model.safetensors      the parameters by name, float32 master weights if ranks compute with rounded ones
+//   model.safetensors      the parameters by name, float32 master weights if ranks compute with rounded ones. A large
+//                          model has files model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
 // The folder has a temporary name until it is complete, so an interrupted call leaves no checkpoint of that name. All
@@ -34,10 +38,39 @@ class CheckpointFailed : public Error {
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                      const CheckpointExtras& extras = {});
 
-// Collective. Restores a checkpoint of a run with the same model, methods and topology; buckets and threads may differ.
-// Fills the extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file
-// before it uses it. Throws CheckpointFailed that names the file and what differs; the replica is then unusable.
-void load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm, CheckpointExtras& extras);
+// A checkpoint whose values are copied, and which is written in the background. Ranks need memory for the copies until
+// then. If a rank ends before the files are complete, there is no checkpoint, and the folder keeps its temporary name.
+class PendingCheckpoint {
+ public:
+  ~PendingCheckpoint();  // waits for this rank's files
+  // Whether the checkpoint can be used; the other ranks see it when their file system does. Never waits.
+  bool complete() const;
+  int64_t bytes() const;   // of all files; rank 0, after complete()
+  double seconds() const;  // from the copies to complete(); rank 0, after complete()
+  // Collective: waits until the checkpoint is complete. Throws CheckpointFailed on all ranks if it cannot be written.
+  void finish(Group& world);
+
+ private:
+  friend std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string&, DataParallel&, Communicator&,
+                                                             const CheckpointExtras&);
+  class Writer;
+  explicit PendingCheckpoint(std::unique_ptr<Writer> writer);
+  std::unique_ptr<Writer> writer_;
+};
+
+// Collective: save_checkpoint() that returns when the values have been copied.
+std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
+                                                    Communicator& comm, const CheckpointExtras& extras = {});
+
+// Collective. Restores a checkpoint of a run with the same model and methods; buckets and threads may differ. Fills the
+// extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file before it uses
+// it. Throws CheckpointFailed that names the file and what differs; the replica is then unusable.
+// The topology may differ too. What each rank has of its own, as error feedback, is then redistributed such that its
+// mean over the ranks remains: new rank j of K′ has the mean of the saved values over the part [j/K′, (j+1)/K′) of the
+// saved ranks, 8-bit codes rounded to the nearest. What one rank owns goes to its new owner. Returns one line that says
+// what was redistributed, and what begins anew because the saved run has no such state; "" for the same topology.
+std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
+                            CheckpointExtras& extras);
 
 // The newest complete checkpoint step-N in a folder; "" if there is none.
 std::string newest_checkpoint(const std::string& folder);

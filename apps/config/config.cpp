@@ -1,8 +1,13 @@
 // The options that all programs have.
 #include "apps/config/config.h"
 
+#include <charconv>
+#include <cmath>
+#include <optional>
+
 #include "comm/transport/launcher.h"
 #include "engine/device.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 namespace {
@@ -13,7 +18,34 @@ void check_device(const std::string& text, const std::string& subject) {
         "' is not available: ", why_no_cuda());
 }
 
+// "200" or "10min".
+struct Interval {
+  int64_t steps = 0;
+  double seconds = 0;
+};
+
+std::optional<Interval> read_interval(std::string text) {
+  const bool minutes = text.ends_with("min");
+  if (minutes) text.resize(text.size() - 3);
+  if (text.ends_with(" ")) text.pop_back();
+  double number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = std::floor(number) == number;
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0 && number <= 1e15) ||
+      (!minutes && !whole))
+    return {};
+  return minutes ? Interval{.seconds = 60 * number} : Interval{.steps = std::llround(number)};
+}
+
+void check_interval(const std::string& text, const std::string& subject) {
+  check(read_interval(text).has_value(), subject, " expects a number of steps, as 200, or of minutes, as 10min; got '",
+        excerpt(text), "'");
+}
+
 }  // namespace
+
+int64_t CheckpointConfig::steps() const { return read_interval(every).value_or(Interval()).steps; }
+double CheckpointConfig::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
 
 bool uses_mpi(const CommonConfig& config) {
   return config.transport == "mpi" || (config.transport == "auto" && under_launcher());
@@ -92,9 +124,14 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_flag("--run-dir")
       .with_placeholder("DIR")
       .differs_by_host();
-  list.add("checkpoint.every", checkpoint.every, "steps between checkpoints; 0: none", kNotNegative)
-      .with_flag("--checkpoint-every");
+  list.add("checkpoint.every", checkpoint.every, "steps between checkpoints, or minutes, as 10min; 0: none")
+      .with_flag("--checkpoint-every")
+      .or_number()
+      .check_text = check_interval;
   list.add("checkpoint.keep", checkpoint.keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
+  list.add("checkpoint.best", checkpoint.best,
+           "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "
+           "is best when low");
   list.add("resume", resume,
            "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
            "if it has no checkpoint")

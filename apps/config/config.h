@@ -19,8 +19,13 @@ struct ClipConfig {
 };
 
 struct CheckpointConfig {
-  int64_t every = 0;  // steps between checkpoints; 0: none
-  int64_t keep = 2;   // number of checkpoints kept
+  std::string every = "0";  // steps between checkpoints, or minutes: "10min"; 0: none
+  int64_t keep = 2;         // number of checkpoints kept, besides the best one
+  std::string best;         // figure of the evaluations whose best value is kept, as "test_top1"; empty: none
+
+  int64_t steps() const;   // between checkpoints; 0: none by steps
+  double seconds() const;  // between checkpoints; 0: none by time
+  bool enabled() const { return steps() > 0 || seconds() > 0 || !best.empty(); }
 };
 
 struct EmaConfig {

@@ -203,7 +203,9 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   config.optimizer.check_values();
   if (!config.optimizer.method().communicates_itself) config.exchange.check_values();
   if (config.device == "auto") config.device = cuda_devices() > 0 ? "cuda" : "cpu";
-  fit_launcher(config, last(layers, "nodes"), last(layers, "workers_per_node"));
+  // A run that a launcher continues may have another number of workers than its config.json says.
+  const Assignments& given = config.resume.empty() ? layers : command;
+  fit_launcher(config, last(given, "nodes"), last(given, "workers_per_node"));
   check_together(config);
   config.check_together();
   return made;

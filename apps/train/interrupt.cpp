@@ -28,6 +28,7 @@ struct Texts {
 Texts texts[2], silence;
 std::atomic<const Texts*> current{nullptr};
 std::atomic<int> received{0};
+std::atomic<bool> wants_checkpoint{false};
 static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void say(const Text& text) {
@@ -38,6 +39,10 @@ void say(const Text& text) {
 }
 
 void on_signal(int signal) {
+  if (signal == SIGUSR1) {
+    wants_checkpoint.store(true);
+    return;
+  }
   const Texts* said = current.load();
   int none = 0;
   if (received.compare_exchange_strong(none, signal)) {
@@ -70,6 +75,7 @@ void catch_interrupts(const std::string& asked, const std::string& ended) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
+  ::sigaction(SIGUSR1, &action, nullptr);
   for (const Caught& caught : kCaught) {
     struct sigaction before = {};
     ::sigaction(caught.signal, nullptr, &before);
@@ -82,5 +88,7 @@ void silence_interrupts() {
 }
 
 int interrupted() { return received.load(); }
+
+bool take_checkpoint_signal() { return wants_checkpoint.exchange(false); }
 
 }  // namespace godwit::apps

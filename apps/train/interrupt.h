@@ -1,5 +1,5 @@
 // SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first signal asks the run to stop and save; the second ends the process
-// immediately.
+// immediately. SIGUSR1 asks for a checkpoint.
 #pragma once
 #include <string>
 
@@ -15,5 +15,8 @@ void catch_interrupts(const std::string& asked, const std::string& ended);
 void silence_interrupts();  // signals remain caught, but print nothing from now on
 
 int interrupted();  // the recorded signal; 0 if none
+
+// SIGUSR1 asks for a checkpoint. Its handler is that of catch_interrupts().
+bool take_checkpoint_signal();  // whether a signal has come since the last call
 
 }  // namespace godwit::apps

@@ -13,9 +13,10 @@
 #include <thread>
 
 #include "apps/config/command_line.h"
-#include "apps/train/interrupt.h"
-#include "apps/train/consistency.h"
 #include "apps/report/progress.h"
+#include "apps/train/consistency.h"
+#include "apps/train/elastic.h"
+#include "apps/train/interrupt.h"
 #include "apps/train/trainer.h"
 #include "comm/failure.h"
 #include "comm/transport/launcher.h"
@@ -46,6 +47,9 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
   const Placement placement{config->device, config->share_gpu, config->nccl};
   std::atomic<bool> stopped{false};
+  const auto keep_samples = [&] {
+    if (const std::string notice = keep_samples_per_step(*config); !notice.empty()) config->notices.push_back(notice);
+  };
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     Context arithmetic = context();
     arithmetic.tf32 = config->tf32;
@@ -59,12 +63,14 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
+      keep_samples();
       check_same_config(*comm.world, *config);
       run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
     };
     const auto note = [&](const std::string& line) { progress.line(line); };
     run_mpi(topology, body, {timeout, config->threads, note, placement});
   } else {
+    keep_samples();
     const TaskMaker make = program.load(config, &progress);
     run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads, placement});
   }

@@ -17,7 +17,6 @@
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
 #include "engine/profile.h"
-#include "optim/sync_schedule.h"
 
 namespace godwit::apps {
 namespace {
@@ -84,7 +83,7 @@ Trainer::~Trainer() {
 }
 
 void Trainer::open_run(Progress& progress) {
-  started_ = Clock::now();
+  started_ = saved_at_ = Clock::now();
   find_resumed();
   if (!resumed_.empty()) resume();
   if (!leader()) {
@@ -111,6 +110,7 @@ void Trainer::open_run(Progress& progress) {
 // Notices about unexpected consequences of the settings or the machine.
 std::vector<std::string> Trainer::warnings() const {
   std::vector<std::string> all = config_.notices;
+  if (!redistributed_.empty()) all.push_back(redistributed_);
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
@@ -170,8 +170,8 @@ Evaluation Trainer::run(Progress& progress) {
   open_run(progress);
   Evaluation last;
   bool check_due = false;
-  if (config_.checkpoint.every > 0)  // all ranks write there
-    run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
+  // All ranks write checkpoints there.
+  run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
   // A run that was interrupted between the end of an epoch and its evaluation.
   if (first_step_ > 0 && ends_epoch() && evaluated_step_ != step_) evaluate_epoch(last, progress);
   if (step_ < total_steps_)
@@ -180,20 +180,24 @@ Evaluation Trainer::run(Progress& progress) {
     task_.model().train();
     if (step_ % steps_per_epoch_ == 0) accumulator_ = StepAccumulator();
     for (int64_t s = step_ % steps_per_epoch_;
-         s < steps_per_epoch_ && step_ < total_steps_ && (step_ == first_step_ || may_continue()); ++s) {
+         s < steps_per_epoch_ && step_ < total_steps_ && (step_ == first_step_ || may_continue(progress)); ++s) {
       ++step_;
       train_step(progress);
       notice_convolutions(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronized()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
-      checkpoint_if_due(progress, false);
+      if (const int64_t every = config_.checkpoint.steps(); every > 0 && step_ % every == 0) checkpoint_due_ = true;
+      if (step_ == total_steps_ && config_.checkpoint.enabled()) checkpoint_due_ = true;
+      checkpoint_if_due(progress);
+      announce_checkpoint(progress);
     }
-    if (stopped_ || !may_continue()) break;
+    if (stopped_ || !may_continue(progress)) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // prefetches the next epoch during the evaluation
     evaluate_epoch(last, progress);
   }
-  if (config_.checkpoint.every > 0 && stopped_ && saved_step_ < step_ && replica_->synchronized()) checkpoint(progress);
+  if (stopped_ && saved_step_ < step_ && step_ > first_step_) checkpoint(progress);
+  finish_checkpoint(progress);
   if (accumulator_.steps > 0 && stopped_) report(progress);
   if (stopped_) synchronize_for_eval();
   if (config_.check_replicas > 0) check_replicas();
@@ -209,7 +213,8 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
   check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), nan_hint());
   if (leader()) report(last, progress);
   evaluated_step_ = step_;
-  checkpoint_if_due(progress, true);
+  note_best(last, progress);
+  checkpoint_if_due(progress);
 }
 
 void Trainer::check_replicas() {
@@ -217,11 +222,22 @@ void Trainer::check_replicas() {
   ++replica_checks_;
 }
 
-// With checkpoints, local steps are completed first: in between the replicas differ and cannot be saved.
-bool Trainer::may_continue() {
-  const bool go_on = comm_.world->may_continue(interrupted() != 0 || !write_error_.empty());
-  stopped_ = !go_on && (config_.checkpoint.every == 0 || replica_->synchronized());
-  return !stopped_;
+// Ranks that are asked to stop, or for a checkpoint, do so after the same step. Local steps are completed first: in
+// between the replicas differ and cannot be saved.
+bool Trainer::may_continue(Progress& progress) {
+  const auto ends = [&] { return interrupted() != 0 || !write_error_.empty(); };
+  if (comm_.world->may_continue(ends() || wants_checkpoint()) || !replica_->synchronized()) return true;
+  const Tensor ending = cpu_tensor<double>({ends() ? 1.0 : 0.0});
+  comm_.world->all_reduce(ending, Reduce::sum, "stop/all_reduce");
+  if (ending.item(0) > 0) {
+    stopped_ = true;
+    return false;
+  }
+  take_checkpoint_signal();  // a launcher may have sent it to every rank
+  comm_.world->continue_steps();
+  checkpoint_due_ = true;
+  checkpoint_if_due(progress);
+  return true;
 }
 
 void Trainer::notice_convolutions(Progress& progress) {
@@ -399,12 +415,17 @@ Evaluation Trainer::evaluate() {
   return result;
 }
 
-void Trainer::report(const Evaluation& result, Progress& progress) {
-  EvalMetrics metrics{step_, epoch(), {}};
-  const std::string set = config_.validation > 0 ? "validation" : "test";
-  if (result.loss) metrics.values.emplace_back(set + "_loss", *result.loss);
+std::vector<std::pair<std::string, double>> Trainer::figures(const Evaluation& result) const {
+  std::vector<std::pair<std::string, double>> all;
+  if (result.loss) all.emplace_back(evaluated_set() + "_loss", *result.loss);
   for (const auto& [name, value] : result.metrics)
-    metrics.values.emplace_back(name.starts_with("test_") ? set + name.substr(4) : name, value);
+    all.emplace_back(name.starts_with("test_") ? evaluated_set() + name.substr(4) : name, value);
+  return all;
+}
+
+void Trainer::report(const Evaluation& result, Progress& progress) {
+  const EvalMetrics metrics{step_, epoch(), figures(result)};
+  const std::string set = evaluated_set();
   write([&] { log_->evaluation(metrics); });
   write([&] { task_.write_evaluation(run_dir_); });
   std::ostringstream text;

@@ -50,7 +50,8 @@ class Trainer {
   std::vector<std::string> warnings() const;
   std::string nan_hint() const;
   Rows rows() const;  // printed at the start of the run
-  bool may_continue();  // with the next step or evaluation; sets stopped_
+  // With the next step or evaluation; sets stopped_. Saves a checkpoint that a signal or the clock asks for.
+  bool may_continue(Progress& progress);
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
   double forward_and_backward();                 // over all micro-batches; returns the seconds spent waiting for data
@@ -62,17 +63,25 @@ class Trainer {
   void skipped(Progress& progress);  // handles a step that all ranks skipped
   void report(Progress& progress);
   void check_replicas();  // collective; throws if replicas differ
-  // Checkpoints, in run_dir/checkpoints/step-N. All four are collective.
+  // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
   void find_resumed();  // sets resumed_
   void resume();
-  void checkpoint(Progress& progress);  // saves one and removes old ones
-  void checkpoint_if_due(Progress& progress, bool evaluated);
+  void checkpoint(Progress& progress);         // begins one, whose files are written in the background
+  void finish_checkpoint(Progress& progress);  // waits for the one that was begun
+  // Not collective. On rank 0, once the checkpoint that was begun is complete: removes old ones and reports it.
+  void announce_checkpoint(Progress& progress);
+  void no_checkpoint(int64_t step, const std::string& reason, Progress& progress);  // not collective: reports it
+  void checkpoint_if_due(Progress& progress);
+  void note_best(const Evaluation& result, Progress& progress);  // a better figure than before makes a checkpoint due
+  bool wants_checkpoint();                                       // not collective: a signal has come, or the time
   void remove_partial_checkpoints() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
   void evaluate_epoch(Evaluation& last, Progress& progress);
   CheckpointExtras extras() const;
   void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved
   Evaluation evaluate();  // with the averaged weights if enabled
+  std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
+  std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;  // as in metrics.jsonl
   void report(const Evaluation& result, Progress& progress);
   // rank 0: calls f(), which writes a file or prints; stores the first Error
   void write(const std::function<void()>& f);
@@ -101,8 +110,18 @@ class Trainer {
   int64_t replica_checks_ = 0;  // number of passed checks
   std::string resumed_;         // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;      // the last step before this process
-  int64_t saved_step_ = 0;      // of the last checkpoint
+  std::string redistributed_;   // load_checkpoint()
+  // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
+  std::unique_ptr<PendingCheckpoint> pending_;
+  int64_t pending_step_ = 0;
+  double pending_wait_s_ = 0;
+  bool announced_ = true;
+  int64_t saved_step_ = 0;  // of the last checkpoint that was begun
+  std::chrono::steady_clock::time_point saved_at_;
   bool checkpoint_due_ = false;
+  int64_t best_step_ = 0;  // with the best evaluation; 0: none
+  double best_value_ = 0;
+  bool best_missing_ = false;            // the evaluations do not have the figure
   int64_t evaluated_step_ = 0;           // of the last evaluation
   std::optional<int64_t> metrics_size_;  // of the resumed run
   TimeSplit all_times_;  // of all steps of this rank

@@ -1,10 +1,15 @@
 // Checkpoints of a run: when they are saved, what they contain, and how a run continues from one.
 #include <cmath>
 #include <filesystem>
+#include <iomanip>
+#include <sstream>
 
+#include "apps/train/interrupt.h"
 #include "apps/train/trainer.h"
 #include "comm/gather.h"
+#include "comm/host_tensor.h"
 #include "engine/clock.h"
+#include "engine/excerpt.h"
 
 namespace godwit::apps {
 
@@ -29,13 +34,15 @@ CheckpointExtras Trainer::extras() const {
     for (size_t i = 0; i < averages.size(); ++i) extras.tensors["ema/buffer/" + std::to_string(i)] = averages[i];
   }
   for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
-  for (const nn::NamedTensor& part : task_.state()) extras.tensors["task/" + part.name] = part.tensor;
+  for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
   extras.numbers = {{"step", static_cast<double>(step_)},
                     {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
                     {"total_steps", static_cast<double>(total_steps_)},
                     {"evaluated", evaluated_step_ == step_ ? 1.0 : 0.0},
                     {"skipped_in_a_row", static_cast<double>(skipped_in_a_row_)},
                     {"replica_checks", static_cast<double>(replica_checks_)},
+                    {"best_step", static_cast<double>(best_step_)},
+                    {"best_value", best_value_},
                     {"metrics_bytes", log_ ? static_cast<double>(log_->size()) : 0},
                     {"correct", accumulator_.correct},
                     {"answers", accumulator_.answers},
@@ -49,7 +56,7 @@ CheckpointExtras Trainer::extras() const {
 
 void Trainer::resume() {
   CheckpointExtras saved = extras();
-  load_checkpoint(resumed_, *replica_, comm_, saved);
+  redistributed_ = load_checkpoint(resumed_, *replica_, comm_, saved);
   const auto number = [&](const char* name) {
     const auto found = saved.numbers.find(name);
     check(found != saved.numbers.end(), resumed_, ": has no number '", name, "'");
@@ -58,52 +65,113 @@ void Trainer::resume() {
   };
   const auto whole = [&](const char* name) { return std::llround(number(name)); };
   check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": is of a run with ", whole("steps_per_epoch"),
-        " steps per epoch, this run has ", steps_per_epoch_, "; resume with the same data, batch and accumulation");
+        " steps per epoch, this run has ", steps_per_epoch_,
+        redistributed_.empty() ? "; resume with the same data, batch and accumulation"
+                               : "; resume with the same data, and with a number of workers for which it has as many");
   check(whole("step") <= total_steps_, resumed_, ": is at step ", whole("step"), ", beyond the ", total_steps_,
         " steps of this run; raise --epochs or --max-steps");
   step_ = first_step_ = saved_step_ = whole("step");
   if (whole("evaluated") == 1) evaluated_step_ = step_;
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
+  if (leader()) metrics_size_ = whole("metrics_bytes");
+  // Checkpoints of version 1 have no best step.
+  if (saved.numbers.contains("best_step")) best_step_ = whole("best_step"), best_value_ = saved.numbers["best_value"];
+  if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
   accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
   accumulator_.bytes_intra = number("bytes_intra"), accumulator_.bytes_inter = number("bytes_inter");
   accumulator_.since -=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
-  if (leader()) metrics_size_ = whole("metrics_bytes");
 }
 
 // At the end of an epoch the checkpoint follows the evaluation.
-void Trainer::checkpoint_if_due(Progress& progress, bool evaluated) {
-  if (config_.checkpoint.every == 0) return;
-  const bool due = step_ % config_.checkpoint.every == 0 || step_ == total_steps_;
-  if (!evaluated) checkpoint_due_ = checkpoint_due_ || due;
+void Trainer::checkpoint_if_due(Progress& progress) {
   if (saved_step_ == step_) checkpoint_due_ = false;  // resumed there
-  if (checkpoint_due_ && (evaluated || !ends_epoch()) && replica_->synchronized()) checkpoint(progress);
+  if (checkpoint_due_ && replica_->synchronized() && (!ends_epoch() || evaluated_step_ == step_)) checkpoint(progress);
+}
+
+bool Trainer::wants_checkpoint() {
+  const double seconds = config_.checkpoint.seconds();
+  const bool late = leader() && seconds > 0 && seconds_since(saved_at_) >= seconds;
+  return take_checkpoint_signal() || late;
+}
+
+void Trainer::note_best(const Evaluation& result, Progress& progress) {
+  const std::string& wanted = config_.checkpoint.best;
+  if (wanted.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : figures(result)) {
+    names.push_back(name);
+    if (name != wanted) continue;
+    const bool low = name.ends_with("loss") || name.ends_with("perplexity");
+    const bool is_better = best_step_ == 0 || (low ? value < best_value_ : value > best_value_);
+    const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
+    comm_.world->broadcast(better, 0, "checkpoint/best");
+    if (better.item(0) == 0) return;
+    best_step_ = step_, best_value_ = value;
+    checkpoint_due_ = true;
+    return;
+  }
+  if (leader() && !best_missing_)
+    progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
+                                 "', so no checkpoint is kept for it; they have ", excerpts(names, names.size())));
+  best_missing_ = true;
 }
 
 void Trainer::checkpoint(Progress& progress) {
-  const std::string folder = run_dir_ + "/checkpoints", own = folder + "/step-" + std::to_string(step_);
+  finish_checkpoint(progress);
+  const auto begin = saved_at_ = Clock::now();
   checkpoint_due_ = false;
   if (leader()) {
     write([&] { log_->sync(); });
     remove_partial_checkpoints();
   }
   try {
-    save_checkpoint(own, *replica_, comm_, extras());
+    pending_ = begin_checkpoint(run_dir_ + "/checkpoints/step-" + std::to_string(step_), *replica_, comm_, extras());
   } catch (const CheckpointFailed& error) {  // on all ranks
-    if (leader()) remove_partial_checkpoints();
-    if (leader())
-      progress.line(detail::concat("notice: no checkpoint of step ", step_, ": ", error.what(),
-                                   "; the run goes on and keeps the checkpoints that it has"));
-    return;
+    return no_checkpoint(step_, error.what(), progress);
   }
-  saved_step_ = step_;
+  saved_step_ = pending_step_ = step_;
+  pending_wait_s_ = seconds_since(begin);
+  announced_ = false;
+}
+
+void Trainer::finish_checkpoint(Progress& progress) {
+  if (!pending_) return;
+  const auto begin = Clock::now();
+  try {
+    pending_->finish(*comm_.world);
+    pending_wait_s_ += seconds_since(begin);
+    announce_checkpoint(progress);
+  } catch (const CheckpointFailed& error) {  // on all ranks
+    no_checkpoint(pending_step_, error.what(), progress);
+    saved_step_ = 0;
+  }
+  pending_.reset();
+}
+
+void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& progress) {
   if (!leader()) return;
-  std::map<int64_t, std::string> all = checkpoints_in(folder);
+  remove_partial_checkpoints();
+  progress.line(detail::concat("notice: no checkpoint of step ", step, ": ", reason,
+                               "; the run goes on and keeps the checkpoints that it has"));
+}
+
+void Trainer::announce_checkpoint(Progress& progress) {
+  if (!leader() || announced_ || !pending_ || !pending_->complete()) return;
+  announced_ = true;
+  const std::string folder = run_dir_ + "/checkpoints";
+  const std::map<int64_t, std::string> all = checkpoints_in(folder);
   std::error_code ignored;
-  for (; std::ssize(all) > config_.checkpoint.keep; all.erase(all.begin()))
-    std::filesystem::remove_all(all.begin()->second, ignored);
-  progress.line(detail::concat("checkpoint of step ", step_, " in ", folder));
+  int64_t old = std::ssize(all) - config_.checkpoint.keep;
+  for (auto checkpoint = all.begin(); old > 0; ++checkpoint, --old)
+    if (checkpoint->first != best_step_) std::filesystem::remove_all(checkpoint->second, ignored);
+  std::ostringstream text;
+  text << "checkpoint of step " << pending_step_ << " in " << folder << ": "
+       << human_bytes(static_cast<double>(pending_->bytes())) << " in " << human_duration(pending_->seconds())
+       << "; training waited " << std::setprecision(2) << pending_wait_s_ << " s";
+  if (pending_step_ == best_step_) text << "; the best " << config_.checkpoint.best << " so far";
+  progress.line(text.str());
 }
 
 // Those whose saving or removal was interrupted.

@@ -131,6 +131,12 @@ std::optional<bool> ControlChannel::may_continue(bool stop) {
   return true;
 }
 
+void ControlChannel::forget_stop() {
+  std::lock_guard lock(mutex_);
+  for (size_t rank = 0; rank < steps_.size(); ++rank)
+    if (!finished_[rank]) steps_[rank].reset();
+}
+
 std::map<int, std::string> ControlChannel::failures() const {
   std::lock_guard lock(mutex_);
   return failures_;

@@ -29,6 +29,7 @@ class ControlChannel {
   // Group::may_continue(); nothing while it is not decided. A rank that wants to stop sends the number of steps it has
   // begun, which every other rank answers with its own, at once, wherever it polls. All stop after the largest number.
   std::optional<bool> may_continue(bool stop);
+  void forget_stop();  // Group::continue_steps(); when all ranks have decided, and none takes steps yet
 
   std::map<int, std::string> failures() const;  // by rank, of what is known
   std::optional<int> failed_peer() const;       // the first that was heard of

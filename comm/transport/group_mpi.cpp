@@ -92,6 +92,8 @@ bool MpiGroup::may_continue(bool stop) {
   }
 }
 
+void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
+
 template <class F>
 void MpiGroup::for_each_peer(F&& f) const {
   for (int step = 1; step < size(); ++step) f((rank() + step) % size());

@@ -46,6 +46,7 @@ class NcclGroup : public Group {
   std::shared_ptr<void> busy() override { return host_->busy(); }
   Clock::time_point last_busy() override { return host_->last_busy(); }
   bool may_continue(bool stop) override { return host_->may_continue(stop); }
+  void forget_stop() override { host_->forget_stop(); }
   bool kernels_wait() const override { return true; }
 
  protected:

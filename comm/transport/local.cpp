@@ -74,6 +74,11 @@ class World {
     return true;
   }
 
+  void forget_stop() {
+    const std::lock_guard lock(mutex_);
+    last_step_.reset();
+  }
+
   // After all ranks have ended.
   std::optional<int> first_failed() const { return first_failed_; }
   const std::string& reason() const { return reason_; }
@@ -107,6 +112,7 @@ class LocalGroup : public Group {
   }
   std::chrono::steady_clock::time_point last_busy() override { return world_->busy().last(); }
   bool may_continue(bool stop) override { return world_->may_continue(world_rank_, stop); }
+  void forget_stop() override { world_->forget_stop(); }
 
  protected:
   // Every rank reduces one part and writes it to all: nobody else touches that part.

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "engine/safetensors.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
 
@@ -15,6 +19,8 @@ using test::MethodOutcome;
 using test::MethodPlan;
 using test::set_if_known;
 using test::train_by;
+
+constexpr int kNewestVersion = 2;
 
 // Saves at the first step from the third on at which replicas are equal. Returns that step; 0 if there was none.
 int64_t save_in_between(MethodPlan plan, const std::string& folder, MethodOutcome* outcome) {
@@ -131,8 +137,6 @@ TEST_F(SavedCheckpoint, IsRefusedByAnotherRun) {
   EXPECT_EQ(refusal(), "");
   expect_refused("is of a run with \"adamw, dense, none\"", [](MethodPlan& p) { p.optimizer = "lamb"; });
   expect_refused("this run has \"adamw, loco, none\"", [](MethodPlan& p) { p.exchange = "loco"; });
-  expect_refused("2 nodes, this run has 1", [](MethodPlan& p) { p.topology.nodes = 1; });
-  expect_refused("2 workers per node", [](MethodPlan& p) { p.topology.workers_per_node = 1; });
   expect_refused("1060 parameters, this run has 1061", [](MethodPlan& p) { p.sizes = {40, 701, 64, 256}; });
   expect_refused("p1 is [700]", [](MethodPlan& p) { p.sizes = {700, 40, 64, 256}; });
 }
@@ -164,8 +168,10 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
     changed.replace(at, from.size(), to);
     write(file("manifest.json"), Bytes(changed.begin(), changed.end()));
   };
-  with("\"version\": 1", "\"version\": 2");
-  expect_refused("version 2 is not readable; this program reads version 1");
+  with("\"version\": 2", "\"version\": 3");
+  expect_refused("version 3 is not readable; this program reads versions 1 to 2");
+  with("\"nodes\": 2", "\"nodes\": -2");
+  expect_refused("\"nodes\" is -2");
   with("\"version\"", "\"versio\"");
   expect_refused("has no \"version\"");
   with("rank-00002", "rank-00009");
@@ -217,6 +223,111 @@ TEST(Checkpoint, ReplacesAPartialOne) {
   EXPECT_FALSE(std::filesystem::exists(folder / "step.partial"));
   EXPECT_FALSE(std::filesystem::exists(folder / "step/rank-00009.safetensors"));
 }
+
+// The files hold the values at begin_checkpoint(), although training goes on while they are written.
+TEST(Checkpoint, TrainingGoesOnWhileItIsWritten) {
+  const TempFolder folder;
+  std::vector<std::unique_ptr<PendingCheckpoint>> pending(4);
+  MethodPlan plan{.optimizer = "birder", .gradients = {1, 2, 3, 4, 5, 6}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    auto& own = pending[static_cast<size_t>(comm.rank)];
+    if (replica.steps() == 3) own = begin_checkpoint(folder / "step", replica, comm);
+    if (replica.steps() < 6) return;
+    own->finish(*comm.world);
+    EXPECT_TRUE(own->complete());
+    EXPECT_TRUE(comm.rank > 0 || own->bytes() > 4 * 1060);
+  };
+  const MethodOutcome whole = train_by(plan);
+  EXPECT_EQ(newest_checkpoint(folder.str()), "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "step/manifest.json"));
+  plan = {.optimizer = "birder", .gradients = {4, 5, 6}};
+  plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    EXPECT_EQ(load_checkpoint(folder / "step", replica, comm, extras), "");
+  };
+  EXPECT_TRUE(train_by(plan).same(whole));
+}
+
+// A rank that cannot write its file: no checkpoint on any rank.
+TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
+  const TempFolder folder;
+  std::atomic<int> failed{0};
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    if (comm.rank == 2) extras.tensors["same"] = Tensor::full({1}, 1), extras.own["same"] = Tensor::full({1}, 1);
+    try {
+      save_checkpoint(folder / "step", replica, comm, extras);
+    } catch (const CheckpointFailed& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 2: "), std::string::npos) << error.what();
+      ++failed;
+    }
+  };
+  train_by(plan);
+  EXPECT_EQ(failed, 4);
+  EXPECT_FALSE(std::filesystem::exists(folder / "step"));
+}
+
+// Ranks divide a large model into files with HuggingFace's index.
+TEST(Checkpoint, ALargeModelHasSeveralFilesAndAnIndex) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1, 2}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    extras.model_file_bytes = 1000;
+    if (replica.steps() == 1) save_checkpoint(folder / "step", replica, comm, extras);
+  };
+  const MethodOutcome whole = train_by(plan);
+  const Bytes bytes = read(folder / "step/model.safetensors.index.json");
+  const auto index = nlohmann::json::parse(bytes.begin(), bytes.end());
+  EXPECT_EQ(index["metadata"]["total_size"], 4 * 1060);
+  const std::map<std::string, std::string> expected{{"p0", "model-00001-of-00004.safetensors"},
+                                                    {"p1", "model-00002-of-00004.safetensors"},
+                                                    {"p2", "model-00003-of-00004.safetensors"},
+                                                    {"p3", "model-00004-of-00004.safetensors"}};
+  EXPECT_EQ((index["weight_map"].get<std::map<std::string, std::string>>()), expected);
+  for (const auto& [name, file] : expected) EXPECT_EQ(load_safetensors(folder / ("step/" + file)).count(name), 1u);
+  plan = {.optimizer = "adamw", .gradients = {2}};
+  plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    load_checkpoint(folder / "step", replica, comm, extras);
+  };
+  EXPECT_TRUE(train_by(plan).same(whole));
+}
+
+// A hash of everything that the ranks hold.
+uint64_t hash_of(const MethodOutcome& outcome) {
+  Hash all;
+  for (const auto& ranks : {outcome.parameters, outcome.optimizer, outcome.exchange, outcome.masters})
+    for (const test::Remains& remains : ranks)
+      for (const auto& [name, value] : remains) all.add(name), all.add(value);
+  return all.value();
+}
+
+// Checkpoints that were written by earlier versions of Godwit, with the hash of what they held. With GODWIT_UPDATE=1
+// this program writes that of its own version.
+class CommittedCheckpoint : public testing::TestWithParam<int> {};
+
+TEST_P(CommittedCheckpoint, IsRead) {
+  const std::string folder = GODWIT_SOURCE_DIR "/tests/optim/checkpoints/version-" + std::to_string(GetParam());
+  MethodPlan plan{.optimizer = "birder", .sizes = {40, 100}, .gradients = {1, 2, 3}};
+  if (GetParam() == kNewestVersion && std::getenv("GODWIT_UPDATE")) {
+    std::filesystem::remove_all(folder);
+    MethodOutcome saved;
+    ASSERT_EQ(save_in_between(plan, folder, &saved), 3);
+    std::ofstream(folder + "/hash") << hash_of(saved) << "\n";
+  }
+  plan.gradients = {};
+  plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    load_checkpoint(folder, replica, comm, extras);
+    EXPECT_EQ(replica.steps(), 3);
+  };
+  uint64_t expected = 0;
+  std::ifstream(folder + "/hash") >> expected;
+  EXPECT_EQ(hash_of(train_by(plan)), expected);
+}
+INSTANTIATE_TEST_SUITE_P(Versions, CommittedCheckpoint, testing::Range(1, kNewestVersion + 1));
 
 }  // namespace
 }  // namespace godwit

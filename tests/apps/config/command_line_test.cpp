@@ -366,7 +366,7 @@ TEST(CommandLine, AScaleMayBeANumberOrText) {
   };
   EXPECT_EQ(scale_of("524288"), "524288");
   EXPECT_EQ(scale_of("0.5"), "0.5");
-  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": -1}})"), {"loco", "scale '-1'", "2^-60"});
+  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": -1}})"), {"scale '-1'", "2^-60"});
   EXPECT_EQ(scale_of("\"2^19\""), "2^19");
   expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got ["});
   expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <filesystem>
+#include <set>
 
 #include "engine/safetensors.h"
 #include "optim/checkpoint.h"
@@ -183,6 +184,127 @@ TEST_F(Resume, ARunGoesOnWithoutACheckpointThatCannotBeWritten) {
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }
 
+// SIGUSR1 saves a checkpoint and the run goes on, to the same result; also without --checkpoint-every.
+TEST_F(Resume, ASignalAsksForACheckpoint) {
+  for (const char* method :
+       {"birder", "zero_one_adam --set optimizer.intervals=fixed --set optimizer.max_interval=4"}) {
+    const std::string flags =
+        std::string("--optimizer ") + method + " --nodes 2 --batch 4 --epochs 20 --max-steps 300 --set log_every=1";
+    fs::remove_all(run_dir());
+    ASSERT_EQ(train(flags).exit_code, 0);
+    const auto whole = remains();
+    fs::remove_all(run_dir());
+    environment_ = "timeout --foreground -s USR1 0.6";
+    Outcome outcome = train(flags);
+    environment_.clear();
+    EXPECT_TRUE(remains() == whole) << method;
+    const auto saved = checkpoints_in(checkpoints());
+    ASSERT_EQ(saved.size(), 1u) << outcome.out << outcome.err;
+    EXPECT_GT(saved.begin()->first, 0);
+    EXPECT_LT(saved.begin()->first, 300) << "300 steps took less than 0.6 s";
+    outcome = train("", "--resume run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(remains() == whole) << method;
+  }
+}
+
+// An interrupt saves a checkpoint also without --checkpoint-every.
+TEST_F(Resume, EveryInterruptedRunCanContinue) {
+  const std::string flags = "--optimizer adamw --batch 1 --max-steps 200 --set log_every=1";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  const auto whole = remains();
+  EXPECT_FALSE(fs::exists(checkpoints()));
+  fs::remove_all(run_dir());
+  environment_ = "timeout --foreground -s INT 0.4";
+  EXPECT_NE(train(flags).exit_code, 0);
+  environment_.clear();
+  const Outcome outcome = train("", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(remains() == whole);
+}
+
+TEST_F(Resume, CheckpointsByTheClock) {
+  const Outcome outcome = train(
+      "--optimizer birder --nodes 2 --batch 4 --epochs 20 --max-steps 200 "
+      "--checkpoint-every 0.002min --set checkpoint.keep=100");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto saved = checkpoints_in(checkpoints());
+  EXPECT_GT(saved.size(), 2u);
+  EXPECT_LT(saved.size(), 100u);
+  EXPECT_TRUE(saved.contains(200)) << "one at the end";
+  for (const char* bad : {"-1", "1.5", "min", "10hours", "1e99"}) {
+    const Outcome refused = train(std::string("--optimizer birder --checkpoint-every ") + bad);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps, as 200, or of minutes, as 10min; got '" +
+                               std::string(bad) + "'"),
+              std::string::npos)
+        << refused.err;
+  }
+}
+
+// The newest checkpoints and that of the best evaluation are kept.
+TEST_F(Resume, KeepsTheBestCheckpoint) {
+  for (const char* figure : {"test_loss", "test_top1"}) {
+    fs::remove_all(run_dir());
+    const std::string flags = std::string("--optimizer sgdm --lr 0.3 --nodes 2 --batch 16 --epochs 6 --max-steps 40 ") +
+                              "--checkpoint-every 3 --set checkpoint.keep=1 --set checkpoint.best=" + figure;
+    const Outcome outcome = train(flags);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    int64_t best = 0, last = 0;
+    double value = 0;
+    for (const json& line : metrics()) {
+      last = line["step"];
+      if (!line.contains(figure)) continue;
+      const double here = line[figure];
+      const bool low = std::string(figure) == "test_loss";
+      if (best == 0 || (low ? here < value : here > value)) best = line["step"], value = here;
+    }
+    std::set<int64_t> kept;
+    for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
+    EXPECT_EQ(kept, (std::set<int64_t>{best, last})) << outcome.out;
+    EXPECT_NE(outcome.out.find(std::string("; the best ") + figure + " so far"), std::string::npos) << outcome.out;
+  }
+  fs::remove_all(run_dir());
+  const Outcome outcome = train("--optimizer sgdm --set checkpoint.best=top9");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no checkpoint is kept "
+                             "for it; they have test_loss, test_top1"),
+            std::string::npos)
+      << outcome.out;
+}
+
+// 4 nodes, then 8, then 2: every step has as many samples, and the state is redistributed.
+TEST_F(Resume, WithAnotherNumberOfWorkers) {
+  for (const char* method : {"birder", "adamw --exchange loco --set exchange.sharding=zero2", "one_bit_adam"}) {
+    fs::remove_all(run_dir());
+    Outcome outcome = train(std::string("--optimizer ") + method +
+                            " --nodes 4 --batch 4 --max-steps 12 --set log_every=1 --checkpoint-every 4 "
+                            "--set checkpoint.keep=100 --set ema.decay=0.9");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto steps = [&] {
+      std::vector<int64_t> all;
+      for (const json& line : metrics())
+        if (line.contains("lr")) all.push_back(line["step"]);
+      return all;
+    };
+    const std::vector<int64_t> whole = steps();
+    int64_t step = 4;
+    for (const auto& [nodes, remark] :
+         {std::pair{8, "8 workers instead of 4: batch 2 and accumulation 1 keep 16 samples per step"},
+          std::pair{2, "2 workers instead of 8: batch 2 and accumulation 4 keep 16 samples per step"}}) {
+      outcome = continued_from(step, "--nodes " + std::to_string(nodes) + " --max-steps " + std::to_string(step + 4));
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      EXPECT_NE(outcome.out.find(remark), std::string::npos) << outcome.out;
+      EXPECT_NE(outcome.out.find("notice: the checkpoint is of " + std::to_string(nodes == 8 ? 4 : 8) +
+                                 " × 1 workers, this run has " + std::to_string(nodes) + " × 1"),
+                std::string::npos)
+          << outcome.out;
+      step += 4;
+    }
+    EXPECT_EQ(steps(), whole) << "no line is missing or repeated";
+  }
+}
+
 TEST_F(Resume, RefusesWhatItCannotContinue) {
   const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
     const Outcome outcome = train(flags, base);
@@ -199,7 +321,9 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
   const std::string before = read_file(run_dir() / "metrics.jsonl");
   refused("--optimizer sgdm", "--resume run", "is of a run with \"adamw, dense, none\"");
-  refused("--nodes 2", "--resume run", "1 nodes, this run has 2");
+  refused("--nodes 3", "--resume run",
+          "the run in run has 16 samples per step, which 3 workers cannot divide equally; "
+          "continue with a number of workers that divides 16");
   refused("--batch 8", "--resume run", "16 steps per epoch, this run has 32");
   refused("--max-steps 3", "--resume run", "is at step 4, beyond the 3 steps of this run");
   refused("--model resnet18 --set model.small_stem=true", "--resume run", "parameters");

@@ -272,6 +272,28 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
       });
 }
 
+// Several stops in one run, each asked for by another rank.
+TEST_P(Collectives, StepsMayContinueAfterAStop) {
+  for (const Topology& topology : topologies())
+    run(topology, [&](Communicator& comm) {
+      int64_t steps = 0, stops = 0;
+      while (steps < 100) {
+        const bool asks = stops < 5 && comm.rank == stops % topology.world() && steps >= 9 * (stops + 1);
+        if (comm.world->may_continue(asks)) {
+          if (++steps % 4 == comm.rank % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          if (steps % 2 == 0) comm.world->barrier("step");  // ranks differ by a step at most
+          continue;
+        }
+        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64, kCpu);
+        comm.world->all_gather(own, all, "steps");
+        for (const int64_t other : all.to_vector<int64_t>()) EXPECT_EQ(other, steps);
+        ++stops;
+        comm.world->continue_steps();
+      }
+      EXPECT_EQ(stops, 5);
+    });
+}
+
 // One rank requests a stop when the others have begun their last step or have ended.
 TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
   for (const Topology& topology : topologies())

@@ -1,0 +1,214 @@
+#include "optim/checkpoint_files.h"
+
+#define XXH_INLINE_ALL
+#define XXH_NO_INLINE_HINTS 1  // with -Og the compiler refuses some of the forced inlining
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "comm/gather.h"
+#include "engine/excerpt.h"
+#include "engine/json-inl.h"
+#include "engine/json_text.h"
+
+namespace godwit {
+namespace checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kVersion = 2;  // version 1: the model in one file
+
+}  // namespace
+
+std::string rank_file(int rank) {
+  char name[32];
+  std::snprintf(name, sizeof name, "rank-%05d.safetensors", rank);
+  return name;
+}
+
+std::string model_file(int i, int files) {
+  if (files == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i + 1, files);
+  return name;
+}
+
+std::string key_of(const StateTensor& part) { return part.name + "@" + std::to_string(part.begin); }
+
+Digest digest_of(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  std::error_code error;
+  check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)");
+  std::ifstream in(path, std::ios::binary);
+  check(in.is_open(), path, ": cannot be read (", std::strerror(errno), ")");
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  std::vector<char> block(1 << 20);
+  Digest digest{name};
+  do {
+    in.read(block.data(), std::ssize(block));
+    XXH3_128bits_update(state, block.data(), static_cast<size_t>(in.gcount()));
+    digest.bytes += in.gcount();
+  } while (in);
+  const bool complete = in.eof() && !in.bad();
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  check(complete, path, ": cannot be read to its end");
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  digest.xxh3_128 = text;
+  return digest;
+}
+
+void sync_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+  check(descriptor >= 0, folder, ": cannot be opened (", std::strerror(errno), ")");
+  const bool good = ::fsync(descriptor) == 0 || errno == EINVAL;  // some file systems cannot sync folders
+  const int error = errno;
+  ::close(descriptor);
+  check(good, folder, ": cannot be synced to disk (", std::strerror(error), ")");
+}
+
+void write_synced(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  check(file != nullptr, path, ": cannot be written (", std::strerror(errno), ")");
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 &&
+                       ::fsync(::fileno(file)) == 0;
+  const int error = errno;
+  const bool closed = std::fclose(file) == 0;
+  check(written && closed, path, ": cannot be written (", std::strerror(written ? errno : error), ")");
+}
+
+std::string manifest_of(const DataParallel& replica, const Communicator& comm) {
+  return dump_json(json{{"version", kVersion},
+                        {"step", replica.steps()},
+                        {"nodes", comm.topology.nodes},
+                        {"workers_per_node", comm.topology.workers_per_node},
+                        {"parameters", replica.buckets().numel()},
+                        {"methods", replica.method_names()}});
+}
+
+const Digest* Manifest::find(const std::string& name) const {
+  const auto found = std::find_if(files.begin(), files.end(), [&](const Digest& d) { return d.name == name; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+Manifest read_manifest(const std::string& folder, const DataParallel& replica, const Communicator& comm) {
+  const std::string path = folder + "/" + kManifest;
+  std::error_code error;
+  check(fs::is_directory(folder, error), folder, ": no such checkpoint");
+  std::ifstream in(path, std::ios::binary);
+  check(in.is_open(), path, ": cannot be read (", std::strerror(errno), "), so ", folder, " is no complete checkpoint");
+  constexpr int64_t kLongest = 16 << 20;
+  std::string text(kLongest + 1, '\0');
+  in.read(text.data(), std::ssize(text));
+  check(in.gcount() <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no manifest");
+  text.resize(static_cast<size_t>(in.gcount()));
+  check_json(text, path + ":", {.depth = 8, .unique_names = true});
+  const json saved = parse_json(text), own = parse_json(manifest_of(replica, comm));
+  const auto field = [&](const char* name) -> const json& {
+    check(saved.is_object() && saved.contains(name), path, ": has no \"", name, "\"");
+    return saved.at(name);
+  };
+  const json& version = field("version");
+  check(version.is_number_integer() && version >= 1 && version <= kVersion, path, ": version ",
+        excerpt(dump_json(version)), " is not readable; this program reads versions 1 to ", kVersion);
+  const auto same = [&](const char* name, const std::string& what, const std::string& remedy) {
+    check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", what,
+          ", this run has ", dump_json(own.at(name)), "; ", remedy);
+  };
+  same("methods", "as optimizer and exchange", "resume with the same methods");
+  same("parameters", "parameters", "resume with the same model");
+  const auto count = [&](const char* name) {
+    const json& value = field(name);
+    check(value.is_number_integer() && value >= 1 && value <= (1 << 20), path, ": \"", name, "\" is ",
+          excerpt(dump_json(value)));
+    return value.get<int>();
+  };
+  Manifest manifest{{count("nodes"), count("workers_per_node")}, {}};
+  check(field("files").is_object(), path, ": \"files\" is no object");
+  for (const auto& [name, entry] : field("files").items()) {
+    check(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_integer() &&
+              entry.contains("xxh3_128") && entry.at("xxh3_128").is_string(),
+          path, ": the entry of ", excerpt(name), " needs \"bytes\" and \"xxh3_128\"");
+    check(name.find('/') == std::string::npos, path, ": ", excerpt(name), " is no file of the checkpoint");
+    manifest.files.push_back({name, entry.at("bytes").get<int64_t>(), entry.at("xxh3_128").get<std::string>()});
+  }
+  return manifest;
+}
+
+void check_file(const std::string& folder, const std::string& name, const Manifest& manifest) {
+  const std::string path = folder + "/" + name;
+  const Digest* listed = manifest.find(name);
+  check(listed != nullptr, folder, "/", kManifest, ": does not list ", name);
+  const Digest digest = digest_of(folder, name);
+  check(listed->bytes == digest.bytes, path, ": has ", digest.bytes, " bytes, but the manifest says ", listed->bytes,
+        "; the file is damaged, use another checkpoint");
+  check(listed->xxh3_128 == digest.xxh3_128, path,
+        ": its checksum differs from that of the manifest; the file is damaged, use another checkpoint");
+}
+
+std::vector<StateTensor> parts_of(const DataParallel& replica, const CheckpointExtras& extras) {
+  std::vector<StateTensor> all;
+  const auto add = [&](const std::string& prefix, const std::vector<StateTensor>& parts) {
+    for (StateTensor part : parts) {
+      if (part.values.numel() == 0) continue;
+      part.name = prefix + part.name;
+      all.push_back(std::move(part));
+    }
+  };
+  add("optimizer/", replica.optimizer().state());
+  add("exchange/", replica.optimizer().exchange_state());
+  add("extra/", extras.state);
+  return all;
+}
+
+void on_all(Group& world, const std::function<void()>& f) {
+  std::string problem;
+  try {
+    const auto busy = world.busy();
+    f();
+  } catch (const std::exception& error) {
+    problem = error.what();
+    if (problem.empty()) problem = "unknown error";
+  }
+  const std::vector<std::vector<std::string>> all = gather_texts(world, {problem}, "checkpoint/errors");
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (const std::string& text = all[rank].front(); !text.empty())
+      throw CheckpointFailed(world.size() > 1 ? detail::concat("rank ", rank, ": ", text) : text);
+}
+
+}  // namespace checkpoint
+
+std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::map<int64_t, std::string> all;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    const fs::directory_entry& entry = *at;
+    const std::string name = entry.path().filename().string();
+    std::error_code ignored;
+    if (!name.starts_with("step-") || !fs::exists(entry.path() / checkpoint::kManifest, ignored)) continue;
+    char* end = nullptr;
+    const long long step = std::strtoll(name.c_str() + 5, &end, 10);
+    if (*end == '\0' && end != name.c_str() + 5) all[step] = entry.path().string();
+  }
+  return all;
+}
+
+std::string newest_checkpoint(const std::string& folder) {
+  const std::map<int64_t, std::string> all = checkpoints_in(folder);
+  return all.empty() ? "" : all.rbegin()->second;
+}
+
+}  // namespace godwit

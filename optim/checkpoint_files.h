@@ -1,0 +1,50 @@
+// The files of a checkpoint: names, checksums, the manifest. For the sources of optim/checkpoint.h.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/state_tensor.h"
+#include "optim/checkpoint.h"
+
+namespace godwit::checkpoint {
+
+inline constexpr const char* kManifest = "manifest.json";              // sizes and checksums of the other files
+inline constexpr const char* kIndex = "model.safetensors.index.json";  // of a model in several files, as HuggingFace's
+
+std::string rank_file(int rank);              // "rank-00003.safetensors"
+std::string model_file(int i, int files);     // "model.safetensors", "model-00001-of-00003.safetensors": i from 0
+std::string key_of(const StateTensor& part);  // "optimizer/m@4096": in the files of ranks
+
+// Size and checksum of a file.
+struct Digest {
+  std::string name;           // within the checkpoint
+  int64_t bytes = 0;          // size
+  std::string xxh3_128 = {};  // 32 hexadecimal digits
+};
+Digest digest_of(const std::string& folder, const std::string& name);  // reads the file; throws if it cannot
+
+// Writes a text and syncs it to disk; throws with path and reason if it cannot.
+void write_synced(const std::string& path, const std::string& text);
+void sync_folder(const std::string& folder);  // its entries
+
+// The JSON object of a manifest, except for the files.
+std::string manifest_of(const DataParallel& replica, const Communicator& comm);
+// A manifest that this program can use: of a version that it reads, of the same model and methods.
+struct Manifest {
+  Topology topology;                                  // of the saved run
+  std::vector<Digest> files;                          // sorted by name
+  const Digest* find(const std::string& name) const;  // null: not listed
+};
+// Throws, with the reason, if the checkpoint cannot be used.
+Manifest read_manifest(const std::string& folder, const DataParallel& replica, const Communicator& comm);
+// Throws unless the manifest lists the file, and its size and checksum are those listed.
+void check_file(const std::string& folder, const std::string& name, const Manifest& manifest);
+
+// State tensors of the replica and of the program, with the names under which they are saved.
+std::vector<StateTensor> parts_of(const DataParallel& replica, const CheckpointExtras& extras);
+
+// Collective: calls f. Throws CheckpointFailed on every rank if f throws on some rank.
+void on_all(Group& world, const std::function<void()>& f);
+
+}  // namespace godwit::checkpoint

@@ -1,0 +1,167 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "comm/consistency.h"
+#include "engine/dtype.h"
+#include "engine/safetensors.h"
+#include "optim/checkpoint_files.h"
+#include "optim/saved_parts.h"
+
+namespace godwit {
+
+using namespace checkpoint;
+
+namespace {
+
+// The files of the model that the manifest lists.
+std::vector<std::string> model_files(const Manifest& manifest) {
+  std::vector<std::string> names;
+  for (const Digest& file : manifest.files)
+    if (file.name.starts_with("model") && file.name.ends_with(".safetensors")) names.push_back(file.name);
+  if (names.empty()) names.push_back(model_file(0, 1));
+  return names;
+}
+
+// Each file is checked by one rank.
+void check_files(const std::string& folder, const Manifest& manifest, const std::vector<std::string>& names,
+                 Group& world) {
+  on_all(world, [&] {
+    for (size_t i = 0; i < names.size(); ++i)
+      if (static_cast<int>(i) % world.size() == world.rank()) check_file(folder, names[i], manifest);
+  });
+}
+
+void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm) {
+  const std::vector<std::string> files = model_files(manifest);
+  check_files(folder, manifest, files, *comm.world);
+  replica.with_master_weights([&] {
+    on_all(*comm.world, [&] {
+      std::map<std::string, Tensor> saved;
+      for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
+      const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
+      size_t used = 0;
+      for (const Bucket& bucket : replica.buckets())
+        for (const Slot& slot : bucket.slots) {
+          const auto found = saved.find(slot.name);
+          check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
+          const Tensor& values = found->second;
+          const Shape shape = slot.var.value().shape();
+          check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
+                values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
+          bucket.param.range(slot.offset, slot.numel).copy_from(values.to(bucket.param.device()).view({slot.numel}));
+          ++used;
+        }
+      check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
+    });
+  });
+}
+
+// Own values first, then those of the node, then any: with other buckets, other ranks own some of the values.
+std::vector<int> nearest_ranks(const Communicator& comm) {
+  std::vector<int> order{comm.rank};
+  const int workers = comm.topology.workers_per_node, first = comm.rank / workers * workers;
+  for (int rank = first; rank < first + workers; ++rank) order.push_back(rank);
+  for (int rank = 0; rank < comm.topology.world(); ++rank) order.push_back(rank);
+  return order;
+}
+
+// A tensor of each rank from those of the saved ranks: the mean of the part [j/K', (j+1)/K') of them.
+void load_tensor(const Tensor& values, const std::string& name, const std::string& folder,
+                 const std::vector<std::pair<int, std::map<std::string, Tensor>>>& saved,
+                 const std::vector<double>& weights) {
+  Tensor mean;  // float64
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const std::string path = folder + "/" + rank_file(saved[i].first);
+    const auto found = saved[i].second.find("tensor/" + name);
+    check(found != saved[i].second.end(), path, ": has no ", name);
+    const Tensor& from = found->second;
+    check(from.shape() == values.shape() && from.dtype() == values.dtype(), path, ": ", name, " is ", from.shape(), " ",
+          from.dtype(), ", expected ", values.shape(), " ", values.dtype());
+    if (saved.size() == 1 || (values.dtype() != DType::f32 && values.dtype() != DType::f64))
+      return values.copy_from(from.to(values.device()));  // a counter is equal on all ranks
+    if (i == 0) mean = Tensor(from.shape(), DType::f64, kCpu), mean.zero();
+    for (int64_t k = 0; k < from.numel(); ++k) mean.data<double>()[k] += weights[i] * from.item(k);
+  }
+  values.copy_from(mean.to(values.dtype()).to(values.device()));
+}
+
+}  // namespace
+
+std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
+                            CheckpointExtras& extras) {
+  Group& world = *comm.world;
+  Manifest manifest;
+  on_all(world, [&] { manifest = read_manifest(folder, replica, comm); });
+  const Topology& before = manifest.topology;
+  const int saved_ranks = before.world();
+  const bool same = before.nodes == comm.topology.nodes && before.workers_per_node == comm.topology.workers_per_node;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < saved_ranks; ++rank) files.push_back(rank_file(rank));
+  check_files(folder, manifest, files, world);
+  load_parameters(folder, manifest, replica, comm);
+
+  const int64_t numel = replica.buckets().numel();
+  const std::vector<StateTensor> parts = parts_of(replica, extras);
+  const auto tensors_of = [&](int rank, std::map<std::string, std::string>* numbers = nullptr) {
+    return map_safetensors(folder + "/" + rank_file(rank), numbers);
+  };
+  std::string done;
+  if (same) {
+    on_all(world, [&] {
+      std::map<int, SavedParts> saved;
+      const auto saved_by = [&](int rank) -> const SavedParts& {
+        const auto found = saved.find(rank);
+        return found != saved.end() ? found->second
+                                    : saved.emplace(rank, SavedParts(tensors_of(rank), numel)).first->second;
+      };
+      try {
+        copy_parts(parts, nearest_ranks(comm), saved_by, numel);
+      } catch (const Error& error) {
+        fail(folder, ": ", error.what());
+      }
+    });
+  } else {
+    std::vector<SavedParts> all;
+    on_all(world, [&] {
+      for (int rank = 0; rank < saved_ranks; ++rank) all.emplace_back(tensors_of(rank), numel);
+    });
+    done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
+                          " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
+    if (const std::string what = redistribute(parts, all, numel, world); !what.empty()) done += "; " + what;
+  }
+  on_all(world, [&] {
+    std::map<std::string, std::string> numbers;
+    const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
+    std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;
+    std::vector<double> used;
+    for (int rank = 0; rank < saved_ranks; ++rank)
+      if (same ? rank == comm.rank : weights[static_cast<size_t>(rank)] > 0) {
+        saved.emplace_back(rank, tensors_of(rank, saved.empty() ? &numbers : nullptr));
+        used.push_back(same ? 1 : weights[static_cast<size_t>(rank)]);
+      }
+    for (const auto& [name, values] : extras.tensors) load_tensor(values, name, folder, saved, used);
+    if (same)
+      for (const auto& [name, values] : extras.own) load_tensor(values, name, folder, saved, used);
+    const std::string path = folder + "/" + rank_file(saved.front().first);
+    extras.numbers.clear();
+    std::vector<double> counters;
+    for (const auto& [name, text] : numbers) {
+      if (name.starts_with("number/")) extras.numbers[name.substr(7)] = std::strtod(text.c_str(), nullptr);
+      counters.resize(counters.size() + name.starts_with("counter/"));
+    }
+    for (size_t i = 0; i < counters.size(); ++i) {
+      const auto found = numbers.find("counter/" + std::to_string(i));
+      check(found != numbers.end(), path, ": has no counter ", i);
+      counters[i] = std::strtod(found->second.c_str(), nullptr);
+    }
+    replica.restore(counters);
+  });
+  check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
+  check_identical(world, replica.buckets().value_hash(), "the parameters of the checkpoint");
+  check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
+  return done;
+}
+
+}  // namespace godwit

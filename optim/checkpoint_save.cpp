@@ -1,0 +1,272 @@
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "comm/gather.h"
+#include "engine/clock.h"
+#include "engine/context.h"
+#include "engine/json-inl.h"
+#include "engine/json_text.h"
+#include "engine/safetensors.h"
+#include "optim/checkpoint_files.h"
+
+namespace godwit {
+
+using namespace checkpoint;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+// A number as text from which the same bits are read.
+std::string exact(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%a", value);
+  return text;
+}
+
+// A copy in CPU memory that training does not change.
+Tensor copy_of(const Tensor& values) { return values.device() == kCpu ? values.clone() : values.to(kCpu); }
+
+struct File {
+  std::string name;
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// One file of the model: some parameters, in order of names.
+struct ModelFile {
+  std::string name;
+  std::vector<std::pair<const Bucket*, const Slot*>> parameters;
+};
+
+// Divides the parameters into files of at most max_bytes each, or of one parameter.
+std::vector<ModelFile> model_files(const Buckets& buckets, int64_t max_bytes) {
+  std::vector<std::pair<const Bucket*, const Slot*>> all;
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots) all.emplace_back(&bucket, &slot);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second->name < b.second->name; });
+  std::vector<ModelFile> files;
+  int64_t bytes = 0;
+  for (const auto& [bucket, slot] : all) {
+    const int64_t own = slot->numel * size_of(bucket->param.dtype());
+    if (files.empty() || bytes + own > max_bytes) files.emplace_back(), bytes = 0;
+    files.back().parameters.emplace_back(bucket, slot);
+    bytes += own;
+  }
+  for (size_t i = 0; i < files.size(); ++i)
+    files[i].name = model_file(static_cast<int>(i), static_cast<int>(files.size()));
+  return files;
+}
+
+// The index of a model in several files, as HuggingFace's transformers write and read it.
+std::string index_of(const std::vector<ModelFile>& files) {
+  json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", json::object()}};
+  int64_t bytes = 0;
+  for (const ModelFile& file : files)
+    for (const auto& [bucket, slot] : file.parameters) {
+      index["weight_map"][slot->name] = file.name;
+      bytes += slot->numel * size_of(bucket->param.dtype());
+    }
+  index["metadata"]["total_size"] = bytes;
+  return dump_json(index, 1) + "\n";
+}
+
+// "rank-00003.safetensors.written": the rank's files are complete. It lists their sizes and checksums.
+std::string written_file(const std::string& folder, int rank) { return folder + "/" + rank_file(rank) + ".written"; }
+
+}  // namespace
+
+// Writes the files of a rank. That of rank 0 waits for the others and then writes the manifest.
+class PendingCheckpoint::Writer {
+ public:
+  Writer(std::string folder, int rank, int world, std::string manifest, std::vector<File> files, std::string index)
+      : folder_(std::move(folder)),
+        rank_(rank),
+        world_(world),
+        manifest_(std::move(manifest)),
+        files_(std::move(files)),
+        index_(std::move(index)),
+        context_(context()),
+        thread_([this] { run(); }) {}
+  ~Writer() {
+    abandoned_ = true;
+    thread_.join();
+  }
+
+  const std::string& folder() const { return folder_; }
+  int rank() const { return rank_; }
+  bool own_written() const { return own_written_; }
+  bool ended() const { return ended_; }
+  void abandon() { abandoned_ = true; }
+  const std::string& problem() const { return problem_; }  // after ended(), or after own_written() on other ranks
+  int64_t bytes() const { return bytes_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  void run() {
+    const ContextGuard guard(context_);
+    try {
+      write_files();
+      own_written_ = true;
+      if (rank_ == 0 && all_written()) write_manifest();
+    } catch (const std::exception& error) {
+      problem_ = error.what();
+      if (problem_.empty()) problem_ = "unknown error";
+    }
+    own_written_ = true;
+    seconds_ = seconds_since(begun_);
+    ended_ = true;
+  }
+
+  std::string partial() const { return folder_ + ".partial"; }
+
+  void write_files() {
+    std::string list;
+    for (File& file : files_) {
+      save_safetensors(partial() + "/" + file.name, file.tensors, file.metadata);
+      file.tensors.clear();  // frees the copies
+      const Digest digest = digest_of(partial(), file.name);
+      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+    }
+    if (!index_.empty()) {
+      write_synced(partial() + "/" + kIndex, index_);
+      const Digest digest = digest_of(partial(), kIndex);
+      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+    }
+    const std::string path = written_file(partial(), rank_);
+    write_synced(path + ".new", list);
+    std::error_code error;
+    fs::rename(path + ".new", path, error);
+    check(!error, path, ": cannot be written (", error.message(), ")");
+  }
+
+  // False if the other ranks' files are no longer awaited.
+  bool all_written() const {
+    for (int rank = 0; rank < world_; ++rank) {
+      std::error_code error;
+      while (!fs::exists(written_file(partial(), rank), error)) {
+        if (abandoned_) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+    return true;
+  }
+
+  void write_manifest() {
+    json manifest = parse_json(manifest_);
+    for (int rank = 0; rank < world_; ++rank) {
+      const std::string path = written_file(partial(), rank);
+      std::ifstream in(path);
+      Digest file;
+      while (in >> file.name >> file.bytes >> file.xxh3_128) {
+        manifest["files"][file.name] = {{"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}};
+        bytes_ += file.bytes;
+      }
+      check(in.eof(), path, ": cannot be read");
+    }
+    for (int rank = 0; rank < world_; ++rank) fs::remove(written_file(partial(), rank));
+    write_synced(partial() + "/" + kManifest, dump_json(manifest, 1) + "\n");
+    sync_folder(partial());
+    std::error_code error;
+    fs::rename(partial(), folder_, error);
+    check(!error, folder_, ": cannot be renamed from ", partial(), " (", error.message(), ")");
+    const fs::path parent = fs::path(folder_).parent_path();
+    sync_folder(parent.empty() ? "." : parent.string());
+  }
+
+  std::string folder_;
+  int rank_, world_;
+  std::string manifest_;  // without the files
+  std::vector<File> files_;
+  std::string index_;  // empty: the model has one file, or another rank writes the index
+  Context context_;
+  std::chrono::steady_clock::time_point begun_ = Clock::now();
+  std::string problem_;
+  int64_t bytes_ = 0;
+  double seconds_ = 0;
+  std::atomic<bool> own_written_{false}, ended_{false}, abandoned_{false};
+  std::thread thread_;  // last member
+};
+
+PendingCheckpoint::PendingCheckpoint(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
+PendingCheckpoint::~PendingCheckpoint() = default;
+bool PendingCheckpoint::complete() const { return writer_->ended() && writer_->problem().empty(); }
+int64_t PendingCheckpoint::bytes() const { return writer_->bytes(); }
+double PendingCheckpoint::seconds() const { return writer_->seconds(); }
+
+void PendingCheckpoint::finish(Group& world) {
+  const auto wait = [&](const auto& done) {
+    const auto busy = world.busy();
+    while (!done()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      world.check_failure("checkpoint/finish");
+    }
+  };
+  // Rank 0 may wait for files that another rank cannot write, so it is asked for its own first.
+  wait([&] { return writer_->own_written(); });
+  try {
+    on_all(world, [&] {
+      if (writer_->rank() != 0 || writer_->ended()) check(writer_->problem().empty(), writer_->problem());
+    });
+  } catch (...) {
+    writer_->abandon();
+    throw;
+  }
+  wait([&] { return writer_->ended(); });
+  on_all(world, [&] { check(writer_->problem().empty(), writer_->problem()); });
+}
+
+std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
+                                                    Communicator& comm, const CheckpointExtras& extras) {
+  Group& world = *comm.world;
+  check(replica.synchronized(), "checkpoint: after step ", replica.steps(),
+        " the replicas differ, because the optimizer takes local steps; save when synchronized() is true");
+  const std::string partial = folder + ".partial";
+  on_all(world, [&] {
+    if (comm.rank != 0) return;
+    std::error_code error;
+    check(!fs::exists(folder, error), folder, ": exists already");
+    fs::remove_all(partial, error);
+    fs::create_directories(partial, error);
+    check(!error, partial, ": cannot be created (", error.message(), ")");
+  });
+  std::vector<File> files;
+  const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
+  replica.with_master_weights([&] {
+    for (size_t i = 0; i < of_model.size(); ++i) {
+      if (static_cast<int>(i) % world.size() != comm.rank) continue;
+      files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
+      for (const auto& [bucket, slot] : of_model[i].parameters)
+        files.back().tensors.emplace_back(
+            slot->name, copy_of(bucket->param.range(slot->offset, slot->numel)).view(slot->var.value().shape()));
+    }
+  });
+  File own{rank_file(comm.rank), {}, {}};
+  for (const StateTensor& part : parts_of(replica, extras))
+    if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), copy_of(part.values));
+  for (const auto* tensors : {&extras.tensors, &extras.own})
+    for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, copy_of(values));
+  for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
+  const std::vector<double> counters = replica.counters();
+  for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
+  files.push_back(std::move(own));
+  const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model) : "";
+  auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
+                                                            std::move(files), index);
+  return std::unique_ptr<PendingCheckpoint>(new PendingCheckpoint(std::move(writer)));
+}
+
+void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
+                     const CheckpointExtras& extras) {
+  begin_checkpoint(folder, replica, comm, extras)->finish(*comm.world);
+}
+
+}  // namespace godwit

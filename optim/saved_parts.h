@@ -1,0 +1,48 @@
+// State tensors of a saved run, for the ranks of another one. For the sources of optim/checkpoint.h.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "comm/state_tensor.h"
+#include "optim/checkpoint_files.h"
+
+namespace godwit::checkpoint {
+
+// The state that one rank saved.
+class SavedParts {
+ public:
+  // tensors: by key_of(); others are ignored. numel: length of the parameter vector.
+  SavedParts(const std::map<std::string, Tensor>& tensors, int64_t numel);
+
+  // State of the elements [begin, end) of the parameter vector.
+  struct Piece {
+    int64_t begin, end;  // global offsets
+    Tensor values;       // as in StateTensor
+  };
+  const std::vector<Piece>& named(const std::string& name) const;                   // ascending; empty if there is none
+  const std::map<std::string, std::vector<Piece>>& all() const { return pieces_; }  // by name
+
+ private:
+  std::map<std::string, std::vector<Piece>> pieces_;
+};
+
+// parts[i] has the elements [parts[i].begin, result[i]) of the parameter vector, which has numel elements.
+std::vector<int64_t> ends_of(const std::vector<StateTensor>& parts, int64_t numel);
+
+// Copies to each part the values that were saved for its elements, from the first rank in `order` that has them. Asks
+// saved_by() for the state of a rank only if earlier ones lack values. Throws if some are missing.
+void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& order,
+                const std::function<const SavedParts&(int rank)>& saved_by, int64_t numel);
+
+// Collective. Sets the parts of all ranks of `world` from those of the saved ranks; see load_checkpoint(). Returns what
+// was done by kind, one line; equal on all ranks.
+std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, int64_t numel,
+                         Group& world);
+
+// Weights of saved ranks 0 … saved−1 in the mean over [j/ranks, (j+1)/ranks) of them; they sum to 1.
+std::vector<double> weights_of(int saved, int ranks, int j);
+
+}  // namespace godwit::checkpoint
