@@ -502,6 +502,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   if (stopped_) text << "step " << step_ << " of " << total_steps_;
   else text << (last.text.empty() ? "all steps had been done" : last.text);
   text << ", peak memory of a worker " << peak_memory() << "; weights, metrics and configuration are in " << run_dir_;
+  if (stopped_ && saved_step_ == step_) text << "; --resume " << run_dir_ << " continues the run";
   progress.line(text.str());
 }
 

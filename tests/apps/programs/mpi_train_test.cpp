@@ -176,6 +176,30 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
   EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
 }
 
+// SIGUSR1 to one process: all save, and go on. Threads, or other processes, continue from there.
+TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
+  const std::string program =
+      kProgram +
+      std::string("--data data --batch 2 --epochs 100 --max-steps 100 --set log_every=1 --optimizer birder ");
+  const std::string asks =
+      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -USR1 $$ ) & exec " + program;
+  MpiOutcome outcome = mpirun(
+      2, program + "--run-dir run : -np 1 sh -c '" + asks + "--run-dir run' : -np 1 " + program + "--run-dir run",
+      folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("checkpoint of step "), std::string::npos) << outcome.out;
+  const std::string whole = results("run"), weights = text("run/weights.safetensors");
+  const std::string local = "cd " + folder_.str() + " && " + kProgram + "--resume run >out 2>&1";
+  ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
+  EXPECT_EQ(results("run"), whole);
+  EXPECT_EQ(text("run/weights.safetensors"), weights);
+  outcome = mpirun(2, kProgram + std::string("--resume run"), folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("2 workers instead of 4: batch 2 and accumulation 2 keep 8 samples per step"),
+            std::string::npos)
+      << outcome.out;
+}
+
 // A launcher sends SIGTERM when the user stops the run and when a rank has died; the message covers both cases.
 TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";

@@ -144,6 +144,40 @@ TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
   EXPECT_FALSE(metrics().empty()) << "each line must be a JSON object";
 }
 
+// Rank 1 cannot write its part of the first checkpoint.
+TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
+  environment_ = faulty_disk("FAULTY_FULL=/step-2.partial/rank-00001 1000 1");
+  const Outcome outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: no checkpoint of step 2: rank 1: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(": cannot be written: No space left on device; the run goes on"), std::string::npos)
+      << outcome.out;
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2"));
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2.partial"));
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
+}
+
+// Training goes on while a checkpoint is written; the next one and the end wait for it.
+TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
+  for (const auto& [every, slow_step] : {std::pair{4, 4}, std::pair{10, 12}}) {
+    environment_ = faulty_disk(detail::concat("FAULTY_SLOW=/step-", slow_step, ".partial/rank-00001.safetensors 800"));
+    const Outcome outcome = train(
+        "--optimizer birder --batch 8 --nodes 2 --max-steps 12 --set log_every=1 "
+        "--set checkpoint.keep=9 --checkpoint-every " +
+        std::to_string(every));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(fs::exists(run_dir() / detail::concat("checkpoints/step-", slow_step, "/manifest.json")));
+    double waited = -1;
+    const size_t line = outcome.out.find(detail::concat("checkpoint of step ", slow_step, " "));
+    ASSERT_NE(line, std::string::npos) << outcome.out;
+    std::sscanf(outcome.out.c_str() + outcome.out.find("training waited ", line), "training waited %lf", &waited);
+    EXPECT_GT(waited, 0.3) << outcome.out;
+    for (const json& metric : metrics())
+      EXPECT_TRUE(!metric.contains("step_s") || metric["step"] > 8 || metric["step_s"] < 0.6) << metric;
+    fs::remove_all(run_dir());
+  }
+}
+
 TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
   const std::string flags = "--batch 8 --nodes 2 --set ema.decay=0.9 --set timeout_s=0.5";
   environment_ = faulty_disk("FAULTY_FULL=/weights.safetensors 100000 1");
