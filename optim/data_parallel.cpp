@@ -4,9 +4,10 @@
 #include <chrono>
 
 #include "comm/consistency.h"
-#include "comm/parallel/finite.h"
 #include "comm/host_tensor.h"
+#include "comm/parallel/finite.h"
 #include "engine/clock.h"
+#include "engine/hash.h"
 #include "engine/profile.h"
 
 namespace godwit {
@@ -218,7 +219,16 @@ void DataParallel::check_replicas() {
   check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
         "them; check then, or call synchronize() first");
   const std::string when = " after step " + std::to_string(info_.step);
-  check_identical(*comm_.world, buckets_.value_hash(), "the parameters" + when);
+  std::vector<uint64_t> hashes;
+  std::vector<std::string> names;
+  for (const Bucket& bucket : buckets_)
+    for (const Slot& slot : bucket.slots) {
+      Hash hash;
+      hash.add(bucket.param.range(slot.offset, slot.numel), slot.numel);
+      hashes.push_back(hash.value());
+      names.push_back(detail::concat("the parameter '", slot.name, "' (bucket ", bucket.index, ")", when));
+    }
+  check_identical(*comm_.world, hashes, [&](size_t i) { return names[i]; });
   check_identical(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }
 

@@ -31,7 +31,9 @@ TEST(Methods, Pitfall1ReplicasStayEqual) {
     replica.check_replicas();
   };
   const std::string error = error_of([&] { train_by(plan); });
-  EXPECT_NE(error.find("ranks disagree on the parameters after step 2: rank 3 differs"), std::string::npos) << error;
+  EXPECT_NE(error.find("ranks disagree on the parameter 'p2' (bucket 1) after step 2: rank 3 differs"),
+            std::string::npos)
+      << error;
 }
 
 // Pitfall 6: decoupled weight decay acts on the parameters only. Averages, messages and error feedback have the same
