@@ -1,7 +1,9 @@
 #include "optim/data_parallel.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
 
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
@@ -99,7 +101,7 @@ DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicato
 }
 
 void DataParallel::work(Bucket& bucket) {
-  if (!options_.skip_not_finite) {
+  if (!holds_gradients()) {
     // Clipping looks at all gradients by itself.
     if (!clip_ && !optimizer_->refuses_not_finite())
       timed(times_.compression, [&] {
@@ -111,6 +113,7 @@ void DataParallel::work(Bucket& bucket) {
   timed(times_.compression, [&] {
     const int64_t i = first_not_finite(bucket.grad, bucket.numel);
     if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
+    if (options_.refuse_step) squares_ += sum_of_squares(bucket.grad);
   });
 }
 
@@ -148,6 +151,7 @@ void DataParallel::begin_step(double lr, int micro_batches) {
   busy_ = 0;
   finish_begun_ = Clock::time_point::max();
   first_bad_ = buckets_.numel();
+  squares_ = 0;
 }
 
 bool DataParallel::finish_step() {
@@ -155,8 +159,8 @@ bool DataParallel::finish_step() {
   finish_begun_ = start;
   scheduler_.finish_step();
   bool taken = true;
-  if (options_.skip_not_finite) {
-    timed(times_.compression, [&] { taken = finite_on_all_ranks(); });
+  if (holds_gradients()) {
+    timed(times_.compression, [&] { taken = takes_step(); });
     if (taken)
       for (Bucket& bucket : buckets_) proceed(bucket);
   }
@@ -173,14 +177,28 @@ bool DataParallel::finish_step() {
   return taken;
 }
 
-bool DataParallel::finite_on_all_ranks() {
-  const Tensor all({comm_.world->size()}, DType::i64, kCpu);
-  comm_.world->all_gather(cpu_tensor<int64_t>({first_bad_}), all, "non_finite/all_gather");
-  const std::vector<int64_t> of_ranks = all.to_vector<int64_t>();
-  const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
-  if (*bad == buckets_.numel()) return true;
-  skip_reason_ = detail::concat(place_of(buckets_, *bad), " is not finite on rank ", bad - of_ranks.begin());
-  return false;
+bool DataParallel::takes_step() {
+  const int ranks = comm_.world->size();
+  std::vector<int64_t> own{first_bad_};
+  if (options_.refuse_step) own.push_back(std::bit_cast<int64_t>(squares_));
+  const int64_t width = std::ssize(own);
+  const Tensor all({ranks * width}, DType::i64, kCpu);
+  comm_.world->all_gather(cpu_tensor(own), all, "non_finite/all_gather");
+  int64_t bad = buckets_.numel(), rank_of_bad = 0;
+  double squares = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int64_t* of_rank = all.data<int64_t>() + rank * width;
+    if (of_rank[0] < bad) bad = of_rank[0], rank_of_bad = rank;
+    if (options_.refuse_step) squares += std::bit_cast<double>(of_rank[1]);
+  }
+  if (bad < buckets_.numel()) {
+    skip_reason_ = detail::concat(place_of(buckets_, bad), " is not finite on rank ", rank_of_bad);
+    check(options_.skip_not_finite, options_.optimizer.name(), ": step ", info_.step, ": ", skip_reason_);
+    return false;
+  }
+  const std::string reason = options_.refuse_step ? options_.refuse_step(std::sqrt(squares / ranks)) : "";
+  if (!reason.empty()) skip_reason_ = reason;
+  return reason.empty();
 }
 
 void DataParallel::clip_and_update() {

@@ -31,6 +31,10 @@ struct DataParallelOptions {
   // step before any state changes. With true, nothing is exchanged before all gradients are complete, and 8 bytes go to
   // each rank.
   bool skip_not_finite = false;
+  // Decides whether a step is skipped like one that is not finite: returns the reason, or "" to take the step. Called
+  // on every rank, which must decide alike, with √(mean over the ranks of Σg²). Nothing is exchanged before; 16 bytes
+  // go to each rank.
+  std::function<std::string(double gradient_norm)> refuse_step = {};
   // Called on the communication thread after each update of a bucket that leaves the replicas identical. With sharded
   // parameters, the rank's own shard is updated at that time.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
@@ -101,7 +105,8 @@ class DataParallel {
   void exchange(Bucket& bucket);
   void update(Bucket& bucket);
   void clip_and_update();
-  bool finite_on_all_ranks();  // collective
+  bool holds_gradients() const { return options_.skip_not_finite || options_.refuse_step; }
+  bool takes_step();  // collective, if gradients are held until the end of the step; sets skip_reason_
 
   Communicator& comm_;
   DataParallelOptions options_;
@@ -117,6 +122,7 @@ class DataParallel {
   std::atomic<std::chrono::steady_clock::time_point> finish_begun_{};  // of this step; max: backward is running
   double busy_ = 0;        // seconds of compression, communication and update after finish_begun_
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none
+  double squares_ = 0;     // Σg² of this rank's gradients, for refuse_step
   int64_t skipped_ = 0;
   std::string skip_reason_;
   Scheduler scheduler_;  // last member: its thread ends before the other members are destroyed

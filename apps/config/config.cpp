@@ -80,6 +80,11 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       "to choose options: hold out one in so many training samples and evaluate on them, not on the test data; 0: off",
       {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the norm of all gradients together; 0: no limit", kNotNegative);
+  list.add("spike.guard", spike.guard,
+           "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
+      .with_choices({"off", "skip", "rollback"});
+  list.add("spike.z", spike.z, "size of a jump: standard deviations above the mean", kPositive);
+  list.add("spike.window", spike.window, "steps whose mean and deviation count", {20, 1e6});
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});
   list.add("ema.decay", ema.decay, "moving average of the weights, evaluated and saved; 0: none", {0, 1, false, true});

@@ -28,6 +28,12 @@ struct CheckpointConfig {
   bool enabled() const { return steps() > 0 || seconds() > 0 || !best.empty(); }
 };
 
+struct SpikeConfig {
+  std::string guard = "off";  // on a jump of loss or gradient norm: off, skip the step, or rollback
+  double z = 6;               // what counts as a jump, in standard deviations
+  int64_t window = 100;       // steps that it is compared with
+};
+
 struct EmaConfig {
   double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: no average
 };
@@ -47,6 +53,7 @@ struct CommonConfig {
   ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
   BucketConfig bucket;
   ClipConfig clip;
+  SpikeConfig spike;
   EmaConfig ema;
   CheckpointConfig checkpoint;
   std::string non_finite = "fail";  // on a non-finite gradient: fail, or skip the step

@@ -67,12 +67,16 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   options.buckets = bucket_options(config);
   options.clip_norm = config.clip.norm;
   options.skip_not_finite = config.non_finite == "skip";
+  if (config.spike.guard != "off") {
+    spike_guard_ = std::make_unique<SpikeGuard>(config.spike.z, config.spike.window);
+    options.refuse_step = [this](double gradient_norm) { return spike(gradient_norm); };
+  }
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
   replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
-  if (options.skip_not_finite)
+  if (options.skip_not_finite || spike_guard_)
     for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
   if (config.cuda_graph) graphs_ = std::make_unique<CudaGraphCache>();
   if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
@@ -338,12 +342,27 @@ void Trainer::read_losses(const std::vector<Tensor>& losses) {
 // The batch-norm statistics contain the skipped batch, so they are restored too.
 void Trainer::skipped(Progress& progress) {
   constexpr int64_t kShown = 5, kMostInARow = 100;
+  const bool by_guard = std::exchange(spike_found_, false);
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_from(buffers_before_[i]);
   check(++skipped_in_a_row_ < kMostInARow, "step ", step_, ": ", kMostInARow, " steps in a row were skipped; ",
         replica_->skip_reason(), nan_hint());
+  if (by_guard) {
+    ++spikes_;
+    if (leader()) progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason()));
+    if (config_.spike.guard == "rollback") roll_back(progress);
+    return;
+  }
   if (!leader() || replica_->skipped() > kShown) return;
   progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
                                replica_->skipped() == kShown ? "; further skipped steps are only counted" : ""));
+}
+
+std::string Trainer::spike(double gradient_norm) {
+  const Tensor loss = cpu_tensor<double>({last_loss_});
+  comm_.world->all_reduce(loss, Reduce::mean, "spike/all_reduce");
+  const std::string reason = spike_guard_->look(loss.item(0), gradient_norm);
+  spike_found_ = !reason.empty();
+  return reason;
 }
 
 // The loss is of the current step, averaged over the ranks. Accuracy, bytes and rate cover the steps since the last
@@ -483,8 +502,11 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
     progress.line(detail::concat("replica checks: ", replica_checks_,
                                  " passed; parameters and shared optimizer state of ", comm_.topology.world(),
                                  comm_.topology.world() == 1 ? " worker" : " workers", " were bit-identical"));
-  if (replica_->skipped() > 0)
-    progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite"));
+  if (replica_->skipped() > 0 && config_.non_finite == "skip")
+    progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite",
+                                 spikes_ > 0 ? ", or loss or gradient norm jumped" : ""));
+  if (spikes_ > 0)
+    progress.line(detail::concat(spikes_, " of ", step_, " steps were skipped: loss or gradient norm jumped"));
   if (!exchanged.empty()) progress.line(exchanged);
   if (graphs_)
     progress.line(detail::concat("CUDA graphs: ", replayed_, " of ", (step_ - first_step_) * config_.accumulation,

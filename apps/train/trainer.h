@@ -19,6 +19,7 @@
 #include "optim/data_parallel.h"
 #include "optim/ema.h"
 #include "optim/schedule.h"
+#include "optim/spike_guard.h"
 
 namespace godwit::apps {
 
@@ -61,6 +62,8 @@ class Trainer {
   Forward captured_forward_backward(int micro_batch, std::vector<Tensor>& losses);
   void read_losses(const std::vector<Tensor>& losses);  // sets last_loss_ to the mean over the micro-batches
   void skipped(Progress& progress);  // handles a step that all ranks skipped
+  std::string spike(double gradient_norm);  // collective: why the step is refused; "" if it is not
+  void roll_back(Progress& progress);       // collective: to the state of the last checkpoint
   void report(Progress& progress);
   void check_replicas();  // collective; throws if replicas differ
   // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
@@ -107,6 +110,9 @@ class Trainer {
   double last_loss_ = 0;
   std::vector<Tensor> buffers_, buffers_before_;  // buffers_before_: backup for skipped steps
   int64_t skipped_in_a_row_ = 0;
+  std::unique_ptr<SpikeGuard> spike_guard_;  // null if disabled
+  bool spike_found_ = false;                 // in this step
+  int64_t spikes_ = 0;                       // number of refused steps
   int64_t replica_checks_ = 0;  // number of passed checks
   std::string resumed_;         // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;      // the last step before this process

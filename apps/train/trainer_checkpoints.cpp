@@ -35,11 +35,14 @@ CheckpointExtras Trainer::extras() const {
   }
   for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
   for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
+  if (spike_guard_)
+    for (const auto& [name, values] : spike_guard_->state()) extras.tensors["spike/" + name] = values;
   extras.numbers = {{"step", static_cast<double>(step_)},
                     {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
                     {"total_steps", static_cast<double>(total_steps_)},
                     {"evaluated", evaluated_step_ == step_ ? 1.0 : 0.0},
                     {"skipped_in_a_row", static_cast<double>(skipped_in_a_row_)},
+                    {"spikes", static_cast<double>(spikes_)},
                     {"replica_checks", static_cast<double>(replica_checks_)},
                     {"best_step", static_cast<double>(best_step_)},
                     {"best_value", best_value_},
@@ -74,8 +77,9 @@ void Trainer::resume() {
   if (whole("evaluated") == 1) evaluated_step_ = step_;
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   if (leader()) metrics_size_ = whole("metrics_bytes");
-  // Checkpoints of version 1 have no best step.
+  // Checkpoints of version 1 have neither.
   if (saved.numbers.contains("best_step")) best_step_ = whole("best_step"), best_value_ = saved.numbers["best_value"];
+  if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
   accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
@@ -172,6 +176,21 @@ void Trainer::announce_checkpoint(Progress& progress) {
        << "; training waited " << std::setprecision(2) << pending_wait_s_ << " s";
   if (pending_step_ == best_step_) text << "; the best " << config_.checkpoint.best << " so far";
   progress.line(text.str());
+}
+
+// Parameters, state and averages are those of the checkpoint; steps, schedule and data go on, so the run does not meet
+// the same batches again.
+void Trainer::roll_back(Progress& progress) {
+  finish_checkpoint(progress);
+  const std::string newest = leader() ? newest_checkpoint(run_dir_ + "/checkpoints") : "";
+  const std::string folder = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
+  if (folder.empty()) {
+    if (leader()) progress.line("notice: there is no checkpoint to return to");
+    return;
+  }
+  CheckpointExtras state = extras();
+  load_checkpoint(folder, *replica_, comm_, state);
+  if (leader()) progress.line("parameters and optimizer state are again those of " + folder);
 }
 
 // Those whose saving or removal was interrupted.

@@ -1,0 +1,30 @@
+// SpikeGuard: finds steps whose loss or gradient norm is far above those of the steps before.
+#pragma once
+#include <map>
+#include <string>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+// Keeps the loss and the gradient norm of the last `window` normal steps. A value is a spike if it is over `z` standard
+// deviations above their mean; the deviation counts as at least 1 % of the mean. The first kLeast steps are normal.
+class SpikeGuard {
+ public:
+  static constexpr int64_t kLeast = 20;  // steps before a spike can be found
+
+  // Throws unless z > 0 and window ≥ kLeast.
+  SpikeGuard(double z, int64_t window);
+  // "" for a normal step, which is then remembered; otherwise what is too large: "the loss is 12.5, 8.1 standard
+  // deviations above the mean 2.3 of the last 100 steps".
+  std::string look(double loss, double gradient_norm);
+  std::map<std::string, Tensor> state() const;  // for checkpoints, by name; shares memory with the guard
+
+ private:
+  double z_;
+  int64_t window_;
+  Tensor values_;  // [2, window] float64: losses, norms; a ring
+  Tensor seen_;    // [1] int64: number of normal steps
+};
+
+}  // namespace godwit
