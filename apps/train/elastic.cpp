@@ -9,7 +9,7 @@
 
 namespace godwit::apps {
 
-std::string keep_samples_per_step(CommonConfig& config) {
+std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   if (config.resume.empty() || config.run_dir.empty() || newest_checkpoint(config.run_dir + "/checkpoints").empty())
     return "";
   const std::string path = config.run_dir + "/config.json";
@@ -26,7 +26,6 @@ std::string keep_samples_per_step(CommonConfig& config) {
     return saved.at(name).get<int64_t>();
   };
   const int64_t before = number("nodes") * number("workers_per_node");
-  const int64_t now = int64_t{config.nodes} * config.workers_per_node;
   if (before == now) return "";
   const int64_t samples = before * number("batch") * number("accumulation");
   if (samples == now * config.batch * config.accumulation) return "";

@@ -47,9 +47,6 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto timeout = std::chrono::milliseconds(std::llround(1000 * config->timeout_s));
   const Placement placement{config->device, config->share_gpu, config->nccl};
   std::atomic<bool> stopped{false};
-  const auto keep_samples = [&] {
-    if (const std::string notice = keep_samples_per_step(*config); !notice.empty()) config->notices.push_back(notice);
-  };
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     Context arithmetic = context();
     arithmetic.tf32 = config->tf32;
@@ -63,14 +60,12 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
-      keep_samples();
       check_same_config(*comm.world, *config);
       run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
     };
     const auto note = [&](const std::string& line) { progress.line(line); };
     run_mpi(topology, body, {timeout, config->threads, note, placement});
   } else {
-    keep_samples();
     const TaskMaker make = program.load(config, &progress);
     run_local(topology, [&](Communicator& comm) { run(make, comm); }, {timeout, config->threads, placement});
   }
@@ -95,10 +90,16 @@ int run_program(const Program& program, int argc, char** argv) {
   open_standard_streams();
   int failure = 2, rank = 0;
   try {
-    if (const auto launched = launcher()) rank = launched->rank;
+    const std::optional<Launcher> launched = launcher();
+    if (launched) rank = launched->rank;
     std::ostream silent(nullptr);
     const ConfigPtr config = parse_command_line(program, argc, argv, rank == 0 ? std::cout : silent);
     check(std::cout.flush().good(), "standard output cannot be written");
+    if (config) {
+      const int workers = uses_mpi(*config) ? launched->world : config->nodes * config->workers_per_node;
+      const std::string notice = keep_samples_per_step(*config, workers);
+      if (!notice.empty()) config->notices.push_back(notice);
+    }
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // writing beyond the file-size limit then fails with an error
     signal(SIGPIPE, SIG_IGN);  // writing to a closed pipe then fails with an error

@@ -8,6 +8,7 @@
 
 #include "comm/topology.h"
 #include "engine/philox.h"
+#include "tests/apps/programs/program_test.h"
 #include "tests/mpirun.h"
 
 namespace godwit {
@@ -151,8 +152,7 @@ TEST_F(MpiTrain, NamesRanksWithOtherData) {
 TEST_F(MpiTrain, AStoppedRankEndsAllWithoutAnInterruptMessage) {
   const std::string program =
       kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0 --set timeout_s=5";
-  const std::string stops = "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -STOP $$ ) & exec " + program;
-  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + stops + "'", folder_);
+  const MpiOutcome outcome = mpirun(2, program + " : -np 1 " + signal_after(1, "STOP") + program, folder_);
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_TRUE(outcome.says("timeout: ")) << outcome.err;
   EXPECT_TRUE(outcome.says("; rank 2 does not answer\n")) << outcome.err;
@@ -167,9 +167,8 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
                      "--data data --batch 2 --set log_every=1000000000 --check-replicas 4 --run-dir run "
                      "--epochs 1000000 --optimizer zero_one_adam --set optimizer.warmup_steps=1 "
                      "--set optimizer.intervals=fixed --set optimizer.max_interval=4");
-  const std::string stops =
-      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -INT $$ ) & exec " + program;
-  const MpiOutcome outcome = mpirun(2, "timeout -k 2 20 " + program + " : -np 1 sh -c '" + stops + "'", folder_);
+  const MpiOutcome outcome =
+      mpirun(2, "timeout -k 2 20 " + program + " : -np 1 " + signal_after(1, "INT") + program, folder_);
   EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
   EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_NE(text("run/metrics.jsonl").find("\"interrupted\": true}\n"), std::string::npos);
@@ -180,12 +179,10 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
 TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
   const std::string program =
       kProgram +
-      std::string("--data data --batch 2 --epochs 100 --max-steps 100 --set log_every=1 --optimizer birder ");
-  const std::string asks =
-      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -USR1 $$ ) & exec " + program;
-  MpiOutcome outcome = mpirun(
-      2, program + "--run-dir run : -np 1 sh -c '" + asks + "--run-dir run' : -np 1 " + program + "--run-dir run",
-      folder_);
+      std::string(
+          "--data data --batch 2 --epochs 400 --max-steps 400 --set log_every=1 --optimizer birder --run-dir run");
+  MpiOutcome outcome =
+      mpirun(2, program + " : -np 1 " + signal_after(20, "USR1") + program + " : -np 1 " + program, folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("checkpoint of step "), std::string::npos) << outcome.out;
   const std::string whole = results("run"), weights = text("run/weights.safetensors");
@@ -203,9 +200,7 @@ TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
 // A launcher sends SIGTERM when the user stops the run and when a rank has died; the message covers both cases.
 TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
-  const std::string dies =
-      "( while [ ! -s run/metrics.jsonl ] && kill -0 $$; do sleep 0.1; done; kill -KILL $$ ) & exec " + program;
-  const MpiOutcome outcome = mpirun(2, program + " : -np 1 sh -c '" + dies + "'", folder_);
+  const MpiOutcome outcome = mpirun(2, program + " : -np 1 " + signal_after(1, "KILL") + program, folder_);
   EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
   EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_TRUE(

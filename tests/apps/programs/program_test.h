@@ -33,6 +33,13 @@ struct Outcome {
   std::string out, err;
 };
 
+// Words before a command: it gets the signal when run/metrics.jsonl has `lines` lines, `seconds` later.
+inline std::string signal_after(int lines, const std::string& signal, double seconds = 0) {
+  return "sh -c '( until [ $(wc -l < run/metrics.jsonl) -ge " + std::to_string(lines) +
+         " ] || ! kill -0 $$; do sleep 0.01; done; sleep " + std::to_string(seconds) + "; kill -" + signal +
+         " $$ ) >/dev/null 2>&1 & exec \"$@\"' sh ";
+}
+
 class ProgramTest : public testing::Test {
  protected:
   // `base`: default flags; later flags override them.

@@ -1,0 +1,123 @@
+// tools/supervise: restarts of a training command.
+#include "tests/apps/programs/train_resnet.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Supervise : public TrainResnet {
+ protected:
+  Outcome supervise(const std::string& options, const std::string& command) const {
+    const std::string line = "cd " + folder_.string() + " && timeout 300 env " + environment_ +
+                             " " GODWIT_SOURCE_DIR "/tools/supervise " + options + " -- " + command +
+                             " >out 2>err </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+  // A script that appends its arguments to the file `starts` and then runs `body`.
+  std::string script(const std::string& body) const {
+    write_file(folder_ / "script", "echo \"$@\" >> starts\n" + body + "\n");
+    return "sh script ";
+  }
+  std::string starts() const { return read_file(folder_ / "starts"); }
+  std::pair<std::string, std::string> remains() const {
+    return {results(metrics()), read_file(run_dir() / "weights.safetensors")};
+  }
+
+  const std::string train_ = GODWIT_BINARY_DIR
+      "/train_resnet --data data"
+      " --optimizer birder --nodes 2 --batch 4 --epochs 20 --max-steps 300 --set log_every=1";
+  static constexpr const char* kResumes = " --run-dir run --checkpoint-every 10 --resume auto";
+};
+
+// The first two starts are killed. The run ends with the bits of one that was never killed.
+TEST_F(Supervise, ContinuesARunThatDies) {
+  ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
+  const auto whole = remains();
+  fs::remove_all(run_dir());
+  const std::string dies = script("case $(wc -l < starts) in 1) set -- " + signal_after(50, "KILL") +
+                                  "\"$@\";; 2) set -- " + signal_after(150, "KILL") + "\"$@\";; esac\nexec \"$@\"");
+  const Outcome outcome = supervise("--delay 0.1", dies + train_ + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(remains() == whole);
+  const std::string all = starts();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 3) << all;
+  EXPECT_NE(outcome.err.find("supervise: exit code 137; starting again from step "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("(restart 1 of 3)"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("(restart 2 of 3)"), std::string::npos) << "a new checkpoint restarts the count";
+}
+
+TEST_F(Supervise, GivesUpWithoutProgress) {
+  const Outcome outcome = supervise("--delay 0 --restarts 2", script("exit 7") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 7);
+  const std::string start = "--run-dir run --checkpoint-every 10 --resume auto\n";
+  EXPECT_EQ(starts(), start + start + start);
+  EXPECT_NE(outcome.err.find("exit code 7; giving up after 3 failures in a row without a new checkpoint"),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
+  Outcome outcome = supervise("", train_ + kResumes + " --lr much");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  for (const std::string command :
+       {"--run-dir run --checkpoint-every 10", "--run-dir run --resume auto", "--checkpoint-every 10 --resume auto",
+        "--run-dir run --checkpoint-every 10 --resume run"}) {
+    outcome = supervise("", train_ + " " + command);
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_NE(outcome.err.find("the command needs --run-dir DIR, --checkpoint-every N|Nmin and --resume auto"),
+              std::string::npos)
+        << outcome.err;
+  }
+  outcome = supervise("", std::string("./nothing") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("cannot be started"), std::string::npos) << outcome.err;
+}
+
+// A signal to the supervisor: the run saves a checkpoint, ends, and is not started again.
+TEST_F(Supervise, PassesSignalsOn) {
+  ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
+  const auto whole = remains();
+  fs::remove_all(run_dir());
+  environment_ = signal_after(50, "TERM");
+  Outcome outcome = supervise("", train_ + " --run-dir run --checkpoint-every 1000 --resume auto");
+  EXPECT_EQ(outcome.exit_code, 143) << outcome.err;
+  EXPECT_EQ(outcome.err.find("starting again"), std::string::npos) << outcome.err;
+  EXPECT_LT(metrics().back()["step"], 300);
+  environment_.clear();
+  outcome = supervise("", train_ + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(remains() == whole);
+}
+
+TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
+  const std::string options =
+      "--delay 0.1 --restarts 1 --hosts a,b,c,d --min-hosts 2 --workers-per-node 2 --probe 'test -e up/{host}' ";
+  const std::string words = "{hosts} {nodes} {ranks}", line = "a:2,c:2,d:2 3 6";
+  for (const char* host : {"a", "c", "d"}) write_file(folder_ / "up" / host, "");
+  Outcome outcome = supervise(options, script("exit 0") + words + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(starts(), line + kResumes + "\n");
+  // Of the three hosts of a run of four, two remain: three cannot divide the samples of a step equally.
+  ASSERT_EQ(supervise("", train_ + " --nodes 4" + kResumes).exit_code, 0);
+  outcome = supervise(options, train_ + " --nodes {nodes} --max-steps 310" + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("16 samples per step, which 3 workers cannot divide"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("the run refuses 3 hosts; starting it with 2"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("2 workers instead of 4"), std::string::npos) << outcome.out;
+  // One host is too few; another one comes up while the supervisor waits.
+  fs::remove(folder_ / "starts");
+  fs::remove_all(folder_ / "up");
+  write_file(folder_ / "up/b", "");
+  environment_ =
+      "sh -c '( until grep -q \"1 of 4 hosts answer, 2 are needed\" err; do sleep 0.01; done; touch up/d ) & exec "
+      "\"$@\"' sh";
+  outcome = supervise(options, script("exit 0") + words + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(starts(), std::string("b:2,d:2 2 4") + kResumes + "\n");
+}
+
+}  // namespace
+}  // namespace godwit
