@@ -39,7 +39,8 @@ endif()
 target_include_directories(godwit_threads INTERFACE
   $<BUILD_INTERFACE:${GODWIT_INCLUDE_DIR}> $<INSTALL_INTERFACE:include>)
 if(GODWIT_SANITIZE)
-  target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+                         $<$<BOOL:$<TARGET_PROPERTY:GODWIT_TEST>>:-fno-sanitize=undefined>) # see godwit_test_settings
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis has false positives in instrumented code
     target_compile_options(godwit_threads INTERFACE -Wno-maybe-uninitialized)
   endif()

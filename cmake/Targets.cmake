@@ -84,9 +84,7 @@ function(godwit_test_settings name library)
   target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
                              GODWIT_SANITIZE="${GODWIT_SANITIZE}")
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
-  if(GODWIT_SANITIZE)
-    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
-  endif()
+  set_target_properties(${name} PROPERTIES GODWIT_TEST ON)
 endfunction()
 
 # godwit_test_program(<name> <library> <sources>…): a test program that links to one of Godwit's libraries.
