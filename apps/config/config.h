@@ -62,7 +62,7 @@ struct CommonConfig {
   int64_t batch = 16;              // samples per worker and micro-batch
   int accumulation = 1;            // micro-batches per step, whose gradients are summed before the exchange
   std::string transport = "auto";  // auto: mpi under a launcher, otherwise local
-  double timeout_s = 300;          // how long a worker waits for the others
+  double timeout_s = 60;           // how long a worker waits for the others
   int nodes = 1, workers_per_node = 1;
   std::string device = "cpu", dtype = "f32";
   bool share_gpu = false;   // device cuda: workers may share a GPU

@@ -61,7 +61,11 @@ bool train(const Program& program, const ConfigPtr& config) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
       check_same_config(*comm.world, *config);
-      run(program.load(config, comm.rank == 0 ? &progress : nullptr), comm);
+      const TaskMaker make = [&] {
+        const auto busy = comm.world->busy();  // a host may read its data much more slowly than another
+        return program.load(config, comm.rank == 0 ? &progress : nullptr);
+      }();
+      run(make, comm);
     };
     const auto note = [&](const std::string& line) { progress.line(line); };
     run_mpi(topology, body, {timeout, config->threads, note, placement});

@@ -135,13 +135,26 @@ void end_well(MpiWorld& world) {
   for (MPI_Comm& comm : world.comms) check_mpi(MPI_Comm_free(&comm), "MPI_Comm_free");
 }
 
+// " on a", or " on a and b"; empty if all ranks share a host.
+std::string on_hosts(const std::vector<int>& ranks) {
+  const std::vector<std::string>& hosts = MpiSession::instance().hosts();
+  if (std::set<std::string>(hosts.begin(), hosts.end()).size() == 1) return "";
+  std::string text;
+  std::set<std::string> told;
+  for (const int rank : ranks)
+    if (const std::string& host = hosts[static_cast<size_t>(rank)]; told.insert(host).second)
+      text.append(text.empty() ? " on " : " and ").append(host);
+  return text;
+}
+
 std::string combined(const std::map<int, std::string>& failures) {
   std::string text;
   std::set<std::string> told;
   for (const auto& [rank, reason] : failures) {
     const std::string prefix = detail::concat("rank ", rank, ": ");
     const std::string bare = reason.starts_with(prefix) ? reason.substr(prefix.size()) : reason;
-    if (told.insert(bare).second) text.append(text.empty() ? "" : "\n").append(with_rank(rank, reason));
+    if (told.insert(bare).second)
+      text.append(detail::concat(text.empty() ? "" : "\n", "rank ", rank, on_hosts({rank}), ": ", bare));
   }
   return text;
 }
@@ -159,9 +172,9 @@ std::string combined(const std::map<int, std::string>& failures) {
   const std::vector<int> silent = still_there(control);
   // Who waits in vain for data may wait for a rank that waits itself; after another failure the others may be busy.
   if (!silent.empty() && text.find("timeout: ") != std::string::npos)
-    fail(text, "; ", rank_list(silent), silent.size() == 1 ? " does" : " do", " not answer");
+    fail(text, "; ", rank_list(silent), on_hosts(silent), silent.size() == 1 ? " does" : " do", " not answer");
   if (error && MpiSession::instance().world() == 1) std::rethrow_exception(error);
-  if (error && failures.size() == 1 && failures.contains(rank)) rethrow_from(rank, error);
+  if (error && failures.size() == 1 && failures.contains(rank) && on_hosts({rank}).empty()) rethrow_from(rank, error);
   fail(text);
 }
 

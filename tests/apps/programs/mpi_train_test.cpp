@@ -212,10 +212,7 @@ TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
 // Rank 0 writes. The other ranks wait longer for a writing rank than for an unresponsive one.
 TEST_F(MpiTrain, ASlowDiskDoesNotTimeOut) {
   for (const std::string file : {"/config.json", "/weights.safetensors"}) {
-    const std::string slow =
-        "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
-        "/faulty_disk.so 'FAULTY_SLOW=" +
-        file + " 2700' ";
+    const std::string slow = faulty_system("FAULTY_SLOW=" + file + " 2700");
     const MpiOutcome outcome = mpirun(3, slow + kProgram + kSmall + "--run-dir run --set timeout_s=2", folder_);
     EXPECT_EQ(outcome.exit_code, 0) << file << ": " << outcome.err;
     EXPECT_EQ(outcome.err, "") << file;
@@ -224,10 +221,31 @@ TEST_F(MpiTrain, ASlowDiskDoesNotTimeOut) {
   }
 }
 
+TEST_F(MpiTrain, ARankWithoutMemoryEndsAllRanks) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
+  const MpiOutcome outcome =
+      mpirun(2, program + " : -np 1 " + faulty_system("FAULTY_MEMORY=1000000") + program, folder_);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_TRUE(outcome.says("rank 2: tensor [")) << outcome.err;
+  EXPECT_TRUE(outcome.says("in use by this rank; lower --batch or the number of ranks on this machine\n"))
+      << outcome.err;
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+// Time limits and checkpoints by the clock do not depend on the time of day.
+TEST_F(MpiTrain, AJumpOfTheClockHasNoEffect) {
+  const std::string program =
+      kProgram + std::string(kSmall) + "--set timeout_s=20 --checkpoint-every 1min --optimizer birder --run-dir ";
+  ASSERT_EQ(mpirun(2, program + "steady", folder_).exit_code, 0);
+  const MpiOutcome outcome =
+      mpirun(1, program + "run : -np 1 " + faulty_system("FAULTY_CLOCK=864000") + program + "run", folder_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(results("run"), results("steady"));
+  EXPECT_EQ(text("run/weights.safetensors"), text("steady/weights.safetensors"));
+}
+
 TEST_F(MpiTrain, AFullDiskForMetricsDoesNotLoseWeights) {
-  const std::string full =
-      "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
-      "/faulty_disk.so 'FAULTY_FULL=/metrics.jsonl 700 1000000' ";
+  const std::string full = faulty_system("FAULTY_FULL=/metrics.jsonl 700 1000000");
   const MpiOutcome outcome =
       mpirun(2, full + kProgram + kSmall + "--run-dir run --epochs 1000000 --max-steps 0", folder_);
   EXPECT_EQ(outcome.exit_code, 1);

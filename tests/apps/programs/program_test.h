@@ -40,6 +40,13 @@ inline std::string signal_after(int lines, const std::string& signal, double sec
          " $$ ) >/dev/null 2>&1 & exec \"$@\"' sh ";
 }
 
+// Words before a command: it runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
+inline std::string faulty_system(const std::string& fault) {
+  return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
+         "/faulty_system.so '" +
+         fault + "' ";
+}
+
 class ProgramTest : public testing::Test {
  protected:
   // `base`: default flags; later flags override them.
@@ -71,12 +78,6 @@ class ProgramTest : public testing::Test {
     std::ifstream in(run_dir() / "metrics.jsonl");
     for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
     return lines;
-  }
-
-  // Environment variables that emulate a disk fault (see tests/apps/programs/preload/faulty_disk.cpp).
-  static std::string faulty_disk(const std::string& fault) {
-    return "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR "/faulty_disk.so '" +
-           fault + "'";
   }
 
   std::string environment_;

@@ -79,7 +79,7 @@ TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
   EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));
   const std::string out = read_file(folder_ / "out");
   EXPECT_NE(out.find(": step " + last["step"].dump() + " of 1600000, peak memory"), std::string::npos) << out;
-  EXPECT_NE(out.find("configuration are in run\n"), std::string::npos) << out;
+  EXPECT_NE(out.find("configuration are in run; --resume run continues the run\n"), std::string::npos) << out;
   EXPECT_EQ(json::parse(read_file(run_dir() / "summary.json"))["steps"], last["step"]);
   EXPECT_NE(read_file(run_dir() / "ema.safetensors"), read_file(run_dir() / "weights.safetensors"));
   fs::rename(run_dir(), folder_ / "first");
@@ -122,14 +122,14 @@ TEST_F(TrainResnet, ContinuesIfItsOutputIsClosed) {
 
 // The other workers wait for the writing worker.
 TEST_F(TrainResnet, ASlowDiskDoesNotTimeOut) {
-  environment_ = faulty_disk("FAULTY_SLOW=/config.json 2500");
+  environment_ = faulty_system("FAULTY_SLOW=/config.json 2500");
   const Outcome outcome = train("--batch 8 --nodes 2 --set timeout_s=1");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }
 
 TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
-  environment_ = faulty_disk("FAULTY_FULL=/metrics.jsonl 1100 1000000");
+  environment_ = faulty_system("FAULTY_FULL=/metrics.jsonl 1100 1000000");
   const Outcome outcome = train("--batch 8 --nodes 2 --max-steps 12 --set log_every=1");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.err.find("run/metrics.jsonl: cannot be written (No space left on device); free space there or "
@@ -146,7 +146,7 @@ TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
 
 // Rank 1 cannot write its part of the first checkpoint.
 TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
-  environment_ = faulty_disk("FAULTY_FULL=/step-2.partial/rank-00001 1000 1");
+  environment_ = faulty_system("FAULTY_FULL=/step-2.partial/rank-00001 1000 1");
   const Outcome outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("notice: no checkpoint of step 2: rank 1: "), std::string::npos) << outcome.out;
@@ -160,7 +160,8 @@ TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
 // Training goes on while a checkpoint is written; the next one and the end wait for it.
 TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
   for (const auto& [every, slow_step] : {std::pair{4, 4}, std::pair{10, 12}}) {
-    environment_ = faulty_disk(detail::concat("FAULTY_SLOW=/step-", slow_step, ".partial/rank-00001.safetensors 800"));
+    environment_ =
+        faulty_system(detail::concat("FAULTY_SLOW=/step-", slow_step, ".partial/rank-00001.safetensors 800"));
     const Outcome outcome = train(
         "--optimizer birder --batch 8 --nodes 2 --max-steps 12 --set log_every=1 "
         "--set checkpoint.keep=9 --checkpoint-every " +
@@ -180,7 +181,7 @@ TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
 
 TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
   const std::string flags = "--batch 8 --nodes 2 --set ema.decay=0.9 --set timeout_s=0.5";
-  environment_ = faulty_disk("FAULTY_FULL=/weights.safetensors 100000 1");
+  environment_ = faulty_system("FAULTY_FULL=/weights.safetensors 100000 1");
   const Outcome again = train(flags);
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_NE(again.err.find("No space left on device; retrying every 0.5 s for 0.5 s; free space there\n"),
@@ -193,7 +194,7 @@ TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
 
   fs::create_directory(folder_ / "tmp");
   environment_ =
-      faulty_disk("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
+      faulty_system("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
   const Outcome elsewhere = train(flags);
   EXPECT_EQ(elsewhere.exit_code, 1);
   const size_t place = elsewhere.err.find("; the weights after step 4 of 4 are in ");

@@ -1,7 +1,11 @@
-// Preloaded into a program by tests to emulate a slow or full disk. `part` is a substring that selects paths.
+// Preloaded into a program by tests to emulate a slow or full disk, little memory, or a clock that jumps. `part` is a
+// substring that selects paths.
 //   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
+//   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails when the sum of sizes exceeds this
+//   FAULTY_CLOCK=seconds               the time of day jumps forth and back by so much with each call
 #include <dlfcn.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,4 +59,29 @@ extern "C" ssize_t write(int file, const void* data, size_t size) {
     size = std::min(size, static_cast<size_t>(room));
   }
   return next<ssize_t(int, const void*, size_t)>("write")(file, data, size);
+}
+
+extern "C" void* aligned_alloc(size_t alignment, size_t size) {
+  static const char* const limit = std::getenv("FAULTY_MEMORY");
+  static std::atomic<size_t> sum{0};
+  if (limit && (sum += size) > std::strtoull(limit, nullptr, 10)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return next<void*(size_t, size_t)>("aligned_alloc")(alignment, size);
+}
+
+extern "C" int clock_gettime(clockid_t clock, timespec* now) {
+  static const char* const seconds = std::getenv("FAULTY_CLOCK");
+  static std::atomic<long> calls{0};
+  const int result = next<int(clockid_t, timespec*)>("clock_gettime")(clock, now);
+  if (seconds && clock == CLOCK_REALTIME && ++calls % 2) now->tv_sec += std::atol(seconds);
+  return result;
+}
+
+extern "C" time_t time(time_t* to) {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (to) *to = now.tv_sec;
+  return now.tv_sec;
 }

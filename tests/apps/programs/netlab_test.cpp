@@ -1,0 +1,79 @@
+// tools/netlab: training on emulated hosts, and a link that is cut.
+#include <unistd.h>
+
+#include "tests/apps/programs/train_resnet.h"
+#include "tests/mpirun.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Netlab : public TrainResnet {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+    if (geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
+    const char* links =
+        "unshare -n sh -c 'ip link add a type veth peer name b && ip link add c type bridge && "
+        "tc qdisc add dev a root tbf rate 1gbit burst 128kb limit 4mb' >/dev/null 2>&1";
+    if (std::system(links) != 0) GTEST_SKIP() << "no network namespaces";
+    TrainResnet::SetUp();
+  }
+  MpiOutcome netlab(const std::string& arguments) const {
+    const std::string line = "cd " + folder_.string() + " && timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " +
+                             arguments + " >out 2>err </dev/null";
+    const auto start = std::chrono::steady_clock::now();
+    const int status = std::system(line.c_str());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err"),
+            seconds};
+  }
+  const std::string train_ =
+      GODWIT_BINARY_DIR "/train_resnet --data data --batch 4 --set log_every=1 --optimizer birder";
+};
+
+TEST_F(Netlab, GivesTheSameBitsAsThreads) {
+  const std::string flags = "--max-steps 8 --nodes 3 --workers-per-node 2";
+  ASSERT_EQ(train(flags + " --optimizer birder --batch 4 --set log_every=1").exit_code, 0);
+  const std::string whole = results(metrics()), weights = read_file(run_dir() / "weights.safetensors");
+  fs::remove_all(run_dir());
+  const MpiOutcome outcome =
+      netlab("--hosts 3 --workers-per-node 2 --rate 200mbit -- " + train_ + " --max-steps 8 --run-dir run");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(results(metrics()) == whole);
+  EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
+  int percent = 0;
+  const size_t at = outcome.err.find("Mbit/s, ");
+  ASSERT_NE(at, std::string::npos) << outcome.err;
+  ASSERT_EQ(std::sscanf(outcome.err.c_str() + at, "Mbit/s, %d %% of 200mbit", &percent), 1) << outcome.err;
+  EXPECT_GT(percent, 50) << outcome.err;
+  EXPECT_LE(percent, 105) << outcome.err;
+}
+
+// The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP, then ends the hosts.
+TEST_F(Netlab, ACutLinkEndsAllRanks) {
+  const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=1.5";
+  const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_TRUE(outcome.says("phase 'h1ar/inter_all_")) << outcome.err;
+  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 1.5 s") ||
+              outcome.says("timeout: rank 2 came, but its data did not get through within 1.5 s"))
+      << outcome.err;
+  EXPECT_TRUE(outcome.says("; rank 2 on host2 does not answer")) << outcome.err;
+  EXPECT_LT(outcome.seconds, 30) << outcome.err;
+}
+
+TEST_F(Netlab, RefusesWhatItCannotEmulate) {
+  for (const auto& [arguments, words] :
+       {std::pair{"--hosts 1", "--hosts 1: expects 2 to 250"},
+        {"--rate 5", "'5': expects a rate such as 100mbit or 1gbit"},
+        {"--hosts 2 --cut 2:1", "--cut '2:1': expects HOST:SECONDS with a host from 0 to 1"}}) {
+    const MpiOutcome outcome = netlab(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    EXPECT_TRUE(outcome.says(words)) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace godwit
