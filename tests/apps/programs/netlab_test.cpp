@@ -15,8 +15,8 @@ class Netlab : public TrainResnet {
     if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
     if (geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
     const char* links =
-        "unshare -n sh -c 'ip link add a type veth peer name b && ip link add c type bridge && "
-        "tc qdisc add dev a root tbf rate 1gbit burst 128kb limit 4mb' >/dev/null 2>&1";
+        "unshare -n sh -c 'ip link add v0 type veth peer name v1 && ip link add v2 type bridge && "
+        "tc qdisc add dev v0 root tbf rate 1gbit burst 128kb limit 4mb' >/dev/null 2>&1";
     if (std::system(links) != 0) GTEST_SKIP() << "no network namespaces";
     TrainResnet::SetUp();
   }
