@@ -121,6 +121,7 @@ function(godwit_tests folder library)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(mpi|preload)/[^/]*\\.cpp$") # programs and libraries of their own
   list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*test\\.cpp$") # part of cuda_tests
+  list(FILTER sources EXCLUDE REGEX "/fuzz/fuzz\\.cpp$") # needs clang
   godwit_test_program(${folder}_tests ${library} ${sources})
   target_link_libraries(${folder}_tests PRIVATE GTest::gtest_main)
   set(runs 1 ${ARGN})

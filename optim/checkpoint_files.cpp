@@ -114,8 +114,13 @@ Manifest read_manifest(const std::string& folder, const DataParallel& replica, c
   in.read(text.data(), std::ssize(text));
   check(in.gcount() <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no manifest");
   text.resize(static_cast<size_t>(in.gcount()));
+  return parse_manifest(text, path, manifest_of(replica, comm));
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& own_text) {
   check_json(text, path + ":", {.depth = 8, .unique_names = true});
-  const json saved = parse_json(text), own = parse_json(manifest_of(replica, comm));
+  const json saved = parse_json(text), own = parse_json(own_text);
+  const std::string folder = fs::path(path).parent_path().string();
   const auto field = [&](const char* name) -> const json& {
     check(saved.is_object() && saved.contains(name), path, ": has no \"", name, "\"");
     return saved.at(name);
@@ -136,9 +141,11 @@ Manifest read_manifest(const std::string& folder, const DataParallel& replica, c
     return value.get<int>();
   };
   Manifest manifest{{count("nodes"), count("workers_per_node")}, {}};
+  check(int64_t{manifest.topology.nodes} * manifest.topology.workers_per_node <= (1 << 20), path, ": has ",
+        manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, the limit is ", 1 << 20);
   check(field("files").is_object(), path, ": \"files\" is no object");
   for (const auto& [name, entry] : field("files").items()) {
-    check(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_integer() &&
+    check(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_unsigned() &&
               entry.contains("xxh3_128") && entry.at("xxh3_128").is_string(),
           path, ": the entry of ", excerpt(name), " needs \"bytes\" and \"xxh3_128\"");
     check(name.find('/') == std::string::npos, path, ": ", excerpt(name), " is no file of the checkpoint");

@@ -38,6 +38,8 @@ struct Manifest {
 };
 // Throws, with the reason, if the checkpoint cannot be used.
 Manifest read_manifest(const std::string& folder, const DataParallel& replica, const Communicator& comm);
+// The same from the text of the file `path`; own: manifest_of() this run.
+Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& own);
 // Throws unless the manifest lists the file, and its size and checksum are those listed.
 void check_file(const std::string& folder, const std::string& name, const Manifest& manifest);
 

@@ -77,7 +77,8 @@ Topology topology_of_hosts(const std::vector<std::string>& hosts) {
   const int world = static_cast<int>(hosts.size()), nodes = static_cast<int>(distinct.size());
   std::string counts;
   for (const std::string& host : distinct)
-    counts += detail::concat(counts.empty() ? "" : ", ", host, " has ", std::count(hosts.begin(), hosts.end(), host));
+    counts += detail::concat(counts.empty() ? "" : ", ", excerpt(host), " has ",
+                             std::count(hosts.begin(), hosts.end(), host));
   for (const std::string& host : distinct)
     check(std::count(hosts.begin(), hosts.end(), host) * nodes == world, "the hosts hold unequal numbers of the ",
           ranks_text(world), " (", counts, "); say --nodes, or start equally many on each");
@@ -92,8 +93,8 @@ std::string spanning_node(const Topology& topology, const std::vector<std::strin
     const int first = topology.node_of(rank) * topology.workers_per_node;
     const std::string &there = hosts[static_cast<size_t>(first)], &here = hosts[static_cast<size_t>(rank)];
     if (there != here)
-      return detail::concat("node ", topology.node_of(rank), " spans hosts: rank ", first, " runs on ", there,
-                            ", rank ", rank, " on ", here);
+      return detail::concat("node ", topology.node_of(rank), " spans hosts: rank ", first, " runs on ", excerpt(there),
+                            ", rank ", rank, " on ", excerpt(here));
   }
   return {};
 }

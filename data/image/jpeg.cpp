@@ -42,6 +42,10 @@ class Decompressor {
 
   JpegHeader header() {
     guarded(&Decompressor::read_header);
+    // libjpeg continues a truncated header with end markers, in memory of its own.
+    const jpeg_source_mgr& source = *jpeg_.src;
+    if (source.next_input_byte + source.bytes_in_buffer != bytes_.data() + bytes_.size())
+      throw DecodeError("is not a readable JPEG (the header is truncated)");
     return {jpeg_.image_width, jpeg_.image_height, jpeg_.num_components, jpeg_.src->next_input_byte - bytes_.data(),
             coefficient_bytes()};
   }

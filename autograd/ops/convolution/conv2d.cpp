@@ -15,7 +15,9 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
   check(w.numel() > 0, "conv2d: weight is empty, ", w);
   check(x[3] == w[3] * groups, "conv2d: weight expects ", w[3] * groups, " input channels, x is ", x);
   check(w[0] % groups == 0, "conv2d: ", w[0], " output channels do not divide into ", groups, " groups");
-  auto extent = [&](int64_t size, int64_t kernel, const char* name) {
+  // Copies, because clang 14 cannot capture structured bindings.
+  const auto extent = [&, stride = stride, padding = padding, dilation = dilation](int64_t size, int64_t kernel,
+                                                                                   const char* name) {
     const int64_t seen = int64_t{dilation} * (kernel - 1) + 1, padded = size + 2 * int64_t{padding};
     check(seen <= padded, "conv2d: the filter spans ", seen, " pixels, but the padded ", name, " of x is ", padded,
           "; x is ", x, ", weight ", w, ", padding ", padding, ", dilation ", dilation);

@@ -1,0 +1,99 @@
+// Configurations: JSON, command lines, HuggingFace's config.json, what a launcher says.
+#include <cstdlib>
+#include <sstream>
+
+#include "apps/config/command_line.h"
+#include "apps/image/image_config.h"
+#include "apps/text/language_config.h"
+#include "apps/text/text_config.h"
+#include "comm/transport/launcher.h"
+#include "models/bert_config.h"
+#include "tests/fuzz/target.h"
+
+namespace godwit::fuzz {
+namespace {
+
+using namespace apps;
+
+std::vector<std::string> lines_of(Input input, size_t most) {
+  std::vector<std::string> lines;
+  std::istringstream text{std::string(input.text())};
+  for (std::string line; lines.size() < most && std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+ConfigPtr parse(const Program& program, const std::vector<std::string>& words) {
+  std::vector<const char*> argv = {program.name.c_str()};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::ostringstream out;
+  return parse_command_line(program, static_cast<int>(argv.size()), argv.data(), out);
+}
+
+const Program& program_of(uint8_t byte) {
+  return byte % 3 == 0 ? image_program() : byte % 3 == 1 ? text_program() : language_program();
+}
+
+void check_printed(const Program& program, const ConfigPtr& config) {
+  if (!config) return;  // --help, --print-config
+  const std::string json = to_json(*config);
+  const std::string path = file_of({{reinterpret_cast<const uint8_t*>(json.data()), json.size()}}, "printed.json");
+  require(to_json(*parse(program, {"--config", path})) == json, "a printed configuration is read again");
+}
+
+// The first byte chooses the program.
+void config_json(Input input) {
+  const Program& program = program_of(input.byte());
+  check_printed(program, parse(program, {"--config", file_of(input)}));
+}
+
+// One argument per line.
+void command_line(Input input) {
+  const Program& program = program_of(input.byte());
+  check_printed(program, parse(program, lines_of(input, 32)));
+}
+
+void bert_config(Input input) {
+  const BertConfig config = read_bert_config(file_of(input));
+  write_bert_config(path_of("copy"), config, "BertModel");
+  require(hash(read_bert_config(path_of("copy"))) == hash(config), "a configuration is read again");
+}
+
+void class_names(Input input) { require(!read_class_names(file_of(input)).empty(), "there are classes"); }
+
+struct Variables {
+  static constexpr const char *kRank = "OMPI_COMM_WORLD_RANK", *kWorld = "OMPI_COMM_WORLD_SIZE";
+  Variables(const std::string& rank, const std::string& world) {
+    ::setenv(kRank, rank.c_str(), 1);
+    ::setenv(kWorld, world.c_str(), 1);
+  }
+  ~Variables() {
+    ::unsetenv(kRank);
+    ::unsetenv(kWorld);
+  }
+};
+
+// Two bytes: --nodes and --workers-per-node. Lines: the variables of mpirun, then one host per rank.
+void launcher_and_hosts(Input input) {
+  const Topology given{input.byte() % 9, input.byte() % 9};
+  std::vector<std::string> lines = lines_of(input, 66);
+  lines.resize(std::max<size_t>(lines.size(), 3));
+  const Variables variables(lines[0], lines[1]);
+  if (const auto launched = launcher()) {
+    const Topology topology = fit_topology(given, launched->world);
+    require(topology.world() == 0 || topology.world() == launched->world, "the topology has all ranks");
+  }
+  const std::vector<std::string> hosts(lines.begin() + 2, lines.end());
+  require(topology_of_hosts(hosts).world() == std::ssize(hosts), "the topology has all ranks");
+}
+
+}  // namespace
+
+std::vector<Target> config_targets() {
+  return {{"config_json", config_json},
+          {"command_line", command_line},
+          {"bert_config", bert_config},
+          {"class_names", class_names},
+          {"launcher", launcher_and_hosts}};
+}
+
+}  // namespace godwit::fuzz
