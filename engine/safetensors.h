@@ -23,6 +23,13 @@ std::map<std::string, Tensor> load_safetensors(const std::string& path,
 std::map<std::string, Tensor> map_safetensors(const std::string& path,
                                               std::map<std::string, std::string>* metadata = nullptr);
 
+// The tensors of a safetensors file, or of all files that model.safetensors.index.json lists, as map_safetensors()
+// gives them. Throws an Error if index and files do not match.
+std::map<std::string, Tensor> map_weights(const std::string& path);
+
+// The file of each tensor, from the text of the index `path`. File names have no folder.
+std::map<std::string, std::string> parse_safetensors_index(const std::string& text, const std::string& path);
+
 // Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
 // file. On failure, throws an Error and removes the temporary file.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

@@ -80,16 +80,17 @@ std::string weights_file(const std::string& path) {
   if (!fs::is_directory(path)) return path;
   const fs::path folder(path);
   if (fs::exists(folder / kWeights)) return (folder / kWeights).string();
-  for (const char* other : {"model.safetensors.index.json", "pytorch_model.bin"})
-    check(!fs::exists(folder / other), path, ": has ", other, ", but only weights in one file ", kWeights,
-          " are read; save model and tokenizer anew with a current version of transformers");
+  const std::string index = (folder / kWeights).string() + ".index.json";
+  if (fs::exists(index)) return index;
+  check(!fs::exists(folder / "pytorch_model.bin"), path, ": has pytorch_model.bin, but only safetensors files are ",
+        "read; save model and tokenizer anew with a current version of transformers");
   fail(path, ": has no ", kWeights);
 }
 
 // The file's tensors by their plain names; the ones that hold no weights are left out.
 std::map<std::string, Tensor> read_plain(const std::string& file) {
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, tensor] : map_safetensors(file)) {
+  for (const auto& [name, tensor] : map_weights(file)) {
     const std::string plain = plain_name(name);
     if (plain == "embeddings.position_ids" || plain == "embeddings.token_type_ids") continue;
     if (!tensors.emplace(plain, tensor).second) fail(file, ": holds ", excerpt(plain), " under two names");

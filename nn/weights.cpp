@@ -69,7 +69,7 @@ void save_weights(const std::string& path, const Module& module) {
 void load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of) {
   std::map<std::string, Tensor> file;
-  for (const auto& [name, tensor] : map_safetensors(path)) {
+  for (const auto& [name, tensor] : map_weights(path)) {
     const std::string own = name_of ? name_of(name) : name;
     check(file.emplace(own, tensor).second, path, ": holds ", excerpt(own), " under two names");
   }

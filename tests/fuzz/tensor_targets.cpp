@@ -70,6 +70,11 @@ void checkpoint_state(Input input) {
   copy("optimizer/mask", 0, 2, DType::u32);
 }
 
+void index(Input input) {
+  for (const auto& [name, file] : parse_safetensors_index(std::string(input.text()), "model.safetensors.index.json"))
+    require(file.find('/') == std::string::npos, "the files of an index are in its folder");
+}
+
 void manifest(Input input) {
   const std::string own = R"({"version": 2, "parameters": 64, "methods": ["sgdm", "dense"]})";
   const checkpoint::Manifest manifest =
@@ -88,6 +93,7 @@ std::vector<Target> tensor_targets() {
   return {{"safetensors", safetensors},
           {"weights", weights},
           {"checkpoint_state", checkpoint_state},
+          {"index", index},
           {"manifest", manifest}};
 }
 

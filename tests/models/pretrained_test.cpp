@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "engine/safetensors.h"
 #include "tests/models/golden.h"
@@ -206,6 +207,44 @@ TEST_F(Pretrained, AnUntiedDecoderIsAnError) {
 TEST_F(Pretrained, TwoTensorsForOneNameAreAnError) {
   file_["pooler.dense.bias"] = file_["bert.pooler.dense.bias"];
   EXPECT_THAT(error(), HasSubstr("pooler.dense.bias under two names"));
+}
+
+// A model in several files with HuggingFace's index.
+TEST_F(Pretrained, ReadsAShardedModel) {
+  std::map<std::string, std::vector<std::pair<std::string, Tensor>>> files;
+  nlohmann::json index;
+  for (const auto& [name, tensor] : file_) {
+    const std::string file = name.size() % 2 ? "model-00001-of-00002.safetensors" : "model-00002-of-00002.safetensors";
+    files[file].emplace_back(name, tensor);
+    index["weight_map"][name] = file;
+  }
+  for (const auto& [file, tensors] : files) save_safetensors(folder_ / file, tensors);
+  const auto write_index = [&](const nlohmann::json& value) {
+    const std::string text = value.dump();
+    write(folder_ / "model.safetensors.index.json", {text.begin(), text.end()});
+  };
+  write_index(index);
+  const BertForPreTraining model(config_);
+  EXPECT_EQ(load_pretrained(folder_.str(), model).loaded, std::ssize(file_));
+  expect_formula(model);
+
+  nlohmann::json other = index;
+  other["weight_map"]["extra"] = "model-00001-of-00002.safetensors";
+  write_index(other);
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
+              HasSubstr("model-00001-of-00002.safetensors: has no extra, which"));
+  other = index;
+  other["weight_map"].erase(other["weight_map"].begin());
+  write_index(other);
+  EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
+              HasSubstr("which is not of this file according to"));
+  for (const char* bad : {"../x.safetensors", "x.bin", ""}) {
+    other = index;
+    other["weight_map"].begin().value() = bad;
+    write_index(other);
+    EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
+                HasSubstr("is no safetensors file in this folder"));
+  }
 }
 
 TEST_F(Pretrained, NamesFoldersWithoutWeights) {

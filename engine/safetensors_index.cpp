@@ -1,0 +1,67 @@
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/json-inl.h"
+#include "engine/json_text.h"
+#include "engine/safetensors.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kLongest = 64 << 20;  // bytes of an index
+
+std::string read_index(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  check(in.is_open(), path, ": cannot be opened");
+  std::string text(static_cast<size_t>(kLongest), '\0');
+  in.read(text.data(), kLongest);
+  check(in.gcount() < kLongest, path, ": is longer than ", kLongest, " bytes, so it is no index");
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> parse_safetensors_index(const std::string& text, const std::string& path) {
+  check_json(text, path + ":", {.depth = 8, .unique_names = true});
+  const nlohmann::json index = parse_json(text);
+  check(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(), path,
+        ": has no object \"weight_map\"");
+  std::map<std::string, std::string> file_of;
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    check(file.is_string(), path, ": the file of ", excerpt(name), " is no string");
+    const std::string file_name = file.get<std::string>();
+    check(
+        file_name.ends_with(".safetensors") && file_name.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
+        path, ": ", excerpt(file_name), " is no safetensors file in this folder");
+    file_of.emplace(name, file_name);
+  }
+  return file_of;
+}
+
+std::map<std::string, Tensor> map_weights(const std::string& path) {
+  if (!path.ends_with(".index.json")) return map_safetensors(path);
+  const std::map<std::string, std::string> file_of = parse_safetensors_index(read_index(path), path);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::set<std::string> files;
+  for (const auto& [name, file] : file_of) files.insert(file);
+  std::map<std::string, Tensor> all;
+  for (const std::string& file : files) {
+    const std::string file_path = (folder / file).string();
+    for (auto& [name, tensor] : map_safetensors(file_path)) {
+      const auto entry = file_of.find(name);
+      check(entry != file_of.end() && entry->second == file, file_path, ": has ", excerpt(name),
+            ", which is not of this file according to ", path);
+      all.emplace(name, std::move(tensor));
+    }
+  }
+  for (const auto& [name, file] : file_of)
+    check(all.contains(name), (folder / file).string(), ": has no ", excerpt(name), ", which ", path, " lists");
+  return all;
+}
+
+}  // namespace godwit
