@@ -1,6 +1,31 @@
-# The program fuzz: libFuzzer and the targets of tests/fuzz, for scripts/fuzz.
-file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/*.cpp)
-list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
-add_executable(fuzz ${sources})
-target_link_libraries(fuzz PRIVATE godwit_apps_text)
-target_link_options(fuzz PRIVATE -fsanitize=fuzzer)
+# The program fuzz: libFuzzer with the targets of tests/fuzz, for scripts/fuzz. It has only the sources that the targets
+# need. Those that read bytes from outside are compiled with the sanitizers. The optimizers and exchanges, whose options
+# are read, and what they call are only linked: they compile unoptimized and without sanitizers.
+set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+set(headers <algorithm> <functional> <map> <memory> <sstream> <string> <vector> <nlohmann/json.hpp>)
+set(libraries godwit_threads Highway::hwy Eigen3::Eigen nlohmann_json::nlohmann_json ZLIB::ZLIB JPEG::JPEG ICU::uc)
+
+foreach(folder engine data optim comm autograd)
+  godwit_sources(${folder} ${folder})
+endforeach()
+list(FILTER engine EXCLUDE REGEX "/(gemm|kernel_library|packed_weights)[^/]*$")
+list(FILTER data EXCLUDE REGEX
+     "/(classification|image_dataset|layout|length_sampler|loader|prefetcher|pretraining|sampler|squad_answers|text_loader|token_windows|train_wordpiece|transform)\\.cpp$")
+list(FILTER optim EXCLUDE REGEX "/(checkpoint_.*|saved_parts|ema|spike_guard)\\.cpp$")
+set(compress ${comm})
+list(FILTER compress INCLUDE REGEX "/compress/")
+list(FILTER comm EXCLUDE REGEX "/(compress|transport)/")
+list(FILTER autograd EXCLUDE REGEX "/ops/")
+
+add_library(fuzz_methods OBJECT ${optim} ${comm} ${autograd} comm/transport/run_nompi.cpp nn/module.cpp)
+target_link_libraries(fuzz_methods PRIVATE ${libraries})
+target_precompile_headers(fuzz_methods PRIVATE ${headers})
+
+file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
+list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
+add_executable(fuzz ${targets} ${engine} ${data} ${compress} comm/transport/launcher.cpp models/bert_config.cpp
+               nn/weights.cpp optim/checkpoint_files.cpp optim/saved_parts.cpp $<TARGET_OBJECTS:fuzz_methods>)
+target_link_libraries(fuzz PRIVATE ${libraries})
+target_precompile_headers(fuzz PRIVATE ${headers})
+target_compile_options(fuzz PRIVATE ${sanitizers} -fsanitize=fuzzer-no-link -O1 -gline-tables-only -fno-omit-frame-pointer)
+target_link_options(fuzz PRIVATE ${sanitizers} -fsanitize=fuzzer)

@@ -3,9 +3,6 @@
 #include <sstream>
 
 #include "apps/config/command_line.h"
-#include "apps/image/image_config.h"
-#include "apps/text/language_config.h"
-#include "apps/text/text_config.h"
 #include "comm/transport/launcher.h"
 #include "models/bert_config.h"
 #include "tests/fuzz/target.h"
@@ -22,35 +19,47 @@ std::vector<std::string> lines_of(Input input, size_t most) {
   return lines;
 }
 
-ConfigPtr parse(const Program& program, const std::vector<std::string>& words) {
-  std::vector<const char*> argv = {program.name.c_str()};
+// The options that all programs have, and two of its own.
+struct SmallConfig : CommonConfig {
+  void check_together() const override {}
+  void describe(OptionList& list) override {
+    list.section = "data", list.prefix = "data.";
+    list.add("path", path, "folder").with_flag("--data").with_placeholder("DIR").differs_by_host();
+    list.add("mean", mean, "per channel", kPositive);
+    list.prefix = "";
+    describe_common(list, {.unit = "samples", .eval_batch = "samples", .seed = "seed", .run_dir = "runs"});
+  }
+  std::string path;
+  std::vector<double> mean;
+};
+
+const Program kProgram{
+    .name = "fuzz",
+    .purpose = "Reads options.",
+    .results = "",
+    .default_optimizer = "sgdm",
+    .defaults = [](const Lookup&) -> ConfigPtr { return std::make_shared<SmallConfig>(); },
+    .optimizer_defaults = [](const CommonConfig&, const std::string& name) { return OptimizerConfig(name); },
+    .load = nullptr,
+};
+
+ConfigPtr parse(const std::vector<std::string>& words) {
+  std::vector<const char*> argv = {"fuzz"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   std::ostringstream out;
-  return parse_command_line(program, static_cast<int>(argv.size()), argv.data(), out);
+  return parse_command_line(kProgram, static_cast<int>(argv.size()), argv.data(), out);
 }
 
-const Program& program_of(uint8_t byte) {
-  return byte % 3 == 0 ? image_program() : byte % 3 == 1 ? text_program() : language_program();
-}
-
-void check_printed(const Program& program, const ConfigPtr& config) {
+void check_printed(const ConfigPtr& config) {
   if (!config) return;  // --help, --print-config
   const std::string json = to_json(*config);
   const std::string path = file_of({{reinterpret_cast<const uint8_t*>(json.data()), json.size()}}, "printed.json");
-  require(to_json(*parse(program, {"--config", path})) == json, "a printed configuration is read again");
+  require(to_json(*parse({"--config", path})) == json, "a printed configuration is read again");
 }
 
-// The first byte chooses the program.
-void config_json(Input input) {
-  const Program& program = program_of(input.byte());
-  check_printed(program, parse(program, {"--config", file_of(input)}));
-}
+void config_json(Input input) { check_printed(parse({"--config", file_of(input)})); }
 
-// One argument per line.
-void command_line(Input input) {
-  const Program& program = program_of(input.byte());
-  check_printed(program, parse(program, lines_of(input, 32)));
-}
+void command_line(Input input) { check_printed(parse(lines_of(input, 32))); }  // one argument per line
 
 void bert_config(Input input) {
   const BertConfig config = read_bert_config(file_of(input));

@@ -172,6 +172,10 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
   expect_refused("version 3 is not readable; this program reads versions 1 to 2");
   with("\"nodes\": 2", "\"nodes\": -2");
   expect_refused("\"nodes\" is -2");
+  with("\"nodes\": 2", "\"nodes\": 1048576");
+  expect_refused("has 1048576 × 2 workers, the limit is 1048576");
+  with("\"bytes\": ", "\"bytes\": -");
+  expect_refused("needs \"bytes\" and \"xxh3_128\"");
   with("\"version\"", "\"versio\"");
   expect_refused("has no \"version\"");
   with("rank-00002", "rank-00009");

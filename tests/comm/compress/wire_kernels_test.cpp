@@ -13,6 +13,7 @@
 #include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/table.h"
 #include "tests/every_target.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace {
@@ -94,6 +95,21 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
       EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
       EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[place])) << n << ", place " << place;
     }
+  }
+}
+
+TEST_P(WireKernelsOn, TopKRefusesIndicesOutsideTheBlock) {
+  for (const int64_t n : {1000, 70000}) {  // indices of 16 and 32 bits
+    const auto compressor = topk_codec(0.001);
+    std::vector<float> x(static_cast<size_t>(n)), scratch(x);
+    std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
+    code.back() = static_cast<uint32_t>(n - 1);
+    compressor->decode(code.data(), n, x.data());
+    code.back() = static_cast<uint32_t>(n);
+    const std::string expected = "index " + std::to_string(n);
+    for (const std::string& error : {error_of([&] { compressor->decode(code.data(), n, x.data()); }),
+                                     error_of([&] { compressor->add(code.data(), n, 1, x.data(), scratch.data()); })})
+      EXPECT_NE(error.find(expected), std::string::npos) << error;
   }
 }
 

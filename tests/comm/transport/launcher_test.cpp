@@ -80,6 +80,7 @@ TEST(TopologyOfHosts, EachHostIsOneNode) {
   expect(topology_of_hosts({"a"}), 1, 1);
   expect(topology_of_hosts({"b", "b", "a", "a"}), 2, 2);
   EXPECT_NE(error_of([] { topology_of_hosts({"a", "a", "b"}); }).find("a has 2, b has 1"), std::string::npos);
+  EXPECT_NE(error_of([] { topology_of_hosts({"a", "a", "\x1b[1m"}); }).find("\\x1b[1m has 1"), std::string::npos);
   const std::string mixed = error_of([] { topology_of_hosts({"a", "b", "a", "b"}); });
   EXPECT_NE(mixed.find("node 0 spans hosts: rank 0 runs on a, rank 1 on b"), std::string::npos) << mixed;
 }

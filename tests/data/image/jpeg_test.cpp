@@ -38,6 +38,18 @@ TEST(Jpeg, ReadsHeaders) {
   }
 }
 
+// libjpeg itself completes a header that ends in its last bytes.
+TEST(Jpeg, RefusesTruncatedHeaders) {
+  for (const std::string name : kImages) {
+    const Bytes bytes = golden_jpeg(name);
+    const auto header = static_cast<size_t>(read_jpeg_header(bytes).data_from);
+    for (size_t size = 0; size < header; ++size)
+      EXPECT_THROW(read_jpeg_header(std::span(bytes).first(size)), DecodeError) << name << ", " << size << " bytes";
+    const std::string error = decode_error([&] { read_jpeg_header(std::span(bytes).first(header - 1)); });
+    EXPECT_THAT(error, HasSubstr("truncated")) << name;
+  }
+}
+
 // Pillow uses the same library with the same settings. The conversion from CMYK is rounded differently, by up to 1.
 TEST(Jpeg, MatchesPillow) {
   for (const std::string name : kImages) {
