@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Compares runs that continue with other numbers of nodes with runs that keep theirs.
+
+  bench/change_workers.py [--program train_bert] [--steps 390] [--nodes 4] [--seeds 1,2,3,4,5] -- flags of the program
+
+For every seed: a run with W nodes; the same run continued from its checkpoint after a third of the steps with 2W nodes,
+and after two thirds with W/2. A step has as many samples in all of them. Prints the loss of the last
+evaluation of each run, and the mean difference next to the standard deviation over the seeds.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(__file__).resolve().parent.parent
+
+
+def main():
+    own, flags = sys.argv[1:], []
+    if "--" in own:
+        own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="train_bert")
+    parser.add_argument("--steps", type=int, default=390)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--seeds", default="1,2,3,4,5")
+    arguments = parser.parse_args(own)
+    subprocess.run([root / "scripts/build", "release", arguments.program], check=True, stdout=subprocess.DEVNULL)
+    program, third, w = root / "build/release" / arguments.program, arguments.steps // 3, arguments.nodes
+
+    def train(*words):
+        result = subprocess.run([str(word) for word in (program, *words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if result.returncode not in (0, 143):
+            sys.exit(f"{' '.join(map(str, words))}\nended with exit code {result.returncode}: {result.stderr}")
+
+    def loss(run):
+        lines = [json.loads(line) for line in open(run / "metrics.jsonl")]
+        return [line[name] for line in lines for name in ("mlm_loss", "test_loss") if name in line][-1]
+
+    kept, changed = [], []
+    for seed in arguments.seeds.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            run = pathlib.Path(folder) / "run"
+            train(*flags, "--nodes", w, "--seed", seed, "--epochs", 1000, "--max-steps", 3 * third, "--checkpoint-every", third, "--set", "checkpoint.keep=10", "--run-dir", run)
+            kept.append(loss(run))
+            # The schedule of learning rates is that of all steps, so a part ends by removing the checkpoints behind it.
+            for step, nodes in ((third, 2 * w), (2 * third, w // 2)):
+                for checkpoint in (run / "checkpoints").glob("step-*"):
+                    if int(checkpoint.name[5:]) > step:
+                        shutil.rmtree(checkpoint)
+                train("--resume", run, "--nodes", nodes)
+            changed.append(loss(run))
+        print(f"seed {seed}: {w} nodes {kept[-1]:.4f}; {w}, {2 * w}, {w // 2} nodes {changed[-1]:.4f}", flush=True)
+    differences = [b - a for a, b in zip(kept, changed)]
+    print(f"mean {statistics.mean(kept):.4f} ± {statistics.stdev(kept):.4f} and {statistics.mean(changed):.4f} ± {statistics.stdev(changed):.4f}; difference {statistics.mean(differences):+.4f} ± {statistics.stdev(differences):.4f}")
+
+
+if __name__ == "__main__":
+    main()
