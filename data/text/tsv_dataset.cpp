@@ -51,7 +51,8 @@ bool is_decimal(std::string_view text) {
          text.find('.') != std::string_view::npos;
 }
 
-std::string quoted(const std::string& label) { return '"' + excerpt(label) + '"'; }
+// Not quoted(): argument-dependent lookup finds std::quoted(), which prints control characters.
+std::string in_quotes(const std::string& label) { return '"' + excerpt(label) + '"'; }
 
 // "a, b, c, …": at most kShown items.
 std::string listed(const std::vector<std::string>& items) {
@@ -136,9 +137,8 @@ Rows read_rows(const std::string& path) {
 }
 
 [[noreturn]] void refuse_target(const Rows& rows, size_t row) {
-  fail(rows.where(row), "label ", quoted(rows.labels[row]),
-       " looks like a regression target, which is not supported ",
-       "yet; expected classes as names or whole numbers");
+  fail(rows.where(row), "label ", in_quotes(rows.labels[row]),
+       " looks like a regression target, which is not supported ", "yet; expected classes as names or whole numbers");
 }
 
 // Classes 0 … K-1 from labels that are whole numbers.
@@ -171,7 +171,7 @@ std::vector<std::string> classes_of(const Rows& rows) {
   std::ranges::sort(classes);
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   if (numbers.size() == rows.labels.size()) classes = numbered_classes(rows, std::move(numbers));
-  check(classes.size() > 1, rows.path, ": all labels are ", quoted(classes.front()),
+  check(classes.size() > 1, rows.path, ": all labels are ", in_quotes(classes.front()),
         ", but a classifier needs at least two classes");
   return classes;
 }
@@ -183,9 +183,9 @@ std::vector<std::string> classes_of(const Rows& rows) {
   std::unordered_set<std::string> seen;
   for (size_t i = row; i < rows.labels.size(); ++i)
     if (!index.contains(rows.labels[i]) && seen.insert(rows.labels[i]).second)
-      unknown.push_back(quoted(rows.labels[i]));
+      unknown.push_back(in_quotes(rows.labels[i]));
   for (const std::string& name : known.names)
-    classes.push_back((numbered ? std::to_string(classes.size()) + " " : "") + quoted(name));
+    classes.push_back((numbered ? std::to_string(classes.size()) + " " : "") + in_quotes(name));
   const std::string near = numbered ? "" : nearest(excerpt(rows.labels[row]), known.names);
   fail(rows.where(row), unknown.size() == 1 ? "label " : "labels ", listed(unknown),
        unknown.size() == 1 ? " is" : " are", " none of the ", classes.size(),
