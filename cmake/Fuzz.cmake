@@ -14,17 +14,17 @@ list(FILTER data EXCLUDE REGEX
 list(FILTER optim EXCLUDE REGEX "/(checkpoint_.*|saved_parts|ema|spike_guard)\\.cpp$")
 set(compress ${comm})
 list(FILTER compress INCLUDE REGEX "/compress/")
-list(FILTER comm EXCLUDE REGEX "/(compress|transport)/")
+list(FILTER comm EXCLUDE REGEX "/compress/|/launcher\\.cpp$")
 list(FILTER autograd EXCLUDE REGEX "/ops/")
 
-add_library(fuzz_methods OBJECT ${optim} ${comm} ${autograd} comm/transport/run_nompi.cpp nn/module.cpp)
+add_library(fuzz_methods OBJECT ${optim} ${comm} ${autograd} nn/module.cpp)
 target_link_libraries(fuzz_methods PRIVATE ${libraries})
 target_precompile_headers(fuzz_methods PRIVATE ${headers})
 
 file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${targets} ${engine} ${data} ${compress} comm/transport/launcher.cpp models/bert_config.cpp
-               nn/weights.cpp optim/checkpoint_files.cpp optim/saved_parts.cpp $<TARGET_OBJECTS:fuzz_methods>)
+               nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/saved_parts.cpp $<TARGET_OBJECTS:fuzz_methods>)
 target_link_libraries(fuzz PRIVATE ${libraries})
 target_precompile_headers(fuzz PRIVATE ${headers})
 target_compile_options(fuzz PRIVATE ${sanitizers} -fsanitize=fuzzer-no-link -O1 -gline-tables-only -fno-omit-frame-pointer)

@@ -15,12 +15,14 @@ namespace {
 constexpr int64_t kLongest = 64 << 20;  // bytes of an index
 
 std::string read_index(const std::string& path) {
+  std::error_code error;
+  check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  check(!error && bytes <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no index");
   std::ifstream in(path, std::ios::binary);
-  check(in.is_open(), path, ": cannot be opened");
-  std::string text(static_cast<size_t>(kLongest), '\0');
-  in.read(text.data(), kLongest);
-  check(in.gcount() < kLongest, path, ": is longer than ", kLongest, " bytes, so it is no index");
-  text.resize(static_cast<size_t>(in.gcount()));
+  std::string text(static_cast<size_t>(bytes), '\0');
+  in.read(text.data(), bytes);
+  check(in.gcount() == bytes, path, ": cannot be read");
   return text;
 }
 
@@ -35,9 +37,9 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   for (const auto& [name, file] : index["weight_map"].items()) {
     check(file.is_string(), path, ": the file of ", excerpt(name), " is no string");
     const std::string file_name = file.get<std::string>();
-    check(
-        file_name.ends_with(".safetensors") && file_name.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
-        path, ": ", excerpt(file_name), " is no safetensors file in this folder");
+    check(file_name.ends_with(".safetensors") && file_name.find('/') == std::string::npos &&
+              printable(file_name) == file_name,
+          path, ": ", excerpt(file_name), " is no safetensors file in this folder");
     file_of.emplace(name, file_name);
   }
   return file_of;

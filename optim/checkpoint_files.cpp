@@ -52,7 +52,7 @@ Digest digest_of(const std::string& folder, const std::string& name) {
   check(in.is_open(), path, ": cannot be read (", std::strerror(errno), ")");
   XXH3_state_t* state = XXH3_createState();
   XXH3_128bits_reset(state);
-  std::vector<char> block(1 << 20);
+  std::vector<char> block(1 << 16);
   Digest digest{name};
   do {
     in.read(block.data(), std::ssize(block));
@@ -110,10 +110,11 @@ Manifest read_manifest(const std::string& folder, const DataParallel& replica, c
   std::ifstream in(path, std::ios::binary);
   check(in.is_open(), path, ": cannot be read (", std::strerror(errno), "), so ", folder, " is no complete checkpoint");
   constexpr int64_t kLongest = 16 << 20;
-  std::string text(kLongest + 1, '\0');
-  in.read(text.data(), std::ssize(text));
-  check(in.gcount() <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no manifest");
-  text.resize(static_cast<size_t>(in.gcount()));
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  check(!error && bytes <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no manifest");
+  std::string text(static_cast<size_t>(bytes), '\0');
+  in.read(text.data(), bytes);
+  check(in.gcount() == bytes, path, ": cannot be read to its end");
   return parse_manifest(text, path, manifest_of(replica, comm));
 }
 

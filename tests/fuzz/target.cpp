@@ -62,14 +62,16 @@ std::vector<Target> all_targets() {
   return all;
 }
 
-void run(const Target& target, std::span<const uint8_t> bytes) {
+bool run(const Target& target, std::span<const uint8_t> bytes) {
   try {
     target.read({bytes});
+    return true;
   } catch (const Error& error) {
     check_message(error.what());
   } catch (const data::DecodeError& error) {
     check_message(error.what());
   }
+  return false;
 }
 
 std::string folder() {

@@ -26,8 +26,9 @@ struct Target {
 std::vector<Target> config_targets(), image_targets(), tensor_targets(), text_targets(), wire_targets();
 std::vector<Target> all_targets();  // in order of names
 
-// Runs a target. Errors pass if their message is one printable line; every other exception is a defect.
-void run(const Target& target, std::span<const uint8_t> bytes);
+// Runs a target; false if the reader refuses the input. The message must be one printable line. Other exceptions are
+// defects.
+bool run(const Target& target, std::span<const uint8_t> bytes);
 
 // A property that holds for all inputs; throws std::logic_error.
 inline void require(bool holds, const char* property) {

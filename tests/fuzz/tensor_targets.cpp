@@ -1,7 +1,11 @@
 // Tensor files: safetensors, weights of a model, state and manifest of a checkpoint.
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 
+#include "comm/transport/local.h"
 #include "engine/safetensors.h"
 #include "nn/weights.h"
 #include "optim/checkpoint_files.h"
@@ -70,9 +74,15 @@ void checkpoint_state(Input input) {
   copy("optimizer/mask", 0, 2, DType::u32);
 }
 
+// The index of a model whose only file is a.safetensors, with the tensor x.
 void index(Input input) {
-  for (const auto& [name, file] : parse_safetensors_index(std::string(input.text()), "model.safetensors.index.json"))
+  const std::string path = file_of(input, "model.safetensors.index.json");
+  for (const auto& [name, file] : parse_safetensors_index(std::string(input.text()), path))
     require(file.find('/') == std::string::npos, "the files of an index are in its folder");
+  const Tensor x({2}, DType::f32, kCpu);
+  save_safetensors(path_of("a.safetensors"), {{"x", x}});
+  const Tensors tensors = map_weights(path);
+  require(tensors.empty() || same(tensors, {{"x", x}}), "the index has the tensors of its files");
 }
 
 void manifest(Input input) {
@@ -87,14 +97,45 @@ void manifest(Input input) {
   }
 }
 
+// The first byte chooses the methods. The input is the file of the only rank; checksums match.
+void checkpoint(Input input) {
+  static const std::pair<OptimizerConfig, ExchangeConfig> kMethods[] = {
+      {"adamw", "loco"},
+      {"birder", "dense"},
+      {OptimizerConfig("one_bit_adam", R"({"warmup_steps": 3})"), "dense"},
+      {OptimizerConfig("zero_one_adam", R"({"warmup_steps": 3, "intervals": "doubling", "doubling_steps": 2})"),
+       "dense"},
+      {"sgdm", "topk"},
+      {"lamb", "powersgd"}};
+  const auto& [optimizer, exchange] = kMethods[input.byte() % std::size(kMethods)];
+  const std::string step = path_of("step-1"), model = checkpoint::model_file(0, 1), rank = checkpoint::rank_file(0);
+  std::filesystem::create_directory(step);
+  run_local({1, 1}, [&, &optimizer = optimizer, &exchange = exchange](Communicator& comm) {
+    const Tensor x = Tensor::zeros({64}, DType::f32);
+    DataParallel replica({{"x", Var(x, true)}}, comm, {.optimizer = optimizer, .exchange = exchange});
+    save_safetensors(step + "/" + model, {{"x", x}});
+    file_of(input, "step-1/" + rank);
+    std::string text = checkpoint::manifest_of(replica, comm);
+    text.back() = ',';
+    const char* separator = "\"files\":{";
+    for (const std::string& name : {model, rank}) {
+      const checkpoint::Digest digest = checkpoint::digest_of(step, name);
+      text += detail::concat(separator, '"', name, "\":{\"bytes\":", digest.bytes, ",\"xxh3_128\":\"", digest.xxh3_128,
+                             "\"}");
+      separator = ",";
+    }
+    std::ofstream(step + "/" + checkpoint::kManifest) << text << "}}";
+    CheckpointExtras extras{.tensors = {{"buffer/mean", Tensor::zeros({2}, DType::f32)}}};
+    load_checkpoint(step, replica, comm, extras);
+    require(replica.steps() >= 0 && replica.skipped() >= 0, "steps are counted from 0");
+  });
+}
+
 }  // namespace
 
 std::vector<Target> tensor_targets() {
-  return {{"safetensors", safetensors},
-          {"weights", weights},
-          {"checkpoint_state", checkpoint_state},
-          {"index", index},
-          {"manifest", manifest}};
+  return {{"safetensors", safetensors}, {"weights", weights}, {"checkpoint_state", checkpoint_state},
+          {"checkpoint", checkpoint},   {"index", index},     {"manifest", manifest}};
 }
 
 }  // namespace godwit::fuzz
