@@ -273,6 +273,8 @@ std::vector<double> DataParallel::counters() const {
 
 void DataParallel::restore(const std::vector<double>& counters) {
   for (const double number : counters) check(std::isfinite(number), "checkpoint: a counter is not finite");
+  for (size_t i = 0; i < std::min<size_t>(counters.size(), 3); ++i)
+    check(counters[i] < 0x1p53, "checkpoint: counter ", i, " is ", counters[i], ", expected a count");
   check(counters.size() >= 3 && counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0 &&
             3 + counters[2] <= static_cast<double>(counters.size()),
         "checkpoint: has ", counters.size(), " counters, which do not fit ", method_names());

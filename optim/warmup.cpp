@@ -128,8 +128,8 @@ std::vector<double> VarianceFreeze::counters() const {
 void VarianceFreeze::restore(const std::vector<double>& counters) {
   const size_t n = names_.size();
   const auto most = static_cast<double>(counters.size());
-  const bool sane =
-      counters.size() >= 4 && counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
+  const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
+                    counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
   const size_t arrays = sane ? 1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3]) : 0;
   check(sane && counters.size() == 4 + arrays * n, name_, ": the checkpoint is of another model");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
