@@ -108,6 +108,9 @@ void Trainer::open_run(Progress& progress) {
   catch_interrupts("stopping after the current step to save the weights; " + more,
                    "ended without saving; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));
+  if (!resumed_.empty())
+    progress.line(
+        detail::concat("continues after step ", first_step_, ": ", resumed_, ", loaded in ", human_duration(load_s_)));
   for (const std::string& notice : warnings()) progress.line("notice: " + notice);
 }
 

@@ -117,6 +117,7 @@ class Trainer {
   std::string resumed_;         // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;      // the last step before this process
   std::string redistributed_;   // load_checkpoint()
+  double load_s_ = 0;           // how long that took
   // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
   int64_t pending_step_ = 0;

@@ -59,7 +59,9 @@ CheckpointExtras Trainer::extras() const {
 
 void Trainer::resume() {
   CheckpointExtras saved = extras();
+  const auto start = std::chrono::steady_clock::now();
   redistributed_ = load_checkpoint(resumed_, *replica_, comm_, saved);
+  load_s_ = seconds_since(start);
   const auto number = [&](const char* name) {
     const auto found = saved.numbers.find(name);
     check(found != saved.numbers.end(), resumed_, ": has no number '", name, "'");

@@ -83,6 +83,8 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/notes"));
   EXPECT_NE(outcome.out.find("checkpoint of step 6 in run/checkpoints"), std::string::npos) << outcome.out;
   const Outcome longer = train("--max-steps 9", "--resume run");
+  EXPECT_NE(longer.out.find("continues after step 7: run/checkpoints/step-7, loaded in "), std::string::npos)
+      << longer.out;
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(metrics().back()["step"], 9);
 }
