@@ -58,6 +58,16 @@ TEST_F(Supervise, GivesUpWithoutProgress) {
       << outcome.err;
 }
 
+// mpirun may hang after its processes on this host have ended.
+TEST_F(Supervise, KillsALauncherThatHangs) {
+  const Outcome outcome =
+      supervise("--restarts 0 --patience 0.3", script("sleep 1\nexec sleep 1000") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 137);
+  EXPECT_NE(outcome.err.find("sh still runs 0.3 s after its processes on this host have ended; killing it"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   Outcome outcome = supervise("", train_ + kResumes + " --lr much");
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
