@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Step times of methods on emulated hosts with slow links: optimizer × hosts × rate × model.
+
+  sudo bench/scaling.py [--models bert_base,resnet50] [--hosts 4] [--rates 1gbit,100mbit] [--methods dense_f32,birder] [--print]
+
+Every cell is a short training run under tools/netlab. Prints, for each model and rate, throughput, speed-up over the dense
+float32 baseline, scaling efficiency (throughput over hosts × that of one host), the parts of a step and the bytes between
+hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is not
+measured again. The hosts share this machine's cores, so their computation is slower than on real hosts, and rates above
+about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
+"""
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parent.parent
+table_file = root / "docs" / "tables" / "scaling.csv"
+SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-bit Adam
+
+# Samples per worker: dense float32 gradients at 1gbit then take about 10 (BERT) and 2.5 (ResNet-50) times the computation,
+# as on the testbed of the Birder paper.
+MODELS = {
+    "bert_base": ["train_bert", "--task", "pretrain", "--model", "bert_base", "--batch", "1", "--dtype", "bf16"],
+    "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "16", "--dtype", "bf16"],
+}
+BASELINES = {"bert_base": "bert_adam", "resnet50": "sgdm"}  # behind the exchanges
+FEW_WARMUP_STEPS = ["--set", "optimizer.warmup=fixed", "--set", f"optimizer.warmup_steps={SKIPPED - 1}", "--set", "optimizer.refresh_variance=false"]
+METHODS = {  # "BASELINE" stands for the optimizer of the model
+    "dense_f32": ["--optimizer", "BASELINE"],
+    "dense_bf16": ["--optimizer", "BASELINE", "--set", "exchange.wire=bf16"],
+    "one_bit_adam": ["--optimizer", "one_bit_adam", *FEW_WARMUP_STEPS],
+    "loco_4_bits": ["--optimizer", "BASELINE", "--exchange", "loco"],
+    "birder": ["--optimizer", "birder"],
+    "birder_all_gather": ["--optimizer", "birder", "--set", "optimizer.collective=all_gather"],
+}
+PARTS = {"computation": ("forward", "backward"), "exposed compression": ("exposed_compression", "exposed_update"),
+         "exposed communication": ("exposed_communication",), "other": ("data_wait", "idle", "other")}
+Cell = collections.namedtuple("Cell", "model method hosts workers rate")
+FIELDS = (*Cell._fields, "samples_per_s", "step_s", *PARTS, "communication", "mb_between_hosts", "commit", "command")
+
+
+def commit():
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True).stdout.strip()
+
+
+def command(cell, steps, run_dir):
+    program, *flags = MODELS[cell.model]
+    words = [word.replace("BASELINE", BASELINES[cell.model]) for word in METHODS[cell.method]]
+    return [str(root / "build" / "release" / program), *flags, *words, "--max-steps", str(steps), "--set", "log_every=1",
+            "--set", "timeout_s=300", "--run-dir", str(run_dir)]
+
+
+def measure(cell, steps):
+    """The row of a cell. One host runs without netlab."""
+    run_dir = root / "runs" / "scaling" / "-".join(cell)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    words = command(cell, steps, run_dir)
+    if cell.hosts == "1":
+        words += ["--workers-per-node", cell.workers]
+    else:
+        words = [str(root / "tools" / "netlab"), "--hosts", cell.hosts, "--workers-per-node", cell.workers, "--rate", cell.rate, "--", *words]
+    result = subprocess.run(words, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(words)}\nended with status {result.returncode}: {result.stderr}")
+    lines = [line for line in map(json.loads, open(run_dir / "metrics.jsonl")) if "step_s" in line and line["step"] > SKIPPED]
+    median = lambda *keys: statistics.median(sum(line[key + "_s"] for key in keys) for line in lines)
+    return {**cell._asdict(), "samples_per_s": f"{statistics.median(line['samples_per_s'] for line in lines):.2f}", "step_s": f"{median('step'):.4f}",
+            **{part: f"{median(*keys):.4f}" for part, keys in PARTS.items()}, "communication": f"{median('communication'):.4f}",
+            "mb_between_hosts": f"{statistics.median(line['bytes_inter'] for line in lines) / 1e6:.2f}", "commit": commit(),
+            "command": " ".join(words).replace(str(root) + "/", "").replace("build/release/", "./")}
+
+
+class Rows(dict):
+    """Rows of the CSV file by cell."""
+
+    def __init__(self):
+        if table_file.exists():
+            for row in csv.DictReader(open(table_file, newline="")):
+                self[Cell(*(row[field] for field in Cell._fields))] = row
+
+    def add(self, cell, row):
+        self[cell] = row
+        table_file.parent.mkdir(exist_ok=True)
+        new = not table_file.exists()
+        with open(table_file, "a", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def print_table(rows, model, hosts, workers, rate, methods):
+    """The rows that exist of one model, number of hosts and rate."""
+    cells = {method: rows.get(Cell(model, method, hosts, workers, rate)) for method in methods}
+    if not any(cells.values()):
+        return
+    value = lambda row, field: float(row[field])
+    dense = cells.get("dense_f32")
+    print(f"\n{model}, {hosts} hosts × {workers} workers, {rate}")
+    if dense:
+        print(f"Dense float32: communication is {value(dense, 'communication') / value(dense, 'computation'):.1f} times the computation.")
+    print(f"\n| method | samples/s | speed-up | scaling efficiency | step, s | {' | '.join(part + ', s' for part in PARTS)} | MB between hosts |")
+    print("|---" * (6 + len(PARTS)) + "|")
+    for method, row in cells.items():
+        if not row:
+            continue
+        alone = rows.get(Cell(model, method, "1", workers, ""))
+        speed_up = f"{value(row, 'samples_per_s') / value(dense, 'samples_per_s'):.2f}" if dense else "–"
+        efficiency = f"{100 * value(row, 'samples_per_s') / (int(hosts) * value(alone, 'samples_per_s')):.0f} %" if alone else "–"
+        parts = " | ".join(f"{value(row, part):.3f}" for part in PARTS)
+        print(f"| {method} | {value(row, 'samples_per_s'):.1f} | {speed_up} | {efficiency} | {value(row, 'step_s'):.3f} | {parts} | {value(row, 'mb_between_hosts'):.1f} |")
+
+
+def plot(rows, settings, methods):
+    try:
+        import matplotlib
+    except ImportError:
+        return print("no plot: matplotlib is not installed", file=sys.stderr)
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = [setting for setting in settings if any(Cell(setting[0], method, *setting[1:]) in rows for method in methods)]
+    if not shown:
+        return
+    figure, all_axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.8), squeeze=False)
+    for axes, (model, hosts, workers, rate) in zip(all_axes[0], shown):
+        cells = [(method, rows[cell]) for method in methods if (cell := Cell(model, method, hosts, workers, rate)) in rows]
+        bottom = [0.0] * len(cells)
+        for part in PARTS:
+            heights = [float(row[part]) for _, row in cells]
+            axes.bar(range(len(cells)), heights, bottom=bottom, label=part)
+            bottom = [low + height for low, height in zip(bottom, heights)]
+        axes.set_xticks(range(len(cells)), [method for method, _ in cells], rotation=45, ha="right")
+        axes.set_title(f"{model}, {hosts} hosts, {rate}")
+        axes.set_ylabel("step, s")
+    all_axes[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(root / "docs" / "plots" / "scaling.png", dpi=100)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda text: text.split(",")
+    parser.add_argument("--models", type=words, default=list(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--methods", type=words, default=list(METHODS), help=f"of {', '.join(METHODS)}")
+    parser.add_argument("--hosts", type=words, default=["4"], help="numbers of hosts; 1 for the scaling efficiency (4)")
+    parser.add_argument("--workers-per-node", default="1", help="workers on each host (1)")
+    parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="of each link and direction (1gbit,100mbit)")
+    parser.add_argument("--steps", type=int, default=SKIPPED + 5, help="of each run (%(default)s)")
+    parser.add_argument("--print", action="store_true", help="print what has been measured, without further runs")
+    options = parser.parse_args()
+    for names, known in ((options.models, MODELS), (options.methods, METHODS)):
+        for name in names:
+            if name not in known:
+                parser.error(f"'{name}': expects one of {', '.join(known)}")
+    if options.steps <= SKIPPED:
+        parser.error(f"--steps {options.steps}: expects more than {SKIPPED}")
+    settings = [(model, hosts, options.workers_per_node, "" if hosts == "1" else rate)
+                for model in options.models for hosts in options.hosts for rate in options.rates]
+    settings = list(dict.fromkeys(settings))
+    rows = Rows()
+    if not options.print:
+        programs = sorted({MODELS[model][0] for model in options.models})
+        subprocess.run([root / "scripts" / "build", "release", *programs], check=True)
+        for model, *setting in settings:
+            for method in options.methods:
+                if (cell := Cell(model, method, *setting)) not in rows:
+                    rows.add(cell, measure(cell, options.steps))
+                    print(f"{' '.join(cell)}: {rows[cell]['step_s']} s a step", file=sys.stderr, flush=True)
+    for setting in settings:
+        if setting[1] != "1":
+            print_table(rows, *setting, options.methods)
+    plot(rows, [setting for setting in settings if setting[1] != "1"], options.methods)
+
+
+if __name__ == "__main__":
+    main()
