@@ -117,7 +117,7 @@
 
   const drawAxes = (view, width) => {
     const { svg, x, y, xRange, yRange, chart } = view, logY = chart.log.checked;
-    const [unit, factor] = unitOf(state.axis.key, xRange[1]);
+    const [unit, factor] = state.logX ? ["", 1] : unitOf(state.axis.key, xRange[1]); // logarithmic: a unit per tick
     for (const v of ticks(yRange[0], yRange[1], 5, logY)) {
       svg.append(svgNode("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(v), y2: y(v) }));
       const text = chart.percent ? `${short(Number((100 * v).toPrecision(4)))} %` : short(v);
@@ -125,7 +125,7 @@
     }
     let free = -Infinity;
     for (const v of ticks(xRange[0] / factor, xRange[1] / factor, Math.max(2, Math.floor(width / 110)), state.logX)) {
-      const at = x(v * factor), text = short(v);
+      const at = x(v * factor), text = state.logX ? xText(state.axis.key, v) : short(v);
       if (at - 4 * text.length < free) continue;
       free = at + 4 * text.length + 6;
       svg.append(svgNode("line", { class: "grid", x1: at, x2: at, y1: height - margin.bottom, y2: height - margin.bottom + 4 }));

@@ -13,7 +13,7 @@ from report_page.run import printable
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINES, HUES = 24, 6  # styles of curves: six colors, each in four patterns of dashes
-PHASES = 8           # colors of phases; smaller ones are added up
+PHASES = 12          # colors of phases; smaller ones are added up
 PARTS = {"forward": "forward", "backward": "backward", "computation": "forward + backward", "data_wait": "waiting for data",
          "exposed_compression": "exposed compression", "exposed_communication": "exposed communication",
          "exposed_update": "exposed update", "exchange": "exposed exchange", "idle": "waiting for a core", "other": "other"}
@@ -59,7 +59,7 @@ def duration(value):
 
 def figure(key, value):
     if math.isnan(value):
-        return "not finite"
+        return "not finite" if key else "–"
     return f"{100 * value:.2f} %" if percent(key) else f"{value:.4g}" if abs(value) < 1 else f"{value:.5g}"
 
 
@@ -130,6 +130,7 @@ def summary_rows(runs):
     rows += [(TITLES.get(key, key), lambda run, key=key: last_and_best(key, run)) for key in keys_of(runs, "evaluations")]
     rows += [("Time of the steps", lambda run: duration(last(lambda r: r.metrics.seconds)(run))),
              ("Time per step", lambda run: duration(per_step(run, run.metrics.seconds))),
+             ("Samples per second", lambda run: figure("", run.metrics.samples_per_s())),
              ("Sent between nodes, per step", lambda run: size(per_step(run, run.metrics.inter))),
              ("Sent within nodes, per step", lambda run: size(intra(run))),
              ("Sent between nodes, all steps", lambda run: size(last(lambda r: r.metrics.inter)(run))),
@@ -185,12 +186,13 @@ def bytes_section(runs):
     phases = [row for row in phases if row[2]]
     if not phases:
         return ""
-    total = {}
+    share = {}  # phase -> its largest share of the bytes of a run on a link level
     for _, _, rows in phases:
-        for phase, _, intra, inter, _ in rows:
-            total[phase] = total.get(phase, 0) + intra + inter
-    order = sorted(total, key=total.get, reverse=True)
-    shown = [phase for phase in order if total[phase] > 0][:PHASES]
+        for column in (2, 3):
+            total = sum(row[column] for row in rows) or 1
+            for row in rows:
+                share[row[0]] = max(share.get(row[0], 0), row[column] / total)
+    shown = sorted((phase for phase in share if share[phase] > 0), key=lambda phase: -share[phase])[:PHASES]
     labels = [(f"phase{k}", phase) for k, phase in enumerate(shown)] + [("part-other", "other phases")]
     parts = []
     for column, title in ((3, "Between nodes"), (2, "Within nodes")):
@@ -220,12 +222,17 @@ def config_section(runs, folder):
     absent, configured = "–", [run for run in runs if run.config]
     keys = list(dict.fromkeys(key for run in configured for key in run.settings))
     values = {key: [text(run.settings[key]) if key in run.settings else absent for run in runs] for key in keys}
-    different = [[f"<th scope=row>{esc(key)}</th>", *values[key]] for key in keys
-                 if len({values[key][i] for i, run in enumerate(runs) if run.config}) > 1]
-    if different:
-        body = table(run_heads(runs, "Key"), different, "config") + f"<p class=small>{len(keys) - len(different)} keys are equal.</p>"
-    else:
-        body = "<p>" + ("All settings are equal." if len(configured) > 1 else "There is one configuration.") + "</p>"
+    different = [key for key in keys if len({values[key][i] for i, run in enumerate(runs) if run.config}) > 1]
+    common = [key for key in different if all(key in run.settings for run in configured)]
+    some = [key for key in different if key not in common]
+    rows = lambda chosen: [[f"<th scope=row>{esc(key)}</th>", *values[key]] for key in chosen]
+    body = "<p>" + (f"{len(keys) - len(different)} keys are equal." if len(configured) > 1 else "There is one configuration.") + "</p>"
+    if common:
+        body += table(run_heads(runs, "Key"), rows(common), "config")
+    if some:
+        opened = "" if common else " open"
+        body += (f"<details{opened}><summary>{len(some)} keys of some runs only</summary>"
+                 f"{table(run_heads(runs, 'Key'), rows(some), 'config')}</details>")
     for i, run in enumerate(runs):
         if run.config:
             path = os.path.relpath(run.folder.resolve() / "config.json", folder)

@@ -101,6 +101,7 @@ class Metrics:
         self.sums, self.known = dict.fromkeys(TIMES, 0.0), dict.fromkeys(TIMES, 0)  # seconds and steps of each part
         self.last_training = self.begins = self.epoch = 0
         self.interrupted = self.repeated = None
+        self.samples = self.sample_seconds = 0.0
         self.missing_times = self.missing_bytes = False
 
     def add(self, line):
@@ -134,6 +135,10 @@ class Metrics:
                 self.sums[key] += steps * value
                 self.known[key] += steps
         seconds, intra, inter = (number(line.get(key)) for key in ("step_s", "bytes_intra", "bytes_inter"))
+        samples = number(line.get("samples_per_s")) * steps * seconds
+        if not math.isnan(samples):
+            self.samples += samples
+            self.sample_seconds += steps * seconds
         self.missing_times |= math.isnan(seconds)
         self.missing_bytes |= math.isnan(intra + inter)
         self.place(step, steps, seconds, inter, intra + inter)
@@ -148,6 +153,9 @@ class Metrics:
         self.step.append(step)
         for column, total, rate in zip(columns, sums, rates):
             column.append(total + (0.0 if math.isnan(rate) else steps * rate))
+
+    def samples_per_s(self):
+        return self.samples / self.sample_seconds if self.sample_seconds > 0 else math.nan
 
     def rewind(self, step, training):
         """Drops the lines of repeated steps, which a resumed run has written again."""

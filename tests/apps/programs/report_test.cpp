@@ -66,7 +66,7 @@ class Report : public TrainResnet {
   static std::string training_line(int step, double loss, const std::string& times) {
     const std::string value = std::isfinite(loss) ? std::to_string(loss) : "null";
     std::string line = R"({"step": )" + std::to_string(step) + R"(, "epoch": 1, "loss": )" + value +
-                       R"(, "lr": 0.1, "step_s": 0.1, "bytes_intra": 500, "bytes_inter": 2500, )" + times + "}";
+                       R"(, "lr": 0.1, "samples_per_s": 80, "step_s": 0.1, "bytes_intra": 500, "bytes_inter": 2500, )" + times + "}";
     line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
     return line + "\n";
   }
@@ -99,6 +99,7 @@ TEST_F(Report, ComparesRuns) {
   EXPECT_EQ(cells(page, "summary", "Optimizer and exchange state of a worker"), (Texts{"4.00 kB", "4.00 kB"}));
   EXPECT_EQ(cells(page, "config", "optimizer.lr"), (Texts{"0.1", "0.2"}));
   EXPECT_NE(page.find("5 keys are equal"), std::string::npos);
+  EXPECT_EQ(cells(page, "summary", "Samples per second"), (Texts{"80", "80"}));
   EXPECT_NE(page.find("href=\"./runs/b/config.json\""), std::string::npos);
   EXPECT_EQ(cells(page, "bytes", "dense/all_reduce"), (Texts{"2", "2.50 kB", "500 B", "30.0 ms"}));
 }
