@@ -7,6 +7,7 @@
     { key: "inter", title: "Bytes between nodes" },
     { key: "all", title: "All bytes" },
   ];
+  const has = (run, key) => Object.hasOwn(run.curves, key); // keys come from files: "constructor" is one, too
   const largest = (key) => {
     let top = 0;
     for (const run of data.runs)
@@ -84,7 +85,7 @@
   };
   const shownValues = (chart, curve) => (chart.smooth && state.weight > 0 ? smoothed(curve, state.weight) : curve.value);
   const visible = (chart) =>
-    data.runs.filter((run) => run.curves[chart.key] && !state.hidden.has(run)).map((run) => {
+    data.runs.filter((run) => has(run, chart.key) && !state.hidden.has(run)).map((run) => {
       const curve = run.curves[chart.key];
       return { run, curve, x: curve[state.axis.key], y: shownValues(chart, curve), raw: curve.value };
     });
@@ -216,7 +217,7 @@
     chart.log = htmlNode("input", { type: "checkbox" });
     chart.svg = svgNode("svg", { class: "plot", role: "img", tabindex: 0, "aria-label": chart.title, "data-key": chart.key });
     chart.tip = htmlNode("div", { className: "tip", hidden: true });
-    const values = data.runs.flatMap((run) => (run.curves[chart.key] ? run.curves[chart.key].value : []));
+    const values = data.runs.flatMap((run) => (has(run, chart.key) ? run.curves[chart.key].value : []));
     const caption = htmlNode("figcaption", {}, htmlNode("span", { textContent: chart.title }));
     if (!chart.percent && values.some((v) => v > 0)) caption.append(htmlNode("label", {}, chart.log, "logarithmic"));
     const figure = htmlNode("figure", { className: "chart" }, caption, chart.svg, chart.tip);

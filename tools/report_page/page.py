@@ -17,6 +17,7 @@ PHASES = 12          # colors of phases; smaller ones are added up
 PARTS = {"forward": "forward", "backward": "backward", "computation": "forward + backward", "data_wait": "waiting for data",
          "exposed_compression": "exposed compression", "exposed_communication": "exposed communication",
          "exposed_update": "exposed update", "exchange": "exposed exchange", "idle": "waiting for a core", "other": "other"}
+LONGEST_VALUE = 300  # characters of a setting in the table of differences
 TITLES = {"loss": "Training loss", "accuracy": "Training accuracy", "lr": "Learning rate", "step_s": "Seconds per step",
           "grad_norm": "Gradient norm", "test_loss": "Test loss", "test_top1": "Test accuracy, top-1",
           "test_top5": "Test accuracy, top-5", "test_accuracy": "Test accuracy", "val_loss": "Validation loss",
@@ -43,6 +44,8 @@ def scaled(value, units):
             break
     shown = value / factor
     digits = max(0, 2 - int(math.log10(max(abs(shown), 1))))
+    if abs(shown) >= 1e5:
+        return f"{shown:.3g} {unit}"
     return f"{shown:.{digits}f} {unit}" if value else f"0 {unit}"
 
 
@@ -120,27 +123,31 @@ def summary_rows(runs):
         ended = " (interrupted)" if run.metrics.interrupted is not None else "" if run.summary else " (not ended)"
         return f"{run.metrics.step[-1]:,}{ended}"
 
-    last = lambda column: lambda run: column(run)[-1] if run.metrics.trained[-1] else math.nan
-    per_step = lambda run, column: run.mean(column)
-    intra = lambda run: per_step(run, run.metrics.all) - per_step(run, run.metrics.inter)
+    def seconds(run, per_step=False):
+        return run.total(run.metrics.seconds, per_step) if run.metrics.known["step_s"] else math.nan
+
+    def sent(run, column, per_step=False):
+        return run.total(column, per_step) if run.metrics.known_bytes else math.nan
+
+    intra = lambda run: sent(run, run.metrics.all, True) - sent(run, run.metrics.inter, True)
     rows = [("Model", lambda run: run.setting("model.name") or "–"), ("Optimizer, exchange", method),
             ("Nodes × workers", workers), ("Device, type", lambda run: ", ".join(
                 filter(None, (run.setting("device"), run.setting("dtype")))) or "–"),
             ("Steps", steps), ("Epoch", lambda run: str(run.metrics.epoch or "–")), ("Last training loss", loss)]
     rows += [(TITLES.get(key, key), lambda run, key=key: last_and_best(key, run)) for key in keys_of(runs, "evaluations")]
-    rows += [("Time of the steps", lambda run: duration(last(lambda r: r.metrics.seconds)(run))),
-             ("Time per step", lambda run: duration(per_step(run, run.metrics.seconds))),
+    rows += [("Time of the steps", lambda run: duration(seconds(run))),
+             ("Time per step", lambda run: duration(seconds(run, True))),
              ("Samples per second", lambda run: figure("", run.metrics.samples_per_s())),
-             ("Sent between nodes, per step", lambda run: size(per_step(run, run.metrics.inter))),
+             ("Sent between nodes, per step", lambda run: size(sent(run, run.metrics.inter, True))),
              ("Sent within nodes, per step", lambda run: size(intra(run))),
-             ("Sent between nodes, all steps", lambda run: size(last(lambda r: r.metrics.inter)(run))),
+             ("Sent between nodes, all steps", lambda run: size(sent(run, run.metrics.inter))),
              ("Parameters", lambda run: f"{run.summary['parameters']:,}" if isinstance(run.summary.get("parameters"), int) else "–"),
              ("Optimizer and exchange state of a worker", lambda run: size(run.state_bytes()))]
     return [[f'<th scope="row">{esc(label)}</th>'] + [text(run) for run in runs] for label, text in rows]
 
 
 def summary_section(runs, unread):
-    notes = "".join(f"<li><b>{esc(run.name)}</b>: {esc(note)}</li>" for run in runs for note in run.notes)
+    notes = "".join(f"<li><b>{esc(run.name)}</b>: {esc(' '.join(run.notes))}</li>" for run in runs if run.notes)
     notes += "".join(f"<li><b>Not in this page</b>: {esc(text)}</li>" for text in unread)
     return (f'<section id="summary"><h2>Summary</h2>{table(run_heads(runs, ""), summary_rows(runs), "figures summary")}'
             + "<p class=small>Times and bytes are those of the training steps, without evaluation. Bytes are the sum over all"
@@ -217,7 +224,8 @@ def bytes_section(runs):
 
 def config_section(runs, folder):
     def text(value):
-        return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+        text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"
 
     absent, configured = "–", [run for run in runs if run.config]
     keys = list(dict.fromkeys(key for run in configured for key in run.settings))

@@ -33,6 +33,11 @@ def number(value):
     return math.nan
 
 
+def not_negative(value):
+    value = number(value)
+    return value if value >= 0 else math.nan
+
+
 def flat(value, prefix="", levels=8):
     """A configuration as key -> value, with dots between the levels."""
     if not isinstance(value, dict) or not value or not levels:
@@ -102,7 +107,7 @@ class Metrics:
         self.last_training = self.begins = self.epoch = 0
         self.interrupted = self.repeated = None
         self.samples = self.sample_seconds = 0.0
-        self.missing_times = self.missing_bytes = False
+        self.missing_times = self.missing_bytes = self.known_bytes = False
 
     def add(self, line):
         """Adds a line; returns False if it is no line of a run."""
@@ -130,17 +135,18 @@ class Metrics:
             steps, self.begins = self.log_every, step
         self.last_training = step
         for key in TIMES:
-            value = number(line.get(key))
-            if value >= 0:
+            value = not_negative(line.get(key))
+            if not math.isnan(value):
                 self.sums[key] += steps * value
                 self.known[key] += steps
-        seconds, intra, inter = (number(line.get(key)) for key in ("step_s", "bytes_intra", "bytes_inter"))
-        samples = number(line.get("samples_per_s")) * steps * seconds
+        seconds, intra, inter = (not_negative(line.get(key)) for key in ("step_s", "bytes_intra", "bytes_inter"))
+        samples = not_negative(line.get("samples_per_s")) * steps * seconds
         if not math.isnan(samples):
             self.samples += samples
             self.sample_seconds += steps * seconds
         self.missing_times |= math.isnan(seconds)
         self.missing_bytes |= math.isnan(intra + inter)
+        self.known_bytes |= not math.isnan(intra + inter)
         self.place(step, steps, seconds, inter, intra + inter)
         for key in CURVES:
             if key in line:
@@ -237,7 +243,7 @@ class Run:
         if truncated:
             self.notes.append("The last line of metrics.jsonl is truncated; it is ignored.")
         if damaged:
-            self.notes.append(f"{len(damaged)} lines of metrics.jsonl are no metrics, first line {damaged[0]}; they are ignored.")
+            self.notes.append(f"Lines of metrics.jsonl that are no metrics: {len(damaged)}, first line {damaged[0]}; ignored.")
         if not metrics.step:
             raise RunError(f"{printable(str(path))}: has no metrics" + (" that can be read" if damaged else " yet"))
         return metrics
@@ -253,8 +259,8 @@ class Run:
         for key, curve in {**metrics.training, **metrics.evaluations}.items():
             bad = [i for i, v in enumerate(curve.value) if math.isnan(v)]
             if bad:
-                of = f"{len(bad)} of {len(curve.value)} values of {printable(key)} are"
-                notes.append(f"{of} not finite, first at step {metrics.step[curve.line[bad[0]]]}.")
+                count = f"{len(bad)} of {len(curve.value)}, first at step {metrics.step[curve.line[bad[0]]]}"
+                notes.append(f"Values of {printable(key)} that are not finite: {count}.")
         if metrics.training and metrics.missing_times:
             notes.append("Training lines without step_s: the time axis is incomplete.")
         if metrics.training and metrics.missing_bytes:
@@ -271,9 +277,10 @@ class Run:
         value = self.settings.get(key)
         return "" if value is None else printable(value if isinstance(value, str) else json.dumps(value))
 
-    def mean(self, total):
-        """Mean per step of a sum over the steps."""
-        return total[-1] / self.metrics.trained[-1] if self.metrics.trained[-1] else math.nan
+    def total(self, sums, per_step):
+        """The last of the sums over the steps, or its mean per step."""
+        steps = self.metrics.trained[-1]
+        return sums[-1] / (steps if per_step else 1) if steps else math.nan
 
     def step_parts(self):
         """[(part, seconds per step)], which add up to the step, and the step; [] if they are unknown."""

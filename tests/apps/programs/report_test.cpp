@@ -223,7 +223,7 @@ TEST_F(Report, StatesDefectsOfARun) {
   const std::string page = this->page();
   for (const char* note :
        {"config.json is not a JSON object", "summary.json is missing", "The last line of metrics.jsonl is truncated",
-        "Interrupted at step 4", "Steps from 4 were repeated", "1 of 3 values of loss are not finite, first at step 2"})
+        "Interrupted at step 4", "Steps from 4 were repeated", "Values of loss that are not finite: 1 of 3, first at step 2"})
     EXPECT_NE(page.find(note), std::string::npos) << note;
   const json loss = curves(page)["runs"][0]["curves"]["loss"];
   EXPECT_EQ(loss["step"], json({1, 2, 4}));
