@@ -1,4 +1,5 @@
 """Reads a run directory: config.json, metrics.jsonl and summary.json."""
+
 import array
 import bisect
 import json
@@ -9,8 +10,19 @@ import unicodedata
 SHOWN_POINTS = 1000  # of a curve; longer curves keep the smallest and the largest value of each interval
 CURVES = ("loss", "accuracy", "lr", "step_s", "grad_norm")  # of training lines
 BOOKKEEPING = {"step", "epoch", "interrupted"}  # keys of evaluation lines that are no result
-TIMES = ("step_s", "forward_s", "backward_s", "computation_s", "data_wait_s", "waiting_s", "exposed_compression_s",
-         "exposed_communication_s", "exposed_update_s", "idle_s", "other_s")
+TIMES = (
+    "step_s",
+    "forward_s",
+    "backward_s",
+    "computation_s",
+    "data_wait_s",
+    "waiting_s",
+    "exposed_compression_s",
+    "exposed_communication_s",
+    "exposed_update_s",
+    "idle_s",
+    "other_s",
+)
 
 
 class RunError(Exception):
@@ -42,13 +54,16 @@ def flat(value, prefix="", levels=8):
     """A configuration as key -> value, with dots between the levels."""
     if not isinstance(value, dict) or not value or not levels:
         return {prefix: value}
-    return {k: v for name, inner in value.items()
-            for k, v in flat(inner, f"{prefix}.{name}" if prefix else name, levels - 1).items()}
+    return {
+        k: v
+        for name, inner in value.items()
+        for k, v in flat(inner, f"{prefix}.{name}" if prefix else name, levels - 1).items()
+    }
 
 
 def thinned(values):
-    """(indices, means): the points of a curve to draw, and the mean of the interval of each; means is None if all points
-    are drawn."""
+    """(indices, means): the points of a curve to draw, and the mean of the interval of each. means is None if all
+    points are drawn."""
     count = len(values)
     if count <= SHOWN_POINTS:
         return range(count), None
@@ -179,8 +194,9 @@ class Metrics:
         short = lambda v: None if math.isnan(v) else float(f"{v:.6g}")
         lines = [curve.line[i] for i in indices]
         columns = {"step": self.step, "seconds": self.seconds, "inter": self.inter, "all": self.all}
-        shown = {name: [short(column[i]) if name != "step" else column[i] for i in lines]
-                 for name, column in columns.items()}
+        shown = {
+            name: [short(column[i]) if name != "step" else column[i] for i in lines] for name, column in columns.items()
+        }
         shown["value"] = [short(curve.value[i]) for i in indices]
         if means:
             shown["mean"] = [short(m) for m in means]
@@ -243,7 +259,9 @@ class Run:
         if truncated:
             self.notes.append("The last line of metrics.jsonl is truncated; it is ignored.")
         if damaged:
-            self.notes.append(f"Lines of metrics.jsonl that are no metrics: {len(damaged)}, first line {damaged[0]}; ignored.")
+            self.notes.append(
+                f"Lines of metrics.jsonl that are no metrics: {len(damaged)}, first line {damaged[0]}; ignored."
+            )
         if not metrics.step:
             raise RunError(f"{printable(str(path))}: has no metrics" + (" that can be read" if damaged else " yet"))
         return metrics
@@ -267,11 +285,15 @@ class Run:
             notes.append("Training lines without bytes: the byte axes are incomplete.")
         steps = self.summary.get("steps")
         if isinstance(steps, int) and 0 < steps < metrics.step[-1]:
-            notes.append(f"summary.json covers the last {steps} of {metrics.step[-1]} steps, since the run was resumed.")
+            notes.append(
+                f"summary.json covers the last {steps} of {metrics.step[-1]} steps, since the run was resumed."
+            )
         long = max((len(c.value) for c in metrics.training.values()), default=0)
         if long > SHOWN_POINTS:
-            notes.append(f"Curves show {SHOWN_POINTS} of {long} points: the smallest and the largest value of each of"
-                         f" {SHOWN_POINTS // 2} intervals.")
+            notes.append(
+                f"Curves show {SHOWN_POINTS} of {long} points: the smallest and the largest value of each of"
+                f" {SHOWN_POINTS // 2} intervals."
+            )
 
     def setting(self, key):
         value = self.settings.get(key)
@@ -289,12 +311,23 @@ class Run:
         complete = lambda *keys: steps > 0 and all(metrics.known[key] == steps for key in keys)
         mean = lambda key: metrics.sums[key] / steps
         if complete("forward_s", "backward_s", "exposed_communication_s"):
-            keys = ("forward_s", "backward_s", "data_wait_s", "exposed_compression_s", "exposed_communication_s",
-                    "exposed_update_s", "idle_s")
+            keys = (
+                "forward_s",
+                "backward_s",
+                "data_wait_s",
+                "exposed_compression_s",
+                "exposed_communication_s",
+                "exposed_update_s",
+                "idle_s",
+            )
             parts = [(key[:-2], mean(key)) for key in keys]
         elif complete("computation_s", "waiting_s", "idle_s"):
-            parts = [("computation", mean("computation_s")), ("data_wait", mean("data_wait_s")),
-                     ("exchange", max(mean("waiting_s") - mean("idle_s"), 0)), ("idle", mean("idle_s"))]
+            parts = [
+                ("computation", mean("computation_s")),
+                ("data_wait", mean("data_wait_s")),
+                ("exchange", max(mean("waiting_s") - mean("idle_s"), 0)),
+                ("idle", mean("idle_s")),
+            ]
         else:
             return [], math.nan
         step = mean("step_s")
@@ -309,13 +342,20 @@ class Run:
         if not steps > 0 or not isinstance(rows, list):
             return []
         keys = ("calls", "bytes_intra", "bytes_inter", "seconds")
-        return [(printable(str(row.get("phase"))), *(max(0.0, number(row.get(key))) / steps for key in keys))
-                for row in rows if isinstance(row, dict)]
+        return [
+            (printable(str(row.get("phase"))), *(max(0.0, number(row.get(key))) / steps for key in keys))
+            for row in rows
+            if isinstance(row, dict)
+        ]
 
     def state_bytes(self):
         """Bytes of optimizer and exchange state of a worker, mean over the workers; NaN if unknown."""
         state = self.summary.get("state")
-        lists = [part.get("bytes_of_ranks") for part in state if isinstance(part, dict)] if isinstance(state, list) else None
+        lists = (
+            [part.get("bytes_of_ranks") for part in state if isinstance(part, dict)]
+            if isinstance(state, list)
+            else None
+        )
         if lists is None or not all(isinstance(ranks, list) and ranks for ranks in lists):
             return math.nan
         return sum(sum(map(number, ranks)) / len(ranks) for ranks in lists)

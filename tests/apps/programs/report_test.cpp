@@ -50,7 +50,9 @@ class Report : public TrainResnet {
               : R"("data_wait_s": 0.001, "computation_s": 0.06, "waiting_s": 0.036, "idle_s": 0.003)";
     std::string lines;
     for (int step = 1; step <= steps; step += step == 1 ? 1 : 2) lines += training_line(step, 2.0 / step, times);
-    lines += R"({"step": )" + std::to_string(steps) + R"(, "epoch": 1, "test_loss": 0.75, "test_top1": 0.625})" "\n";
+    lines += R"({"step": )" + std::to_string(steps) +
+             R"(, "epoch": 1, "test_loss": 0.75, "test_top1": 0.625})"
+             "\n";
     write_file(run / "metrics.jsonl", lines);
     write_file(run / "summary.json", json{{"steps", steps},
                                           {"parameters", 1000},
@@ -66,7 +68,8 @@ class Report : public TrainResnet {
   static std::string training_line(int step, double loss, const std::string& times) {
     const std::string value = std::isfinite(loss) ? std::to_string(loss) : "null";
     std::string line = R"({"step": )" + std::to_string(step) + R"(, "epoch": 1, "loss": )" + value +
-                       R"(, "lr": 0.1, "samples_per_s": 80, "step_s": 0.1, "bytes_intra": 500, "bytes_inter": 2500, )" + times + "}";
+                       R"(, "lr": 0.1, "samples_per_s": 80, "step_s": 0.1, "bytes_intra": 500, "bytes_inter": 2500, )" +
+                       times + "}";
     line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
     return line + "\n";
   }
@@ -104,7 +107,8 @@ TEST_F(Report, ComparesRuns) {
   EXPECT_EQ(cells(page, "bytes", "dense/all_reduce"), (Texts{"2", "2.50 kB", "500 B", "30.0 ms"}));
 }
 
-// Columns: forward, backward, forward + backward, data, compression, communication, update, exchange, idle, other, step.
+// Columns: forward, backward, forward + backward, data, compression, communication, update, exchange, idle, other,
+// step.
 TEST_F(Report, PartsAddUpToTheStep) {
   write_run("runs/new", 8, "0.1", true);
   write_run("runs/old", 6, "0.2", false);
@@ -216,14 +220,15 @@ TEST_F(Report, StatesDefectsOfARun) {
   const std::string none = "\"x\": 0";
   std::string lines;
   for (int step : {1, 2, 4, 6, 4}) lines += training_line(step, step == 2 ? NAN : step, none);
-  write_file(folder_ / "run/metrics.jsonl", lines + R"({"step": 4, "epoch": 1, "interrupted": true})" "\n{\"step\": 6, \"lo");
+  write_file(folder_ / "run/metrics.jsonl", lines + R"({"step": 4, "epoch": 1, "interrupted": true})"
+                                                    "\n{\"step\": 6, \"lo");
   write_file(folder_ / "run/config.json", "{\"optimizer\": ");
   const Outcome outcome = report("run --output report.html");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::string page = this->page();
-  for (const char* note :
-       {"config.json is not a JSON object", "summary.json is missing", "The last line of metrics.jsonl is truncated",
-        "Interrupted at step 4", "Steps from 4 were repeated", "Values of loss that are not finite: 1 of 3, first at step 2"})
+  for (const char* note : {"config.json is not a JSON object", "summary.json is missing",
+                           "The last line of metrics.jsonl is truncated", "Interrupted at step 4",
+                           "Steps from 4 were repeated", "Values of loss that are not finite: 1 of 3, first at step 2"})
     EXPECT_NE(page.find(note), std::string::npos) << note;
   const json loss = curves(page)["runs"][0]["curves"]["loss"];
   EXPECT_EQ(loss["step"], json({1, 2, 4}));
