@@ -10,7 +10,7 @@ import os
 import pathlib
 import urllib.parse
 
-from report_page.run import printable
+from report_page.text import duration, esc, figure, percent, printable, size
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINES, HUES = 24, 6  # styles of curves: six colors, each in four patterns of dashes
@@ -47,50 +47,6 @@ TITLES = {
     "em": "Exact match",
     "f1": "F1",
 }
-FRACTIONS = ("top1", "top5", "accuracy")  # ends of keys of fractions, shown in percent
-
-
-def esc(text):
-    return html.escape(printable(str(text)), quote=True)
-
-
-def percent(key):
-    return key.endswith(FRACTIONS)
-
-
-def scaled(value, units):
-    """A value in the largest unit that gives at least 1, with three digits."""
-    if math.isnan(value):
-        return "–"
-    for factor, unit in units:
-        if abs(value) >= factor * 0.9995:
-            break
-    shown = value / factor
-    digits = max(0, 2 - int(math.log10(max(abs(shown), 1))))
-    if abs(shown) >= 1e5:
-        return f"{shown:.3g} {unit}"
-    return f"{shown:.{digits}f} {unit}" if value else f"0 {unit}"
-
-
-def size(value):
-    return scaled(value, [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
-
-
-def duration(value):
-    if value >= 59.95:
-        minutes = round(value / 60)
-        return (
-            f"{minutes // 60} h {minutes % 60:02d} min"
-            if minutes >= 60
-            else f"{int(value) // 60} min {int(value) % 60:02d} s"
-        )
-    return scaled(value, [(1, "s"), (1e-3, "ms"), (1e-6, "µs")])
-
-
-def figure(key, value):
-    if math.isnan(value):
-        return "not finite" if key else "–"
-    return f"{100 * value:.2f} %" if percent(key) else f"{value:.4g}" if abs(value) < 1 else f"{value:.5g}"
 
 
 def style(index):
@@ -213,7 +169,6 @@ def bars(labels, rows, unit):
                     f"<title>{esc(label)}: {esc(unit(value))}</title></rect>"
                 )
             x += value
-        share = 100 * x / longest
         bar = (
             '<svg class="bar" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" '
             f'aria-label="{esc(text)}">{boxes}</svg>'

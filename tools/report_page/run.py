@@ -5,7 +5,8 @@ import bisect
 import json
 import math
 import pathlib
-import unicodedata
+
+from report_page.text import printable
 
 SHOWN_POINTS = 1000  # of a curve; longer curves keep the smallest and the largest value of each interval
 CURVES = ("loss", "accuracy", "lr", "step_s", "grad_norm")  # of training lines
@@ -27,11 +28,6 @@ TIMES = (
 
 class RunError(Exception):
     """A run directory that cannot be read; the text names it and the reason."""
-
-
-def printable(text):
-    """Text of a file or a path without control characters, text direction marks and invalid bytes."""
-    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c for c in text)
 
 
 def number(value):
