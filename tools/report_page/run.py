@@ -146,8 +146,8 @@ class Metrics:
             steps, self.begins = self.log_every, step
         self.last_training = step
         for key in TIMES:
-            value = not_negative(line.get(key))
-            if not math.isnan(value):
+            value = line.get(key)
+            if value is not None and (value := not_negative(value)) >= 0:
                 self.sums[key] += steps * value
                 self.known[key] += steps
         seconds, intra, inter = (not_negative(line.get(key)) for key in ("step_s", "bytes_intra", "bytes_inter"))

@@ -39,6 +39,8 @@ def size(value):
 
 
 def duration(value):
+    if value == 0:
+        return "0 s"
     if not value >= 59.95:
         return scaled(value, [(1, "s"), (1e-3, "ms"), (1e-6, "µs")])
     seconds, minutes = round(value), round(value / 60)
