@@ -50,7 +50,7 @@
   };
   const xText = (key, v) => {
     const [unit, factor] = unitOf(key, v);
-    return key === 'step' ? String(v) : `${short(Number((v / factor).toPrecision(4)))} ${unit}`;
+    return key === 'step' ? v.toLocaleString('en-US') : `${short(Number((v / factor).toPrecision(4)))} ${unit}`;
   };
   const ticks = (from, to, count, log) => {
     const list = [];
@@ -128,7 +128,7 @@
     }
     let free = -Infinity;
     for (const v of ticks(xRange[0] / factor, xRange[1] / factor, Math.max(2, Math.floor(width / 110)), state.logX)) {
-      const at = x(v * factor), text = state.logX ? xText(state.axis.key, v) : short(v);
+      const at = x(v * factor), text = state.logX || state.axis.key === 'step' ? xText(state.axis.key, v) : short(v);
       if (at - 4 * text.length < free) continue;
       free = at + 4 * text.length + 6;
       svg.append(

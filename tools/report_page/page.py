@@ -142,7 +142,8 @@ def summary_rows(runs):
         ),
         ("Optimizer and exchange state of a worker", lambda run: size(run.state_bytes())),
     ]
-    return [[f'<th scope="row">{esc(label)}</th>'] + [text(run) for run in runs] for label, text in rows]
+    texts = [(label, [text(run) for run in runs]) for label, text in rows]
+    return [[f'<th scope="row">{esc(label)}</th>', *own] for label, own in texts if set(own) != {"–"}]
 
 
 def summary_section(runs, unread):

@@ -71,8 +71,9 @@ def thinned(values):
         if math.isnan(sum(part)):
             finite = [v for v in part if not math.isnan(v)]
             if not finite:
-                kept.append(begin)
-                means.append(math.nan)
+                if begin > kept[-1]:
+                    kept.append(begin)
+                    means.append(math.nan)
                 continue
         else:
             finite = part
@@ -80,6 +81,8 @@ def thinned(values):
             if i > kept[-1]:
                 kept.append(i)
                 means.append(sum(finite) / len(finite))
+        if k == 0:
+            means[0] = sum(finite) / len(finite)
     if kept[-1] != count - 1:
         kept.append(count - 1)
         means.append(means[-1])

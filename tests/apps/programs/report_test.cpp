@@ -244,8 +244,11 @@ TEST_F(Report, StatesDefectsOfARun) {
 
 TEST_F(Report, KeepsExtremesOfLongCurves) {
   std::string lines;
-  for (int step = 1; step <= 5000; ++step)
-    lines += training_line(step, step == 1234 ? 9 : step == 4321 ? 0.125 : 1 + step % 2, "\"x\": 0");
+  for (int step = 1; step <= 5000; ++step) {
+    const bool lost = step > 2000 && step <= 2100;
+    const double loss = step == 1234 ? 9 : step == 4321 ? 0.125 : lost ? NAN : 1 + step % 2;
+    lines += training_line(step, loss, "\"x\": 0");
+  }
   write_file(folder_ / "long/metrics.jsonl", lines);
   ASSERT_EQ(report("long").exit_code, 0);
   const std::string page = this->page("long/report.html");
@@ -260,7 +263,9 @@ TEST_F(Report, KeepsExtremesOfLongCurves) {
     ASSERT_LT(at, std::ssize(loss["step"])) << step;
     EXPECT_EQ(loss["value"][static_cast<size_t>(at)], value);
   }
-  EXPECT_NEAR(loss["mean"][500], 1.5, 1e-6);
+  EXPECT_NEAR(loss["mean"][0], 1.5, 1e-6);
+  EXPECT_NEAR(loss["mean"][600], 1.5, 1e-6);
+  EXPECT_EQ(std::count(loss["value"].begin(), loss["value"].end(), json()), 10);  // a gap in the curve
 }
 
 // A browser draws each curve with all of its points and reports no error of the script.
