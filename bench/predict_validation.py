@@ -60,9 +60,10 @@ class Workload:
 
     def seconds(self, method, nodes, link, computation=None, kernels=None):
         computation = computation or self.computation
-        cluster = predict.Cluster(nodes, self.workers, NVLINK, link, True, kernels or self.kernels[method], self.overlap)
+        kernels = kernels or self.kernels[method]
+        cluster = predict.Cluster(nodes, self.workers, NVLINK, link, nccl=True, kernels=kernels, overlap=self.overlap)
         buckets = predict.buckets_of(self.layers, computation, nodes * self.workers)
-        return predict.predict(method, buckets, computation, cluster, self.options).seconds
+        return predict.predict(method, predict.Case(buckets, computation, cluster, self.options)).seconds
 
     def rows(self, fabric, efficiency, latency_factor=1):
         """(workload, method, workers, published, predicted) of a network, beyond one node."""
@@ -154,22 +155,18 @@ def runs(options):
     total = []
     for word in options.runs:
         rate, _, folder = word.partition("=")
-        words = ["--run", folder, "--nodes", "2", "--bandwidth", rate, "--efficiency", str(options.efficiency)]
-        words += ["--latency", str(options.latency)]
-        own = predict.arguments(words)[1]
-        summary = predict.read_run(own)
-        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
-        own.workers_per_node = summary["workers_per_node"]
-        own.kernels = own.kernels or 20
-        method, cluster = predict.method_of(config), predict.cluster_of(own, summary["nodes"], own.bandwidth)
+        run = pathlib.Path(folder)
+        summary, config = (json.loads((run / name).read_text()) for name in ("summary.json", "config.json"))
+        words = ["--run", folder, "--bandwidth", rate, "--efficiency", str(options.efficiency), "--latency", str(options.latency)]
+        words += ["--nodes", str(summary["nodes"]), "--workers-per-node", str(summary["workers_per_node"])]
+        own, method = predict.arguments(words), predict.method_of(config)
         layers = predict.predict_models.model(own.model, own.size, own.classes)
-        buckets = predict.buckets_of(layers, own.step_ms / 1e3, summary["nodes"] * summary["workers_per_node"])
-        predicted = predict.predict(method, buckets, own.step_ms / 1e3, cluster, own).seconds
-        lines = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
+        predicted = predict.predict(method, predict.case_of(own, layers, own.step_ms / 1e3, summary["nodes"])).seconds
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         # The first line is that of the first step, which is slower.
         measured = statistics.median([line["step_s"] for line in lines if "step_s" in line][1:])
         total.append(abs(predicted / measured - 1))
-        print(f"{folder[-30:]:30} {method:14} {measured:9.3f} {predicted:9.3f} {100 * (predicted / measured - 1):+5.0f}%")
+        print(f"{run.name[-30:]:30} {method:14} {measured:9.3f} {predicted:9.3f} {100 * (predicted / measured - 1):+5.0f}%")
     print(f"mean error {100 * statistics.mean(total):.1f} %")
     return 0
 
