@@ -151,7 +151,7 @@ def draw(path, all_rows):
 
 
 def runs(options):
-    print(f"{'run':30} {'method':14} {'measured':>9} {'predicted':>9} {'error':>6}   seconds of a step")
+    print(f"{'run':30} {'method':14} {'measured':>9} {'predicted':>9} {'error':>6}   seconds of a step, of its computation")
     total = []
     for word in options.runs:
         rate, _, folder = word.partition("=")
@@ -166,7 +166,7 @@ def runs(options):
         # The first line is that of the first step, which is slower.
         measured = statistics.median([line["step_s"] for line in lines if "step_s" in line][1:])
         total.append(abs(predicted / measured - 1))
-        print(f"{run.name[-30:]:30} {method:14} {measured:9.3f} {predicted:9.3f} {100 * (predicted / measured - 1):+5.0f}%")
+        print(f"{run.name[-30:]:30} {method:14} {measured:9.3f} {predicted:9.3f} {100 * (predicted / measured - 1):+5.0f}% {own.step_ms / 1e3:9.3f}")
     print(f"mean error {100 * statistics.mean(total):.1f} %")
     return 0
 
