@@ -121,6 +121,31 @@ TEST_F(Predict, WorkersShareTheLinkOfTheirNode) {
   EXPECT_NEAR(seconds(trees, 1), seconds(pairs, 1), 1e-9);
 }
 
+// bench_methods has counted the bytes per parameter that a worker sends between 4 nodes of 2 workers.
+TEST_F(Predict, EveryMethodSendsTheBytesOfTheEngine) {
+  const json all = predicted(
+      "--model resnet18 --batch 1 --step-ms 1e-9 --nodes 4 --workers-per-node 2 --methods all --warm-up 0 --latency 0 "
+      "--efficiency 1 --bandwidth 8mbit --intra-latency 0 --intra-bandwidth unlimited");
+  std::map<std::string, double> bytes;
+  for (const json& result : all["results"])
+    bytes[result["method"]] = result["communication"].get<double>() * 1e6 / 2 / all["parameters"].get<double>();
+  std::istringstream page(read_file(GODWIT_SOURCE_DIR "/docs/methods/measured.md"));
+  int compared = 0;
+  for (std::string line; std::getline(page, line);) {
+    const std::string prefix = "adamw behind ";
+    const size_t begin = line.starts_with(prefix) ? prefix.size() : 0;
+    const std::string method = line.substr(begin, line.find(' ', begin) - begin);
+    double state, exchange, masters, within, between;
+    if (line.size() < 39 || !bytes.count(method) || method == "zero_one_adam") continue;  // the page has one step of it
+    if (method == "powersgd") continue;  // depends on the shapes of matrices
+    if (std::sscanf(line.c_str() + 35, "%lf %lf %lf %lf %lf", &state, &exchange, &masters, &within, &between) != 5)
+      continue;
+    EXPECT_NEAR(bytes[method], between, 0.02 * between) << method;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 16);
+}
+
 TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
   std::map<std::string, double> before;
   for (const char* bandwidth : {"10mbit", "1gbit", "100gbit"}) {
