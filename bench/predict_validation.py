@@ -87,7 +87,9 @@ def fitted(workloads, fabric, keep, latency_factor=1):
     def rows(percent):
         return [row for w in workloads for row in w.rows(fabric, percent / 100, latency_factor)]
 
-    percent = min(range(4, 101), key=lambda p: statistics.mean(errors(rows(p), keep)))
+    error = lambda percent: statistics.mean(errors(rows(percent), keep))
+    coarse = min(range(5, 101, 5), key=error)
+    percent = min(range(coarse - 4, min(coarse + 5, 101)), key=error)
     return percent, rows(percent)
 
 
@@ -130,12 +132,7 @@ def papers(options):
 
 
 def draw(path, all_rows):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True)
+    figure, panels = predict.panels(2, figsize=(9, 4.2), sharex=True, sharey=True)
     for axes, (fabric, rows) in zip(panels, all_rows.items()):
         for method, marker in (("dense", "s"), ("birder", "o"), ("one_bit_adam", "x")):
             points = [(published, predicted) for _, m, _, published, predicted in rows if m == method]
@@ -146,8 +143,7 @@ def draw(path, all_rows):
         axes.set(xscale="log", yscale="log", xlabel="published samples/s", title=fabric)
     panels[0].set(ylabel="predicted samples/s")
     panels[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    predict.save(figure, path)
 
 
 def runs(options):

@@ -164,6 +164,15 @@ TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
   }
 }
 
+TEST_F(Predict, AgreesWithPublishedThroughputs) {
+  const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py papers";
+  ASSERT_EQ(std::system(("python3 " + script + " > " + (folder_ / "out").string()).c_str()), 0);
+  const std::string out = read_file(folder_ / "out"), words = "mean error of Birder and dense ";
+  const size_t at = out.find(words);
+  ASSERT_NE(at, std::string::npos) << out;
+  EXPECT_LT(std::stod(out.substr(at + words.size())), 15) << out;
+}
+
 TEST_F(Predict, TakesARunDirectory) {
   TrainResnet::SetUp();
   ASSERT_EQ(train("--model resnet20 --optimizer birder --nodes 2 --batch 4").exit_code, 0);
