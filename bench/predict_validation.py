@@ -65,36 +65,34 @@ class Workload:
         buckets = predict.buckets_of(self.layers, computation, nodes * self.workers)
         return predict.predict(method, predict.Case(buckets, computation, cluster, self.options)).seconds
 
-    def rows(self, fabric, efficiency, latency_factor=1):
-        """(workload, method, workers, published, predicted) of a network, beyond one node."""
+    def rows(self, fabric, efficiency, latency_factor, keep):
+        """(workload, method, workers, published, predicted) of a network, beyond one node, for rows to keep."""
         bandwidth, latency = FABRICS[fabric]
         link = predict.Link(latency * latency_factor, bandwidth * efficiency)
         for method, rates in self.row["samples_per_s"].get(fabric, {}).items():
             for workers, published in rates.items():
                 nodes = int(workers) // self.workers
-                if nodes > 1:
+                if nodes > 1 and keep(method, int(workers)):
                     samples = nodes * self.workers * self.row["batch"]
                     yield self.row["name"], method, int(workers), published, samples / self.seconds(method, nodes, link)
 
 
-def errors(rows, keep):
+def errors(rows, keep=lambda method, workers: True):
     return [abs(predicted / published - 1) for name, method, workers, published, predicted in rows if keep(method, workers)]
-
-
-def fitted(workloads, fabric, keep, latency_factor=1):
-    """The efficiency, in percent, with the smallest mean error of the rows to keep; and all rows."""
-
-    def rows(percent):
-        return [row for w in workloads for row in w.rows(fabric, percent / 100, latency_factor)]
-
-    error = lambda percent: statistics.mean(errors(rows(percent), keep))
-    coarse = min(range(5, 101, 5), key=error)
-    percent = min(range(coarse - 4, min(coarse + 5, 101)), key=error)
-    return percent, rows(percent)
 
 
 def calibration(method, workers):
     return method == "dense" and workers == 16
+
+
+def fitted(workloads, fabric, latency_factor):
+    """The efficiency, in percent, with the smallest mean error of the calibration rows; and all rows."""
+
+    def rows(percent, keep=lambda method, workers: True):
+        return [row for w in workloads for row in w.rows(fabric, percent / 100, latency_factor, keep)]
+
+    percent = min(range(4, 101), key=lambda p: statistics.mean(errors(rows(p, calibration))))
+    return percent, rows(percent)
 
 
 def papers(options):
@@ -104,7 +102,7 @@ def papers(options):
     for overlap in (False, True):
         workloads = [Workload(row, data["gpus_per_node"], overlap) for row in data["workloads"]]
         for factor in (1, 0.5, 2) if not overlap else (1,):
-            fits = {fabric: fitted(workloads, fabric, calibration, factor) for fabric in FABRICS}
+            fits = {fabric: fitted(workloads, fabric, factor) for fabric in FABRICS}
             mean = statistics.mean(errors(sum((rows for _, rows in fits.values()), []), judged))
             what = "with overlap" if overlap else "without overlap"
             used = ", ".join(f"{fabric} {percent} %" for fabric, (percent, _) in fits.items())
