@@ -54,7 +54,7 @@ class Workload:
         # The update of dense is part of its computation.
         self.kernels, self.computation = {"dense": math.inf}, 1
         self.computation = root_of(lambda s: self.seconds("dense", 1, alone, s) - seconds["dense"], 1e-3, 10)
-        for method in seconds.keys() - {"dense"}:
+        for method in sorted(seconds.keys() - {"dense"}):
             slowness = root_of(lambda s: self.seconds(method, 1, alone, kernels=1 / s) - seconds[method], 1e-15, 1e-8)
             self.kernels[method] = 1 / slowness
 
