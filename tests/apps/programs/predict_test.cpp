@@ -164,6 +164,25 @@ TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
   }
 }
 
+// Signs of 64 workers to all are too many for a slow link, and cost more than dense within the node. Hierarchical sends
+// the bytes of dense between nodes, and more within. Random-k always sends less than dense.
+TEST_F(Predict, SaysWhereAMethodPays) {
+  const Outcome outcome = predict(
+      "--model bert_base --batch 3 --step-ms 58 --transport nccl --nodes 8 --workers-per-node 8 --intra-bandwidth "
+      "2400gbit --methods all");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::map<std::string, std::string> pays;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t at = line.find("%  "); at != std::string::npos)
+      pays[line.substr(0, line.find(' '))] = line.substr(at + 3);
+  EXPECT_EQ(pays["hierarchical"], "nowhere");
+  EXPECT_TRUE(pays["birder"].starts_with("below ")) << pays["birder"];
+  EXPECT_TRUE(pays["birder_naive"].starts_with("above ")) << pays["birder_naive"];
+  EXPECT_NE(pays["birder_naive"].find(", below "), std::string::npos) << pays["birder_naive"];
+  EXPECT_EQ(pays["randomk"], "at every bandwidth");
+}
+
 TEST_F(Predict, AgreesWithPublishedThroughputs) {
   const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py papers";
   ASSERT_EQ(std::system(("python3 " + script + " > " + (folder_ / "out").string()).c_str()), 0);
