@@ -1,0 +1,221 @@
+// tools/predict: its bucket plan is the engine's, and its times have closed forms.
+#include "models/bert.h"
+#include "models/bert_config.h"
+#include "models/lstm.h"
+#include "models/resnet.h"
+#include "models/vgg.h"
+#include "models/vit.h"
+#include "tests/apps/programs/train_resnet.h"
+
+namespace godwit {
+namespace {
+
+using nlohmann::json;
+
+class Predict : public TrainResnet {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  Outcome predict(const std::string& arguments, const std::string& environment = "") const {
+    const std::string line = "cd " + folder_.string() + " && timeout 60 env " + environment +
+                             " " GODWIT_SOURCE_DIR "/tools/predict " + arguments + " >out 2>err </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+  json predicted(const std::string& arguments) const {
+    const Outcome outcome = predict(arguments + " --json");
+    EXPECT_EQ(outcome.exit_code, 0) << arguments << ": " << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  }
+  void expect_plan(const std::string& arguments, const nn::Module& model) const {
+    const Buckets buckets(model.parameters(), {});
+    const json plan = predicted("--batch 1 --step-ms 1 --nodes 2 --methods dense --model " + arguments);
+    EXPECT_EQ(plan["parameters"], buckets.numel()) << arguments;
+    ASSERT_EQ(plan["buckets"].size(), static_cast<size_t>(buckets.size())) << arguments;
+    for (const Bucket& bucket : buckets)
+      EXPECT_EQ(plan["buckets"][static_cast<size_t>(bucket.index)]["values"], bucket.numel)
+          << arguments << ", bucket " << bucket.index;
+  }
+  void expect_says(const std::string& arguments, const std::string& text, const std::string& environment = "") const {
+    const Outcome outcome = predict(arguments, environment);
+    EXPECT_NE(outcome.exit_code, 0) << arguments;
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << arguments << ": " << outcome.err;
+    EXPECT_EQ(outcome.err.find("Traceback"), std::string::npos) << outcome.err;
+  }
+  static constexpr const char* kResNet = "--model resnet18 --batch 4 ";
+  // Kernels that take no time.
+  static constexpr const char* kLinkOnly =
+      " --kernels 1e15 --efficiency 0.5 --latency 100 --nodes 4 --methods dense,birder";
+};
+
+TEST_F(Predict, HasTheBucketsOfTheEngine) {
+  expect_plan("resnet50", ResNet(resnet_config("resnet50")));
+  expect_plan("vgg16_cifar", Vgg(vgg_config("vgg16_cifar")));
+  expect_plan("vit_tiny", Vit(vit_config("vit_tiny")));
+  expect_plan("bert_mini", BertForQuestionAnswering(bert_config("bert_mini")));
+  BertConfig small = bert_config("bert_tiny");
+  small.vocab_size = 8000;
+  expect_plan("bert_tiny_pretraining --classes 8000", BertForPreTraining(small));
+  expect_plan("lstm_awd", LstmLanguageModel(lstm_config("lstm_awd")));
+}
+
+// The numbers of torchvision and HuggingFace.
+TEST_F(Predict, CountsTheParametersOfLargeModels) {
+  for (const auto& [name, parameters] :
+       {std::pair{"vgg16", 138357544}, {"bert_large", 334094338}, {"gpt2_xl", 1557611200}})
+    EXPECT_EQ(predicted(std::string("--batch 1 --step-ms 1 --methods dense --nodes 2 --model ") + name)["parameters"],
+              parameters)
+        << name;
+}
+
+// Dense: every rank sends a quarter of each bucket to 3 others, twice. Birder sends 1/32 of that.
+TEST_F(Predict, WithoutComputationAStepIsTheTimeOfTheLink) {
+  const json all = predicted(kResNet + std::string("--step-ms 1e-9 --bandwidth 800mbit") + kLinkOnly);
+  double dense = 0, birder = 0;
+  for (const json& bucket : all["buckets"]) {
+    const double padded = std::ceil(bucket["values"].get<double>() / 128) * 128;
+    dense += 2 * 3 * (100e-6 + padded / 4 * 4 / 50e6);
+    birder += 2 * 3 * (100e-6 + padded / 4 / 8 / 50e6);
+  }
+  EXPECT_NEAR(all["results"][0]["seconds"].get<double>(), dense, 1e-6 * dense);
+  EXPECT_NEAR(all["results"][1]["seconds"].get<double>(), birder, 1e-6 * birder);
+}
+
+TEST_F(Predict, AnUnlimitedLinkCostsNothing) {
+  for (const json& result :
+       predicted(kResNet + std::string("--step-ms 50 --bandwidth unlimited --methods all --kernels 1e15 "
+                                       "--latency 0 --intra-bandwidth unlimited --intra-latency 0"))["results"])
+    EXPECT_NEAR(result["seconds"].get<double>(), 0.05, 1e-9) << result["method"];
+}
+
+// The first bucket, a bias, is exchanged before the second one is complete. From then on a slow link is busy, and hides
+// what is left of backward. A fast link exposes the last bucket, which is complete when backward ends.
+TEST_F(Predict, BackwardHidesCommunication) {
+  const std::string one_step = kResNet + std::string("--step-ms 300 ") + kLinkOnly;
+  const auto exchange = [](double values, double rate) { return 2 * 3 * (100e-6 + values / rate); };
+  const json slow = predicted(one_step + " --bandwidth 100mbit"), fast = predicted(one_step + " --bandwidth 100gbit");
+  const double first = exchange(1024, 6.25e6), begin = slow["buckets"][1]["ready_s"];
+  EXPECT_LT(slow["buckets"][0]["ready_s"].get<double>() + first, begin);
+  const double communication = slow["results"][0]["communication"];
+  EXPECT_NEAR(slow["results"][0]["exposed"].get<double>(), communication - first - (0.3 - begin), 1e-6);
+  const json& last = fast["buckets"].back();
+  EXPECT_NEAR(last["ready_s"].get<double>(), 0.3, 1e-9);
+  EXPECT_NEAR(fast["results"][0]["exposed"].get<double>(), exchange(last["values"], 6.25e9), 1e-6);
+  const json late = predicted(one_step + " --bandwidth 100mbit --no-overlap");
+  EXPECT_NEAR(late["results"][0]["exposed"].get<double>(), communication, 1e-6);
+}
+
+// Two nodes of two workers over MPI: each worker sends 3/4 of the bucket, of which two parts of three leave the node.
+TEST_F(Predict, WorkersShareTheLinkOfTheirNode) {
+  const std::string two =
+      kResNet +
+      std::string(
+          "--step-ms 1e-9 --kernels 1e15 --nodes 2 --workers-per-node 2 --latency 0 "
+          "--intra-latency 0 --intra-bandwidth unlimited --efficiency 1 --bandwidth 80mbit --methods dense,birder");
+  double bytes = 0;
+  const json pairs = predicted(two), trees = predicted(two + " --transport nccl");
+  for (const json& bucket : pairs["buckets"]) bytes += 4 * std::ceil(bucket["values"].get<double>() / 128) * 128;
+  const auto seconds = [](const json& all, int method) { return all["results"][method]["seconds"].get<double>(); };
+  EXPECT_NEAR(seconds(pairs, 0), 2 * 2 * 2 * bytes / 4 / 10e6, 1e-6 * bytes);
+  EXPECT_NEAR(seconds(trees, 0), 2 * bytes / 2 / 10e6, 1e-6 * bytes);
+  EXPECT_NEAR(seconds(pairs, 1), 2 * bytes / 32 / 2 / 10e6, 1e-6 * bytes);
+  EXPECT_NEAR(seconds(trees, 1), seconds(pairs, 1), 1e-9);
+}
+
+// bench_methods has counted the bytes per parameter that a worker sends between 4 nodes of 2 workers.
+TEST_F(Predict, EveryMethodSendsTheBytesOfTheEngine) {
+  const json all = predicted(
+      "--model resnet18 --batch 1 --step-ms 1e-9 --nodes 4 --workers-per-node 2 --methods all --warm-up 0 --latency 0 "
+      "--efficiency 1 --bandwidth 8mbit --intra-latency 0 --intra-bandwidth unlimited");
+  std::map<std::string, double> bytes;
+  for (const json& result : all["results"])
+    bytes[result["method"]] = result["communication"].get<double>() * 1e6 / 2 / all["parameters"].get<double>();
+  std::istringstream page(read_file(GODWIT_SOURCE_DIR "/docs/methods/measured.md"));
+  int compared = 0;
+  for (std::string line; std::getline(page, line);) {
+    const std::string prefix = "adamw behind ";
+    const size_t begin = line.starts_with(prefix) ? prefix.size() : 0;
+    const std::string method = line.substr(begin, line.find(' ', begin) - begin);
+    double state, exchange, masters, within, between;
+    if (line.size() < 39 || !bytes.count(method) || method == "zero_one_adam") continue;  // the page has one step of it
+    if (method == "powersgd") continue;  // depends on the shapes of matrices
+    if (std::sscanf(line.c_str() + 35, "%lf %lf %lf %lf %lf", &state, &exchange, &masters, &within, &between) != 5)
+      continue;
+    EXPECT_NEAR(bytes[method], between, 0.02 * between) << method;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 16);
+}
+
+TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
+  std::map<std::string, double> before;
+  for (const char* bandwidth : {"10mbit", "1gbit", "100gbit"}) {
+    std::map<std::string, double> of_nodes;
+    for (const json& result :
+         predicted(kResNet + std::string("--step-ms 50 --methods all --nodes 2,4,64,4096 --bandwidth ") +
+                   bandwidth)["results"]) {
+      const std::string method = result["method"], key = method + " " + result["nodes"].dump();
+      const double seconds = result["seconds"];
+      EXPECT_GE(seconds, 0.05) << key;
+      // Kernels of owners work on 1/nodes of the values, which may save a few milliseconds.
+      EXPECT_GE(seconds, of_nodes[method] - 0.005) << key;
+      EXPECT_LE(seconds, before.try_emplace(key, seconds).first->second) << key;
+      before[key] = of_nodes[method] = seconds;
+    }
+  }
+}
+
+// Signs of 64 workers to all are too many for a slow link, and cost more than dense within the node. Hierarchical sends
+// the bytes of dense between nodes, and more within. Random-k always sends less than dense.
+TEST_F(Predict, SaysWhereAMethodPays) {
+  const Outcome outcome = predict(
+      "--model bert_base --batch 3 --step-ms 58 --transport nccl --nodes 8 --workers-per-node 8 --intra-bandwidth "
+      "2400gbit --methods all");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::map<std::string, std::string> pays;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t at = line.find("%  "); at != std::string::npos)
+      pays[line.substr(0, line.find(' '))] = line.substr(at + 3);
+  EXPECT_EQ(pays["hierarchical"], "nowhere");
+  EXPECT_TRUE(pays["birder"].starts_with("below ")) << pays["birder"];
+  EXPECT_TRUE(pays["birder_naive"].starts_with("above ")) << pays["birder_naive"];
+  EXPECT_NE(pays["birder_naive"].find(", below "), std::string::npos) << pays["birder_naive"];
+  EXPECT_EQ(pays["randomk"], "at every bandwidth");
+}
+
+TEST_F(Predict, AgreesWithPublishedThroughputs) {
+  const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py papers";
+  ASSERT_EQ(std::system(("python3 " + script + " > " + (folder_ / "out").string()).c_str()), 0);
+  const std::string out = read_file(folder_ / "out"), words = "mean error of Birder and dense ";
+  const size_t at = out.find(words);
+  ASSERT_NE(at, std::string::npos) << out;
+  EXPECT_LT(std::stod(out.substr(at + words.size())), 15) << out;
+}
+
+TEST_F(Predict, TakesARunDirectory) {
+  TrainResnet::SetUp();
+  ASSERT_EQ(train("--model resnet20 --optimizer birder --nodes 2 --batch 4").exit_code, 0);
+  const json all = predicted("--run run --nodes 4 --bandwidth 10mbit --methods dense,birder");
+  EXPECT_EQ(all["model"], "resnet20");
+  EXPECT_DOUBLE_EQ(all["computation_s"].get<double>(), metrics()[1]["computation_s"].get<double>());
+  EXPECT_LT(all["results"][1]["seconds"], all["results"][0]["seconds"]);
+  EXPECT_GT(all["results"][1]["pays_bit_s"][0][1], 10e6);
+}
+
+TEST_F(Predict, RefusesBadInput) {
+  const std::string good = "--model resnet50 --batch 32 --step-ms 70 ";
+  expect_says("--model resnet_50 --batch 32 --step-ms 70", "there is no model 'resnet_50'; did you mean 'resnet50'?");
+  expect_says(good + "--methods dense,berder", "there is no method 'berder'; did you mean 'birder'?");
+  expect_says(good + "--workers-per-node 0", "'0': expected a number from 1 on");
+  expect_says(good + "--nodes 4,0", "'0': expected a number from 1 on");
+  expect_says(good + "--nodes 1024 --workers-per-node 8", "expected 2 to 4096 workers in all");
+  expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate above 0 such as 100mbit");
+  expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
+  expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
+  expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");
+  write_file(folder_ / "hidden" / "matplotlib.py", "raise ImportError\n");
+  expect_says(good + "--plot a.png", "--plot needs matplotlib", "PYTHONPATH=hidden");
+}
+
+}  // namespace
+}  // namespace godwit

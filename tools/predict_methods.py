@@ -1,0 +1,182 @@
+"""Methods for tools/predict: what each one sends for a bucket, and what its kernels read and write.
+
+An exchange takes a cluster c and a bucket b, and returns its seconds of communication and the bytes that its kernels
+read and write (comm/compress, optim/kernels). Options of methods have their defaults.
+"""
+import collections
+import math
+
+Link = collections.namedtuple("Link", "latency rate")  # seconds per message, bytes per second
+# intra: of a worker, to the others of its node; inter: of a node. kernels: bytes that kernels read and write per second.
+Cluster = collections.namedtuple("Cluster", "nodes workers intra inter nccl kernels overlap", defaults=(True,))
+
+
+# --- Collectives ---
+
+
+def pairwise(c, group, size):
+    """Every rank of a group sends size bytes to each other one, all at once: seconds of the busiest link."""
+    near = {"world": c.workers, "intra": c.workers, "inter": 1}[group] - 1
+    far = {"world": (c.nodes - 1) * c.workers, "intra": 0, "inter": c.nodes - 1}[group]
+    within = near * (c.intra.latency + size / c.intra.rate)
+    return max(within, c.workers * far * (c.inter.latency + size / c.inter.rate))
+
+
+def through_nodes(c, group, size):
+    """As pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
+    if group != "world" or c.nodes == 1:
+        return pairwise(c, group, size)
+    within = (c.workers - 1) * (c.intra.latency + size * c.nodes / c.intra.rate)
+    return max(within, (c.nodes - 1) * (c.inter.latency + size * c.workers / c.inter.rate))
+
+
+def ranks(c, group):
+    return {"world": c.nodes * c.workers, "intra": c.workers, "inter": c.nodes}[group]
+
+
+def all_to_all(c, group, size):
+    """size: bytes that a rank holds before it."""
+    return pairwise(c, group, size / ranks(c, group))
+
+
+def all_gather(c, group, size):
+    """size: bytes that a rank holds after it. reduce_scatter: before it."""
+    return (through_nodes if c.nccl else pairwise)(c, group, size / ranks(c, group))
+
+
+reduce_scatter = all_gather
+
+
+def all_reduce(c, group, size):
+    return reduce_scatter(c, group, size) + all_gather(c, group, size)
+
+
+# --- Methods ---
+
+ADAM, SGDM = 28, 20  # bytes that an update reads and writes per value: gradient, parameter and state
+
+
+def dense(c, b):
+    return all_reduce(c, "world", 4 * b.padded), 0
+
+
+def dense_half(c, b):
+    size = 2 * b.padded
+    return all_to_all(c, "world", size) + all_gather(c, "world", size), 12 * b.numel + 6 * b.numel
+
+
+def hierarchical(c, b, wire=4):
+    part = b.padded / c.workers
+    between = all_to_all(c, "inter", wire * part) + all_gather(c, "inter", wire * part)
+    if wire == 4:
+        between = all_reduce(c, "inter", 4 * part)
+    within = reduce_scatter(c, "intra", 4 * b.padded) + all_gather(c, "intra", 4 * b.padded)
+    return within + between, 0 if wire == 4 else 18 * part
+
+
+def birder(c, b):
+    """Hierarchical-1-bit-All-Reduce."""
+    part = b.padded / c.workers
+    seconds = reduce_scatter(c, "intra", 4 * b.padded) + all_gather(c, "intra", b.padded / 8)
+    seconds += all_to_all(c, "inter", part / 8) + all_gather(c, "inter", part / 8)
+    return seconds, 28 * part + (8 + c.nodes / 8) * part / c.nodes
+
+
+def birder_naive(c, b):
+    world = ranks(c, "world")
+    return all_gather(c, "world", world * b.padded / 8), (28 + 8 + world / 8) * b.padded
+
+
+def to_owners(up, down, worker, scale=0):
+    """Codes of `up` bytes per value to the owners and means of `down` bytes back; worker: bytes of the worker's kernel
+    per value besides the code. scale: bytes per value that every rank sends to all others before it."""
+
+    def exchange(c, b):
+        world = ranks(c, "world")
+        seconds = all_to_all(c, "world", up * b.numel) + all_gather(c, "world", down * b.numel)
+        if scale:
+            seconds += all_gather(c, "world", world * scale * b.numel)
+        owner = up + (12 + down) / world  # reads all codes, and updates mean and error
+        return seconds, (worker + up + owner + down + 4) * b.numel
+
+    return exchange
+
+
+def gathered(size, worker):
+    """Codes of `size` bytes per value from every worker to all others."""
+
+    def exchange(c, b):
+        world = ranks(c, "world")
+        return all_gather(c, "world", world * size * b.numel), (worker + world * size + 4) * b.numel
+
+    return exchange
+
+
+def random_k(c, b):
+    return all_reduce(c, "world", 0.04 * b.numel), 20 * b.numel
+
+
+def power_sgd(c, b, rank=4):
+    rows = columns = rest = matrices = 0
+    for shape in b.shapes:
+        first, others = shape[0], math.prod(shape[1:])
+        if len(shape) < 2 or rank * (first + others) >= first * others:
+            rest += first * others
+        else:
+            rows, columns, matrices = rows + rank * first, columns + rank * others, matrices + first * others
+    return all_reduce(c, "world", 4 * (rows + rest)) + all_reduce(c, "world", 4 * columns), 28 * matrices
+
+
+SIGNS = to_owners(1 / 8 + 4 / 4096, 1 / 8 + 4 / 4096, 16)
+
+
+def loco(c, b):
+    width = 1 if ranks(c, "world") <= 16 else 2  # of the sums that return
+    return to_owners(0.5, width, 6, scale=2 / 1024)(c, b)
+
+
+def always(exchange, update=ADAM):
+    return lambda options: [(1, exchange, update)]
+
+
+def one_bit_adam(options):
+    """Dense up to the end of the warm-up, then signs of momenta."""
+    first = dense if options.warm_up_wire == "f32" else dense_half
+    return [(options.warm_up, first, ADAM), (1 - options.warm_up, lambda c, b: add(SIGNS(c, b), (0, 12 * b.numel)), 16)]
+
+
+def zero_one_adam(options):
+    """46 % of the steps synchronize (0/1 Adam paper, abstract: 54 % fewer rounds); the others communicate nothing."""
+    local = lambda c, b: (0, 20 * b.numel)
+    return [(0.46, lambda c, b: add(SIGNS(c, b), local(c, b)), 28), (0.54, local, 16)]
+
+
+def add(a, b):
+    return a[0] + b[0], a[1] + b[1]
+
+
+# name: the kinds of steps of a run, each with its share, its exchange and the bytes of its update per value
+METHODS = {
+    "dense": always(dense, SGDM),
+    "dense_bf16": always(dense_half, SGDM),
+    "dense_int8": always(to_owners(1 + 4 / 1024, 1 + 4 / 1024, 4), SGDM),
+    "hierarchical": always(hierarchical, SGDM),
+    "hierarchical_bf16": always(lambda c, b: hierarchical(c, b, wire=2), SGDM),
+    "birder": always(birder, 8 + 1 / 8),
+    "birder_naive": always(birder_naive, 8 + 1 / 8),
+    "one_bit_adam": one_bit_adam,
+    "one_bit_lamb": one_bit_adam,
+    "zero_one_adam": zero_one_adam,
+    "qsgd": always(to_owners(0.5 + 4 / 1024, 4, 4), SGDM),
+    "terngrad": always(to_owners(0.25 + 4 / 1024, 4, 4), SGDM),
+    "one_bit_sgd": always(to_owners(1 / 8 + 8 / 1024, 1 / 8 + 8 / 1024, 12), SGDM),
+    "ef_signsgd": always(SIGNS, SGDM),
+    "signsgd": always(to_owners(1 / 8, 1 / 8, 4), SGDM),
+    "topk": always(gathered(0.08, 12), SGDM),
+    "ef21": always(gathered(0.08, 20), SGDM),
+    "randomk": always(random_k, SGDM),
+    "powersgd": always(power_sgd, SGDM),
+    "loco": always(loco),
+    "zeropp": always(to_owners(0.5 + 4 / 1024, 1 + 4 / 1024, 4)),
+    "loco_zeropp": always(to_owners(0.5, 1 + 4 / 1024, 6, scale=2 / 1024)),
+}

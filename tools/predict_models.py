@@ -1,0 +1,157 @@
+"""Models for tools/predict: parameters in order of registration, as the engine's models register them, and operations.
+
+A model is a list of layers in order of the forward pass. Forward operations are those of one sample: two per
+multiply-add of convolutions, matrix products and attention. Other operations are not counted.
+"""
+import math
+from collections import namedtuple
+
+Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations of a sample
+
+
+def numel(shape):
+    return math.prod(shape)
+
+
+def parameters(layers):
+    return sum(numel(shape) for layer in layers for shape in layer.shapes)
+
+
+def conv(inputs, outputs, kernel, side, bias=False):
+    """side: height and width of the output."""
+    weight = (outputs, kernel, kernel, inputs)
+    return Layer([weight] + [(outputs,)] * bias, 2 * numel(weight) * side * side)
+
+
+def norm(width):
+    return Layer([(width,), (width,)], 0)
+
+
+def linear(inputs, outputs, tokens=1):
+    return Layer([(outputs, inputs), (outputs,)], 2 * inputs * outputs * tokens)
+
+
+def attention(width, tokens):
+    return Layer([], 4 * width * tokens * tokens)
+
+
+def resnet(side, classes, blocks, bottleneck=False, cifar=False):
+    """He et al. 2015, table 1; the CIFAR form of section 4.2 has shortcuts without parameters."""
+    width = channels = 16 if cifar else 64
+    side = side if cifar else side // 2
+    layers = [conv(3, width, 3 if cifar else 7, side), norm(width)]
+    side = side if cifar else side // 2
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            stride = 2 if stage > 0 and block == 0 else 1
+            before, side, outputs = side, side // stride, 4 * width if bottleneck else width
+            if bottleneck:
+                layers += [conv(channels, width, 1, before), norm(width), conv(width, width, 3, side), norm(width)]
+                layers += [conv(width, outputs, 1, side), norm(outputs)]
+            else:
+                layers += [conv(channels, width, 3, side), norm(width), conv(width, width, 3, side), norm(width)]
+            if not cifar and (stride > 1 or channels != outputs):
+                layers += [conv(channels, outputs, 1, side), norm(outputs)]
+            channels = outputs
+        width *= 2
+    return layers + [linear(channels, classes)]
+
+
+def vgg16(side, classes, batch_norm=False, cifar=False):
+    """Simonyan and Zisserman 2014, table 1, column D."""
+    layers, channels = [], 3
+    for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            layers += [conv(channels, width, 3, side, bias=True)] + [norm(width)] * batch_norm
+            channels = width
+        side //= 2
+    if cifar:
+        return layers + [linear(channels, classes)]
+    return layers + [linear(channels * 49, 4096), linear(4096, 4096), linear(4096, classes)]
+
+
+def vit(side, classes, width):
+    """Dosovitskiy et al. 2020, table 1: 12 layers, patches of 16 × 16."""
+    patches = (side // 16) ** 2
+    tokens = patches + 1
+    layers = [Layer([(1, 1, width)], 0), conv(3, width, 16, side // 16, bias=True), Layer([(1, tokens, width)], 0)]
+    for _ in range(12):
+        layers += [norm(width), linear(width, 3 * width, tokens), attention(width, tokens), linear(width, width, tokens)]
+        layers += [norm(width), linear(width, 4 * width, tokens), linear(4 * width, width, tokens)]
+    return layers + [norm(width), linear(width, classes)]
+
+
+def bert(tokens, words, depth, width, pretraining=False):
+    """Devlin et al. 2018, section 3; sizes below base: Turc et al. 2019. With the head of SQuAD, or of pre-training."""
+    layers = [Layer([(words, width), (512, width), (2, width)], 0), norm(width)]
+    for _ in range(depth):
+        layers += [linear(width, width, tokens)] * 3 + [attention(width, tokens), linear(width, width, tokens), norm(width)]
+        layers += [linear(width, 4 * width, tokens), linear(4 * width, width, tokens), norm(width)]
+    if not pretraining:
+        return layers + [linear(width, 2, tokens)]
+    masked = round(0.15 * tokens)  # the decoder of masked words computes with the weights of the embedding
+    layers += [linear(width, width), Layer([(words,)], 2 * words * width * masked), linear(width, width, masked)]
+    return layers + [norm(width), linear(width, 2)]
+
+
+def lstm(tokens, words, embedding, widths, tied=False):
+    """Zaremba et al. 2014, section 4.1; Merity et al. 2017, section 5."""
+    layers, inputs = [Layer([(words, embedding)], 0)], embedding
+    for width in widths:
+        shapes = [(4 * width, inputs), (4 * width, width), (4 * width,), (4 * width,)]
+        layers.append(Layer(shapes, 8 * width * (inputs + width) * tokens))
+        inputs = width
+    shapes = [(words,)] if tied else [(words, inputs), (words,)]
+    return layers + [Layer(shapes, 2 * words * inputs * tokens)]
+
+
+def gpt(tokens, words, depth, width):
+    """Radford et al. 2019, table 2; the output layer shares the weights of the embedding."""
+    layers = [Layer([(words, width)], 0), Layer([(1024, width)], 0)]
+    for _ in range(depth):
+        layers += [norm(width), linear(width, 3 * width, tokens), attention(width, tokens), linear(width, width, tokens)]
+        layers += [norm(width), linear(width, 4 * width, tokens), linear(4 * width, width, tokens)]
+    return layers + [norm(width), Layer([], 2 * words * width * tokens)]
+
+
+# name: builder, size of an input (side of an image, tokens of a text), classes or words, and what the builder takes
+TABLE = {
+    "resnet18": (resnet, 224, 1000, [2, 2, 2, 2]),
+    "resnet34": (resnet, 224, 1000, [3, 4, 6, 3]),
+    "resnet50": (resnet, 224, 1000, [3, 4, 6, 3], True),
+    "resnet101": (resnet, 224, 1000, [3, 4, 23, 3], True),
+    "resnet20": (resnet, 32, 10, [3, 3, 3], False, True),
+    "resnet32": (resnet, 32, 10, [5, 5, 5], False, True),
+    "resnet56": (resnet, 32, 10, [9, 9, 9], False, True),
+    "vgg16": (vgg16, 224, 1000),
+    "vgg16_bn": (vgg16, 224, 1000, True),
+    "vgg16_cifar": (vgg16, 32, 10, True, True),
+    "vit_tiny": (vit, 224, 1000, 192),
+    "vit_small": (vit, 224, 1000, 384),
+    "vit_b_16": (vit, 224, 1000, 768),
+    "lstm_small": (lstm, 35, 10000, 200, [200] * 2),
+    "lstm_medium": (lstm, 35, 10000, 650, [650] * 2),
+    "lstm_large": (lstm, 35, 10000, 1500, [1500] * 2),
+    "lstm_awd": (lstm, 70, 10000, 400, [1150, 1150, 400], True),
+    "gpt2": (gpt, 1024, 50257, 12, 768),
+    "gpt2_medium": (gpt, 1024, 50257, 24, 1024),
+    "gpt2_large": (gpt, 1024, 50257, 36, 1280),
+    "gpt2_xl": (gpt, 1024, 50257, 48, 1600),
+}
+BERT_SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
+for size, shape in BERT_SIZES.items():
+    TABLE[f"bert_{size}"] = (bert, 384, 30522, *shape)
+    TABLE[f"bert_{size}_pretraining"] = (bert, 128, 30522, *shape, True)
+
+
+def model(name, size=None, classes=None):
+    """The layers of a named model. size and classes (or words) replace those of the table."""
+    builder, usual_size, usual_classes, *rest = TABLE[name]
+    return builder(size or usual_size, usual_classes if classes is None else classes, *rest)
+
+
+def classes_for(name, count):
+    """The number of classes (or words) with which a model has `count` parameters; None if there is none."""
+    none, each = (parameters(model(name, classes=n)) for n in (0, 1))
+    classes, remainder = divmod(count - none, each - none)
+    return classes if classes > 0 and remainder == 0 else None
