@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 #include "engine/check.h"
 #include "engine/parallel.h"
 

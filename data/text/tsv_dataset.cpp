@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "data/file.h"
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
 #include "engine/did_you_mean.h"

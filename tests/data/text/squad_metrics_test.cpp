@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 #include "engine/philox.h"
 #include "tests/data/golden.h"
 

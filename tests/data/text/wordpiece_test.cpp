@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "data/text/squad.h"
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 #include "engine/hash.h"
 #include "tests/data/golden.h"
 
