@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <iterator>
 #include <numeric>
-#include <set>
 
 #include "engine/excerpt.h"
 
@@ -57,12 +55,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string best = nearest(word, candidates);
-  if (!best.empty()) return "; did you mean '" + printable(best) + "'?";
-  std::vector<std::string> once;
-  std::set<std::string> seen;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(once),
-               [&](const std::string& name) { return seen.insert(name).second; });
-  return "; available: " + excerpts(once, kMostListed);
+  return best.empty() ? "; available: " + excerpts(candidates, kMostListed)
+                      : "; did you mean '" + printable(best) + "'?";
 }
 
 }  // namespace godwit

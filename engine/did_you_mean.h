@@ -10,8 +10,7 @@ namespace godwit {
 // longer than 100 bytes never match. Only the first 10,000 candidates are compared.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
-// The end of an error message: "; did you mean 'x'?", or the first 30 different candidates if none is
-// close.
+// The end of an error message: "; did you mean 'x'?", or the first 30 candidates if none is close.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace godwit

@@ -11,8 +11,8 @@ namespace godwit {
 // What a run does about spikes.
 struct SpikeOptions {
   std::string guard = "off";  // off, skip the step, or rollback to the last checkpoint
-  double z = 6;               // arguments of SpikeGuard
-  int64_t window = 100;
+  double z = 6;               // least deviation of a spike, in standard deviations
+  int64_t window = 100;       // steps that count as normal
 
   void describe(OptionList& list);  // adds the options
 };

@@ -17,12 +17,14 @@ struct CommandLine {
   std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
 };
 
+const std::vector<std::string> kOwnFlags = {"--help", "-h", "--config", "--set", "--print-config"};
+
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 [[noreturn]] void fail_unknown_argument(const KnownOptions& known, std::string word) {
   word = word.substr(0, word.find('='));
   if (!word.starts_with('-')) fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
-  std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
+  std::vector<std::string> flags = kOwnFlags;
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
   for (const Option& option : known.list()) {
@@ -54,9 +56,8 @@ CommandLine read_command_line(const KnownOptions& known, const std::vector<std::
       check(i + 1 < words.size(), flag, " expects a value");
       value = words[++i];
     }
-    const bool is_flag =
-        value == "--config" || value == "--set" || value == "--print-config" || known.list().find_flag(value);
-    check(!is_flag && !is_help(value), flag, " expects a value, got the flag ", value);
+    const bool own = std::find(kOwnFlags.begin(), kOwnFlags.end(), value) != kOwnFlags.end();
+    check(!own && !known.list().find_flag(value), flag, " expects a value, got the flag ", value);
     check(!value.empty() || flag == "--set", flag, " expects a ", flag == "--config" ? "file" : "value",
           ", got nothing");
     check(flag != "--config" || line.config_file.empty(), "--config is given twice; it takes one file");
@@ -104,8 +105,7 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
 ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (const auto help = std::find_if(words.begin(), words.end(), is_help); help != words.end()) {
-    const bool has_topic = help + 1 != words.end() && !help[1].starts_with('-');
-    out << help_text(program, has_topic ? help[1] : "");
+    out << help_text(program, help + 1 != words.end() && !help[1].starts_with('-') ? help[1] : "");
     return nullptr;
   }
   const ConfigPtr defaults = default_config(program);

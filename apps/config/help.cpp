@@ -26,8 +26,6 @@ std::string value_name(const Option& option) {
   return std::holds_alternative<double*>(option.ref) ? " X" : " N";
 }
 
-bool names_a_method(const Option& option) { return option.name == "optimizer.name" || option.name == "exchange.name"; }
-
 bool has_choice(const Option& option, const std::string& text) {
   return std::find(option.choices.begin(), option.choices.end(), text) != option.choices.end();
 }
@@ -35,7 +33,7 @@ bool has_choice(const Option& option, const std::string& text) {
 // Help, range, and choices with the default in brackets: "learning-rate schedule: [constant], multi_step".
 std::string meaning(const Option& option, const std::string& value, bool with_range) {
   std::string text = option.help;
-  if (option.choices.empty() || names_a_method(option)) {
+  if (option.choices.empty() || option.name == "optimizer.name" || option.name == "exchange.name") {
     std::string range = with_range ? range_text(option.range) : "";
     if (range.starts_with(" of")) range.erase(0, 3);  // " of at least 0"
     if (!range.empty()) text.append(";").append(range);
@@ -91,16 +89,20 @@ std::string topic_text(const Program& program, const std::string& topic) {
   const KnownOptions known(*config);
   std::string text;
   std::vector<std::string> topics;  // those of methods first
-  for (const Option& option : known.list())
-    if (names_a_method(option)) topics.insert(topics.end(), option.choices.begin(), option.choices.end());
+  const auto add = [&](const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+      if (std::find(topics.begin(), topics.end(), name) == topics.end()) topics.push_back(name);
+  };
+  add(known.list().find("optimizer.name")->choices);
+  add(known.list().find("exchange.name")->choices);
   for (const Option& option : known.list()) {
     const std::string group = option.name.substr(0, option.name.find('.'));
     if (option.name.ends_with(".name") && has_choice(option, topic)) return choice_text(program, option, topic);
     const bool named = topic == option.section || topic == group || topic == option.name ||
                        "--" + topic == option.flag || has_choice(option, topic);
     if (named) text += option_line(option);
-    topics.insert(topics.end(), {option.section, group, option.name});
-    topics.insert(topics.end(), option.choices.begin(), option.choices.end());
+    add({option.section, group, option.name});
+    add(option.choices);
   }
   check(!text.empty(), "--help: no such topic '", excerpt(topic), "'", did_you_mean(topic, topics));
   return text;

@@ -10,8 +10,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 16;  // printing recurses
-
 void collect(const KnownOptions& known, const json& object, const std::string& group, const std::string& subject,
              Assignments& out) {
   for (const auto& [key, node] : object.items()) {
@@ -32,7 +30,7 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
 
 Assignments read_json(const KnownOptions& known, const std::string& text, const std::string& subject,
                       const std::string& group) {
-  check_json(text, subject + ":", {.depth = kMaxDepth, .unique_names = true});
+  check_json(text, subject + ":", {.depth = 16, .unique_names = true});
   const json object = parse_json(text);
   check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   Assignments assignments;
