@@ -1,5 +1,7 @@
 // Times compressors relative to a copy of as many bytes, in alternating runs, after checking the decoded values. The
 // copy calls memcpy on pieces small enough to avoid non-temporal stores, so that sizes are comparable.
+#include "comm/compress/compressors.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,10 +11,9 @@
 
 #include "bench/measure.h"
 #include "bench/program.h"
-#include "comm/exchange/block_exchange.h"
-#include "comm/compress/compressors.h"
 #include "comm/compress/wire/loco_codes.h"
 #include "comm/compress/wire/sign_bits.h"
+#include "comm/exchange/block_exchange.h"
 #include "engine/parallel.h"
 
 using namespace godwit;

@@ -185,7 +185,8 @@ void assign(const Option& option, const OptionValue& value, const std::string& s
   };
   std::visit(
       [&]<class M>(const M& member) {
-        if constexpr (std::is_same_v<M, ChoiceRef>) member.set(member.member, checked(std::type_identity<std::string>()));
+        if constexpr (std::is_same_v<M, ChoiceRef>)
+          member.set(member.member, checked(std::type_identity<std::string>()));
         else *member = checked(std::type_identity<std::remove_pointer_t<M>>());
       },
       option.ref);

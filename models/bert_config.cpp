@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
 #include "engine/text_file.h"
-#include "engine/did_you_mean.h"
 
 namespace godwit {
 namespace {

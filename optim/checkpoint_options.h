@@ -14,8 +14,8 @@ struct CheckpointOptions {
   std::string best;         // figure of the evaluations whose best value is kept, as "test_top1"; empty: none
 
   void describe(OptionList& list);  // adds the options
-  int64_t steps() const;   // between checkpoints; 0: none by steps
-  double seconds() const;  // between checkpoints; 0: none by time
+  int64_t steps() const;            // between checkpoints; 0: none by steps
+  double seconds() const;           // between checkpoints; 0: none by time
   bool enabled() const { return steps() > 0 || seconds() > 0 || !best.empty(); }  // whether there are checkpoints
 };
 

@@ -8,7 +8,8 @@
 namespace godwit {
 
 void SpikeOptions::describe(OptionList& list) {
-  list.add("guard", guard, "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
+  list.add("guard", guard,
+           "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
       .with_choices({"off", "skip", "rollback"});
   list.add("z", z, "size of a jump: standard deviations above the mean", kPositive);
   list.add("window", window, "steps whose mean and deviation count", {SpikeGuard::kLeast, 1e6});

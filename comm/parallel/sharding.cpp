@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "comm/parallel/blocks.h"
 #include "comm/compress/compressors.h"
 #include "comm/compress/wire/half.h"
+#include "comm/parallel/blocks.h"
 #include "engine/data_ptr.h"
 
 namespace godwit {

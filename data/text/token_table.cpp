@@ -16,8 +16,8 @@ TokenTable::TokenTable(std::vector<std::string> tokens, const std::string& kind,
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const std::string& token = tokens_[i];
     check(!token.empty(), "vocabulary: line ", i + 1, " is empty");
-    check(token.find_first_of(excluded) == std::string::npos, "vocabulary: the ", kind, " of line ", i + 1, " contains ",
-          excluded_name);
+    check(token.find_first_of(excluded) == std::string::npos, "vocabulary: the ", kind, " of line ", i + 1,
+          " contains ", excluded_name);
     const auto [known, added] = ids_.emplace(token, static_cast<int32_t>(i));
     if (!added)
       fail("vocabulary: '", excerpt(token), "' occurs in line ", known->second + 1, " and again in line ", i + 1);

@@ -20,8 +20,8 @@ class TokenTable {
   uint64_t hash() const;                                                 // of all tokens in order
 
  protected:
-  // Throws, naming lines starting at 1, if a token is empty, contains one of the characters `excluded` ("a line break"),
-  // or occurs twice. `kind`: "token" or "word", for messages.
+  // Throws, naming lines starting at 1, if a token is empty, contains one of the characters `excluded` ("a line
+  // break"), or occurs twice. `kind`: "token" or "word", for messages.
   TokenTable(std::vector<std::string> tokens, const std::string& kind, std::string_view excluded,
              const std::string& excluded_name);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "data/file.h"
-#include "engine/utf8.h"
 #include "engine/check.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 namespace {

@@ -26,7 +26,8 @@ TEST(TextFile, ErrorsNameThePathAndEndWithTheHint) {
   const TempFolder folder;
   EXPECT_EQ(error_of([&] { read_text_file(folder / "none", 1, "; expected x"); }),
             (folder / "none") + ": cannot be read (No such file or directory); expected x");
-  EXPECT_EQ(error_of([&] { read_text_file(folder.str(), 1, "; expected x"); }), folder.str() + ": is a folder; expected x");
+  EXPECT_EQ(error_of([&] { read_text_file(folder.str(), 1, "; expected x"); }),
+            folder.str() + ": is a folder; expected x");
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ TEST_F(CudaBlockCodes, TopKMatchesTheCpu) {
 
 TEST_F(CudaBlockCodes, LevelsMatchTheCpu) {
   on_gpu([&] {
-    for (const int levels : {1, 7, 127}) compare(device(), "qsgd", *qsgd_compressor(levels), Feedback::residual, 2, false);
+    for (const int levels : {1, 7, 127})
+      compare(device(), "qsgd", *qsgd_compressor(levels), Feedback::residual, 2, false);
     compare(device(), "terngrad", *terngrad_compressor(2.5), Feedback::none, 3, false);
     compare(device(), "terngrad", *terngrad_compressor(0), Feedback::residual, 1, false);
     compare(device(), "int8", *int8_compressor(), Feedback::ef21, 2, false);

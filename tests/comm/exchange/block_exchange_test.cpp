@@ -286,8 +286,10 @@ TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
     hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
     hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
   }
-  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {
-      {one_bit_compressor(), "one_bit"}, {topk_compressor(0.01), "topk"}, {qsgd_compressor(16), "qsgd"}, {int8_compressor(), "int8"}};
+  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {{one_bit_compressor(), "one_bit"},
+                                                                             {topk_compressor(0.01), "topk"},
+                                                                             {qsgd_compressor(16), "qsgd"},
+                                                                             {int8_compressor(), "int8"}};
   for (const auto& [compressor, name] : compressors)
     for (const Values& x : hard) {
       std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(1000)));
