@@ -1,5 +1,7 @@
 // Times compressors relative to a copy of as many bytes, in alternating runs, after checking the decoded values. The
 // copy calls memcpy on pieces small enough to avoid non-temporal stores, so that sizes are comparable.
+#include "comm/compress/compressors.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,10 +11,9 @@
 
 #include "bench/measure.h"
 #include "bench/program.h"
-#include "comm/exchange/block_exchange.h"
-#include "comm/compress/codecs.h"
 #include "comm/compress/wire/loco_codes.h"
 #include "comm/compress/wire/sign_bits.h"
+#include "comm/exchange/block_exchange.h"
 #include "engine/parallel.h"
 
 using namespace godwit;
@@ -142,11 +143,11 @@ void time_all(int threads) {
   all.threads = threads;
   ContextGuard guard(all);
   for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18, int64_t{105} << 20}) {
-    time_compressor("int8", *int8_codec(), 1e-3, values);
-    time_compressor("qsgd, 7 levels", *qsgd_codec(7), 10, values);
-    time_compressor("terngrad", *terngrad_codec(2.5), 2, values);
-    time_compressor("one_bit_sgd", *one_bit_codec(), 0.5, values);
-    time_compressor("topk, 1 %", *topk_codec(0.01), 1, values, 1 << 18);
+    time_compressor("int8", *int8_compressor(), 1e-3, values);
+    time_compressor("qsgd, 7 levels", *qsgd_compressor(7), 10, values);
+    time_compressor("terngrad", *terngrad_compressor(2.5), 2, values);
+    time_compressor("one_bit_sgd", *one_bit_compressor(), 0.5, values);
+    time_compressor("topk, 1 %", *topk_compressor(0.01), 1, values, 1 << 18);
     time_majority(values);
     for (const int bits : {1, 4, 8})
       for (const bool random : {true, false}) time_loco(bits, random, values);

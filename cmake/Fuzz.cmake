@@ -24,7 +24,8 @@ target_precompile_headers(fuzz_methods PRIVATE ${headers})
 file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${targets} ${engine} ${data} ${compress} comm/transport/launcher.cpp models/bert_config.cpp
-               nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/saved_parts.cpp $<TARGET_OBJECTS:fuzz_methods>)
+               nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/checkpoint_options.cpp
+               optim/saved_parts.cpp optim/spike_guard.cpp $<TARGET_OBJECTS:fuzz_methods>)
 target_link_libraries(fuzz PRIVATE ${libraries})
 target_precompile_headers(fuzz PRIVATE ${headers})
 target_compile_options(fuzz PRIVATE ${sanitizers} -fsanitize=fuzzer-no-link -O1 -gline-tables-only -fno-omit-frame-pointer)

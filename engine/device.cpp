@@ -25,6 +25,11 @@ Device parse_device(const std::string& text, const std::string& subject, int loc
   fail(subject, ": unknown device '", excerpt(text), "'; expected cpu, cuda, cuda:N (N starts at 0) or auto");
 }
 
+void check_device(const std::string& text, const std::string& subject) {
+  check(!parse_device(text, subject).is_cuda() || cuda_devices() > 0, subject, ": '", text,
+        "' is not available: ", why_no_cuda());
+}
+
 void check_usable(Device device) {
   if (!device.is_cuda()) return;
   const int count = cuda_devices();

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/any_options.h"
 #include "engine/did_you_mean.h"
-#include "engine/options.h"
 
 namespace godwit {
 
@@ -21,19 +21,26 @@ std::vector<const Method*>& methods();
 
 // Names of all methods of a kind, without aliases.
 template <class Method>
-std::vector<std::string> method_names() {  // without aliases
+std::vector<std::string> method_names() {
   std::vector<std::string> names;
   for (const Method* method : methods<Method>()) names.push_back(method->name);
   return names;
 }
 
-// The method with this name or alias. Throws if there is none; the message suggests the nearest name.
+// The method with this name or alias; null if there is none.
 template <class Method>
-const Method& find_method(const std::string& name) {
+const Method* method_named(const std::string& name) {
   for (const Method* method : methods<Method>())
     if (method->name == name ||
         std::find(method->aliases.begin(), method->aliases.end(), name) != method->aliases.end())
-      return *method;
+      return method;
+  return nullptr;
+}
+
+// The method with this name or alias. Throws if there is none; the message suggests the nearest name.
+template <class Method>
+const Method& find_method(const std::string& name) {
+  if (const Method* method = method_named<Method>(name)) return *method;
   fail(Method::kKind, " '", name, "' is unknown", did_you_mean(name, method_names<Method>()));
 }
 

@@ -2,31 +2,36 @@
 
 #include <charconv>
 #include <cmath>
+#include <concepts>
 
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
+#include "engine/utf8.h"
 
 namespace godwit {
 namespace {
 
 using nlohmann::json;
 
+// Command-line text to a value; false if it is not one of the type.
 template <class T>
-bool read_number(const std::string& text, T& value) {
+bool from_text(const std::string& text, T& value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && stop == end && !text.empty();
 }
 
-bool read_list(std::string text, std::vector<double>& list) {
+bool from_text(const std::string& text, bool& value) { return (value = text == "true") || text == "false"; }
+
+bool from_text(std::string text, std::vector<double>& list) {
   if (!text.empty() && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const size_t first = text.find_first_not_of(' ', begin);
     double number;
-    if (first >= end || !read_number(text.substr(first, end - first), number)) return false;
+    if (first >= end || !from_text(text.substr(first, end - first), number)) return false;
     list.push_back(number);
     begin = end + 1;
   }
@@ -46,106 +51,82 @@ bool inside(double value, const Range& range) {
   return within(value) && (!range.as_float || within(static_cast<float>(value)));
 }
 
-// Converts command-line text to the type of `ref`. Returns the value unchanged if it cannot be converted.
-OptionValue converted(OptionValue value, const OptionRef& ref) {
-  const std::string text = std::get<std::string>(value.data);
-  double number;
-  int64_t integer;
-  uint64_t natural;
-  std::vector<double> list;
-  if (std::holds_alternative<std::string*>(ref) || std::holds_alternative<ChoiceRef>(ref)) return value;
-  value.data = std::monostate();
-  if (std::holds_alternative<bool*>(ref)) {
-    if (text == "true" || text == "false") value.data = text == "true";
-  } else if (std::holds_alternative<std::vector<double>*>(ref)) {
-    if (read_list(text, list)) value.data = list;
-  } else if (read_number(text, integer)) {
-    value.data = integer;
-  } else if (read_number(text, natural)) {
-    value.data = natural;
-  } else if (read_number(text, number)) {
-    value.data = number;
-  }
-  return value;
+template <class T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Assigns one value to one member; holds the inputs of its error messages.
-struct Assigner {
+// Reads a value of the field's type T, and checks it against range and choices. Holds the inputs of error messages.
+struct Checker {
   const Option& option;
-  const OptionValue& value;
+  const std::string& shown;  // the value
   const std::string& subject;
 
-  [[noreturn]] void fail_type(const std::string& expected) const {
-    fail(subject, " expects ", expected, ", got ", value.shown);
+  // Throws for another type; numbers that T cannot represent are out of range.
+  template <class T>
+  T read(const OptionValue& value) const {
+    const auto* text = std::get_if<std::string>(&value.data);
+    const auto* i = std::get_if<int64_t>(&value.data);
+    const auto* u = std::get_if<uint64_t>(&value.data);
+    const auto* d = std::get_if<double>(&value.data);
+    T result{};
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (text) return *text;
+      if (option.number_or_text && (i || u || d)) return shown;
+      fail_type(option.number_or_text ? "text or a number" : "text");
+    } else if (value.is_text && from_text(*text, result)) {
+      return result;
+    } else if constexpr (std::is_same_v<T, double>) {
+      return d ? *d : i ? static_cast<double>(*i) : u ? static_cast<double>(*u) : NAN;
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (i && std::in_range<T>(*i)) return static_cast<T>(*i);
+      if (u && std::in_range<T>(*u)) return static_cast<T>(*u);
+      fail_integer<T>();
+    } else {
+      if (const T* same = std::get_if<T>(&value.data)) return *same;
+      fail_type(std::is_same_v<T, bool> ? "true or false" : "a list of numbers");
+    }
   }
-  // For messages: the method that limits the choices, unless `subject` begins with its name.
+
+  void check(bool) const {}
+  void check(double number) const {
+    if (inside(number, option.range)) return;
+    Range as_double = option.range;
+    as_double.as_float = false;
+    fail_type("a finite number" + range_text(option.range) + (inside(number, as_double) ? ", also as float32" : ""));
+  }
+  template <std::integral T>
+  void check(T number) const {
+    const bool chosen = option.choices.empty() || contains(option.choices, std::to_string(number));
+    if (!chosen || !inside(static_cast<double>(number), option.range)) fail_integer<T>();
+  }
+  void check(const std::string& text) const {
+    if (text.find('\0') != std::string::npos) fail_type("text without NUL characters");
+    if (!is_utf8(text)) fail_type("text in UTF-8");
+    if (option.check_text) return option.check_text(text, subject);
+    if (option.choices.empty() || contains(option.choices, text)) return;
+    const std::string name = option.name.substr(0, option.name.rfind(".name"));
+    fail(subject, ": no such ", name, " '", excerpt(text), "'", for_method(), did_you_mean(text, option.choices));
+  }
+  void check(const std::vector<double>& list) const {
+    for (const double x : list)
+      if (!inside(x, option.range)) fail_type("a list of finite numbers, each" + range_text(option.range));
+  }
+
+ private:
+  [[noreturn]] void fail_type(const std::string& expected) const {
+    fail(subject, " expects ", expected, ", got ", shown);
+  }
+  template <class T>
+  [[noreturn]] void fail_integer() const {
+    if (!option.choices.empty()) fail_type("one of " + excerpts(option.choices, option.choices.size()) + for_method());
+    fail_type("an integer" +
+              (std::is_same_v<T, uint64_t> ? " from 0 to 18446744073709551615" : range_text(option.range)));
+  }
+  // The method that limits the choices, unless `subject` begins with its name.
   std::string for_method() const {
     return option.method.empty() || subject.starts_with(option.method + ":") ? "" : " for " + option.method;
   }
-  const std::string& text() const {
-    const auto* text = std::get_if<std::string>(&value.data);
-    const bool number = !text && value.data.index() >= 2 && value.data.index() <= 4;  // int64_t, uint64_t or double
-    if (number && option.number_or_text) {
-      if (option.check_text) option.check_text(value.shown, subject);
-      return value.shown;
-    }
-    if (!text) fail_type(option.number_or_text ? "text or a number" : "text");
-    if (text->find('\0') != std::string::npos) fail_type("text without NUL characters");
-    if (option.check_text) option.check_text(*text, subject);
-    return *text;
-  }
-  const std::string& choice() const {
-    const std::string& word = text();
-    if (std::find(option.choices.begin(), option.choices.end(), word) == option.choices.end())
-      fail(subject, ": no such ",
-           option.name.ends_with(".name") ? option.name.substr(0, option.name.size() - 5) : option.name, " '",
-           excerpt(word), "'", for_method(), did_you_mean(word, option.choices));
-    return word;
-  }
-
-  void operator()(bool* member) const {
-    if (!std::holds_alternative<bool>(value.data)) fail_type("true or false");
-    *member = std::get<bool>(value.data);
-  }
-  void operator()(double* member) const {
-    double number = NAN;
-    if (const auto* d = std::get_if<double>(&value.data)) number = *d;
-    if (const auto* i = std::get_if<int64_t>(&value.data)) number = static_cast<double>(*i);
-    if (const auto* u = std::get_if<uint64_t>(&value.data)) number = static_cast<double>(*u);
-    if (!inside(number, option.range)) {
-      Range as_double = option.range;
-      as_double.as_float = false;
-      fail_type("a finite number" + range_text(option.range) + (inside(number, as_double) ? ", also as float32" : ""));
-    }
-    *member = number;
-  }
-  template <class T>
-  requires std::is_integral_v<T>
-  void operator()(T* member) const {
-    const auto* i = std::get_if<int64_t>(&value.data);
-    const auto* u = std::get_if<uint64_t>(&value.data);
-    const bool fits = (i && std::in_range<T>(*i) && inside(static_cast<double>(*i), option.range)) ||
-                      (u && std::in_range<T>(*u) && inside(static_cast<double>(*u), option.range));
-    const T number = fits ? static_cast<T>(i ? static_cast<uint64_t>(*i) : *u) : T{};
-    const std::vector<std::string>& choices = option.choices;
-    const bool chosen = fits && std::find(choices.begin(), choices.end(), std::to_string(number)) != choices.end();
-    if (!choices.empty() && !chosen) fail_type("one of " + excerpts(choices, choices.size()) + for_method());
-    if (!fits)
-      fail_type("an integer" +
-                (std::is_same_v<T, uint64_t> ? " from 0 to 18446744073709551615" : range_text(option.range)));
-    *member = number;
-  }
-  void operator()(std::string* member) const {
-    *member = option.choices.empty() || option.check_text ? text() : choice();
-  }
-  void operator()(std::vector<double>* member) const {
-    const auto* list = std::get_if<std::vector<double>>(&value.data);
-    if (!list) fail_type("a list of numbers");
-    for (const double x : *list)
-      if (!inside(x, option.range)) fail_type("a list of finite numbers, each" + range_text(option.range));
-    *member = *list;
-  }
-  void operator()(const ChoiceRef& ref) const { ref.set(ref.member, choice()); }
 };
 
 }  // namespace
@@ -159,6 +140,12 @@ Option& OptionList::append(Option option) {
 const Option* OptionList::find(const std::string& name) const {
   for (const Option& option : *this)
     if (option.name == name) return &option;
+  return nullptr;
+}
+
+const Option* OptionList::find_flag(const std::string& flag) const {
+  for (const Option& option : *this)
+    if (!option.flag.empty() && option.flag == flag) return &option;
   return nullptr;
 }
 
@@ -190,8 +177,19 @@ OptionValue json_value(const std::string& text) {
 }
 
 void assign(const Option& option, const OptionValue& value, const std::string& subject) {
-  const OptionValue typed = value.is_text ? converted(value, option.ref) : value;
-  std::visit(Assigner{option, typed, subject}, option.ref);
+  const Checker checker{option, value.shown, subject};
+  const auto checked = [&]<class T>(std::type_identity<T>) {
+    T read = checker.read<T>(value);
+    checker.check(read);
+    return read;
+  };
+  std::visit(
+      [&]<class M>(const M& member) {
+        if constexpr (std::is_same_v<M, ChoiceRef>)
+          member.set(member.member, checked(std::type_identity<std::string>()));
+        else *member = checked(std::type_identity<std::remove_pointer_t<M>>());
+      },
+      option.ref);
 }
 
 void assign_json(const OptionList& options, const std::string& text, const std::string& subject) {
@@ -213,17 +211,14 @@ std::string range_text(const Range& range) {
   return "";
 }
 
-void check_range(const Option& option, const std::string& subject) {
-  OptionValue value{.data = {}, .shown = value_text(option)};
+void check_value(const Option& option, const std::string& subject) {
+  const Checker checker{option, value_text(option), subject};
   std::visit(
-      [&](const auto& member) {
-        using T = std::remove_cvref_t<decltype(member)>;
-        if constexpr (std::is_same_v<T, ChoiceRef>) value.data = value.shown;
-        else if constexpr (std::is_same_v<T, int*>) value.data = int64_t{*member};
-        else value.data = *member;
+      [&]<class M>(const M& member) {
+        if constexpr (std::is_same_v<M, ChoiceRef>) checker.check(member.get(member.member));
+        else checker.check(*member);
       },
       option.ref);
-  assign(option, value, subject);
 }
 
 std::string value_text(const Option& option) {
@@ -247,18 +242,6 @@ std::string value_text(const Option& option) {
         }
       },
       option.ref);
-}
-
-OptionList AnyOptions::list() const {
-  OptionList list;
-  if (held_) held_->describe(list);
-  return list;
-}
-
-void AnyOptions::check(const std::string& subject) const {
-  const AnyOptions copy(*this);  // a check assigns each value to itself, and other threads may read this object
-  for (const Option& option : copy.list()) check_range(option, subject + ": " + option.name);
-  if (held_) held_->check();
 }
 
 }  // namespace godwit

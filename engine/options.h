@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -95,6 +94,7 @@ class OptionList : public std::vector<Option> {
   }
   Option& append(Option option);                      // adds prefix and section
   const Option* find(const std::string& name) const;  // null if not found
+  const Option* find_flag(const std::string& flag) const;  // null if not found
   std::vector<std::string> names() const;             // of the options, in order
 
   std::string prefix, section;  // applied to options that are added next
@@ -115,61 +115,10 @@ OptionValue json_value(const std::string& json);  // from one valid JSON value
 void assign(const Option& option, const OptionValue& value, const std::string& subject);
 std::string value_text(const Option& option);                        // "1e-08", "true", "birder", "30,60"
 std::string range_text(const Range& range);                          // " in [0, 1)", " of at least 1"; "" if unbounded
-void check_range(const Option& option, const std::string& subject);  // throws if the current value is out of range
+// Throws as assign() if the option's current value is out of range or not one of the choices.
+void check_value(const Option& option, const std::string& subject);
 
 // Reads {"lr": 0.1, …} into the options. Throws an Error that begins with `subject` and names the key.
 void assign_json(const OptionList& options, const std::string& json, const std::string& subject);
-
-// An options struct of any type, with value semantics. The struct has describe(OptionList&) and optionally check(),
-// which throws for contradictory values.
-class AnyOptions {
- public:
-  AnyOptions() = default;
-  // Holds a copy of the struct.
-  template <class O>
-  requires requires(O& o, OptionList& list) { o.describe(list); }
-  AnyOptions(O options) : held_(std::make_unique<Held<O>>(std::move(options))) {}
-  AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}  // copies the struct
-  AnyOptions(AnyOptions&&) = default;
-  // Copies or moves the struct.
-  AnyOptions& operator=(AnyOptions other) { return held_ = std::move(other.held_), *this; }
-
-  template <class O>
-  bool holds() const {  // whether it holds an O
-    return dynamic_cast<const Held<O>*>(held_.get()) != nullptr;
-  }
-  // The struct. Throws if it is not an O.
-  template <class O>
-  O& as() {
-    auto* held = dynamic_cast<Held<O>*>(held_.get());
-    godwit::check(held != nullptr, "options: the requested type belongs to another method");
-    return held->value;
-  }
-  template <class O>
-  const O& as() const {
-    return const_cast<AnyOptions*>(this)->as<O>();
-  }
-  OptionList list() const;                       // refers to this object
-  void check(const std::string& subject) const;  // ranges of all options, then the struct's check()
-
- private:
-  struct Base {
-    virtual ~Base() = default;
-    virtual std::unique_ptr<Base> clone() const = 0;
-    virtual void describe(OptionList& list) = 0;
-    virtual void check() const = 0;
-  };
-  template <class O>
-  struct Held : Base {
-    explicit Held(O v) : value(std::move(v)) {}
-    std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
-    void describe(OptionList& list) override { value.describe(list); }
-    void check() const override {
-      if constexpr (requires { value.check(); }) value.check();
-    }
-    O value;
-  };
-  std::unique_ptr<Base> held_;
-};
 
 }  // namespace godwit

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -8,22 +7,15 @@
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
 #include "engine/safetensors.h"
+#include "engine/text_file.h"
 
 namespace godwit {
 namespace {
 
-constexpr int64_t kLongest = 64 << 20;  // bytes of an index
-
 std::string read_index(const std::string& path) {
   std::error_code error;
   check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  check(!error && bytes <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no index");
-  std::ifstream in(path, std::ios::binary);
-  std::string text(static_cast<size_t>(bytes), '\0');
-  in.read(text.data(), bytes);
-  check(in.gcount() == bytes, path, ": cannot be read");
-  return text;
+  return read_text_file(path, 64, "; expected an index of safetensors files");
 }
 
 }  // namespace

@@ -11,11 +11,12 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
-#include "engine/did_you_mean.h"
+#include "engine/text_file.h"
 
 namespace godwit {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;  // for what is written: it searches its members one by one
 
-constexpr int64_t kMaxConfigBytes = 16 << 20;  // of a config.json; id2label may be long
+constexpr int64_t kMaxConfigMib = 16;  // of a config.json; id2label may be long
 
 // Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of 64, intermediate layers of four widths.
 const std::vector<std::pair<std::string, BertConfig>>& table() {
@@ -118,13 +119,7 @@ json parse(const std::string& path) {
   std::error_code error;
   check(std::filesystem::exists(path, error), path, ": is not there");
   check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
-  const auto bytes = std::filesystem::file_size(path, error);
-  check(!error && bytes <= kMaxConfigBytes, path, ": is larger than a config.json can be");
-  std::ifstream file(path, std::ios::binary);
-  check(file.is_open(), path, ": cannot be opened");
-  std::string text(bytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  check(file.gcount() == static_cast<std::streamsize>(bytes), path, ": cannot be read");
+  const std::string text = read_text_file(path, kMaxConfigMib, "; expected a config.json");
   check_json(text, path + ":", {.depth = 32});
   json object = parse_json(text);
   check(object.is_object(), path, ": is not a JSON object");

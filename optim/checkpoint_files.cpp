@@ -17,6 +17,7 @@
 #include "engine/excerpt.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
+#include "engine/text_file.h"
 
 namespace godwit {
 namespace checkpoint {
@@ -107,14 +108,7 @@ Manifest read_manifest(const std::string& folder, const DataParallel& replica, c
   const std::string path = folder + "/" + kManifest;
   std::error_code error;
   check(fs::is_directory(folder, error), folder, ": no such checkpoint");
-  std::ifstream in(path, std::ios::binary);
-  check(in.is_open(), path, ": cannot be read (", std::strerror(errno), "), so ", folder, " is no complete checkpoint");
-  constexpr int64_t kLongest = 16 << 20;
-  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
-  check(!error && bytes <= kLongest, path, ": is longer than ", kLongest, " bytes, so it is no manifest");
-  std::string text(static_cast<size_t>(bytes), '\0');
-  in.read(text.data(), bytes);
-  check(in.gcount() == bytes, path, ": cannot be read to its end");
+  const std::string text = read_text_file(path, 16, ", so " + folder + " is no complete checkpoint");
   return parse_manifest(text, path, manifest_of(replica, comm));
 }
 

@@ -31,9 +31,9 @@ struct DataParallelOptions {
   // step before any state changes. With true, nothing is exchanged before all gradients are complete, and 8 bytes go to
   // each rank.
   bool skip_not_finite = false;
-  // Decides whether a step is skipped like one that is not finite: returns the reason, or "" to take the step. Called
-  // on every rank, which must decide alike, with √(mean over the ranks of Σg²). Nothing is exchanged before; 16 bytes
-  // go to each rank.
+  // Decides whether a step is skipped: returns the reason, or "" to take the step. Every rank calls it with the same
+  // norm, √(mean over the ranks of Σg²), and must decide alike. As with skip_not_finite, nothing is exchanged before;
+  // 16 bytes go to each rank.
   std::function<std::string(double gradient_norm)> refuse_step = {};
   // Called on the communication thread after each update of a bucket that leaves the replicas identical. With sharded
   // parameters, the rank's own shard is updated at that time.
@@ -94,8 +94,8 @@ class DataParallel {
   void with_master_weights(const std::function<void()>& f);
   // Collective: all-gathers x [padded], of which every rank holds its own shard of the bucket.
   void gather(const Bucket& bucket, const Tensor& x);
-  std::vector<StateTensor> master_state()
-      const;  // this rank's float32 master weights, if ranks compute with rounded ones
+  // This rank's float32 master weights, if ranks compute with rounded ones.
+  std::vector<StateTensor> master_state() const;
 
  private:
   template <class F>
@@ -114,8 +114,7 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
-  std::vector<Tensor>
-      owned_gradients_;  // by bucket, between exchange and update; used with on-demand gradients and clipping
+  std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, with on-demand gradients and clipping
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
   StepTimes times_;

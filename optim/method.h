@@ -52,12 +52,12 @@ void describe_common(Options& o, OptionList& list, const std::string& decay_help
   list.add("decay_norm_and_bias", o.decay_norm_and_bias, "decay batch-norm parameters and biases too");
 }
 
-// For OptimizerMethod::make of an optimizer behind an exchange, and of one that communicates itself.
+// OptimizerMethod::make of an optimizer behind an exchange.
 template <class T>
 std::unique_ptr<Optimizer> make_with_exchange(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, std::move(inputs.exchange));
 }
-// For an optimizer that communicates itself.
+// OptimizerMethod::make of an optimizer that communicates itself.
 template <class T>
 std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, inputs.comm);

@@ -40,8 +40,8 @@ class Optimizer {
 
   virtual std::vector<StateTensor> state() const { return {}; }  // excluding its exchange's state
   std::vector<StateTensor> exchange_state() const;               // such as error feedback
-  // Numbers that a checkpoint needs besides state(), and their restoration; equal in number for equal options. Without
-  // those of its exchange.
+  // Numbers that a checkpoint needs besides state(), without those of the exchange. Their count depends only on the
+  // options.
   virtual std::vector<double> counters() const { return {}; }
   virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
   Exchange* exchange_method() const { return exchange_.get(); }     // null if the optimizer communicates itself

@@ -9,16 +9,6 @@
 namespace godwit {
 namespace {
 
-void check_milestones(const std::vector<double>& milestones) {
-  check(!milestones.empty(), "schedule multi_step: needs milestones, the epochs at which lr falls");
-  double previous = 0;
-  for (const double epoch : milestones) {
-    check(epoch > previous, "schedule multi_step: milestones must increase from above 0, but ", epoch, " follows ",
-          previous);
-    previous = epoch;
-  }
-}
-
 int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int64_t total_steps) {
   check((config.warmup_epochs > 0) + (config.warmup_fraction > 0) + (config.warmup_steps > 0) <= 1,
         "schedule: warmup_epochs ", config.warmup_epochs, ", warmup_fraction ", config.warmup_fraction,
@@ -71,17 +61,25 @@ void ScheduleConfig::describe(OptionList& list) {
       kFraction);
 }
 
+void ScheduleConfig::check() const {
+  for (size_t i = 1; i < milestones.size(); ++i)
+    godwit::check(milestones[i] > milestones[i - 1], "schedule.milestones must ascend, but ", milestones[i],
+                  " follows ", milestones[i - 1]);
+}
+
 Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps)
     : config_(config), base_lr_(base_lr), steps_per_epoch_(steps_per_epoch), total_steps_(total_steps) {
   OptionList options;
   options.prefix = "schedule.";
   config_.describe(options);
-  for (const Option& option : options) check_range(option, option.name);
+  for (const Option& option : options) check_value(option, option.name);
   check(std::isfinite(base_lr) && base_lr >= 0, "schedule: lr must be finite and not negative, not ", base_lr);
   check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: needs at least one step per epoch and in all, not ",
         steps_per_epoch, " and ", total_steps);
   warmup_steps_ = warmup_steps(config, steps_per_epoch, total_steps);
-  if (config.name == "multi_step") check_milestones(config.milestones);
+  check(config.name != "multi_step" || !config.milestones.empty(),
+        "schedule multi_step: needs milestones, the epochs at which lr falls");
+  config.check();
 }
 
 double Schedule::lr(int64_t step) const {

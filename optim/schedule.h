@@ -26,6 +26,7 @@ struct ScheduleConfig {
 
   // Options that `name` does not read are inapplicable.
   void describe(OptionList& list);
+  void check() const;  // throws if milestones do not ascend
 };
 
 std::vector<std::string> schedule_names();  // names for ScheduleConfig::name

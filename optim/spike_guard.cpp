@@ -7,6 +7,14 @@
 
 namespace godwit {
 
+void SpikeOptions::describe(OptionList& list) {
+  list.add("guard", guard,
+           "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
+      .with_choices({"off", "skip", "rollback"});
+  list.add("z", z, "size of a jump: standard deviations above the mean", kPositive);
+  list.add("window", window, "steps whose mean and deviation count", {SpikeGuard::kLeast, 1e6});
+}
+
 SpikeGuard::SpikeGuard(double z, int64_t window)
     : z_(z), window_(window), values_({2, window}, DType::f64, kCpu), seen_({1}, DType::i64, kCpu) {
   check(z > 0 && window >= kLeast, "spike guard: z is ", z, " and the window ", window,

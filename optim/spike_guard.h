@@ -3,9 +3,19 @@
 #include <map>
 #include <string>
 
+#include "engine/options.h"
 #include "engine/tensor.h"
 
 namespace godwit {
+
+// What a run does about spikes.
+struct SpikeOptions {
+  std::string guard = "off";  // off, skip the step, or rollback to the last checkpoint
+  double z = 6;               // least deviation of a spike, in standard deviations
+  int64_t window = 100;       // steps that count as normal
+
+  void describe(OptionList& list);  // adds the options
+};
 
 // Keeps the loss and the gradient norm of the last `window` normal steps. A value is a spike if it is over `z` standard
 // deviations above their mean; the deviation counts as at least 1 % of the mean. The first kLeast steps are normal.

@@ -6,13 +6,15 @@
 
 namespace godwit {
 
-// T_u: the steps after which the replicas are synchronized. From t₀ = 0 on, t_{j+1} = t_j + gap(t_j), where gap(t) is 1
-// for t <= T_w (warmup_steps, if not 0), then for intervals "learning_rate" min(H, 2ⁱ) once the learning rate has
-// fallen to 1/2ⁱ of that of T_w, min(H, 2^⌊(t−T_w)/K⌋) for "doubling", or H for "fixed". H = max_interval; K =
-// doubling_steps, or T_w if that is 0. T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j +
-// 2^⌊j/kappa⌋, or k_j + variance_interval if that is not 0. T_v ends after freeze_step, or, if that is 0, with the
-// first gap above 1. The variance may change only in the first step of a sync interval, so that one v serves the whole
-// interval.
+// T_u: the steps after which the replicas are synchronized. t₀ = 0, t_{j+1} = t_j + gap(t_j). With H = max_interval,
+// K = doubling_steps (T_w if that is 0) and T_w = warmup_steps, gap(t) is
+//   1                      for t <= T_w, if T_w is not 0; later it depends on the option intervals:
+//   min(H, 2ⁱ)             "learning_rate", once the learning rate has fallen to 1/2ⁱ of that of T_w
+//   min(H, 2^⌊(t−T_w)/K⌋)  "doubling"
+//   H                      "fixed"
+// T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if that
+// is not 0. T_v ends after freeze_step or, if that is 0, with the first gap above 1. The variance changes only in the
+// first step of a sync interval, so that one v serves the whole interval.
 class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other

@@ -8,35 +8,33 @@
 namespace godwit::apps {
 
 struct Assignment {
-  std::string option;   // "optimizer.lr"
-  std::string section;  // "optimizer"
+  std::string option;  // "optimizer.lr"
   OptionValue value;
   std::string subject;  // beginning of a message: "--lr", "run.json: optimizer.lr"
 };
 using Assignments = std::vector<Assignment>;
 
-// The options of the program and of all methods. Only their names and types are meaningful.
+// The options of a configuration, and those of the methods that it does not select, which are inapplicable. Refers to
+// the configuration.
 class KnownOptions {
  public:
-  explicit KnownOptions(const Program& program);
+  explicit KnownOptions(const CommonConfig& config);
   const OptionList& list() const { return list_; }
   bool is_group(const std::string& name) const;  // "optimizer", "data", …
-  // The option that a text for a whole group sets: its name or path; null if it has neither.
-  const Option* short_form(const std::string& group) const;
-  [[noreturn]] void fail_unknown(const std::string& subject, const std::string& name) const;  // names the nearest
+  // The option that a value for this name sets: for a text for a whole group, the group's name or path. Throws, naming
+  // the nearest option, for an unknown name, and for a group that the value cannot set.
+  const Option& at(const std::string& subject, const std::string& name, const OptionValue& value) const;
 
  private:
-  ConfigPtr config_;  // list_ refers to it
   OptionList list_;
 };
 
-// Throw, naming the file and the key or the line and column, for a file that cannot be read, text that is not one JSON
-// object, a repeated key, an unknown key. `group`: where the object is, "" or "optimizer".
-Assignments read_json_file(const KnownOptions& known, const std::string& file);
-Assignments read_json_text(const KnownOptions& known, const std::string& text, const std::string& subject,
-                           const std::string& group);
+// Throws an Error that begins with `subject` ("run.json") and names the key, or line and column, for text that is not
+// one JSON object, a repeated key, an unknown key. `group`: where the object is, "" or "optimizer".
+Assignments read_json(const KnownOptions& known, const std::string& text, const std::string& subject,
+                      const std::string& group);
 
-// `file` first, then `command`, each in order; see parse_command_line() for the blocks that are left out.
+// `file` first, then `command`, each in order; see parse_command_line() for the parts of the file that are left out.
 ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command);
 
 // The text of --help, or of --help TOPIC: a method, a group of options, or an option. At most 100 columns. Throws,

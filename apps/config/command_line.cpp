@@ -5,154 +5,124 @@
 #include "apps/config/assignments.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
+#include "engine/text_file.h"
 
 namespace godwit::apps {
 namespace {
 
 // The words of a command line, with the values of flags and --set in the order given.
 struct CommandLine {
-  bool help = false, print_config = false;
-  std::string topic;  // of --help
-  std::vector<std::string> config_files;
+  bool print_config = false;
+  std::string config_file;                                    // empty: none
   std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
 };
 
-const Option* find_flag(const KnownOptions& known, const std::string& flag) {
-  for (const Option& option : known.list())
-    if (!option.flag.empty() && option.flag == flag) return &option;
-  return nullptr;
-}
+const std::vector<std::string> kOwnFlags = {"--help", "-h", "--config", "--set", "--print-config"};
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 [[noreturn]] void fail_unknown_argument(const KnownOptions& known, std::string word) {
   word = word.substr(0, word.find('='));
-  if (word.empty() || word[0] != '-') fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
-  std::vector<std::string> flags = {"--help", "--config", "--set", "--print-config"};
+  if (!word.starts_with('-')) fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
+  std::vector<std::string> flags = kOwnFlags;
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
-  std::string name;
   for (const Option& option : known.list()) {
     if (!option.flag.empty()) flags.push_back(option.flag);
-    else if (name.empty() && (option.name == key || option.name.ends_with("." + key))) name = option.name;
+    else if (option.name == key || option.name.ends_with("." + key))
+      fail("no such flag ", excerpt(word), "; write --set ", option.name, "=VALUE");
   }
-  if (!name.empty()) fail("no such flag ", excerpt(word), "; write --set ", name, "=VALUE");
   const std::string best = nearest(word, flags);
   fail("no such flag ", excerpt(word), best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
-[[noreturn]] void fail_nothing(const std::string& flag) {
-  fail(flag, " expects ", flag == "--config" ? "a file" : "a value", ", got nothing");
-}
-
 CommandLine read_command_line(const KnownOptions& known, const std::vector<std::string>& words) {
   CommandLine line;
-  std::string unknown;
-  for (const std::string& word : words) line.help |= word == "--help" || word == "-h";
   for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].starts_with("-") ? words[i].find('=') : std::string::npos;
-    const std::string flag = words[i].substr(0, equals);
+    const size_t equals = words[i].starts_with('-') ? words[i].find('=') : std::string::npos;
     const bool has_value = equals != std::string::npos;
-    const std::string given = has_value ? words[i].substr(equals + 1) : std::string();
-    const bool is_help = flag == "--help" || flag == "-h";
-    const auto is_flag = [&](const std::string& word) {
-      return word == "--help" || word == "-h" || word == "--config" || word == "--set" || word == "--print-config" ||
-             find_flag(known, word);
-    };
-    const auto value = [&] {  // after "=", or the next word
-      if (has_value && given.empty()) fail_nothing(flag);
-      if (has_value) {
-        check(!is_flag(given), flag, " expects a value, got the flag ", given);
-        return given;
-      }
-      check(i + 1 < words.size() || line.help, flag, " expects a value");
-      if (i + 1 == words.size()) return std::string();
-      check(!is_flag(words[i + 1]) || line.help, flag, " expects a value, got the flag ", words[i + 1]);
-      return words[++i];
-    };
-    if (is_help || flag == "--print-config") {
-      if (has_value) fail(flag, " takes no value, got '", excerpt(given), "'");
-      if (is_help && i + 1 < words.size() && !words[i + 1].starts_with("-")) line.topic = words[++i];
-      line.print_config |= !is_help;
-    } else if (flag == "--config") {
-      line.config_files.push_back(value());
-    } else if (flag == "--set") {
-      line.values.emplace_back(nullptr, value());
-    } else if (const Option* option = find_flag(known, flag)) {
-      const bool is_switch = std::holds_alternative<bool*>(option->ref);
-      line.values.emplace_back(option, is_switch && !has_value ? "true" : value());
-    } else if (unknown.empty()) {
-      unknown = words[i].empty() ? " " : words[i];
+    const std::string flag = words[i].substr(0, equals);
+    std::string value = has_value ? words[i].substr(equals + 1) : "";
+    if (is_help(flag) || flag == "--print-config") {
+      check(!has_value, flag, " takes no value, got '", excerpt(value), "'");
+      line.print_config = true;
+      continue;
     }
+    const Option* option = known.list().find_flag(flag);
+    if (!option && flag != "--config" && flag != "--set") fail_unknown_argument(known, words[i]);
+    if (!has_value && option && std::holds_alternative<bool*>(option->ref)) {
+      value = "true";
+    } else if (!has_value) {
+      check(i + 1 < words.size(), flag, " expects a value");
+      value = words[++i];
+    }
+    const bool own = std::find(kOwnFlags.begin(), kOwnFlags.end(), value) != kOwnFlags.end();
+    check(!own && !known.list().find_flag(value), flag, " expects a value, got the flag ", value);
+    check(!value.empty() || flag == "--set", flag, " expects a ", flag == "--config" ? "file" : "value",
+          ", got nothing");
+    check(flag != "--config" || line.config_file.empty(), "--config is given twice; it takes one file");
+    if (flag == "--config") line.config_file = value;
+    else line.values.emplace_back(option, value);
   }
-  if (!unknown.empty() && !line.help) fail_unknown_argument(known, unknown);
   return line;
-}
-
-Assignment from_text(const Option& option, const std::string& text, const std::string& subject) {
-  if (text.empty()) fail_nothing(subject);
-  return {option.name, option.section, text_value(text), subject};
 }
 
 void add_set(const KnownOptions& known, const std::string& text, Assignments& out) {
   const size_t equals = text.find('=');
   check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", excerpt(text),
         "'");
-  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
-  const Option* option = known.list().find(name);
-  if (!option && known.is_group(name)) {
-    if (!value.empty() && value[0] == '{') {
-      const Assignments group = read_json_text(known, value, "--set " + name, name);
-      out.insert(out.end(), group.begin(), group.end());
-      return;
-    }
-    option = known.short_form(name);
-    check(option != nullptr, "--set ", name, " is a group of keys; set one of them, as ", name, ".KEY=VALUE");
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1), subject = "--set " + name;
+  if (known.is_group(name) && value.starts_with('{')) {
+    const Assignments group = read_json(known, value, subject, name);
+    out.insert(out.end(), group.begin(), group.end());
+    return;
   }
-  if (!option) known.fail_unknown("--set", name);
-  out.push_back(from_text(*option, value, "--set " + name));
+  const Option& option = known.at("--set", name, text_value(value));
+  check(!value.empty(), subject, " expects a value, got nothing");
+  out.push_back({option.name, text_value(value), subject});
 }
 
 // --resume DIR sets the run directory to DIR and, without --config, reads DIR/config.json. Throws if --run-dir names
 // another folder, or is missing with --resume auto.
 void add_resumed_run(const KnownOptions& known, CommandLine& line) {
-  const auto given = [&](const char* name) -> const std::string* {
-    for (auto i = line.values.rbegin(); i != line.values.rend(); ++i)
-      if (i->first && i->first->name == name) return &i->second;
-    return nullptr;
-  };
-  const std::string* resume = given("resume");
-  if (!resume || resume->empty()) return;
-  const bool named = *resume != "auto";
-  check(named || given("run_dir"), "--resume auto continues the run in --run-dir DIR; give that folder too");
-  check(!named || !given("run_dir") || *given("run_dir") == *resume, "--resume ", excerpt(*resume),
-        " continues in its own folder; leave --run-dir out");
+  std::string resume, run_dir;
+  for (const auto& [option, text] : line.values) {
+    if (option && option->name == "resume") resume = text;
+    if (option && option->name == "run_dir") run_dir = text;
+  }
+  if (resume.empty()) return;
+  const bool named = resume != "auto";
+  check(named || !run_dir.empty(), "--resume auto continues the run in --run-dir DIR; give that folder too");
   if (!named) return;
-  if (line.config_files.empty()) line.config_files.push_back(*resume + "/config.json");
-  if (!given("run_dir")) line.values.emplace_back(known.list().find("run_dir"), *resume);
+  check(run_dir.empty() || run_dir == resume, "--resume ", excerpt(resume),
+        " continues in its own folder; leave --run-dir out");
+  if (line.config_file.empty()) line.config_file = resume + "/config.json";
+  line.values.emplace_back(known.list().find("run_dir"), resume);
 }
 
 }  // namespace
 
 ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out) {
-  const KnownOptions known(program);
-  CommandLine line = read_command_line(known, {argv + 1, argv + argc});
-  if (line.help) {
-    out << help_text(program, line.topic);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto help = std::find_if(words.begin(), words.end(), is_help); help != words.end()) {
+    out << help_text(program, help + 1 != words.end() && !help[1].starts_with('-') ? help[1] : "");
     return nullptr;
   }
-  check(line.config_files.size() <= 1, "--config is given ", line.config_files.size(), " times; it takes one file");
-  if (!line.config_files.empty() && line.config_files.front().empty()) fail_nothing("--config");
-  Assignments file, command;
+  const ConfigPtr defaults = default_config(program);
+  const KnownOptions known(*defaults);
+  CommandLine line = read_command_line(known, words);
   add_resumed_run(known, line);
-  if (!line.config_files.empty()) file = read_json_file(known, line.config_files.front());
+  Assignments file, command;
+  if (const std::string& path = line.config_file; !path.empty())
+    file = read_json(known, read_text_file(path, 1, "; --config expects a JSON file"), path, "");
   for (const auto& [option, text] : line.values) {
-    if (option) command.push_back(from_text(*option, text, option->flag));
+    if (option) command.push_back({option->name, text_value(text), option->flag});
     else add_set(known, text, command);
   }
   ConfigPtr config = resolve(program, file, command);
-  const std::string json = to_json(*config);
   if (!line.print_config) return config;
   for (const std::string& notice : config->notices) std::cerr << program.name << ": notice: " << notice << '\n';
-  out << json << '\n';
+  out << to_json(*config) << '\n';
   return nullptr;
 }
 

@@ -1,55 +1,7 @@
 // The options that all programs have.
 #include "apps/config/config.h"
 
-#include <charconv>
-#include <cmath>
-#include <optional>
-
-#include "comm/transport/launcher.h"
-#include "engine/device.h"
-#include "engine/excerpt.h"
-
 namespace godwit::apps {
-namespace {
-
-// The GPU of a worker depends on its rank, so this checks only that there are GPUs.
-void check_device(const std::string& text, const std::string& subject) {
-  check(!parse_device(text, subject).is_cuda() || cuda_devices() > 0, subject, ": '", text,
-        "' is not available: ", why_no_cuda());
-}
-
-// "200" or "10min".
-struct Interval {
-  int64_t steps = 0;
-  double seconds = 0;
-};
-
-std::optional<Interval> read_interval(std::string text) {
-  const bool minutes = text.ends_with("min");
-  if (minutes) text.resize(text.size() - 3);
-  if (text.ends_with(" ")) text.pop_back();
-  double number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = std::floor(number) == number;
-  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0 && number <= 1e15) ||
-      (!minutes && !whole))
-    return {};
-  return minutes ? Interval{.seconds = 60 * number} : Interval{.steps = std::llround(number)};
-}
-
-void check_interval(const std::string& text, const std::string& subject) {
-  check(read_interval(text).has_value(), subject, " expects a number of steps, as 200, or of minutes, as 10min; got '",
-        excerpt(text), "'");
-}
-
-}  // namespace
-
-int64_t CheckpointConfig::steps() const { return read_interval(every).value_or(Interval()).steps; }
-double CheckpointConfig::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
-
-bool uses_mpi(const CommonConfig& config) {
-  return config.transport == "mpi" || (config.transport == "auto" && under_launcher());
-}
 
 OptionList CommonConfig::options() const {
   OptionList list;
@@ -75,50 +27,39 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("batch", batch, texts.unit + " per worker and micro-batch", {1, 1 << 20}).with_flag("--batch");
   list.add("accumulation", accumulation, "micro-batches per step", {1, 1 << 20}).with_flag("--accumulation");
   list.add("eval_batch", eval_batch, texts.eval_batch, {0, 1 << 20});
-  list.add(
-      "validation", validation,
-      "to choose options: hold out one in so many training samples and evaluate on them, not on the test data; 0: off",
-      {0, 1e9});
+  list.add("validation", validation,
+           "to choose options: hold out one in so many training samples and evaluate on them, not on the test data; "
+           "0: off",
+           {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the norm of all gradients together; 0: no limit", kNotNegative);
-  list.add("spike.guard", spike.guard,
-           "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
-      .with_choices({"off", "skip", "rollback"});
-  list.add("spike.z", spike.z, "size of a jump: standard deviations above the mean", kPositive);
-  list.add("spike.window", spike.window, "steps whose mean and deviation count", {20, 1e6});
+  begin("training", "spike.");
+  spike.describe(list);
+  begin("training", "");
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});
   list.add("ema.decay", ema.decay, "moving average of the weights, evaluated and saved; 0: none", {0, 1, false, true});
   list.add("seed", seed, texts.seed).with_flag("--seed");
 
   begin("workers", "");
-  list.add("nodes", nodes, "nodes of the topology", {1, 1024}).with_flag("--nodes");
-  list.add("workers_per_node", workers_per_node, "workers per node", {1, 1024}).with_flag("--workers-per-node");
-  list.add("transport", transport, "auto: mpi under mpirun and srun, otherwise local")
-      .with_choices({"auto", "local", "mpi"});
-  list.add("timeout_s", timeout_s, "seconds that a worker waits for the others", {0.001, 1e6});
-  const std::string communicates = optimizer.name() + " communicates itself and takes no exchange; leave it out";
-  const std::string no_sharding = optimizer.name() +
-                                  " keeps state of all parameters on every worker, which sharding "
-                                  "cannot divide; leave it out, or use an optimizer behind an exchange, such as adamw";
+  describe_topology(list);
+  begin("workers", "exchange.");
   const auto add_exchange = [&](Option& option) {
+    const std::string& name = optimizer.name();
     option.only_if(!optimizer.method().communicates_itself,
-                   option.name == "exchange.sharding" ? no_sharding : communicates);
+                   option.name == "exchange.sharding"
+                       ? name +
+                             " keeps state of all parameters on every worker, which sharding cannot divide; leave it "
+                             "out, or use an optimizer behind an exchange, such as adamw"
+                       : name + " communicates itself and takes no exchange; leave it out");
   };
-  list.prefix = "exchange.";
   add_exchange(
       add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
-  list.prefix = "";
+  begin("workers", "");
   list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", {1.0 / 1024, 1 << 20});
   list.add("bucket.mib", bucket.mib, "size of the other buckets, MiB", {1.0 / 1024, 1 << 20});
-  list.add("threads", threads, "threads per worker; 0: cores / workers", {0, 1024})
-      .with_flag("--threads")
-      .differs_by_host();
-  Option& where = list.add("device", device, "cuda: a GPU for each worker; or cuda:N");
-  where.with_flag("--device").with_choices({"cpu", "cuda", "auto"}).check_text = check_device;
-  list.add("share_gpu", share_gpu, "device cuda: workers share GPUs if there are too few");
+  describe_devices(list);
   list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
-  list.add("nccl", nccl, "use NCCL between workers that have a GPU each");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");
   list.add("dtype", dtype, "type of activations; parameters stay f32")
       .with_flag("--dtype")
@@ -129,14 +70,9 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_flag("--run-dir")
       .with_placeholder("DIR")
       .differs_by_host();
-  list.add("checkpoint.every", checkpoint.every, "steps between checkpoints, or minutes, as 10min; 0: none")
-      .with_flag("--checkpoint-every")
-      .or_number()
-      .check_text = check_interval;
-  list.add("checkpoint.keep", checkpoint.keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
-  list.add("checkpoint.best", checkpoint.best,
-           "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "
-           "is best when low");
+  begin("run", "checkpoint.");
+  checkpoint.describe(list);
+  begin("run", "");
   list.add("resume", resume,
            "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
            "if it has no checkpoint")

@@ -1,13 +1,13 @@
-#include "comm/compress/codecs.h"
-#include "comm/compress/scaled_codec.h"
+#include "comm/compress/compressors.h"
+#include "comm/compress/scaled_compressor.h"
 #include "comm/compress/wire/block_math.h"
 
 namespace godwit {
 namespace {
 
-class Nearest : public ScaledCodec {
+class Nearest : public ScaledCompressor {
  public:
-  explicit Nearest(int levels) : ScaledCodec(levels, false) {}
+  explicit Nearest(int levels) : ScaledCompressor(levels, false) {}
   CodeFormat format() const override { return LevelFormat{LevelFormat::Scale::largest, levels(), false, 0, "int8"}; }
 
  private:
@@ -16,7 +16,7 @@ class Nearest : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<Compressor> int8_codec() { return std::make_unique<Nearest>(127); }
-std::unique_ptr<Compressor> int4_codec() { return std::make_unique<Nearest>(7); }
+std::unique_ptr<Compressor> int8_compressor() { return std::make_unique<Nearest>(127); }
+std::unique_ptr<Compressor> int4_compressor() { return std::make_unique<Nearest>(7); }
 
 }  // namespace godwit

@@ -47,7 +47,7 @@ HWY_INLINE void level_range(const float* x, int64_t n, float factor, float most,
         const auto top = hn::ShiftRight<8>(hn::LoadU(unsigned_whole, numbers + j * lanes));
         v = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(Wholes(), top)), hn::Set(d, 0x1p-24f), v);
       }
-      whole[j] = whole_numbers<kRandom>(v, most);
+      whole[j] = round_to_int<kRandom>(v, most);
     }
     hn::StoreU(hn::Max(to_bytes(whole), least), bytes, to);
   };

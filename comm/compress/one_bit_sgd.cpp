@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/sign_bits.h"
 #include "comm/compress/wire/signed_means.h"
@@ -51,6 +51,6 @@ class OneBit : public Compressor {
 
 }  // namespace
 
-std::unique_ptr<Compressor> one_bit_codec() { return std::make_unique<OneBit>(); }
+std::unique_ptr<Compressor> one_bit_compressor() { return std::make_unique<OneBit>(); }
 
 }  // namespace godwit

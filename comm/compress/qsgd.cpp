@@ -1,16 +1,16 @@
 #include <cmath>
 
-#include "comm/compress/codecs.h"
-#include "comm/compress/scaled_codec.h"
+#include "comm/compress/compressors.h"
+#include "comm/compress/scaled_compressor.h"
 #include "comm/compress/wire/block_math.h"
 #include "engine/check.h"
 
 namespace godwit {
 namespace {
 
-class Qsgd : public ScaledCodec {
+class Qsgd : public ScaledCompressor {
  public:
-  explicit Qsgd(int levels) : ScaledCodec(levels, true) {}
+  explicit Qsgd(int levels) : ScaledCompressor(levels, true) {}
   CodeFormat format() const override { return LevelFormat{LevelFormat::Scale::norm, levels(), true, 0, "qsgd"}; }
 
  private:
@@ -25,7 +25,7 @@ class Qsgd : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<Compressor> qsgd_codec(int64_t levels) {
+std::unique_ptr<Compressor> qsgd_compressor(int64_t levels) {
   check(levels >= 1 && levels <= 127, "qsgd: levels is ", levels,
         "; 1 (2 bits a value), up to 7 (4 bits) or up to 127 (8 bits) fit");
   return std::make_unique<Qsgd>(static_cast<int>(levels));

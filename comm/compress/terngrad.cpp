@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/compress/codecs.h"
-#include "comm/compress/scaled_codec.h"
+#include "comm/compress/compressors.h"
+#include "comm/compress/scaled_compressor.h"
 #include "comm/compress/wire/block_math.h"
 #include "engine/check.h"
 
@@ -10,9 +10,9 @@ namespace godwit {
 namespace {
 
 // Values beyond the scale are sent as ±1, that is, clipped.
-class TernGrad : public ScaledCodec {
+class TernGrad : public ScaledCompressor {
  public:
-  explicit TernGrad(double clip_sigma) : ScaledCodec(1, true), clip_sigma_(clip_sigma) {}
+  explicit TernGrad(double clip_sigma) : ScaledCompressor(1, true), clip_sigma_(clip_sigma) {}
   CodeFormat format() const override {
     return LevelFormat{LevelFormat::Scale::clipped, 1, true, clip_sigma_, "terngrad"};
   }
@@ -30,7 +30,7 @@ class TernGrad : public ScaledCodec {
 
 }  // namespace
 
-std::unique_ptr<Compressor> terngrad_codec(double clip_sigma) {
+std::unique_ptr<Compressor> terngrad_compressor(double clip_sigma) {
   check(std::isfinite(clip_sigma) && clip_sigma >= 0, "terngrad: clip_sigma is ", clip_sigma,
         "; it must be finite and positive, or 0 for no clipping");
   return std::make_unique<TernGrad>(clip_sigma);

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/select.h"
 #include "engine/check.h"
 
@@ -153,7 +153,7 @@ class TopK : public Compressor {
 
 }  // namespace
 
-std::unique_ptr<Compressor> topk_codec(double density) {
+std::unique_ptr<Compressor> topk_compressor(double density) {
   check(density > 0 && density <= 1, "topk: density is ", density,
         "; it is the part of the values that is sent, above 0 and at most 1");
   return std::make_unique<TopK>(density);

@@ -1,6 +1,6 @@
 #include "comm/exchange/dense.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/half.h"
 #include "comm/exchange/block_exchange.h"
 #include "comm/exchange/half_mean.h"
@@ -61,8 +61,8 @@ const ExchangeMethod& dense_method() {
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         const DenseOptions& o = options.as<DenseOptions>();
         if (o.wire == Wire::int8)
-          return block_exchange(int8_codec(), block_options("dense", 1024, Reply::coded, o.error_feedback), in.buckets,
-                                in.comm, in.seed);
+          return block_exchange(int8_compressor(), block_options("dense", 1024, Reply::coded, o.error_feedback),
+                                in.buckets, in.comm, in.seed);
         const DType wire = o.wire == Wire::f32 ? DType::f32 : o.wire == Wire::bf16 ? DType::bf16 : DType::f16;
         return std::make_unique<Dense>(wire, in.sharding == Sharding::zero2);
       }};

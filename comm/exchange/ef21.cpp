@@ -1,6 +1,6 @@
 #include "comm/exchange/ef21.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -34,8 +34,8 @@ const ExchangeMethod& ef21_method() {
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const Ef21Options& o = options.as<Ef21Options>();
         return block_exchange(
-            o.compressor == Ef21Options::Compressor::one_bit ? one_bit_codec() : topk_codec(o.density), blocks_of(o),
-            in.buckets, in.comm, in.seed);
+            o.compressor == Ef21Options::Compressor::one_bit ? one_bit_compressor() : topk_compressor(o.density),
+            blocks_of(o), in.buckets, in.comm, in.seed);
       }};
   return method;
 }

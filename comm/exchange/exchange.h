@@ -19,7 +19,7 @@ class Exchange {
   // the mean; the rest is unspecified. `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StateTensor> state() const { return {}; }  // for checkpoints
-  // Numbers that a checkpoint needs besides state(), and their restoration.
+  // Numbers that a checkpoint needs besides state().
   virtual std::vector<double> counters() const { return {}; }
   virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
   // Collective: a line for the end of the run that summarizes all ranks, or "" if there is nothing to report.

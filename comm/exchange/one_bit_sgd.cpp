@@ -1,6 +1,6 @@
 #include "comm/exchange/one_bit_sgd.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -30,7 +30,8 @@ const ExchangeMethod& one_bit_sgd_method() {
       .bytes = "1 bit per parameter and two float32 per block to the owners, and the same back",
       .defaults = OneBitSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
-        return block_exchange(one_bit_codec(), blocks_of(options.as<OneBitSgdOptions>()), in.buckets, in.comm, in.seed);
+        return block_exchange(one_bit_compressor(), blocks_of(options.as<OneBitSgdOptions>()), in.buckets, in.comm,
+                              in.seed);
       }};
   return method;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -50,7 +50,7 @@ const ExchangeMethod& qsgd_method() {
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const QsgdOptions& o = options.as<QsgdOptions>();
         check_contracts(o, in.buckets);
-        return block_exchange(qsgd_codec(o.levels), blocks_of(o), in.buckets, in.comm, in.seed);
+        return block_exchange(qsgd_compressor(o.levels), blocks_of(o), in.buckets, in.comm, in.seed);
       }};
   return method;
 }

@@ -1,6 +1,6 @@
 #include "comm/exchange/terngrad.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -22,7 +22,7 @@ const ExchangeMethod& terngrad_method() {
       .defaults = TernGradOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const TernGradOptions& o = options.as<TernGradOptions>();
-        return block_exchange(terngrad_codec(o.clip_sigma),
+        return block_exchange(terngrad_compressor(o.clip_sigma),
                               {.name = "terngrad", .block_size = o.block_size, .reply = o.reply}, in.buckets, in.comm,
                               in.seed);
       }};

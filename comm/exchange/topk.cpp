@@ -1,6 +1,6 @@
 #include "comm/exchange/topk.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -32,7 +32,7 @@ const ExchangeMethod& topk_method() {
       .defaults = TopKOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const TopKOptions& o = options.as<TopKOptions>();
-        return block_exchange(topk_codec(o.density), blocks_of(o), in.buckets, in.comm, in.seed);
+        return block_exchange(topk_compressor(o.density), blocks_of(o), in.buckets, in.comm, in.seed);
       }};
   return method;
 }

@@ -1,6 +1,6 @@
 #include "comm/exchange/zeropp.h"
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {
@@ -24,7 +24,7 @@ const ExchangeMethod& zeropp_method() {
       .zero2_shards_are_blocks = true,
       .make =
           [](const AnyOptions& options, const ExchangeInputs& in) {
-            return block_exchange(int4_codec(),
+            return block_exchange(int4_compressor(),
                                   {.name = "zeropp",
                                    .block_size = options.as<ZeroppOptions>().block_size,
                                    .reply = in.sharding == Sharding::zero2 ? Reply::sharded : Reply::f32},

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "comm/parallel/blocks.h"
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/half.h"
+#include "comm/parallel/blocks.h"
 #include "engine/data_ptr.h"
 
 namespace godwit {
@@ -92,7 +92,7 @@ void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
 }
 
 ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size)
-    : wire_(wire), compressor_(int8_codec()) {
+    : wire_(wire), compressor_(int8_compressor()) {
   if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ",

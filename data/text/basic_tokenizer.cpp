@@ -1,6 +1,6 @@
 #include "data/text/basic_tokenizer.h"
 
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <unordered_map>
 
-#include "data/text/utf8.h"
 #include "engine/check.h"
 #include "engine/parallel.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 namespace {

@@ -8,10 +8,10 @@
 #include <unordered_set>
 
 #include "data/file.h"
-#include "data/text/utf8.h"
 #include "engine/check.h"
-#include "engine/excerpt.h"
 #include "engine/did_you_mean.h"
+#include "engine/excerpt.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 namespace {

@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "data/file.h"
-#include "data/text/utf8.h"
 #include "engine/check.h"
-#include "engine/excerpt.h"
-#include "engine/hash.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 namespace {
@@ -15,20 +13,10 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
-  check(tokens_.size() < size_t{1} << 31, "vocabulary: ", tokens_.size(),
-        " tokens, expected fewer than 2^31");
-  ids_.reserve(tokens_.size());
-  for (size_t i = 0; i < tokens_.size(); ++i) {
-    const std::string& token = tokens_[i];
-    check(!token.empty(), "vocabulary: line ", i + 1, " is empty");
-    check(token.find_first_of("\r\n") == std::string::npos, "vocabulary: the token of line ", i + 1,
-          " contains a line break");
-    check(is_utf8(token), "vocabulary: line ", i + 1, " is not UTF-8");
-    const auto [known, added] = ids_.emplace(token, static_cast<int32_t>(i));
-    if (!added)
-      fail("vocabulary: '", excerpt(token), "' occurs in line ", known->second + 1, " and again in line ", i + 1);
-  }
+Vocabulary::Vocabulary(std::vector<std::string> tokens)
+    : TokenTable(std::move(tokens), "token", "\r\n", "a line break") {
+  for (size_t i = 0; i < this->tokens().size(); ++i)
+    check(is_utf8(this->tokens()[i]), "vocabulary: line ", i + 1, " is not UTF-8");
   pad_ = special("[PAD]");
   unk_ = special("[UNK]");
   cls_ = special("[CLS]");
@@ -41,22 +29,6 @@ int32_t Vocabulary::special(std::string_view token) const {
   check(found.has_value(), "vocabulary: none of its ", size(), " tokens is ", token,
         "; a BERT vocabulary has [PAD] [UNK] [CLS] [SEP] [MASK]");
   return *found;
-}
-
-std::optional<int32_t> Vocabulary::id(std::string_view token) const {
-  const auto found = ids_.find(token);
-  return found == ids_.end() ? std::nullopt : std::optional(found->second);
-}
-
-const std::string& Vocabulary::token(int32_t id) const {
-  check(id >= 0 && id < size(), "vocabulary: id ", id, " is not among its ", size(), " tokens");
-  return tokens_[static_cast<size_t>(id)];
-}
-
-uint64_t Vocabulary::hash() const {
-  Hash hash;
-  for (const std::string& token : tokens_) hash.add(token);
-  return hash.value();
 }
 
 Vocabulary read_vocabulary(const std::string& path) {

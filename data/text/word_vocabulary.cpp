@@ -7,7 +7,6 @@
 #include "data/text/basic_tokenizer.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
-#include "engine/hash.h"
 
 namespace godwit::data {
 namespace {
@@ -37,38 +36,12 @@ void check_has_words(const WordText& text, bool has_words) {
 
 }  // namespace
 
-WordVocabulary::WordVocabulary(std::vector<std::string> words) : words_(std::move(words)) {
-  check(words_.size() < size_t{1} << 31, "vocabulary: ", words_.size(), " words, expected fewer than 2^31");
-  ids_.reserve(words_.size());
-  for (size_t i = 0; i < words_.size(); ++i) {
-    const std::string& word = words_[i];
-    check(!word.empty(), "vocabulary: line ", i + 1, " is empty");
-    check(word.find_first_of(kBlank) == std::string::npos, "vocabulary: the word of line ", i + 1,
-          " contains white space");
-    const auto [known, added] = ids_.emplace(word, static_cast<int32_t>(i));
-    if (!added)
-      fail("vocabulary: '", excerpt(word), "' occurs in line ", known->second + 1, " and again in line ", i + 1);
-  }
+WordVocabulary::WordVocabulary(std::vector<std::string> words)
+    : TokenTable(std::move(words), "word", kBlank, "white space") {
   const std::optional<int32_t> end = id(kEndOfLine);
   check(end.has_value(), "vocabulary: none of its ", size(), " words is ", kEndOfLine, ", the end of a line");
   end_of_line_ = *end;
   unknown_ = id(kUnknownWord);
-}
-
-std::optional<int32_t> WordVocabulary::id(std::string_view word) const {
-  const auto found = ids_.find(word);
-  return found == ids_.end() ? std::nullopt : std::optional(found->second);
-}
-
-const std::string& WordVocabulary::word(int32_t id) const {
-  check(id >= 0 && id < size(), "vocabulary: id ", id, " is not among its ", size(), " words");
-  return words_[static_cast<size_t>(id)];
-}
-
-uint64_t WordVocabulary::hash() const {
-  Hash hash;
-  for (const std::string& word : words_) hash.add(word);
-  return hash.value();
 }
 
 void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f) const {
@@ -139,7 +112,7 @@ WordVocabulary read_word_vocabulary(const std::string& path) {
 
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary) {
   std::string lines;
-  for (const std::string& word : vocabulary.words()) lines += word + '\n';
+  for (const std::string& word : vocabulary.tokens()) lines += word + '\n';
   write_file(path, lines);
 }
 

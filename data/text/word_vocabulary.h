@@ -5,37 +5,26 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
+
+#include "data/text/token_table.h"
 
 namespace godwit::data {
 
 inline constexpr std::string_view kEndOfLine = "<eos>";    // follows the words of each line
 inline constexpr std::string_view kUnknownWord = "<unk>";  // replaces words outside the vocabulary
 
-// Maps words to ids and back.
-class WordVocabulary {
+// The words, with the id of the end of a line.
+class WordVocabulary : public TokenTable {
  public:
   // Throws, naming lines starting at 1, if a word is empty, contains a space or line break, or occurs twice, or if
   // <eos> is missing.
   explicit WordVocabulary(std::vector<std::string> words);
 
-  int64_t size() const { return static_cast<int64_t>(words_.size()); }  // number of words
-  std::optional<int32_t> id(std::string_view word) const;               // none if it is not in the vocabulary
-  const std::string& word(int32_t id) const;                            // throws unless 0 <= id < size()
-  const std::vector<std::string>& words() const { return words_; }      // by id
-  int32_t end_of_line() const { return end_of_line_; }                  // id of <eos>
-  std::optional<int32_t> unknown() const { return unknown_; }           // id of <unk>; none if it is missing
-  uint64_t hash() const;                                                // of all words in order
+  int32_t end_of_line() const { return end_of_line_; }         // id of <eos>
+  std::optional<int32_t> unknown() const { return unknown_; }  // id of <unk>; none if it is missing
 
  private:
-  struct TextHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-
-  std::vector<std::string> words_;
-  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> ids_;
   int32_t end_of_line_ = 0;
   std::optional<int32_t> unknown_;
 };

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "natural_codec.h"
+#include "natural_compressor.h"
 
 using namespace godwit;
 
@@ -49,7 +49,7 @@ int main() try {
   DataParallelOptions options{.optimizer = "sgdm"};
   train("dense  ", options);
   options.make_exchange = [](const Buckets& buckets, const Communicator& comm, uint64_t seed) {
-    return block_exchange(std::make_unique<NaturalCodec>(),
+    return block_exchange(std::make_unique<NaturalCompressor>(),
                           {.name = "natural", .block_size = 32, .reply = Reply::coded}, buckets, comm, seed);
   };
   train("natural", options);

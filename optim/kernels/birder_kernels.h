@@ -46,7 +46,6 @@ struct WorkerState {
   Error* e;       // error feedback
   const uint32_t* active = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
 };
-using Worker = WorkerState<float, float>;  // of float32
 
 // Constants of a step.
 struct WorkerSettings {

@@ -73,7 +73,7 @@ void vocabulary(Input input) {
 void word_vocabulary(Input input) {
   const WordVocabulary vocabulary = read_word_vocabulary(file_of(input));
   write_word_vocabulary(path_of("copy"), vocabulary);
-  require(read_word_vocabulary(path_of("copy")).words() == vocabulary.words(), "a vocabulary is read again");
+  require(read_word_vocabulary(path_of("copy")).tokens() == vocabulary.tokens(), "a vocabulary is read again");
 }
 
 // The first byte limits the vocabulary.
@@ -85,7 +85,7 @@ void word_text(Input input) {
   require(vocabulary.size() <= limit, "the vocabulary keeps its limit");
   write_word_vocabulary(path_of("copy"), vocabulary);
   const WordVocabulary again = read_word_vocabulary(path_of("copy"));
-  require(again.words() == vocabulary.words(), "a vocabulary is read again");
+  require(again.tokens() == vocabulary.tokens(), "a vocabulary is read again");
   require(encode_words(text, again).tokens == encoded.tokens, "equal vocabularies give equal ids");
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/levels.h"
 #include "comm/compress/wire/half.h"
 #include "comm/compress/wire/loco_codes.h"
@@ -25,7 +25,7 @@ std::vector<T> values_of(const Input& input, int64_t count) {
 }
 
 struct Chosen {
-  std::unique_ptr<Compressor> codec;
+  std::unique_ptr<Compressor> compressor;
   int64_t n;  // values
 };
 
@@ -34,42 +34,42 @@ Chosen chosen(Input& input, int compressors) {
   const int which = input.byte() % compressors, n = input.byte() + 1;
   switch (which) {
     case 0:
-      return {qsgd_codec(127), n};
+      return {qsgd_compressor(127), n};
     case 1:
-      return {qsgd_codec(1), n};
+      return {qsgd_compressor(1), n};
     case 2:
-      return {terngrad_codec(2.5), n};
+      return {terngrad_compressor(2.5), n};
     case 3:
-      return {int8_codec(), n};
+      return {int8_compressor(), n};
     case 4:
-      return {int4_codec(), n};
+      return {int4_compressor(), n};
     case 5:
-      return {one_bit_codec(), n};
+      return {one_bit_compressor(), n};
     case 6:
-      return {topk_codec(0.1), n};
+      return {topk_compressor(0.1), n};
     default:
-      return {topk_codec(1e-4), (1 << 16) + n};  // with indices of 32 bits
+      return {topk_compressor(1e-4), (1 << 16) + n};  // with indices of 32 bits
   }
 }
 
 // A damaged payload.
 void payload(Input input) {
-  const auto [codec, n] = chosen(input, 8);
-  const std::vector<uint32_t> words = values_of<uint32_t>(input, codec->payload_words(n));
+  const auto [compressor, n] = chosen(input, 8);
+  const std::vector<uint32_t> words = values_of<uint32_t>(input, compressor->payload_words(n));
   std::vector<float> x(static_cast<size_t>(n)), sum(x), scratch(x);
-  codec->decode(words.data(), n, x.data());
-  codec->add(words.data(), n, 1, sum.data(), scratch.data());
+  compressor->decode(words.data(), n, x.data());
+  compressor->add(words.data(), n, 1, sum.data(), scratch.data());
 }
 
 // Hostile values.
 void gradient(Input input) {
-  const auto [codec, n] = chosen(input, 7);
+  const auto [compressor, n] = chosen(input, 7);
   const std::vector<float> values = values_of<float>(input, n);
-  std::vector<uint32_t> words(static_cast<size_t>(codec->payload_words(n)));
-  if (!codec->encode_finite(values.data(), n, {{1, 2, 3, 4}, 0}, words.data())) return;
+  std::vector<uint32_t> words(static_cast<size_t>(compressor->payload_words(n)));
+  if (!compressor->encode_finite(values.data(), n, {{1, 2, 3, 4}, 0}, words.data())) return;
   std::vector<float> x(values.size()), sum(x), scratch(x);
-  codec->decode(words.data(), n, x.data());
-  codec->add(words.data(), n, 1, sum.data(), scratch.data());
+  compressor->decode(words.data(), n, x.data());
+  compressor->add(words.data(), n, 1, sum.data(), scratch.data());
   const auto finite = [](float v) { return std::isfinite(v); };
   const auto in_range = [](float v) { return std::abs(v) < 1e38f; };  // rounding may exceed the largest float32
   require(std::ranges::all_of(values, finite), "only finite values have a payload");

@@ -65,7 +65,7 @@ endif()
 build_against_installed(${work}/compressor)
 run("run compressor" ${work}/compressor-build/compressor)
 message("${output}")
-check_page(compressors.md compressor main.cpp natural_codec.h CMakeLists.txt)
+check_page(compressors.md compressor main.cpp natural_compressor.h CMakeLists.txt)
 check_losses(compressor "natural: step +[0-9]+  loss")
 
 file(COPY ${SOURCE}/examples/extending DESTINATION ${work})

@@ -222,8 +222,8 @@ TEST(BirderKernels, Pitfall26SignOfZeroAndOfNonFiniteValues) {
       std::vector<uint32_t> words(n / 32);
       const QuantizerRng rng{Quantizer::sign, 1, 1, Purpose::worker_sign, 0, 0};
       const auto run = [&] {
-        return birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(), count,
-                                   padded(count), {0.95f, 0.05f, 1e-8f, true}, rng);
+        return birder::worker_step(g.data(), birder::WorkerState<float, float>{m.data(), b.data(), nullptr, e.data()},
+                                   words.data(), count, padded(count), {0.95f, 0.05f, 1e-8f, true}, rng);
       };
       std::fill(g.begin(), g.end(), -0.0f);
       EXPECT_TRUE(run());
@@ -253,8 +253,8 @@ TEST(BirderKernels, ThreadCountDoesNotChangeABit) {
     ContextGuard guard(next);
     std::vector<float> m(n), b(n), e(n);
     std::vector<uint32_t> words(n / 32), agreed(n / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(),
-                                    count, padded(count), {0.95f, 0.05f, 1e-8f, true},
+    EXPECT_TRUE(birder::worker_step(g.data(), birder::WorkerState<float, float>{m.data(), b.data(), nullptr, e.data()},
+                                    words.data(), count, padded(count), {0.95f, 0.05f, 1e-8f, true},
                                     {Quantizer::random, 5, 1, Purpose::worker_sign, 0, 7}));
     birder::server_step(words.data(), 1, e.data(), nullptr, agreed.data(), count, padded(count),
                         {Quantizer::random, 5, 1, Purpose::server_sign, 0, 7});

@@ -213,9 +213,9 @@ TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
     std::vector<float> g(count, ratio), m(count), b(count, 1.0f);  // β = 0: m = g; b̂ = |g|, so b stays at 1
     std::vector<float> b_hat(count);
     std::vector<uint32_t> words(count / 32);
-    EXPECT_TRUE(birder::worker_step(g.data(), birder::Worker{m.data(), b.data(), b_hat.data(), nullptr}, words.data(),
-                                    count, count, {0, 1, 1e-8f, true},
-                                    {Quantizer::random, 5, step, purpose, sender, 0}));
+    EXPECT_TRUE(birder::worker_step(
+        g.data(), birder::WorkerState<float, float>{m.data(), b.data(), b_hat.data(), nullptr}, words.data(), count,
+        count, {0, 1, 1e-8f, true}, {Quantizer::random, 5, step, purpose, sender, 0}));
     return words;
   };
   const auto mean = [&](const std::vector<uint32_t>& words) {

@@ -161,11 +161,12 @@ TEST_F(CudaOptimizers, BirdersWorkerStepAcceptsUnalignedMemory) {
     const There<uint32_t> on_bits(bits), fault(std::vector<uint32_t>(1));
     const birder::WorkerSettings settings{0.9f, 0.1f, 1e-8f, false};
     const birder::QuantizerRng rng{birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 8};
-    ASSERT_TRUE(birder::worker_step(g.data() + 1, birder::Worker{m.data() + 1, b.data() + 1, nullptr, e.data() + 1},
-                                    bits.data(), count, length, settings, rng));
+    ASSERT_TRUE(birder::worker_step(
+        g.data() + 1, birder::WorkerState<float, float>{m.data() + 1, b.data() + 1, nullptr, e.data() + 1}, bits.data(),
+        count, length, settings, rng));
     birder::worker_step(device(), on_g.data() + 1,
-                        birder::Worker{on_m.data() + 1, on_b.data() + 1, nullptr, on_e.data() + 1}, on_bits.data(),
-                        count, length, settings, rng, fault.data());
+                        birder::WorkerState<float, float>{on_m.data() + 1, on_b.data() + 1, nullptr, on_e.data() + 1},
+                        on_bits.data(), count, length, settings, rng, fault.data());
     expect_same(on_bits, bits, "words");
     expect_same(on_m, m, "m");
     expect_same(on_b, b, "b");
@@ -182,8 +183,9 @@ TEST_F(CudaOptimizers, BirdersWorkerStepDetectsNonFiniteGradients) {
         g[static_cast<size_t>(at)] = bad;
         const There<float> on_g(g), m(std::vector<float>(128)), b(std::vector<float>(128)), e(std::vector<float>(128));
         const There<uint32_t> words(std::vector<uint32_t>(4)), fault(std::vector<uint32_t>(1));
-        birder::worker_step(device(), on_g.data(), birder::Worker{m.data(), b.data(), nullptr, e.data()}, words.data(),
-                            97, 128, {0.9f, 0.1f, 1e-8f, false},
+        birder::worker_step(device(), on_g.data(),
+                            birder::WorkerState<float, float>{m.data(), b.data(), nullptr, e.data()}, words.data(), 97,
+                            128, {0.9f, 0.1f, 1e-8f, false},
                             {birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 0}, fault.data());
         EXPECT_EQ(fault.here()[0], at < 97 ? 1u : 0u) << at;
       }

@@ -7,6 +7,7 @@
 #include "optim/sync_schedule.h"
 #include "tests/comm/exchange/sign_server.h"
 #include "tests/optim/harness.h"
+#include "tests/optim/support.h"
 
 namespace godwit::test {
 
@@ -368,5 +369,36 @@ class OneBitLambServer : public Server<T> {
     for (size_t j = begin; j < end; ++j) x[j] = x[j] - (T(rate) * r[j - begin]);
   }
 };
+
+// A small model, and options at which each mechanism acts in few steps.
+inline Plan plan_of(const char* name, const Topology& topology, int64_t steps = 200) {
+  Plan plan;
+  plan.config = name;
+  plan.config.set("lr", 2e-3).set("weight_decay", 0.1).set("decay_norm_and_bias", false);
+  if (plan.config.name() != "lamb")
+    plan.config.set("block_size", 32).set("warmup_steps", 20).set("dense_wire", "f32").set("update_limit", 0.5);
+  set_if_known(plan.config, "warmup", "fixed");
+  set_if_known(plan.config, "refresh_variance", false);
+  if (plan.config.name() == "zero_one_adam")
+    plan.config.set("intervals", "doubling").set("doubling_steps", 40).set("max_interval", 4).set("kappa", 3);
+  plan.decay = {true, true, false, true};
+  plan.topology = topology;
+  plan.steps = steps;
+  return plan;
+}
+
+template <class T>
+Vector wide(const std::vector<T>& values) {
+  return Vector(values.begin(), values.end());
+}
+
+// Largest |a − b| over all elements.
+template <class A, class B>
+double apart(const std::vector<A>& a, const std::vector<B>& b) {
+  double most = 0;
+  for (size_t j = 0; j < a.size(); ++j)
+    most = std::max(most, std::abs(static_cast<double>(a[j]) - static_cast<double>(b[j])));
+  return most;
+}
 
 }  // namespace godwit::test

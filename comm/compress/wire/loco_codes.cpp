@@ -96,7 +96,7 @@ HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
         hn::StoreU(h, d, hs + j * lanes);
         decoded = hn::IfThenElse(hn::Ge(h, hn::Zero(d)), unit, hn::Neg(unit));
       } else {
-        const auto exact = whole_numbers<false>(hn::Mul(h, s), 0x1p20f);
+        const auto exact = round_to_int<false>(hn::Mul(h, s), 0x1p20f);
         code[j] = hn::Min(hn::Max(exact, hn::Set(whole, -(1 << (kBits - 1)))), hn::Set(whole, (1 << (kBits - 1)) - 1));
         saturated += static_cast<int64_t>(hn::CountTrue(whole, hn::Ne(exact, code[j])));
         decoded = by_s(code[j]);
@@ -106,7 +106,7 @@ HWY_INLINE void encode_values(const Chunk& c, int64_t n, Counts& counts) {
         const auto top = hn::ShiftRight<8>(hn::LoadU(hn::RebindToUnsigned<Wholes>(), random + j * lanes));
         kept = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(whole, top)), hn::Set(d, 0x1p-24f), kept);  // exact product
       }
-      left[j] = whole_numbers<kRandom>(kept, 127);
+      left[j] = round_to_int<kRandom>(kept, 127);
     }
     hn::StoreU(to_bytes(left), bytes, e);
     if constexpr (kBits == 1) return;

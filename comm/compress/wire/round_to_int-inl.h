@@ -27,7 +27,7 @@ using Bytes = hn::Repartition<int8_t, Wholes>;
 // x rounded down (kDown) or to nearest even, limited to `most` <= 2²⁰. Values below −2²⁰ give −2²⁰ or less; NaN gives
 // any integer.
 template <bool kDown>
-HWY_INLINE hn::Vec<Wholes> whole_numbers(hn::Vec<Floats> x, float most) {
+HWY_INLINE hn::Vec<Wholes> round_to_int(hn::Vec<Floats> x, float most) {
   const Floats d;
   x = hn::Min(x, hn::Set(d, most));
 #if HWY_TARGET <= HWY_AVX3

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "comm/compress/block_codes.h"
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/block_math.h"
 #include "engine/philox.h"
 #include "tests/gpu_memory.h"
@@ -76,7 +76,7 @@ void compare(Cuda device, const std::string& name, const Compressor& compressor,
 TEST_F(CudaBlockCodes, TopKMatchesTheCpu) {
   on_gpu([&] {
     for (const double density : {0.003, 0.3, 1.0}) {
-      const auto compressor = topk_codec(density);
+      const auto compressor = topk_compressor(density);
       compare(device(), "topk", *compressor, Feedback::residual, 3, false);
       compare(device(), "topk", *compressor, Feedback::ef21, 2, true);
       compare(device(), "topk", *compressor, Feedback::none, 1, true);
@@ -86,16 +86,17 @@ TEST_F(CudaBlockCodes, TopKMatchesTheCpu) {
 
 TEST_F(CudaBlockCodes, LevelsMatchTheCpu) {
   on_gpu([&] {
-    for (const int levels : {1, 7, 127}) compare(device(), "qsgd", *qsgd_codec(levels), Feedback::residual, 2, false);
-    compare(device(), "terngrad", *terngrad_codec(2.5), Feedback::none, 3, false);
-    compare(device(), "terngrad", *terngrad_codec(0), Feedback::residual, 1, false);
-    compare(device(), "int8", *int8_codec(), Feedback::ef21, 2, false);
+    for (const int levels : {1, 7, 127})
+      compare(device(), "qsgd", *qsgd_compressor(levels), Feedback::residual, 2, false);
+    compare(device(), "terngrad", *terngrad_compressor(2.5), Feedback::none, 3, false);
+    compare(device(), "terngrad", *terngrad_compressor(0), Feedback::residual, 1, false);
+    compare(device(), "int8", *int8_compressor(), Feedback::ef21, 2, false);
   });
 }
 
 TEST_F(CudaBlockCodes, OneBitCodesMatchTheCpu) {
   on_gpu([&] {
-    const auto compressor = one_bit_codec();
+    const auto compressor = one_bit_compressor();
     compare(device(), "one_bit", *compressor, Feedback::none, 1, false);
     compare(device(), "one_bit", *compressor, Feedback::residual, 3, false);
     compare(device(), "one_bit", *compressor, Feedback::ef21, 2, true);
@@ -106,9 +107,9 @@ TEST_F(CudaBlockCodes, OneBitCodesMatchTheCpu) {
 TEST_F(CudaBlockCodes, NonFiniteValuesAreFound) {
   on_gpu([&] {
     std::vector<Case> cases;
-    cases.push_back({"topk", topk_codec(0.01)});
-    cases.push_back({"qsgd", qsgd_codec(7)});
-    cases.push_back({"one_bit", one_bit_codec()});
+    cases.push_back({"topk", topk_compressor(0.01)});
+    cases.push_back({"qsgd", qsgd_compressor(7)});
+    cases.push_back({"one_bit", one_bit_compressor()});
     for (const auto& [name, compressor] : cases) {
       const BlockTable<CodedBlock> blocks = blocks_of(*compressor, kLengths, 0);
       const CodedBlock &longest = blocks.all[2], &last = blocks.all.back();

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/select.h"
 #include "comm/compress/wire/signed_means.h"
@@ -57,7 +57,7 @@ TEST_P(WireKernelsOn, SignedSumsHaveOneOrder) {
 
 // The k largest values by sorting; ties go to the first position, even if a sample of the values is misleading.
 TEST_P(WireKernelsOn, TopKMatchesSorting) {
-  const auto compressor = topk_codec(0.01);
+  const auto compressor = topk_compressor(0.01);
   for (const int64_t n : {100, 5000, 65536, 70001})
     for (const int kind : {0, 1, 2, 3}) {
       std::vector<float> x = random_row<float>(8, kind, n);
@@ -86,7 +86,7 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
   for (const int64_t n : {1000, 40000}) {
     std::vector<float> x(static_cast<size_t>(n));
     x[1] = -0.0f, x[3] = 5, x[500] = -1e-40f, x[static_cast<size_t>(n) - 1] = -2;
-    const auto compressor = topk_codec(0.01);
+    const auto compressor = topk_compressor(0.01);
     const size_t k = static_cast<size_t>(n / 100);
     std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
     compressor->encode(x.data(), n, {}, code.data());
@@ -100,7 +100,7 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
 
 TEST_P(WireKernelsOn, TopKRefusesIndicesOutsideTheBlock) {
   for (const int64_t n : {1000, 70000}) {  // indices of 16 and 32 bits
-    const auto compressor = topk_codec(0.001);
+    const auto compressor = topk_compressor(0.001);
     std::vector<float> x(static_cast<size_t>(n)), scratch(x);
     std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
     code.back() = static_cast<uint32_t>(n - 1);
@@ -133,9 +133,9 @@ TEST_P(WireKernelsOn, SquaresAndMaximaHaveOneOrder) {
 
 TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
   const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {
-      {one_bit_codec(), "one_bit"},    {topk_codec(0.01), "topk"}, {qsgd_codec(7), "qsgd"},
-      {int8_codec(), "int8"},          {int4_codec(), "int4"},     {terngrad_codec(2.5), "terngrad"},
-      {terngrad_codec(0), "unclipped"}};
+      {one_bit_compressor(), "one_bit"},    {topk_compressor(0.01), "topk"}, {qsgd_compressor(7), "qsgd"},
+      {int8_compressor(), "int8"},          {int4_compressor(), "int4"},     {terngrad_compressor(2.5), "terngrad"},
+      {terngrad_compressor(0), "unclipped"}};
   constexpr int64_t kValues = 20000;
   const std::vector<float> x = random_row<float>(13, 0, kValues);
   for (const auto& [compressor, name] : compressors) {

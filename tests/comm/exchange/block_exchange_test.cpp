@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/compress/codecs.h"
+#include "comm/compress/compressors.h"
 #include "comm/compress/levels.h"
 #include "comm/exchange/ef21.h"
 #include "comm/exchange/qsgd.h"
@@ -286,8 +286,10 @@ TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
     hard[2][i] = i % 100 == 0 ? static_cast<float>(random.normal()) : 0;
     hard[3][i] = hard[0][i] * std::pow(10.0f, -static_cast<float>(i / 100));
   }
-  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {
-      {one_bit_codec(), "one_bit"}, {topk_codec(0.01), "topk"}, {qsgd_codec(16), "qsgd"}, {int8_codec(), "int8"}};
+  const std::pair<std::unique_ptr<Compressor>, const char*> compressors[] = {{one_bit_compressor(), "one_bit"},
+                                                                             {topk_compressor(0.01), "topk"},
+                                                                             {qsgd_compressor(16), "qsgd"},
+                                                                             {int8_compressor(), "int8"}};
   for (const auto& [compressor, name] : compressors)
     for (const Values& x : hard) {
       std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(1000)));
@@ -307,7 +309,7 @@ TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
   const Values x = testing::random_row<float>(4, 0, 70000);
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
     for (const double density : {0.0001, 0.37, 1.0}) {
-      const auto compressor = topk_codec(density);
+      const auto compressor = topk_compressor(density);
       std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)) + 1, 0xDEADBEEF);
       compressor->encode(x.data(), n, {}, code.data());
       EXPECT_EQ(code.back(), 0xDEADBEEF);
@@ -316,7 +318,7 @@ TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
       EXPECT_EQ(back, topk(density)({x.begin(), x.begin() + n}, 0, 0, Purpose::test, 0)) << n << " " << density;
     }
   const Values equal{1, -1, 0, 1, 2, -0.0f, 1, -1};
-  const auto compressor = topk_codec(0.5);
+  const auto compressor = topk_compressor(0.5);
   std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(8)));
   compressor->encode(equal.data(), 8, {}, code.data());
   Values back(8);
@@ -588,7 +590,7 @@ TEST(Levels, TinyScalesSendZerosAndLargeValuesAreClamped) {
 TEST(BlockExchange, QsgdRefusesANormBeyondFloat32) {
   const Values large{3e38f, 3e38f};
   uint32_t code[2];
-  const auto compressor = qsgd_codec(7);
+  const auto compressor = qsgd_compressor(7);
   EXPECT_NE(error_of([&] { compressor->encode(large.data(), 2, {}, code); }).find("beyond float32"), std::string::npos);
   EXPECT_NE(error_of([&] { compressor->encode_finite(large.data(), 2, {}, code); }).find("beyond float32"),
             std::string::npos);

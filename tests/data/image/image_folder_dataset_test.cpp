@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Five files of two classes. damaged() and broken() are corrupt files with a valid header and end.
-class FolderSourceTest : public testing::Test {
+class ImageFolderDatasetTest : public testing::Test {
  protected:
   void SetUp() override {
     write(folder_ / "cat/0.jpg", golden_jpeg("colour"));
@@ -66,7 +66,7 @@ std::vector<float> augmented(const ImageFolderDataset& source, int64_t sample, i
   return image;
 }
 
-TEST_F(FolderSourceTest, ReturnsNormalizedCenterCrops) {
+TEST_F(ImageFolderDatasetTest, ReturnsNormalizedCenterCrops) {
   const ImageFolderDataset plain = source({.crop = 24, .resize = 28, .mean = {0, 0, 0}, .std = {1, 1, 1}});
   const ImageFolderDataset normalized = source();
   EXPECT_EQ(normalized.size(), 5);
@@ -83,7 +83,7 @@ TEST_F(FolderSourceTest, ReturnsNormalizedCenterCrops) {
   EXPECT_TRUE(normalized.warnings().empty());
 }
 
-TEST_F(FolderSourceTest, AugmentationDependsOnSeedEpochAndSample) {
+TEST_F(ImageFolderDatasetTest, AugmentationDependsOnSeedEpochAndSample) {
   const ImageFolderDataset a = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1}),
                      same = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 1});
   const ImageFolderDataset other_seed = source({.crop = 24, .resize = 28, .color_jitter = 0.4, .seed = 2});
@@ -95,7 +95,7 @@ TEST_F(FolderSourceTest, AugmentationDependsOnSeedEpochAndSample) {
 }
 
 // Half of the training images must be mirrored, which reverses the gradient in the green channel.
-TEST_F(FolderSourceTest, MirrorsHalfOfTheImages) {
+TEST_F(ImageFolderDatasetTest, MirrorsHalfOfTheImages) {
   const ImageFolderDataset flipping = source(), straight = source({.crop = 24, .resize = 28, .flip = false});
   const auto grows = [](const std::vector<float>& image) { return image[23 * 3 + 1] > image[1]; };
   int mirrored = 0;
@@ -106,7 +106,7 @@ TEST_F(FolderSourceTest, MirrorsHalfOfTheImages) {
   EXPECT_NEAR(mirrored, 100, 36);  // five standard deviations of a fair coin
 }
 
-TEST_F(FolderSourceTest, UsesDamagedFilesAndReplacesBrokenOnes) {
+TEST_F(ImageFolderDatasetTest, UsesDamagedFilesAndReplacesBrokenOnes) {
   write(folder_ / "cat/1.jpg", damaged());
   write(folder_ / "dog/4.jpg", broken());
   const ImageFolderDataset lenient = source();
@@ -123,7 +123,7 @@ TEST_F(FolderSourceTest, UsesDamagedFilesAndReplacesBrokenOnes) {
   EXPECT_THAT(error_of([&] { strict.read(4, to.data()); }), AllOf(HasSubstr("dog/4.jpg"), HasSubstr("--strict")));
 }
 
-TEST_F(FolderSourceTest, FilesThatChangeDuringTheRunAreErrors) {
+TEST_F(ImageFolderDatasetTest, FilesThatChangeDuringTheRunAreErrors) {
   const ImageFolderDataset images = source();
   std::vector<float> to(24 * 24 * 3);
   write(folder_ / "cat/0.jpg", golden_jpeg("large"));
@@ -133,7 +133,7 @@ TEST_F(FolderSourceTest, FilesThatChangeDuringTheRunAreErrors) {
   EXPECT_THAT(error_of([&] { images.read(0, to.data()); }), AllOf(HasSubstr("cat/0.jpg"), HasSubstr("no such file")));
 }
 
-TEST_F(FolderSourceTest, HashDependsOnNamesSizesAndClasses) {
+TEST_F(ImageFolderDatasetTest, HashDependsOnNamesSizesAndClasses) {
   const uint64_t hash = source().hash();
   EXPECT_EQ(source().hash(), hash);
   EXPECT_NE(ImageFolderDataset(folder_.str(), {"cat", "dot"}, files(), {}).hash(), hash);
@@ -144,7 +144,7 @@ TEST_F(FolderSourceTest, HashDependsOnNamesSizesAndClasses) {
   EXPECT_NE(source().hash(), hash);
 }
 
-TEST_F(FolderSourceTest, LoadersReturnTheSameBitsForAnyWorkerCount) {
+TEST_F(ImageFolderDatasetTest, LoadersReturnTheSameBitsForAnyWorkerCount) {
   const ImageFolderDataset images = source({.crop = 24, .resize = 28, .color_jitter = 0.2, .seed = 5});
   std::vector<float> reference;
   for (int workers : {1, 3}) {
@@ -160,7 +160,7 @@ TEST_F(FolderSourceTest, LoadersReturnTheSameBitsForAnyWorkerCount) {
   }
 }
 
-TEST_F(FolderSourceTest, RefusesBadOptions) {
+TEST_F(ImageFolderDatasetTest, RefusesBadOptions) {
   EXPECT_THAT(error_of([&] { source({.crop = 24, .resize = 20}); }), HasSubstr("resize 20 and crop 24"));
   EXPECT_THAT(error_of([&] { source({.mean = {0}, .std = {1}}); }), HasSubstr("1 means"));
   EXPECT_THAT(error_of([&] { source({.std = {1, 0, 1}}); }), HasSubstr("positive"));

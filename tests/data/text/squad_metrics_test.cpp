@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/text/utf8.h"
 #include "engine/philox.h"
+#include "engine/utf8.h"
 #include "tests/data/golden.h"
 
 namespace godwit::data {

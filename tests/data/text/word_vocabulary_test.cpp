@@ -30,13 +30,13 @@ TEST(WordText, SplitsAroundPunctuation) {
 
 TEST(WordVocabulary, FrequentWordsComeFirst) {
   const WordText text{.text = "c b\na b\nb <unk>\n", .name = "x"};
-  EXPECT_THAT(build_word_vocabulary(text, 100).words(), ElementsAre("<eos>", "b", "<unk>", "a", "c"));
-  EXPECT_THAT(build_word_vocabulary(text, 5).words(), ElementsAre("<eos>", "b", "<unk>", "a", "c"));
-  EXPECT_THAT(build_word_vocabulary(text, 4).words(), ElementsAre("<eos>", "b", "<unk>", "a"));
-  EXPECT_THAT(build_word_vocabulary(text, 3).words(), ElementsAre("<eos>", "b", "<unk>"));
+  EXPECT_THAT(build_word_vocabulary(text, 100).tokens(), ElementsAre("<eos>", "b", "<unk>", "a", "c"));
+  EXPECT_THAT(build_word_vocabulary(text, 5).tokens(), ElementsAre("<eos>", "b", "<unk>", "a", "c"));
+  EXPECT_THAT(build_word_vocabulary(text, 4).tokens(), ElementsAre("<eos>", "b", "<unk>", "a"));
+  EXPECT_THAT(build_word_vocabulary(text, 3).tokens(), ElementsAre("<eos>", "b", "<unk>"));
   const WordText plain{.text = "c b\na b\nb\n", .name = "x"};
-  EXPECT_THAT(build_word_vocabulary(plain, 4).words(), ElementsAre("<eos>", "b", "a", "c"));
-  EXPECT_THAT(build_word_vocabulary(plain, 3).words(), ElementsAre("<eos>", "b", "<unk>"));
+  EXPECT_THAT(build_word_vocabulary(plain, 4).tokens(), ElementsAre("<eos>", "b", "a", "c"));
+  EXPECT_THAT(build_word_vocabulary(plain, 3).tokens(), ElementsAre("<eos>", "b", "<unk>"));
   EXPECT_THAT(error_of([&] { build_word_vocabulary(plain, 2); }), HasSubstr("expected at least 3"));
 }
 
@@ -45,8 +45,8 @@ TEST(WordVocabulary, Encodes) {
   const EncodedText encoded = encode_words({.text = "b x\n<unk> y\n", .name = "x"}, limited);
   EXPECT_THAT(encoded.tokens, ElementsAre(1, 2, 0, 2, 2, 0));
   EXPECT_EQ(encoded.unknown, 2);
-  EXPECT_EQ(limited.word(1), "b");
-  EXPECT_THAT(error_of([&] { limited.word(3); }), HasSubstr("id 3"));
+  EXPECT_EQ(limited.token(1), "b");
+  EXPECT_THAT(error_of([&] { limited.token(3); }), HasSubstr("id 3"));
 
   const WordVocabulary closed(std::vector<std::string>{"<eos>", "b"});
   EXPECT_THAT(error_of([&] { encode_words({.text = "b\nb zoo\n", .name = "valid.txt"}, closed); }),
@@ -68,7 +68,7 @@ TEST(WordVocabulary, Files) {
   const WordVocabulary vocabulary(std::vector<std::string>{"b", "<eos>", "ü"});
   write_word_vocabulary(folder / "vocab.txt", vocabulary);
   const WordVocabulary again = read_word_vocabulary(folder / "vocab.txt");
-  EXPECT_EQ(again.words(), vocabulary.words());
+  EXPECT_EQ(again.tokens(), vocabulary.tokens());
   EXPECT_EQ(again.hash(), vocabulary.hash());
   const auto error = [&](const std::string& text) {
     write(folder / "vocab.txt", Bytes(text.begin(), text.end()));
@@ -94,7 +94,7 @@ TEST(WordVocabulary, PennTreebank) {
   const WordText text = read_word_text(train, WordSplit::spaces);
   const WordVocabulary vocabulary = build_word_vocabulary(text, 10000);
   EXPECT_EQ(vocabulary.size(), 10000);
-  EXPECT_EQ(vocabulary.word(0), "the");
+  EXPECT_EQ(vocabulary.token(0), "the");
   EXPECT_EQ(std::ssize(encode_words(text, vocabulary).tokens), 929589);
   for (const auto& [file, tokens] : {std::pair{"ptb/ptb.valid.txt", 73760}, {"ptb/ptb.test.txt", 82430}}) {
     const EncodedText encoded = encode_words(read_word_text(data_path(file), WordSplit::spaces), vocabulary);

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "data/text/squad.h"
-#include "data/text/utf8.h"
 #include "engine/hash.h"
+#include "engine/utf8.h"
 #include "tests/data/golden.h"
 
 namespace godwit::data {

@@ -8,9 +8,9 @@
 namespace godwit {
 
 // Compressor with levels −levels … levels, rounded stochastically (`random`) or to nearest.
-class ScaledCodec : public Compressor {
+class ScaledCompressor : public Compressor {
  public:
-  ScaledCodec(int levels, bool random) : levels_(levels), random_(random) {}  // 1 <= levels <= 127
+  ScaledCompressor(int levels, bool random) : levels_(levels), random_(random) {}  // 1 <= levels <= 127
 
   int64_t payload_words(int64_t n) const override { return scaled_words(n, levels_); }
   void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const override {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-class NaturalCodec : public godwit::Compressor {
+class NaturalCompressor : public godwit::Compressor {
  public:
   int64_t payload_words(int64_t n) const override { return (n + 3) / 4; }
 

@@ -1,10 +1,10 @@
-#include "data/text/utf8.h"
+#include "engine/utf8.h"
 
 #include <gmock/gmock.h>
 
 #include <vector>
 
-namespace godwit::data {
+namespace godwit {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
 }
 
 }  // namespace
-}  // namespace godwit::data
+}  // namespace godwit

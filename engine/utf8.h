@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace godwit::data {
+namespace godwit {
 
 constexpr char32_t kReplacement = 0xfffd;  // stands for invalid bytes
 
@@ -56,4 +56,4 @@ inline uint32_t append_utf8(std::string& to, char32_t value) {
   return 4;
 }
 
-}  // namespace godwit::data
+}  // namespace godwit

@@ -1,0 +1,29 @@
+// Options of the workers of a run.
+#pragma once
+#include <string>
+
+#include "engine/options.h"
+
+namespace godwit {
+
+// How many workers a run has, how they start, and where they compute.
+struct WorkerOptions {
+  int nodes = 1, workers_per_node = 1;  // topology
+  std::string transport = "auto";       // local, mpi; auto: mpi under a launcher, otherwise local
+  double timeout_s = 60;                // seconds that a worker waits for the others
+  int threads = 0;                      // per worker; 0: cores / workers
+  std::string device = "cpu";           // as for parse_device()
+  bool share_gpu = false;               // device cuda: workers may share a GPU
+  bool nccl = true;                     // workers with a GPU each communicate through NCCL, if the build has it
+
+  void describe_topology(OptionList& list);  // nodes, workers_per_node, transport, timeout_s
+  void describe_devices(OptionList& list);   // the other options
+  // Replaces the device auto. Under a launcher, nodes and workers_per_node follow from the number of started processes
+  // unless they are given; both are 0 if the hosts are to decide. Throws if the options contradict how the process was
+  // started, or the build.
+  void resolve(bool nodes_given, bool workers_given);
+};
+
+bool uses_mpi(const WorkerOptions& options);  // workers are processes that a launcher started, not threads
+
+}  // namespace godwit

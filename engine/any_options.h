@@ -1,0 +1,64 @@
+// AnyOptions: the options struct of a method, whatever its type.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/check.h"
+#include "engine/options.h"
+
+namespace godwit {
+
+// An options struct of any type, with value semantics. The struct has describe(OptionList&) and optionally check(),
+// which throws for contradictory values.
+class AnyOptions {
+ public:
+  AnyOptions() = default;
+  // Holds a copy of the struct.
+  template <class O>
+  requires requires(O& o, OptionList& list) { o.describe(list); }
+  AnyOptions(O options) : held_(std::make_unique<Held<O>>(std::move(options))) {}
+  AnyOptions(const AnyOptions& other) : held_(other.held_ ? other.held_->clone() : nullptr) {}  // copies the struct
+  AnyOptions(AnyOptions&&) = default;
+  // Copies or moves the struct.
+  AnyOptions& operator=(AnyOptions other) { return held_ = std::move(other.held_), *this; }
+
+  template <class O>
+  bool holds() const {  // whether it holds an O
+    return dynamic_cast<const Held<O>*>(held_.get()) != nullptr;
+  }
+  // The struct. Throws if it is not an O.
+  template <class O>
+  O& as() {
+    auto* held = dynamic_cast<Held<O>*>(held_.get());
+    godwit::check(held != nullptr, "options: the requested type belongs to another method");
+    return held->value;
+  }
+  template <class O>
+  const O& as() const {
+    return const_cast<AnyOptions*>(this)->as<O>();
+  }
+  OptionList list() const;                       // refers to this object
+  void check(const std::string& subject) const;  // the values of all options, then the struct's check()
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual std::unique_ptr<Base> clone() const = 0;
+    virtual void describe(OptionList& list) = 0;
+    virtual void check() const = 0;
+  };
+  template <class O>
+  struct Held : Base {
+    explicit Held(O v) : value(std::move(v)) {}
+    std::unique_ptr<Base> clone() const override { return std::make_unique<Held>(value); }
+    void describe(OptionList& list) override { value.describe(list); }
+    void check() const override {
+      if constexpr (requires { value.check(); }) value.check();
+    }
+    O value;
+  };
+  std::unique_ptr<Base> held_;
+};
+
+}  // namespace godwit

@@ -1,0 +1,12 @@
+// Small text files.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace godwit {
+
+// The content of a file or pipe. Throws an Error that begins with the path and ends with `hint` ("; --config expects a
+// JSON file") for a folder, for a file that cannot be read, and for one of more than `mib` MiB.
+std::string read_text_file(const std::string& path, int64_t mib, const std::string& hint);
+
+}  // namespace godwit

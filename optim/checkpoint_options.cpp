@@ -1,0 +1,52 @@
+#include "optim/checkpoint_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "engine/excerpt.h"
+
+namespace godwit {
+namespace {
+
+struct Interval {
+  int64_t steps = 0;
+  double seconds = 0;
+};
+
+// "200" or "10min".
+std::optional<Interval> read_interval(std::string text) {
+  const bool minutes = text.ends_with("min");
+  if (minutes) text.resize(text.size() - 3);
+  if (text.ends_with(" ")) text.pop_back();
+  double number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = std::floor(number) == number;
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0 && number <= 1e15) ||
+      (!minutes && !whole))
+    return {};
+  return minutes ? Interval{.seconds = 60 * number} : Interval{.steps = std::llround(number)};
+}
+
+void check_interval(const std::string& text, const std::string& subject) {
+  check(read_interval(text).has_value(), subject, " expects a number of steps, as 200, or of minutes, as 10min; got '",
+        excerpt(text), "'");
+}
+
+}  // namespace
+
+int64_t CheckpointOptions::steps() const { return read_interval(every).value_or(Interval()).steps; }
+double CheckpointOptions::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
+
+void CheckpointOptions::describe(OptionList& list) {
+  list.add("every", every, "steps between checkpoints, or minutes, as 10min; 0: none")
+      .with_flag("--checkpoint-every")
+      .or_number()
+      .check_text = check_interval;
+  list.add("keep", keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
+  list.add("best", best,
+           "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "
+           "is best when low");
+}
+
+}  // namespace godwit
