@@ -203,8 +203,11 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   config.optimizer.check_values();
   if (!config.optimizer.method().communicates_itself) config.exchange.check_values();
   if (config.device == "auto") config.device = cuda_devices() > 0 ? "cuda" : "cpu";
-  // A run that a launcher continues may have another number of workers than its config.json says.
-  const Assignments& given = config.resume.empty() ? layers : command;
+  // A launcher may continue a run with another number of workers than its config.json says; with the same number, the
+  // nodes are those of config.json.
+  const std::optional<Launcher> launched = launcher();
+  const bool same_workers = launched && int64_t{config.nodes} * config.workers_per_node == launched->world;
+  const Assignments& given = config.resume.empty() || same_workers ? layers : command;
   fit_launcher(config, last(given, "nodes"), last(given, "workers_per_node"));
   check_together(config);
   config.check_together();

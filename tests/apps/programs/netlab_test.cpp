@@ -53,12 +53,12 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
 
 // The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP, then ends the hosts.
 TEST_F(Netlab, ACutLinkEndsAllRanks) {
-  const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=1.5";
+  const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=4";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_TRUE(outcome.says("phase 'h1ar/inter_all_")) << outcome.err;
-  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 1.5 s") ||
-              outcome.says("timeout: rank 2 came, but its data did not get through within 1.5 s"))
+  EXPECT_TRUE(outcome.says(": phase '")) << outcome.err;
+  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 4 s") ||
+              outcome.says("timeout: rank 2 came, but its data did not get through within 4 s"))
       << outcome.err;
   EXPECT_TRUE(outcome.says("; rank 2 on host2 does not answer")) << outcome.err;
   EXPECT_LT(outcome.seconds, 30) << outcome.err;

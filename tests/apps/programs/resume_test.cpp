@@ -276,6 +276,38 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
       << outcome.out;
 }
 
+// The checkpoint of a new best evaluation cannot be written: that of the evaluation before it stays.
+TEST_F(Resume, KeepsTheLastBestCheckpointThatIsComplete) {
+  const std::string flags =
+      "--optimizer sgdm --lr 0.01 --batch 16 --epochs 3 --max-steps 48 --checkpoint-every 10 "
+      "--set checkpoint.keep=1 --set checkpoint.best=test_loss";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  std::vector<double> losses;
+  for (const json& line : metrics())
+    if (line.contains("test_loss")) losses.push_back(line["test_loss"]);
+  ASSERT_EQ(losses.size(), 3u);
+  ASSERT_LT(losses[1], losses[0]) << "the second evaluation is the better one";
+  fs::remove_all(run_dir());
+  environment_ = faulty_system("FAULTY_FULL=/step-32.partial/ 1000 1");
+  const Outcome outcome = train(flags + " --max-steps 40");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: no checkpoint of step 32: "), std::string::npos) << outcome.out;
+  std::set<int64_t> kept;
+  for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
+  EXPECT_TRUE(kept.contains(16) || kept.size() == 1) << outcome.out;
+  EXPECT_TRUE(kept.contains(40)) << outcome.out;
+}
+
+// A run that drops state of its checkpoint says so.
+TEST_F(Resume, ReportsStateThatItDoesNotUse) {
+  trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
+  const Outcome outcome = continued_from(2, "--set ema.decay=0");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"),
+            std::string::npos)
+      << outcome.out;
+}
+
 // 4 nodes, then 8, then 2: every step has as many samples, and the state is redistributed.
 TEST_F(Resume, WithAnotherNumberOfWorkers) {
   for (const char* method : {"birder", "adamw --exchange loco --set exchange.sharding=zero2", "one_bit_adam"}) {
