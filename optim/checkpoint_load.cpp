@@ -123,7 +123,7 @@ std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved
 std::string describe_tensors(const CheckpointExtras& extras) {
   std::set<std::string> averaged, fresh;
   for (const auto& [name, values] : extras.tensors) averaged.insert(first_word(name));
-  for (const auto& [name, values] : extras.own) fresh.insert(first_word(name));
+  for (const auto& [name, values] : extras.own) fresh.insert(name);
   return (averaged.empty() ? "" : "; averaged over the workers: " + words(averaged)) +
          (fresh.empty() ? "" : "; begins anew, because the workers have other data: " + words(fresh));
 }
