@@ -129,7 +129,8 @@ TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
     const Outcome outcome = train("--nodes " + std::to_string(nodes), "--resume run");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find(words), std::string::npos) << outcome.out;
-    EXPECT_NE(outcome.out.find("begins anew, because the workers have other data: task/lstm/c0, task/lstm/h0"),
+    EXPECT_NE(outcome.out.find("begins anew, because the workers have other data: task/lstm/c0, task/lstm/c1, "
+                               "task/lstm/h0, task/lstm/h1"),
               std::string::npos)
         << outcome.out;
     EXPECT_EQ(steps(), whole);
