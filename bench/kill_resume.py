@@ -72,6 +72,8 @@ def main():
                 during_save += any((folder / "run").glob("checkpoints/*.partial"))
                 shutil.copytree(folder / "run", folder / "copy")
                 ends_alike(folder / "copy")
+                if kills % 10 == 0:
+                    print(f"{kills} kills, each resumed with the same bits at the end", flush=True)
                 continue
             if process.returncode:
                 sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr.read()}")
