@@ -4,9 +4,10 @@
   bench/kill_resume.py [--kills 100] [--seed 1] [-- flags of train_resnet]
 
 Every process is started with the same command (--resume auto) and gets SIGKILL after a random time, so kills also hit
-start-up, evaluation and the writing of checkpoints. A run that ends is compared bit for bit (metrics.jsonl without times,
-weights.safetensors) and started anew, until the kills are done. Exits with 1 on the first difference, or if a process
-ends otherwise than by the kill.
+start-up, evaluation and the writing of checkpoints. After each kill, a copy of the run directory is resumed to the end
+and compared bit for bit (metrics.jsonl without times, weights.safetensors); the run itself goes on until the next kill.
+Kills before the first checkpoint are not counted. Exits with 1 on the first difference, or if a process ends otherwise
+than by the kill.
 """
 import argparse
 import json
@@ -45,7 +46,18 @@ def main():
         start = time.time()
         subprocess.run(command(folder / "whole"), check=True, stdout=subprocess.DEVNULL)
         longest, whole = time.time() - start, remains(folder / "whole")
-        kills = during_save = ends = 0
+        kills = during_save = early = 0
+
+        def ends_alike(run):
+            process = subprocess.run(command(run), capture_output=True, text=True)
+            if process.returncode:
+                sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr}")
+            if "continues after step" not in process.stdout:
+                sys.exit(f"after {kills} kills: the run began anew")
+            if remains(run) != whole:
+                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+            shutil.rmtree(run)
+
         while kills < arguments.kills:
             process = subprocess.Popen(command(folder / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
@@ -53,16 +65,23 @@ def main():
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+                if not any((folder / "run").glob("checkpoints/step-*[0-9]/manifest.json")):
+                    early += 1
+                    continue
                 kills += 1
                 during_save += any((folder / "run").glob("checkpoints/*.partial"))
+                shutil.copytree(folder / "run", folder / "copy")
+                ends_alike(folder / "copy")
+                if kills % 10 == 0:
+                    print(f"{kills} kills, each resumed with the same bits at the end", flush=True)
                 continue
             if process.returncode:
                 sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr.read()}")
             if remains(folder / "run") != whole:
                 sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
-            ends += 1
             shutil.rmtree(folder / "run")
-    print(f"{kills} kills, {during_save} of them while a checkpoint was written; {ends} runs ended, all with the same bits")
+    print(f"{kills} kills, {during_save} of them while a checkpoint was written: {kills} usable checkpoints, {kills} resumes with the same bits at the end")
+    print(f"{early} further kills came before the first checkpoint")
 
 
 if __name__ == "__main__":

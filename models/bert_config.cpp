@@ -136,7 +136,8 @@ void read_labels(const Reader& reader, std::vector<std::string>* labels) {
   if (!names) {
     auto count = static_cast<int64_t>(labels->size());
     reader.integer("num_labels", &count);
-    if (count < 1 || count > 1 << 20) reader.wrong("num_labels", json(count), "must be from 1 to ", 1 << 20);
+    constexpr int64_t kMost = 1 << 16;  // limits the memory for names that are not in the file
+    if (count < 1 || count > kMost) reader.wrong("num_labels", json(count), "must be from 1 to ", kMost);
     labels->clear();
     for (int64_t i = 0; i < count; ++i) labels->push_back("LABEL_" + std::to_string(i));
     return;

@@ -27,6 +27,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kVersion = 2;  // version 1: the model in one file
+constexpr const char *kDamaged = "; the checkpoint is damaged: remove the folder ",
+                     *kRemedy = " to continue from the checkpoint before it";
 
 }  // namespace
 
@@ -108,21 +110,27 @@ Manifest read_manifest(const std::string& folder, const DataParallel& replica, c
   const std::string path = folder + "/" + kManifest;
   std::error_code error;
   check(fs::is_directory(folder, error), folder, ": no such checkpoint");
+  check(!fs::exists(path, error) || fs::is_regular_file(path, error), path, ": is not a regular file");
   const std::string text = read_text_file(path, 16, ", so " + folder + " is no complete checkpoint");
   return parse_manifest(text, path, manifest_of(replica, comm));
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& own_text) {
-  check_json(text, path + ":", {.depth = 8, .unique_names = true});
-  const json saved = parse_json(text), own = parse_json(own_text);
   const std::string folder = fs::path(path).parent_path().string();
+  try {
+    check_json(text, path + ":", {.depth = 8, .unique_names = true});
+  } catch (const Error& error) {
+    fail(error.what(), kDamaged, folder, kRemedy);
+  }
+  const json saved = parse_json(text), own = parse_json(own_text);
   const auto field = [&](const char* name) -> const json& {
     check(saved.is_object() && saved.contains(name), path, ": has no \"", name, "\"");
     return saved.at(name);
   };
   const json& version = field("version");
   check(version.is_number_integer() && version >= 1 && version <= kVersion, path, ": version ",
-        excerpt(dump_json(version)), " is not readable; this program reads versions 1 to ", kVersion);
+        excerpt(dump_json(version)), " is not readable; this program reads versions 1 to ", kVersion,
+        "; continue with the program that wrote it");
   const auto same = [&](const char* name, const std::string& what, const std::string& remedy) {
     check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", what,
           ", this run has ", dump_json(own.at(name)), "; ", remedy);
@@ -153,11 +161,13 @@ void check_file(const std::string& folder, const std::string& name, const Manife
   const std::string path = folder + "/" + name;
   const Digest* listed = manifest.find(name);
   check(listed != nullptr, folder, "/", kManifest, ": does not list ", name);
+  std::error_code error;
+  check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)", kDamaged, folder, kRemedy);
   const Digest digest = digest_of(folder, name);
   check(listed->bytes == digest.bytes, path, ": has ", digest.bytes, " bytes, but the manifest says ", listed->bytes,
-        "; the file is damaged, use another checkpoint");
-  check(listed->xxh3_128 == digest.xxh3_128, path,
-        ": its checksum differs from that of the manifest; the file is damaged, use another checkpoint");
+        kDamaged, folder, kRemedy);
+  check(listed->xxh3_128 == digest.xxh3_128, path, ": its checksum differs from that of the manifest", kDamaged, folder,
+        kRemedy);
 }
 
 std::vector<StateTensor> parts_of(const DataParallel& replica, const CheckpointExtras& extras) {

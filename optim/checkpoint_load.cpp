@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "comm/consistency.h"
+#include "comm/gather.h"
 #include "engine/dtype.h"
 #include "engine/safetensors.h"
 #include "optim/checkpoint_files.h"
@@ -14,6 +16,8 @@ namespace godwit {
 using namespace checkpoint;
 
 namespace {
+
+const std::string kTensor = "tensor/";  // before the names of CheckpointExtras::tensors and own
 
 // The files of the model that the manifest lists.
 std::vector<std::string> model_files(const Manifest& manifest) {
@@ -74,7 +78,7 @@ void load_tensor(const Tensor& values, const std::string& name, const std::strin
   Tensor mean;  // float64
   for (size_t i = 0; i < saved.size(); ++i) {
     const std::string path = folder + "/" + rank_file(saved[i].first);
-    const auto found = saved[i].second.find("tensor/" + name);
+    const auto found = saved[i].second.find(kTensor + name);
     check(found != saved[i].second.end(), path, ": has no ", name);
     const Tensor& from = found->second;
     check(from.shape() == values.shape() && from.dtype() == values.dtype(), path, ": ", name, " is ", from.shape(), " ",
@@ -85,6 +89,63 @@ void load_tensor(const Tensor& values, const std::string& name, const std::strin
     for (int64_t k = 0; k < from.numel(); ++k) mean.data<double>()[k] += weights[i] * from.item(k);
   }
   values.copy_from(mean.to(values.dtype()).to(values.device()));
+}
+
+// "buffer" of "buffer/bn1.running_mean".
+std::string first_word(const std::string& name) { return name.substr(0, name.find('/')); }
+
+std::string words(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// What a rank saved and no rank of this run has. redistribute() names the parts.
+std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved, const std::vector<StateTensor>& parts,
+                                      const CheckpointExtras& extras, bool same, Group& world) {
+  std::vector<std::string> own;
+  for (const StateTensor& part : parts) own.push_back(part.name);
+  for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
+    for (const auto& [name, values] : *tensors) own.push_back(kTensor + name);
+  std::set<std::string> known, unused;
+  for (const std::vector<std::string>& names : gather_texts(world, own, "checkpoint/unused"))
+    known.insert(names.begin(), names.end());
+  for (const auto& [key, values] : saved) {
+    const bool is_tensor = key.starts_with(kTensor);
+    const std::string name = is_tensor ? key : key.substr(0, key.rfind('@'));
+    if (known.contains(name) || (!same && !is_tensor)) continue;
+    unused.insert(is_tensor ? first_word(name.substr(kTensor.size())) : name);
+  }
+  return {unused.begin(), unused.end()};
+}
+
+// The part of load_checkpoint()'s line about the tensors of the program.
+std::string describe_tensors(const CheckpointExtras& extras) {
+  std::set<std::string> averaged, fresh;
+  for (const auto& [name, values] : extras.tensors) averaged.insert(first_word(name));
+  for (const auto& [name, values] : extras.own) fresh.insert(name);
+  return (averaged.empty() ? "" : "; averaged over the workers: " + words(averaged)) +
+         (fresh.empty() ? "" : "; begins anew, because the workers have other data: " + words(fresh));
+}
+
+// The numbers of the program among the metadata of a rank's file.
+std::map<std::string, double> numbers_of(const std::map<std::string, std::string>& metadata) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, text] : metadata)
+    if (name.starts_with("number/")) numbers[name.substr(7)] = std::strtod(text.c_str(), nullptr);
+  return numbers;
+}
+
+std::vector<double> counters_of(const std::map<std::string, std::string>& metadata, const std::string& path) {
+  const auto count = std::count_if(metadata.begin(), metadata.end(),
+                                   [](const auto& entry) { return entry.first.starts_with("counter/"); });
+  std::vector<double> counters;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto found = metadata.find("counter/" + std::to_string(i));
+    check(found != metadata.end(), path, ": has no counter ", i);
+    counters.push_back(std::strtod(found->second.c_str(), nullptr));
+  }
+  return counters;
 }
 
 }  // namespace
@@ -130,11 +191,12 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
                           " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
     if (const std::string what = redistribute(parts, all, numel, world); !what.empty()) done += "; " + what;
+    done += describe_tensors(extras);
   }
+  const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
+  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // of the ranks whose mean this rank has
   on_all(world, [&] {
     std::map<std::string, std::string> numbers;
-    const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
-    std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;
     std::vector<double> used;
     for (int rank = 0; rank < saved_ranks; ++rank)
       if (same ? rank == comm.rank : weights[static_cast<size_t>(rank)] > 0) {
@@ -142,22 +204,14 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
         used.push_back(same ? 1 : weights[static_cast<size_t>(rank)]);
       }
     for (const auto& [name, values] : extras.tensors) load_tensor(values, name, folder, saved, used);
+    for (const auto& [name, values] : extras.optional)
+      if (saved.front().second.contains(kTensor + name)) load_tensor(values, name, folder, saved, used);
     if (same)
       for (const auto& [name, values] : extras.own) load_tensor(values, name, folder, saved, used);
-    const std::string path = folder + "/" + rank_file(saved.front().first);
-    extras.numbers.clear();
-    std::vector<double> counters;
-    for (const auto& [name, text] : numbers) {
-      if (name.starts_with("number/")) extras.numbers[name.substr(7)] = std::strtod(text.c_str(), nullptr);
-      counters.resize(counters.size() + name.starts_with("counter/"));
-    }
-    for (size_t i = 0; i < counters.size(); ++i) {
-      const auto found = numbers.find("counter/" + std::to_string(i));
-      check(found != numbers.end(), path, ": has no counter ", i);
-      counters[i] = std::strtod(found->second.c_str(), nullptr);
-    }
-    replica.restore(counters);
+    extras.numbers = numbers_of(numbers);
+    replica.restore(counters_of(numbers, folder + "/" + rank_file(saved.front().first)));
   });
+  extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
   check_identical(world, replica.buckets().value_hash(), "the parameters of the checkpoint");
   check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");

@@ -120,6 +120,8 @@ class PendingCheckpoint::Writer {
     } catch (const std::exception& error) {
       problem_ = error.what();
       if (problem_.empty()) problem_ = "unknown error";
+      std::error_code ignored;  // a full disk has room again for the other files of the run
+      for (const File& file : files_) fs::remove(partial() + "/" + file.name, ignored);
     }
     own_written_ = true;
     seconds_ = seconds_since(begun_);
@@ -224,6 +226,29 @@ void PendingCheckpoint::finish(Group& world) {
   on_all(world, [&] { check(writer_->problem().empty(), writer_->problem()); });
 }
 
+namespace {
+
+// Throws on all ranks if the disk has no room for their files.
+void check_room(const std::string& folder, const std::vector<File>& files, Communicator& comm) {
+  constexpr int64_t kMiB = 1 << 20;
+  int64_t own = kMiB / 8;  // headers
+  for (const File& file : files)
+    for (const auto& [name, values] : file.tensors) own += values.bytes();
+  const auto all = gather_texts(*comm.world, {std::to_string(own)}, "checkpoint/room");
+  on_all(*comm.world, [&] {
+    if (comm.rank != 0) return;
+    int64_t needed = kMiB;  // for the other files of the run
+    for (const auto& of_rank : all) needed += std::stoll(of_rank.front());
+    std::error_code error;
+    const auto room = static_cast<int64_t>(fs::space(folder, error).available);
+    if (error || room >= needed) return;
+    fs::remove_all(folder, error);
+    fail(folder, ": needs ", needed / kMiB + 1, " MiB, but the disk has ", room / kMiB, " MiB left");
+  });
+}
+
+}  // namespace
+
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
                                                     Communicator& comm, const CheckpointExtras& extras) {
   Group& world = *comm.world;
@@ -252,12 +277,13 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
   File own{rank_file(comm.rank), {}, {}};
   for (const StateTensor& part : parts_of(replica, extras))
     if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), copy_of(part.values));
-  for (const auto* tensors : {&extras.tensors, &extras.own})
+  for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
     for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, copy_of(values));
   for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
   const std::vector<double> counters = replica.counters();
   for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
   files.push_back(std::move(own));
+  check_room(partial, files, comm);
   const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model) : "";
   auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
                                                             std::move(files), index);

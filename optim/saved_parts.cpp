@@ -135,7 +135,7 @@ void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& o
       }
     }
     check(missing == 0, "lacks ", missing, " of ", done.size(), " values of ", part.name,
-          "; it is of a run with other options");
+          "; resume with the options of the saved run");
   });
 }
 

@@ -22,16 +22,16 @@ def started_by(pid):
     return found
 
 
-def wait(process, say, patience):
+def wait(process, say, patience, meanwhile=lambda: None):
     """The exit code of `process`, as a shell reports it. Kills its session `patience` seconds after the end of the last
-    process that it started here."""
+    process that it started here. Calls `meanwhile` twice a second."""
     started, ended = False, None  # ended: since when none of them lives
     while True:
         try:
             code = process.wait(timeout=0.5)
             return 128 - code if code < 0 else code
         except subprocess.TimeoutExpired:
-            pass
+            meanwhile()
         if started_by(process.pid):
             started, ended = True, None
         elif ended is None:

@@ -59,6 +59,8 @@ struct CommonConfig : WorkerOptions {
   virtual ~CommonConfig() = default;
   OptionList options() const;               // in the order of printing; refers to this object
   virtual void check_together() const = 0;  // throws if options contradict each other
+  // Samples are streams of text: a run that continues with other workers must keep their number.
+  virtual bool samples_are_streams() const { return false; }
 
  protected:
   virtual void describe(OptionList& list) = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/config/assignments.h"
+#include "comm/transport/launcher.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 
@@ -161,8 +162,11 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   }
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
-  // A run that a launcher continues may have another number of workers than its config.json says.
-  const Assignments given = config.resume.empty() ? layers() : command;
+  // A launcher may continue a run with another number of workers than its config.json says; with the same number, the
+  // nodes are those of config.json.
+  const std::optional<Launcher> launched = launcher();
+  const bool same_workers = launched && int64_t{config.nodes} * config.workers_per_node == launched->world;
+  const Assignments given = config.resume.empty() || same_workers ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));
   check_together(config);
   return made;

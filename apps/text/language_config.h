@@ -25,6 +25,7 @@ struct LanguageConfig : CommonConfig {
     batch = 20;
   }
   void check_together() const override;
+  bool samples_are_streams() const override { return true; }
 
   std::string model_name = "lstm_small";
   LstmConfig model = lstm_config("lstm_small");  // vocab_size, dtype and seed are set later

@@ -32,7 +32,7 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   check(samples % now == 0, "the run in ", config.run_dir, " has ", samples, " samples per step, which ", now,
         " workers cannot divide equally; continue with a number of workers that divides ", samples);
   const int64_t of_worker = samples / now;  // per step
-  if (of_worker % config.batch == 0) {
+  if (of_worker % config.batch == 0 && !config.samples_are_streams()) {
     config.accumulation = static_cast<int>(of_worker / config.batch);
   } else if (of_worker % config.accumulation == 0) {
     config.batch = of_worker / config.accumulation;

@@ -21,7 +21,7 @@ struct Caught {
   int signal;
   const char* name;
 };
-constexpr Caught kCaught[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+constexpr Caught kCaught[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR2, "SIGUSR2"}};
 struct Texts {
   Text asked[std::size(kCaught)], ended;
 };
@@ -38,11 +38,9 @@ void say(const Text& text) {
   errno = error;
 }
 
+void on_checkpoint_signal(int) { wants_checkpoint.store(true); }
+
 void on_signal(int signal) {
-  if (signal == SIGUSR1) {
-    wants_checkpoint.store(true);
-    return;
-  }
   const Texts* said = current.load();
   int none = 0;
   if (received.compare_exchange_strong(none, signal)) {
@@ -50,7 +48,7 @@ void on_signal(int signal) {
       if (kCaught[i].signal == signal) say(said->asked[i]);
     return;
   }
-  if (signal == SIGHUP) return;
+  if (signal == SIGHUP || signal == SIGUSR2) return;
   say(said->ended);
   ::_exit(128 + signal);
 }
@@ -75,7 +73,6 @@ void catch_interrupts(const std::string& asked, const std::string& ended) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  ::sigaction(SIGUSR1, &action, nullptr);
   for (const Caught& caught : kCaught) {
     struct sigaction before = {};
     ::sigaction(caught.signal, nullptr, &before);
@@ -87,7 +84,17 @@ void silence_interrupts() {
   if (current.load()) current.store(&silence);
 }
 
-int interrupted() { return received.load(); }
+int interrupted() {
+  const int signal = received.load();
+  return signal == SIGUSR2 ? SIGTERM : signal;
+}
+
+void catch_checkpoint_signal() {
+  struct sigaction action = {};
+  action.sa_handler = on_checkpoint_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
 
 bool take_checkpoint_signal() { return wants_checkpoint.exchange(false); }
 

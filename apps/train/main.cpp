@@ -92,6 +92,7 @@ void wait_for_rank_0(int rank) {
 
 int run_program(const Program& program, int argc, char** argv) {
   open_standard_streams();
+  catch_checkpoint_signal();
   int failure = 2, rank = 0;
   try {
     const std::optional<Launcher> launched = launcher();

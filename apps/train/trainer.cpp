@@ -14,6 +14,7 @@
 #include "comm/host_tensor.h"
 #include "comm/transport/group_nccl.h"
 #include "engine/clock.h"
+#include "engine/excerpt.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
 #include "engine/profile.h"
@@ -118,6 +119,8 @@ void Trainer::open_run(Progress& progress) {
 std::vector<std::string> Trainer::warnings() const {
   std::vector<std::string> all = config_.notices;
   if (!redistributed_.empty()) all.push_back(redistributed_);
+  if (!unused_.empty())
+    all.push_back("the checkpoint has state that this run does not use: " + excerpts(unused_, unused_.size()));
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");

@@ -117,6 +117,7 @@ class Trainer {
   std::string resumed_;         // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;      // the last step before this process
   std::string redistributed_;   // load_checkpoint()
+  std::vector<std::string> unused_;  // state of the checkpoint that this run does not have
   double load_s_ = 0;           // how long that took
   // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
@@ -126,8 +127,11 @@ class Trainer {
   int64_t saved_step_ = 0;  // of the last checkpoint that was begun
   std::chrono::steady_clock::time_point saved_at_;
   bool checkpoint_due_ = false;
-  int64_t best_step_ = 0;  // with the best evaluation; 0: none
-  double best_value_ = 0;
+  struct Best {
+    int64_t step = 0;  // 0: none
+    double value = 0;
+  };
+  Best best_, saved_best_;  // the best evaluation, and the best of which a checkpoint is complete; on the leader
   bool best_missing_ = false;            // the evaluations do not have the figure
   int64_t evaluated_step_ = 0;           // of the last evaluation
   std::optional<int64_t> metrics_size_;  // of the resumed run

@@ -36,7 +36,7 @@ CheckpointExtras Trainer::extras() const {
   for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
   for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
   if (spike_guard_)
-    for (const auto& [name, values] : spike_guard_->state()) extras.tensors["spike/" + name] = values;
+    for (const auto& [name, values] : spike_guard_->state()) extras.optional["spike/" + name] = values;
   extras.numbers = {{"step", static_cast<double>(step_)},
                     {"steps_per_epoch", static_cast<double>(steps_per_epoch_)},
                     {"total_steps", static_cast<double>(total_steps_)},
@@ -44,8 +44,8 @@ CheckpointExtras Trainer::extras() const {
                     {"skipped_in_a_row", static_cast<double>(skipped_in_a_row_)},
                     {"spikes", static_cast<double>(spikes_)},
                     {"replica_checks", static_cast<double>(replica_checks_)},
-                    {"best_step", static_cast<double>(best_step_)},
-                    {"best_value", best_value_},
+                    {"best_step", static_cast<double>(best_.step)},
+                    {"best_value", best_.value},
                     {"metrics_bytes", log_ ? static_cast<double>(log_->size()) : 0},
                     {"correct", accumulator_.correct},
                     {"answers", accumulator_.answers},
@@ -62,6 +62,7 @@ void Trainer::resume() {
   const auto start = std::chrono::steady_clock::now();
   redistributed_ = load_checkpoint(resumed_, *replica_, comm_, saved);
   load_s_ = seconds_since(start);
+  unused_ = saved.unused;
   const auto number = [&](const char* name) {
     const auto found = saved.numbers.find(name);
     check(found != saved.numbers.end(), resumed_, ": has no number '", name, "'");
@@ -80,7 +81,7 @@ void Trainer::resume() {
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   if (leader()) metrics_size_ = whole("metrics_bytes");
   // Checkpoints of version 1 have neither.
-  if (saved.numbers.contains("best_step")) best_step_ = whole("best_step"), best_value_ = saved.numbers["best_value"];
+  if (saved.numbers.contains("best_step")) best_ = saved_best_ = {whole("best_step"), saved.numbers["best_value"]};
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
@@ -110,11 +111,11 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
     names.push_back(name);
     if (name != wanted) continue;
     const bool low = name.ends_with("loss") || name.ends_with("perplexity");
-    const bool is_better = best_step_ == 0 || (low ? value < best_value_ : value > best_value_);
+    const bool is_better = best_.step == 0 || (low ? value < best_.value : value > best_.value);
     const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
     comm_.world->broadcast(better, 0, "checkpoint/best");
     if (better.item(0) == 0) return;
-    best_step_ = step_, best_value_ = value;
+    best_ = {step_, value};
     checkpoint_due_ = true;
     return;
   }
@@ -158,6 +159,7 @@ void Trainer::finish_checkpoint(Progress& progress) {
 
 void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& progress) {
   if (!leader()) return;
+  if (step == best_.step) best_ = saved_best_;
   remove_partial_checkpoints();
   progress.line(detail::concat("notice: no checkpoint of step ", step, ": ", reason,
                                "; the run goes on and keeps the checkpoints that it has"));
@@ -166,17 +168,18 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
 void Trainer::announce_checkpoint(Progress& progress) {
   if (!leader() || announced_ || !pending_ || !pending_->complete()) return;
   announced_ = true;
+  if (pending_step_ == best_.step) saved_best_ = best_;
   const std::string folder = run_dir_ + "/checkpoints";
   const std::map<int64_t, std::string> all = checkpoints_in(folder);
   std::error_code ignored;
   int64_t old = std::ssize(all) - config_.checkpoint.keep;
   for (auto checkpoint = all.begin(); old > 0; ++checkpoint, --old)
-    if (checkpoint->first != best_step_) std::filesystem::remove_all(checkpoint->second, ignored);
+    if (checkpoint->first != saved_best_.step) std::filesystem::remove_all(checkpoint->second, ignored);
   std::ostringstream text;
   text << "checkpoint of step " << pending_step_ << " in " << folder << ": "
        << human_bytes(static_cast<double>(pending_->bytes())) << " in " << human_duration(pending_->seconds())
        << "; training waited " << std::setprecision(2) << pending_wait_s_ << " s";
-  if (pending_step_ == best_step_) text << "; the best " << config_.checkpoint.best << " so far";
+  if (pending_step_ == best_.step) text << "; the best " << config_.checkpoint.best << " so far";
   progress.line(text.str());
 }
 

@@ -173,6 +173,9 @@ std::vector<std::string> classes_of(const Rows& rows) {
   if (numbers.size() == rows.labels.size()) classes = numbered_classes(rows, std::move(numbers));
   check(classes.size() > 1, rows.path, ": all labels are ", in_quotes(classes.front()),
         ", but a classifier needs at least two classes");
+  constexpr size_t kMost = 1 << 16;  // as many as a config.json may have
+  check(classes.size() <= kMost, rows.path, ": has ", classes.size(), " classes, the limit is ", kMost,
+        "; is the column of labels the right one?");
   return classes;
 }
 

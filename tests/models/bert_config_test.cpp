@@ -178,7 +178,9 @@ TEST(BertConfig, NamesTheInvalidField) {
   EXPECT_THAT(error_for(R"({"id2label": {"0": "a", "2": "b"}})"), HasSubstr("id2label"));
   EXPECT_THAT(error_for(R"({"id2label": {"0": 1}})"), HasSubstr("id2label"));
   EXPECT_THAT(error_for(R"({"id2label": []})"), HasSubstr("id2label"));
-  EXPECT_THAT(error_for(R"({"num_labels": 0})"), HasSubstr("num_labels"));
+  for (const char* count : {"0", "65537"})
+    EXPECT_THAT(error_for(detail::concat("{\"num_labels\": ", count, "}")),
+                AllOf(HasSubstr("num_labels"), HasSubstr("must be from 1 to 65536")));
   EXPECT_EQ(read_text(R"({"num_labels": 3})").labels.size(), 3u);
 }
 

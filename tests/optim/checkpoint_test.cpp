@@ -1,6 +1,7 @@
 #include "optim/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -142,17 +143,19 @@ TEST_F(SavedCheckpoint, IsRefusedByAnotherRun) {
 }
 
 TEST_F(SavedCheckpoint, DamageIsFoundAndNamesTheFile) {
+  const std::string remedy = "; the checkpoint is damaged: remove the folder " + (folder_ / "step-3") +
+                             " to continue from the checkpoint before it";
   for (const char* name : {"model.safetensors", "rank-00000.safetensors", "rank-00003.safetensors"}) {
     const Bytes good = read(file(name));
     Bytes bad = good;
     bad[bad.size() / 2] ^= 1;
     write(file(name), bad);
-    expect_refused(file(name) + ": its checksum differs");
+    expect_refused(file(name) + ": its checksum differs from that of the manifest" + remedy);
     bad.pop_back();
     write(file(name), bad);
     expect_refused(file(name) + ": has " + std::to_string(bad.size()) + " bytes");
     std::filesystem::remove(file(name));
-    expect_refused(file(name) + ": cannot be read");
+    expect_refused(file(name) + ": cannot be read (no such file)" + remedy);
     write(file(name), good);
   }
   EXPECT_EQ(refusal(), "");
@@ -169,7 +172,8 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
     write(file("manifest.json"), Bytes(changed.begin(), changed.end()));
   };
   with("\"version\": 2", "\"version\": 3");
-  expect_refused("version 3 is not readable; this program reads versions 1 to 2");
+  expect_refused(
+      "version 3 is not readable; this program reads versions 1 to 2; continue with the program that wrote it");
   with("\"nodes\": 2", "\"nodes\": -2");
   expect_refused("\"nodes\" is -2");
   with("\"nodes\": 2", "\"nodes\": 1048576");
@@ -183,7 +187,11 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
   with("xxh3_128", "md5");
   expect_refused("needs \"bytes\" and \"xxh3_128\"");
   write(file("manifest.json"), {'{'});
-  expect_refused("manifest.json");
+  expect_refused("manifest.json: is not valid JSON");
+  expect_refused("the checkpoint is damaged: remove the folder ");
+  std::filesystem::remove(file("manifest.json"));
+  ASSERT_EQ(::mkfifo(file("manifest.json").c_str(), 0600), 0);
+  expect_refused("manifest.json: is not a regular file");
   std::filesystem::remove(file("manifest.json"));
   expect_refused("is no complete checkpoint");
 }
@@ -216,6 +224,42 @@ TEST(Checkpoint, IsRefusedBetweenLocalSteps) {
               std::string::npos);
   };
   train_by(plan);
+}
+
+// State of the checkpoint that the run has no place for is reported, also if the number of ranks changes.
+TEST(Checkpoint, ReportsStateThatIsNotUsed) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  const auto extras_of = [](DataParallel& replica, bool all) {
+    CheckpointExtras extras;
+    extras.tensors["buffer/mean"] = Tensor::full({3}, 1);
+    if (!all) extras.optional["guard/seen"] = Tensor::full({1}, 5);
+    if (!all) return extras;
+    extras.state = replica.optimizer().state();
+    for (StateTensor& part : extras.state) part.name = "ema";
+    extras.state.resize(1);
+    extras.tensors["average/1"] = extras.tensors["average/2"] = Tensor::full({2}, 1);
+    return extras;
+  };
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    save_checkpoint(folder / "step", replica, comm, extras_of(replica, true));
+  };
+  train_by(plan);
+  plan = {.optimizer = "adamw", .gradients = {}};
+  for (const Topology& topology : {Topology{2, 2}, Topology{1, 2}}) {
+    plan.topology = topology;
+    plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras = extras_of(replica, false);
+      const std::string said = load_checkpoint(folder / "step", replica, comm, extras);
+      const bool same = topology.nodes == 2;
+      std::vector<std::string> expected{"average"};
+      if (same && comm.rank == 0) expected.push_back("extra/ema");  // rank 0 has the state that all ranks share
+      EXPECT_EQ(extras.unused, expected);
+      EXPECT_EQ(extras.optional.at("guard/seen").item(0), 5) << "the checkpoint has none";
+      EXPECT_EQ(said.find("no such state: extra/ema") == std::string::npos, same) << said;
+    };
+    train_by(plan);
+  }
 }
 
 // An interrupted save leaves a folder with a temporary name, which the next save replaces.

@@ -37,6 +37,8 @@ TEST(SpikeGuard, ContinuesFromItsState) {
   for (const auto& [name, values] : guard.state()) other.state().at(name).copy_from(values);
   EXPECT_EQ(other.look(9, 1), guard.look(9, 1));
   EXPECT_NE(other.look(9, 1), "");
+  other.state().at("seen").fill(-3);
+  EXPECT_NE(error_of([&] { other.look(3, 1); }).find("has seen -3 steps"), std::string::npos);
 }
 
 }  // namespace

@@ -197,6 +197,32 @@ TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
       << outcome.out;
 }
 
+// The nodes of a resumed run are those of its config.json, not one for each host.
+TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
+  const std::string program = kProgram + std::string(kSmall) + "--optimizer birder --run-dir run ";
+  MpiOutcome outcome = mpirun(4, program + "--nodes 2 --checkpoint-every 1", folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string whole = results("run"), weights = text("run/weights.safetensors");
+  fs::remove_all(folder_ / "run/checkpoints/step-3");
+  outcome = mpirun(4, kProgram + std::string("--resume run"), folder_);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(results("run"), whole);
+  EXPECT_EQ(text("run/weights.safetensors"), weights);
+}
+
+// mpirun would end the ranks a second after SIGTERM; it passes SIGUSR2 on to them. Saving takes 2.5 s here.
+TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
+  const std::string line = "cd " + folder_.str() + " && timeout -k 2 60 " + signal_after(9, "USR2") +
+                           "mpirun --allow-run-as-root --oversubscribe -np 2 " +
+                           faulty_system("FAULTY_SLOW=/weights.safetensors 2500") + program +
+                           " >mpi.out 2>mpi.err </dev/null";
+  const int status = std::system(line.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 143) << text("mpi.err");
+  EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors")) << text("mpi.err");
+  EXPECT_NE(text("mpi.out").find("; --resume run continues the run"), std::string::npos) << text("mpi.out");
+}
+
 // A launcher sends SIGTERM when the user stops the run and when a rank has died; the message covers both cases.
 TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";

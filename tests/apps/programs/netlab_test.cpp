@@ -57,7 +57,7 @@ TEST_F(Netlab, ACutLinkEndsAllRanks) {
   const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=5";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_TRUE(outcome.says("phase 'h1ar/inter_all_")) << outcome.err;
+  EXPECT_TRUE(outcome.says(": phase '")) << outcome.err;
   EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 5 s") ||
               outcome.says("timeout: rank 2 came, but its data did not get through within 5 s"))
       << outcome.err;

@@ -276,6 +276,34 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
       << outcome.out;
 }
 
+// The checkpoint of a new best evaluation, after step 64, cannot be written: that of the best one before it stays.
+TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
+  environment_ = faulty_system("FAULTY_FULL=4.partial/ 1000 1000000");
+  const Outcome outcome = train(
+      "--optimizer sgdm --lr 0.01 --batch 8 --max-steps 74 --checkpoint-every 35 --set checkpoint.keep=1 "
+      "--set checkpoint.best=test_loss");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::map<int64_t, double> losses;
+  for (const json& line : metrics())
+    if (line.contains("test_loss")) losses[line["step"]] = line["test_loss"];
+  ASSERT_EQ(losses.size(), 3u);
+  ASSERT_LT(losses.at(64), losses.at(32));
+  EXPECT_NE(outcome.out.find("notice: no checkpoint of step 64: "), std::string::npos) << outcome.out;
+  std::set<int64_t> kept;
+  for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
+  EXPECT_EQ(kept, (std::set<int64_t>{32, 70})) << outcome.out;
+}
+
+// A run that drops state of its checkpoint says so.
+TEST_F(Resume, ReportsStateThatItDoesNotUse) {
+  trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
+  const Outcome outcome = continued_from(2, "--set ema.decay=0");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"),
+            std::string::npos)
+      << outcome.out;
+}
+
 // 4 nodes, then 8, then 2: every step has as many samples, and the state is redistributed.
 TEST_F(Resume, WithAnotherNumberOfWorkers) {
   for (const char* method : {"birder", "adamw --exchange loco --set exchange.sharding=zero2", "one_bit_adam"}) {

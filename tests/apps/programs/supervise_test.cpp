@@ -102,6 +102,16 @@ TEST_F(Supervise, PassesSignalsOn) {
   EXPECT_TRUE(remains() == whole);
 }
 
+TEST_F(Supervise, StopsMpirunWithASignalThatReachesTheRanks) {
+  write_file(folder_ / "mpirun",
+             "#!/bin/sh\ntrap 'echo USR2 >> got; exit 143' USR2\ntrap 'echo TERM >> got; exit 1' TERM\n"
+             "kill -TERM $PPID\nwhile true; do sleep 0.05; done\n");
+  fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+  const Outcome outcome = supervise("", std::string("./mpirun") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 143) << outcome.err;
+  EXPECT_EQ(read_file(folder_ / "got"), "USR2\n");
+}
+
 TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   const std::string options =
       "--delay 0.1 --restarts 1 --hosts a,b,c,d --min-hosts 2 --workers-per-node 2 --probe 'test -e up/{host}' ";

@@ -111,6 +111,33 @@ TEST_F(TrainLm, ContinuesFromSavedWeights) {
   EXPECT_FALSE(fs::exists(run_dir() / "vocab.txt")) << "only a vocabulary that the run built is saved";
 }
 
+// Other workers, and the same number of streams: the steps of an epoch stay as they are.
+TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
+  done(kFolder + "--nodes 2 --max-steps 6 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9");
+  const auto steps = [&] {
+    std::vector<int64_t> all;
+    for (const json& line : metrics()) all.push_back(line["step"]);
+    return all;
+  };
+  const std::vector<int64_t> whole = steps();
+  int64_t last = 2;
+  for (const auto& [nodes, words] :
+       {std::pair{4, "4 workers instead of 2: batch 2 and accumulation 1 keep 8 samples per step"},
+        {1, "1 worker instead of 4: batch 8 and accumulation 1 keep 8 samples per step"}}) {
+    for (int64_t step = last + 2; step <= 6; step += 2)
+      fs::remove_all(run_dir() / ("checkpoints/step-" + std::to_string(step)));
+    const Outcome outcome = train("--nodes " + std::to_string(nodes), "--resume run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(words), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.out.find("begins anew, because the workers have other data: task/lstm/c0, task/lstm/c1, "
+                               "task/lstm/h0, task/lstm/h1"),
+              std::string::npos)
+        << outcome.out;
+    EXPECT_EQ(steps(), whole);
+    last += 2;
+  }
+}
+
 TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused("--data none.txt", {"none.txt"});
   expect_refused(kFolder + "--length 4000", {"training: the text has", "tokens needs 4001", "lower --length"});

@@ -41,6 +41,30 @@ TEST(InterruptDeathTest, SighupIsRecordedAndNeverEndsTheProcess) {
       testing::ExitedWithCode(143), "^SIGHUP: stops soon\nstopped\n$");
 }
 
+// mpirun passes SIGUSR2 on to all of its processes.
+TEST(InterruptDeathTest, Sigusr2StopsLikeSigtermAndNeverEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        catch_interrupts("stops soon", "stopped");
+        std::raise(SIGUSR2);
+        std::raise(SIGUSR2);
+        std::_Exit(interrupted());
+      },
+      testing::ExitedWithCode(SIGTERM), "^SIGUSR2: stops soon\n$");
+}
+
+TEST(InterruptDeathTest, Sigusr1AsksForACheckpoint) {
+  EXPECT_EXIT(
+      {
+        catch_checkpoint_signal();
+        std::raise(SIGUSR1);
+        catch_interrupts("stops soon", "stopped");
+        std::raise(SIGUSR1);
+        std::_Exit(interrupted() == 0 && take_checkpoint_signal() && !take_checkpoint_signal() ? 7 : 1);
+      },
+      testing::ExitedWithCode(7), "^$");
+}
+
 TEST(InterruptDeathTest, KeepsAnIgnoredSighup) {
   EXPECT_EXIT(
       {

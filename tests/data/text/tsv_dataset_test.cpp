@@ -53,6 +53,14 @@ TEST(TsvDataset, IgnoresBlankLinesAtTheEnd) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\n\n\nb\t0\n\n"), HasSubstr("x.tsv:3: 1 field"));
 }
 
+// A model has memory for each class, so another column in place of the labels must not become a million classes.
+TEST(TsvDataset, LimitsTheNumberOfClasses) {
+  std::string text = "sentence\tlabel\n";
+  for (int i = 0; i < (1 << 16); ++i) text += "a\t" + std::to_string(i) + "\n";
+  EXPECT_EQ(parse(text).classes.size(), size_t{1} << 16);
+  EXPECT_THAT(error_for(text + "a\t65536\n"), HasSubstr("x.tsv: has 65537 classes, the limit is 65536"));
+}
+
 TEST(TsvDataset, IntegerLabelsAreClassIndices) {
   const TsvDataset text = parse("sentence\tlabel\na\t2\nb\t0\nc\t1\n");
   EXPECT_THAT(text.labels, ElementsAre(2, 0, 1));
