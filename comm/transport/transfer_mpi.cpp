@@ -14,9 +14,10 @@ namespace godwit {
 namespace {
 
 constexpr int kHeaderTag = 0, kTags = 3;
-// A waiting thread polls and yields its core for a moment, then sleeps between polls: briefly once all members have
-// come, longer while one is missing.
-constexpr std::chrono::microseconds kYielding{100}, kSleep{50}, kLongSleep{250};
+// A waiting thread polls and yields its core for a moment, longer in a short call, where a sleep would cost as much as
+// the messages. Then it sleeps between polls: briefly once all members have come, longer while one is missing.
+constexpr std::chrono::microseconds kYielding{100}, kYieldingShort{500}, kSleep{50}, kLongSleep{250};
+constexpr int64_t kShort = 64 << 10;  // bytes of a call
 constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
 }  // namespace
@@ -162,12 +163,13 @@ void Transfer::finish() {
 
 template <class F>
 void Transfer::wait_until(F&& done) {
+  const auto yielding = call_.bytes <= kShort ? kYieldingShort : kYielding;
   post();
   for (auto last = Clock::now(); !done();) {
     if (advance()) {
       if (!state_->trouble.empty()) explain();
       last = Clock::now();
-    } else if (const auto idle = Clock::now() - last; idle < kYielding) {
+    } else if (const auto idle = Clock::now() - last; idle < yielding) {
       std::this_thread::yield();
     } else {
       look_around(last);
