@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/program.h"
 #include "bench/measure.h"
+#include "bench/program.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
 #include "engine/stream.h"
@@ -105,13 +105,15 @@ std::vector<Exchange> exchanges(Communicator& comm) {
   Group& group = *comm.world;
   const int n = group.size();
   const int64_t part = (int64_t{25} << 18) / (32 * n) * 32, values = n * part, words = values / 32;
-  const Tensor x({values}), own({part}), bits({words}, DType::u32), met({words}, DType::u32), agreed({words}, DType::u32);
+  const Tensor x({values}), own({part}), bits({words}, DType::u32), met({words}, DType::u32),
+      agreed({words}, DType::u32);
   const Tensor served = met.range(0, words / n);  // rank 0's bits of the own part
   const auto bit_word = [](int64_t i, int rank) { return static_cast<uint32_t>(i * 7 + rank); };
   const auto fill_x = [=] { fill(x, comm.rank); };
   const auto right_x = [=] {
     int64_t i = 0;
-    return std::ranges::all_of(x.span<float>(), [&](float y) { return y == static_cast<float>(i++ % 1000 * (n * (n + 1) / 2)); });
+    return std::ranges::all_of(x.span<float>(),
+                               [&](float y) { return y == static_cast<float>(i++ % 1000 * (n * (n + 1) / 2)); });
   };
   const auto count = static_cast<int>(part), count_words = static_cast<int>(words / n);
   return {{"all-reduce", 2 * (n - 1) * part * 4, fill_x, [=, &group] { group.all_reduce(x, Reduce::sum, "bench"); },
@@ -174,9 +176,9 @@ void time_line(Communicator& comm, double rate) {
         seconds[w].push_back(slowest);
       }
     if (comm.rank == 0)
-      std::printf("%-27s bound %7.1f ms  godwit %7.1f ms (%3.0f %%, best %3.0f %%)  MPI %7.1f ms (%3.0f %%)\n", exchange.name,
-                  1e3 * bound, 1e3 * median(seconds[0]), 100 * bound / median(seconds[0]), 100 * bound / least(seconds[0]),
-                  1e3 * median(seconds[1]), 100 * bound / median(seconds[1]));
+      std::printf("%-27s bound %7.1f ms  godwit %7.1f ms (%3.0f %%, best %3.0f %%)  MPI %7.1f ms (%3.0f %%)\n",
+                  exchange.name, 1e3 * bound, 1e3 * median(seconds[0]), 100 * bound / median(seconds[0]),
+                  100 * bound / least(seconds[0]), 1e3 * median(seconds[1]), 100 * bound / median(seconds[1]));
     std::fflush(stdout);
   }
 }

@@ -55,9 +55,10 @@ inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder)
 // Runs all ranks on this host and allows more ranks than cores. Open MPI leaks memory at exit, so leak detection is
 // off.
 inline MpiOutcome mpirun(int ranks, const std::string& command, const TempFolder& folder) {
-  return run_line("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -np " +
-                      std::to_string(ranks) + " " + command,
-                  folder);
+  return run_line(
+      "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -np " +
+          std::to_string(ranks) + " " + command,
+      folder);
 }
 
 }  // namespace godwit

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "comm/failure.h"
-#include "comm/transport/pinned_copy.h"
-#include "comm/transport/peer_memory.h"
 #include "comm/reduce.h"
+#include "comm/transport/peer_memory.h"
+#include "comm/transport/pinned_copy.h"
 
 namespace godwit {
 namespace {
@@ -146,7 +146,9 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
     if (row < parts.rows())
       queue(
           transfer, kScatter, row, [&](int peer) { return parts(peer, row); },
-          [&](int peer) { return Piece{received(peer, row), parts(rank(), row).bytes}; });
+          [&](int peer) {
+            return Piece{received(peer, row), parts(rank(), row).bytes};
+          });
     const int64_t ready = row - depth + 1;
     if (ready < 0) continue;
     transfer.wait(kScatter, ready);
@@ -155,7 +157,8 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
       std::vector<const T*> summands;
       for (int peer = 0; peer < size(); ++peer)
         summands.push_back(reinterpret_cast<const T*>(peer == rank() ? own.data : received(peer, ready)));
-      reduce_in_order(Cpu{}, summands, {reinterpret_cast<T*>(out + ready * Transfer::kPiece)}, own.bytes / item, call.reduce);
+      reduce_in_order(Cpu{}, summands, {reinterpret_cast<T*>(out + ready * Transfer::kPiece)}, own.bytes / item,
+                      call.reduce);
     });
     summed(transfer, ready);
   }

@@ -17,7 +17,7 @@ constexpr int kHeaderTag = 0, kTags = 3;
 // A waiting thread polls and yields its core for a moment, longer in a short call, where a sleep would cost as much as
 // the messages. Then it sleeps between polls: briefly once all members have come, longer while one is missing.
 constexpr std::chrono::microseconds kYielding{100}, kYieldingShort{500}, kSleep{50}, kLongSleep{250};
-constexpr int64_t kShort = 64 << 10;  // bytes of a call
+constexpr int64_t kShort = 64 << 10;       // bytes of a call
 constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
 }  // namespace
@@ -93,7 +93,8 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call)
     : members_(members), call_(call), state_(std::make_unique<State>()) {}
 
 // Delegates, so that the destructor runs and keeps pending buffers if a message cannot be posted.
-Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory) : Transfer(members, call) {
+Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory)
+    : Transfer(members, call) {
   const size_t size = members.world_ranks.size(), own = static_cast<size_t>(members.rank);
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
@@ -103,7 +104,8 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::v
   state_->met[own] = state_->came[own] = true;
   state_->theirs[own] = state_->mine;
   const bool barrier = call.collective == Collective::barrier;
-  for (int distance = 1; distance < static_cast<int>(size); distance += barrier ? 1 : distance) exchange_header(distance);
+  for (int distance = 1; distance < static_cast<int>(size); distance += barrier ? 1 : distance)
+    exchange_header(distance);
   post();
 }
 
@@ -119,7 +121,8 @@ void Transfer::exchange_header(int distance) {
 
 void Transfer::send(int peer, const void* data, int64_t bytes, int tag, int64_t row) {
   if (bytes > 0)
-    state_->queues[tag][true].messages.push_back({peer, const_cast<void*>(data), static_cast<int>(bytes), tag, row, true});
+    state_->queues[tag][true].messages.push_back(
+        {peer, const_cast<void*>(data), static_cast<int>(bytes), tag, row, true});
 }
 
 void Transfer::receive(int peer, void* data, int64_t bytes, int tag, int64_t row) {
@@ -141,8 +144,9 @@ void Transfer::post() {
           check_mpi(start(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
                     "MPI_Isend");
         else
-          check_mpi(MPI_Irecv(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
-                    "MPI_Irecv");
+          check_mpi(
+              MPI_Irecv(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
+              "MPI_Irecv");
         state_->requests.push_back(request);
         state_->in_flight.push_back(&message);
       }
@@ -250,8 +254,8 @@ void Transfer::look_around(Clock::time_point last) const {
           " data did not get through" + within);
 }
 
-// Throws for a mismatch, or for a failed message, which a mismatch may have caused. Waits up to kGrace for more headers,
-// and for news of a mismatch that another rank has found.
+// Throws for a mismatch, or for a failed message, which a mismatch may have caused. Waits up to kGrace for more
+// headers, and for news of a mismatch that another rank has found.
 void Transfer::explain() {
   State& s = *state_;
   size_t base = 0, other = 0;

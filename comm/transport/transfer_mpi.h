@@ -37,8 +37,8 @@ struct MpiMembers {
   std::shared_ptr<MpiWorld> world;
 };
 
-// Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at a
-// time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
+// Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
+// a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
 class Transfer {
  public:
   // Longest message in bytes. With its header it fits the eager limit of Open MPI over TCP, 64 KiB. A longer message

@@ -75,8 +75,8 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
 
 TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {
   if (const std::string reason = no_netlab(); !reason.empty()) GTEST_SKIP() << reason;
-  const MpiOutcome outcome =
-      netlab("--hosts 4 --rate 40mbit --measure 0.5 -- " + (kRanks + std::string("--gtest_filter=*FillsTheLine")), folder_);
+  const MpiOutcome outcome = netlab(
+      "--hosts 4 --rate 40mbit --measure 0.5 -- " + (kRanks + std::string("--gtest_filter=*FillsTheLine")), folder_);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("[  PASSED  ] 1 test"), std::string::npos) << outcome.out << outcome.err;
 }

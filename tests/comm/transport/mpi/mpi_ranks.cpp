@@ -12,9 +12,9 @@
 #include <map>
 #include <thread>
 
+#include "comm/transport/control_channel_mpi.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
-#include "comm/transport/control_channel_mpi.h"
 #include "comm/transport/session_mpi.h"
 #include "tests/comm/ranks.h"
 
