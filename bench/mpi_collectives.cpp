@@ -164,7 +164,7 @@ void time_line(Communicator& comm, double rate) {
       (*both[w])();
       check(exchange.correct(), "bench: ", exchange.name, w == 0 ? " of godwit" : " of MPI", " gives a wrong result");
     }
-    const int repeats = std::clamp(static_cast<int>(5 / bound), 5, 40);
+    const int repeats = std::clamp(static_cast<int>(4 / bound), 3, 40);
     for (int i = 0; i < repeats; ++i)
       for (size_t w = 0; w < 2; ++w) {
         exchange.fill();

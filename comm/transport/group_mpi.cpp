@@ -170,12 +170,24 @@ void MpiGroup::queue_gather(Transfer& transfer, const Parts& parts, int64_t row)
       transfer, kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
 }
 
+// A short one sends all values to all ranks, which takes one round instead of two.
 void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
   const Tensor x = pinned_copy(values);
-  const Parts parts(x, size());
-  reduce_own_part({Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()}, x, parts(rank(), 0).data,
-                  [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
+  const CollectiveCall call{Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()};
+  if (x.bytes() * size() <= Transfer::kShort) {
+    const Tensor all({size() * x.numel()}, x.dtype(), kCpu);
+    gather(call, x, all);
+    dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
+      std::vector<const T*> summands;
+      for (int peer = 0; peer < size(); ++peer) summands.push_back(all.data<T>() + peer * x.numel());
+      reduce_in_order(Cpu{}, summands, {x.data<T>()}, x.numel(), op);
+    });
+  } else {
+    const Parts parts(x, size());
+    reduce_own_part(call, x, parts(rank(), 0).data,
+                    [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
+  }
   values.copy_from(x);
 }
 
@@ -186,13 +198,17 @@ void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op
   to.copy_from(out);
 }
 
-void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_view phase) {
-  const Tensor in = pinned_copy(from), out = host_like(to);
+void MpiGroup::gather(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
   const Parts parts(out, size());
   copy_bytes(Cpu{}, at(in, 0), parts(rank(), 0).data, in.bytes());
-  Transfer transfer(members_, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {out});
+  Transfer transfer(members_, call, {out});
   for (int64_t row = 0; row < parts.rows(); ++row) queue_gather(transfer, parts, row);
   transfer.finish();
+}
+
+void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_view phase) {
+  const Tensor in = pinned_copy(from), out = host_like(to);
+  gather({Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, in, out);
   to.copy_from(out);
 }
 

@@ -29,6 +29,7 @@ class MpiGroup : public Group {
   template <class F, class G>
   void queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& receive) const;
   void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
+  void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
   template <class F>
   void reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed);
 

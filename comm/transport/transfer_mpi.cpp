@@ -27,35 +27,25 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
   kept_.push_back(std::move(memory));
 }
 
-// A CollectiveCall as sent over the network.
+// A CollectiveCall as sent over the network; 128 bytes.
 struct Transfer::Header {
-  int32_t collective, dtype, reduce, root;
-  int64_t bytes;
-  int64_t phase_length;
-  char phase[96];  // first characters of the phase
+  int32_t collective = 0, dtype = 0, reduce = 0, root = 0;
+  int64_t bytes = 0;
+  char phase[104] = "";  // first characters of the phase, then zeros
 
   static Header of(const CollectiveCall& call) {
-    Header header;
-    std::memset(&header, 0, sizeof(header));
-    header.collective = static_cast<int32_t>(call.collective);
-    header.dtype = static_cast<int32_t>(call.dtype);
-    header.reduce = static_cast<int32_t>(call.reduce);
-    header.root = call.root;
-    header.bytes = call.bytes;
-    header.phase_length = static_cast<int64_t>(call.phase.size());
-    std::memcpy(header.phase, call.phase.data(), std::min(call.phase.size(), sizeof(header.phase)));
+    Header header{static_cast<int32_t>(call.collective), static_cast<int32_t>(call.dtype),
+                  static_cast<int32_t>(call.reduce), call.root, call.bytes};
+    call.phase.copy(header.phase, sizeof(header.phase));
     return header;
   }
   CollectiveCall call() const {
-    const auto length = std::min(static_cast<size_t>(phase_length), sizeof(phase));
-    return {static_cast<Collective>(collective),
-            std::string_view(phase, length),
-            static_cast<DType>(dtype),
-            static_cast<Reduce>(reduce),
-            root,
-            bytes,
-            nullptr,
-            nullptr};
+    return {.collective = static_cast<Collective>(collective),
+            .phase = {phase, strnlen(phase, sizeof(phase))},
+            .dtype = static_cast<DType>(dtype),
+            .reduce = static_cast<Reduce>(reduce),
+            .root = root,
+            .bytes = bytes};
   }
   bool operator==(const Header& other) const { return std::memcmp(this, &other, sizeof(Header)) == 0; }
 };

@@ -44,6 +44,7 @@ class Transfer {
   // Longest message in bytes. With its header it fits the eager limit of Open MPI over TCP, 64 KiB. A longer message
   // waits for a reply of the receiver, and the reply waits behind the data that the receiver sends on that connection.
   static constexpr int64_t kPiece = 63 << 10;
+  static constexpr int64_t kShort = 64 << 10;  // bytes of a call whose time is latency
   static constexpr int64_t kInFlight = 12;  // messages of a tag and direction that are posted together
   // Rows of a tag and direction that are in flight together, in a group of so many ranks.
   static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
