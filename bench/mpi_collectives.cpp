@@ -1,5 +1,5 @@
-// Compares Godwit's all-reduce under mpirun with MPI's, in alternating runs after a check, and measures the cost of
-// waiting.
+// Compares Godwit's collectives under mpirun with MPI's and with the rate of the line, in alternating runs after a
+// check, and measures the cost of waiting.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/program.h"
 #include "bench/measure.h"
+#include "bench/program.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
 #include "engine/stream.h"
@@ -93,6 +93,96 @@ void time_all_reduce(Communicator& comm, int64_t bytes) {
                 1e3 * median(cpu[1]), median(wall[0]) / median(wall[1]));
 }
 
+struct Exchange {
+  const char* name;
+  int64_t bytes;  // that a rank sends and receives
+  std::function<void()> fill, ours, mpi;
+  std::function<bool()> correct;  // the result
+};
+
+// Of a bucket of 25 MiB. The hierarchical 1-bit all-reduce exchanges one bit per value (Birder's calls between nodes).
+std::vector<Exchange> exchanges(Communicator& comm) {
+  Group& group = *comm.world;
+  const int n = group.size();
+  const int64_t part = (int64_t{25} << 18) / (32 * n) * 32, values = n * part, words = values / 32;
+  const Tensor x({values}), own({part}), bits({words}, DType::u32), met({words}, DType::u32),
+      agreed({words}, DType::u32);
+  const Tensor served = met.range(0, words / n);  // rank 0's bits of the own part
+  const auto bit_word = [](int64_t i, int rank) { return static_cast<uint32_t>(i * 7 + rank); };
+  const auto fill_x = [=] { fill(x, comm.rank); };
+  const auto right_x = [=] {
+    int64_t i = 0;
+    return std::ranges::all_of(x.span<float>(),
+                               [&](float y) { return y == static_cast<float>(i++ % 1000 * (n * (n + 1) / 2)); });
+  };
+  const auto count = static_cast<int>(part), count_words = static_cast<int>(words / n);
+  return {{"all-reduce", 2 * (n - 1) * part * 4, fill_x, [=, &group] { group.all_reduce(x, Reduce::sum, "bench"); },
+           [=] { MPI_Allreduce(MPI_IN_PLACE, x.raw(), n * count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }, right_x},
+          {"reduce-scatter, all-gather", 2 * (n - 1) * part * 4, fill_x,
+           [=, &group] {
+             group.reduce_scatter(x, own, Reduce::sum, "bench");
+             group.all_gather(own, x, "bench");
+           },
+           [=] {
+             MPI_Reduce_scatter_block(x.raw(), own.raw(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+             MPI_Allgather(own.raw(), count, MPI_FLOAT, x.raw(), count, MPI_FLOAT, MPI_COMM_WORLD);
+           },
+           right_x},
+          {"1-bit all-reduce", 2 * (n - 1) * words / n * 4,
+           [=] {
+             int64_t i = 0;
+             for (uint32_t& word : bits.span<uint32_t>()) word = bit_word(i++, comm.rank);
+           },
+           [=, &group] {
+             group.all_to_all(bits, met, "bench");
+             group.all_gather(served, agreed, "bench");
+           },
+           [=] {
+             MPI_Alltoall(bits.raw(), count_words, MPI_FLOAT, met.raw(), count_words, MPI_FLOAT, MPI_COMM_WORLD);
+             MPI_Allgather(served.raw(), count_words, MPI_FLOAT, agreed.raw(), count_words, MPI_FLOAT, MPI_COMM_WORLD);
+           },
+           [=] {
+             bool right = true;
+             for (int64_t i = 0; i < words; ++i) {
+               const int64_t at = comm.rank * (words / n) + i % (words / n);
+               right = right && agreed.data<uint32_t>()[i] == bit_word(i, 0) &&
+                       met.data<uint32_t>()[i] == bit_word(at, static_cast<int>(i / (words / n)));
+             }
+             return right;
+           }}};
+}
+
+// One rank per host, whose link carries so many bytes per second in each direction: the share of this bound that is
+// reached. A time is that of the slowest rank.
+void time_line(Communicator& comm, double rate) {
+  for (const Exchange& exchange : exchanges(comm)) {
+    const std::function<void()>* const both[2] = {&exchange.ours, &exchange.mpi};
+    std::vector<double> seconds[2];
+    const double bound = static_cast<double>(exchange.bytes) / rate;
+    for (size_t w = 0; w < 2; ++w) {
+      exchange.fill();
+      (*both[w])();
+      check(exchange.correct(), "bench: ", exchange.name, w == 0 ? " of godwit" : " of MPI", " gives a wrong result");
+    }
+    const int repeats = std::clamp(static_cast<int>(4 / bound), 3, 40);
+    for (int i = 0; i < repeats; ++i)
+      for (size_t w = 0; w < 2; ++w) {
+        exchange.fill();
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double start = now();
+        (*both[w])();
+        double mine = now() - start, slowest = 0;
+        MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        seconds[w].push_back(slowest);
+      }
+    if (comm.rank == 0)
+      std::printf("%-27s bound %7.1f ms  godwit %7.1f ms (%3.0f %%, best %3.0f %%)  MPI %7.1f ms (%3.0f %%)\n",
+                  exchange.name, 1e3 * bound, 1e3 * median(seconds[0]), 100 * bound / median(seconds[0]),
+                  100 * bound / least(seconds[0]), 1e3 * median(seconds[1]), 100 * bound / median(seconds[1]));
+    std::fflush(stdout);
+  }
+}
+
 // Rank 0 arrives one second late. Measures the cores that the other ranks use meanwhile.
 void time_waiting(Communicator& comm) {
   for (const Way& way : ways(comm)) {
@@ -150,14 +240,21 @@ void time_computing(Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: mpirun -np 4 build/release/bench/bench_mpi_collectives\n"
+      "       tools/netlab --hosts 4 --rate 100mbit -- build/release/bench/bench_mpi_collectives\n"
       "Godwit's all-reduce compared with MPI's, after a check of the results, and the cost of waiting.\n"
+      "Under netlab: the share of the line's rate that collectives reach on a bucket of 25 MiB, and small messages.\n"
       "Needs at least two ranks.";
   return bench::run_program(argc, argv, usage, [] {
     const std::optional<Launcher> launched = launcher();
     check(launched && launched->world > 1, "needs at least two ranks to compare collectives, there ",
           launched ? "is 1" : "is no launcher", "; use mpirun -np 4 bench_mpi_collectives");
     try {
-      run_mpi({0, 1}, [](Communicator& comm) {
+      const char* line = std::getenv("NETLAB_MBIT");  // set by netlab: Mbit/s of a link as measured
+      run_mpi({0, 1}, [&](Communicator& comm) {
+        if (line) {
+          for (int64_t bytes = 4096; bytes <= 65536; bytes *= 4) time_all_reduce(comm, bytes);
+          return time_line(comm, 1e6 / 8 * static_cast<double>(bench::whole_number(line, "NETLAB_MBIT")));
+        }
         for (int64_t bytes = 4096; bytes <= (64 << 20); bytes *= 4) time_all_reduce(comm, bytes);
         time_waiting(comm);
         time_computing(comm);

@@ -1,6 +1,7 @@
 // Starts a program under mpirun and collects its output.
 #pragma once
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -26,17 +27,38 @@ inline std::string no_mpirun() {
   return std::system("mpirun --version >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
 
-// Runs all ranks on this host and allows more ranks than cores. Open MPI leaks memory at exit, so leak detection is
-// off.
-inline MpiOutcome mpirun(int ranks, const std::string& command, const TempFolder& folder) {
-  const std::string line = "cd " + folder.str() + " && ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 " +
-                           "mpirun --allow-run-as-root --oversubscribe -np " + std::to_string(ranks) + " " + command +
-                           " >mpi.out 2>mpi.err </dev/null";
+// The reason why tools/netlab cannot run here; empty if it can.
+inline std::string no_netlab() {
+  if (const std::string reason = no_mpirun(); !reason.empty()) return reason;
+  if (geteuid() != 0) return "network namespaces need root";
+  const char* links =
+      "unshare -n sh -c 'ip link add v0 type veth peer name v1 && ip link add v2 type bridge && "
+      "tc qdisc add dev v0 root tbf rate 1gbit burst 128kb limit 4mb' >/dev/null 2>&1";
+  return std::system(links) == 0 ? "" : "no network namespaces";
+}
+
+// Runs `line` with the shell in the folder.
+inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
+  const std::string whole = "cd " + folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";
   const auto start = std::chrono::steady_clock::now();
-  const int status = std::system(line.c_str());
+  const int status = std::system(whole.c_str());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Bytes out = read(folder / "mpi.out"), err = read(folder / "mpi.err");
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, {out.begin(), out.end()}, {err.begin(), err.end()}, seconds};
+}
+
+// tools/netlab with these arguments.
+inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder) {
+  return run_line("timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " + arguments, folder);
+}
+
+// Runs all ranks on this host and allows more ranks than cores. Open MPI leaks memory at exit, so leak detection is
+// off.
+inline MpiOutcome mpirun(int ranks, const std::string& command, const TempFolder& folder) {
+  return run_line(
+      "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -np " +
+          std::to_string(ranks) + " " + command,
+      folder);
 }
 
 }  // namespace godwit

@@ -7,16 +7,16 @@
 #include <utility>
 
 #include "comm/failure.h"
-#include "comm/transport/pinned_copy.h"
-#include "comm/transport/peer_memory.h"
 #include "comm/reduce.h"
+#include "comm/transport/peer_memory.h"
+#include "comm/transport/pinned_copy.h"
 
 namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between looks for notices; between signs of life
-constexpr int kScatter = 1, kGather = 2;  // tags of the two halves of an all-reduce
+constexpr int kScatter = 1, kGather = 2;  // tags: of messages to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
 
@@ -61,6 +61,32 @@ class Heartbeat {
 
 }  // namespace
 
+// Bytes of a message.
+struct MpiGroup::Piece {
+  std::byte* data;
+  int64_t bytes;
+};
+
+// A tensor as one part for each rank, cut into pieces.
+class MpiGroup::Parts {
+ public:
+  Parts(const Tensor& x, int ranks) : x_(x), ranks_(ranks) {}
+  int64_t rows() const { return (bytes(0) + Transfer::kPiece - 1) / Transfer::kPiece; }  // pieces of the longest part
+  int64_t longest_piece() const { return std::min(bytes(0), Transfer::kPiece); }
+  // A piece without bytes lies behind the end of a part.
+  Piece operator()(int rank, int64_t row) const {
+    const int64_t offset = row * Transfer::kPiece;
+    return {at(x_, begin(rank) + offset), std::clamp<int64_t>(bytes(rank) - offset, 0, Transfer::kPiece)};
+  }
+
+ private:
+  int64_t begin(int rank) const { return part_begin(x_.numel(), ranks_, rank) * size_of(x_.dtype()); }
+  int64_t bytes(int rank) const { return begin(rank + 1) - begin(rank); }
+
+  const Tensor& x_;
+  int ranks_;
+};
+
 MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats)
     : Group(members.rank, std::move(links), std::move(stats)), members_(std::move(members)) {}
 
@@ -94,90 +120,127 @@ bool MpiGroup::may_continue(bool stop) {
 
 void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
 
-template <class F>
-void MpiGroup::for_each_peer(F&& f) const {
-  for (int step = 1; step < size(); ++step) f((rank() + step) % size());
+// Queues a row of messages, those of the nearest peers first: sends send(peer), receives to receive(peer).
+template <class F, class G>
+void MpiGroup::queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& receive) const {
+  for (int distance = 1; distance < size(); ++distance) {
+    const int to = (rank() + distance) % size(), from = (rank() + size() - distance) % size();
+    const Piece in = receive(from), out = send(to);
+    transfer.receive(from, in.data, in.bytes, tag, row);
+    transfer.send(to, out.data, out.bytes, tag, row);
+  }
 }
 
-// Each rank gets the others' values of its part, sums them, and sends the sum to all.
+// Each rank gives out the parts of `in`, and sums its own part of all ranks in rank order into `out`. While a row is
+// summed, the next ones arrive. Calls summed(row) when this row of `out` is there and all of `in` has been sent.
+template <class F>
+void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed) {
+  const Parts parts(in, size());
+  const int64_t depth = std::min(Transfer::depth(size()), parts.rows()), item = size_of(in.dtype());
+  const Tensor others({depth * (size() - 1) * parts.longest_piece() / item}, in.dtype(), kCpu);
+  const auto received = [&](int peer, int64_t row) {
+    return at(others, (row % depth * (size() - 1) + slot(peer, rank())) * parts.longest_piece());
+  };
+  Transfer transfer(members_, call, {in, others});
+  for (int64_t row = 0; row < parts.rows() + depth - 1; ++row) {
+    if (row < parts.rows())
+      queue(
+          transfer, kScatter, row, [&](int peer) { return parts(peer, row); },
+          [&](int peer) {
+            return Piece{received(peer, row), parts(rank(), row).bytes};
+          });
+    const int64_t ready = row - depth + 1;
+    if (ready < 0) continue;
+    transfer.wait(kScatter, ready);
+    const Piece own = parts(rank(), ready);
+    dispatch_real(in.dtype(), "reduce", [&]<class T>() {
+      std::vector<const T*> summands;
+      for (int peer = 0; peer < size(); ++peer)
+        summands.push_back(reinterpret_cast<const T*>(peer == rank() ? own.data : received(peer, ready)));
+      reduce_in_order(Cpu{}, summands, {reinterpret_cast<T*>(out + ready * Transfer::kPiece)}, own.bytes / item,
+                      call.reduce);
+    });
+    summed(transfer, ready);
+  }
+  transfer.finish();
+}
+
+void MpiGroup::queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const {
+  queue(
+      transfer, kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
+}
+
+// A short one sends all values to all ranks, which takes one round instead of two.
 void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
   const Tensor x = pinned_copy(values);
-  const int64_t item = size_of(x.dtype());
-  const auto begin = [&](int peer) { return part_begin(x.numel(), size(), peer) * item; };
-  const int64_t own = begin(rank()), part = begin(rank() + 1) - own;
-  const Tensor others({(size() - 1) * part / item}, x.dtype(), kCpu);
-  Transfer transfer(members_, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()}, {x, others});
-  for_each_peer([&](int peer) {
-    transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
-    transfer.send(peer, at(x, begin(peer)), begin(peer + 1) - begin(peer), kScatter);
-  });
-  transfer.finish();
-  dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
-    std::vector<const T*> in;
-    for (int peer = 0; peer < size(); ++peer)
-      in.push_back(reinterpret_cast<const T*>(peer == rank() ? at(x, own) : at(others, slot(peer, rank()) * part)));
-    reduce_in_order(Cpu{}, in, {reinterpret_cast<T*>(at(x, own))}, part / item, op);
-  });
-  for_each_peer([&](int peer) {
-    transfer.receive(peer, at(x, begin(peer)), begin(peer + 1) - begin(peer), kGather);
-    transfer.send(peer, at(x, own), part, kGather);
-  });
-  transfer.finish();
+  const CollectiveCall call{Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()};
+  if (x.bytes() * size() <= Transfer::kShort) {
+    const Tensor all({size() * x.numel()}, x.dtype(), kCpu);
+    gather(call, x, all);
+    dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
+      std::vector<const T*> summands;
+      for (int peer = 0; peer < size(); ++peer) summands.push_back(all.data<T>() + peer * x.numel());
+      reduce_in_order(Cpu{}, summands, {x.data<T>()}, x.numel(), op);
+    });
+  } else {
+    const Parts parts(x, size());
+    reduce_own_part(call, x, parts(rank(), 0).data,
+                    [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
+  }
   values.copy_from(x);
 }
 
 void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op, std::string_view phase) {
   const Tensor in = pinned_copy(from), out = host_like(to);
-  const int64_t part = out.bytes();
-  const Tensor others({(size() - 1) * out.numel()}, in.dtype(), kCpu);
-  Transfer transfer(members_, {Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes()}, {in, others});
-  for_each_peer([&](int peer) {
-    transfer.receive(peer, at(others, slot(peer, rank()) * part), part, kScatter);
-    transfer.send(peer, at(in, peer * part), part, kScatter);
-  });
-  transfer.finish();
-  dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
-    std::vector<const T*> parts;
-    for (int peer = 0; peer < size(); ++peer)
-      parts.push_back(
-          reinterpret_cast<const T*>(peer == rank() ? at(in, peer * part) : at(others, slot(peer, rank()) * part)));
-    reduce_in_order(Cpu{}, parts, {out.data<T>()}, out.numel(), op);
-  });
+  reduce_own_part({Collective::reduce_scatter, phase, in.dtype(), op, 0, in.bytes()}, in, at(out, 0),
+                  [](Transfer&, int64_t) {});
   to.copy_from(out);
+}
+
+void MpiGroup::gather(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
+  const Parts parts(out, size());
+  copy_bytes(Cpu{}, at(in, 0), parts(rank(), 0).data, in.bytes());
+  Transfer transfer(members_, call, {out});
+  for (int64_t row = 0; row < parts.rows(); ++row) queue_gather(transfer, parts, row);
+  transfer.finish();
 }
 
 void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_view phase) {
   const Tensor in = pinned_copy(from), out = host_like(to);
-  const int64_t part = in.bytes();
-  Transfer transfer(members_, {Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, part}, {in, out});
-  for_each_peer([&](int peer) {
-    transfer.receive(peer, at(out, peer * part), part, kGather);
-    transfer.send(peer, in.raw(), part, kGather);
-  });
-  copy_bytes(Cpu{}, at(in, 0), at(out, rank() * part), part);
-  transfer.finish();
+  gather({Collective::all_gather, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, in, out);
   to.copy_from(out);
 }
 
 void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_view phase) {
   const Tensor in = pinned_copy(from), out = host_like(to);
-  const int64_t part = in.bytes() / size();
+  const Parts sent(in, size()), received(out, size());
   Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
-  for_each_peer([&](int peer) {
-    transfer.receive(peer, at(out, peer * part), part, kScatter);
-    transfer.send(peer, at(in, peer * part), part, kScatter);
-  });
-  copy_bytes(Cpu{}, at(in, rank() * part), at(out, rank() * part), part);
+  for (int64_t row = 0; row < sent.rows(); ++row)
+    queue(
+        transfer, kScatter, row, [&](int peer) { return sent(peer, row); },
+        [&](int peer) { return received(peer, row); });
+  copy_bytes(Cpu{}, sent(rank(), 0).data, received(rank(), 0).data, in.bytes() / size());
   transfer.finish();
   to.copy_from(out);
 }
 
+// A binomial tree: with ranks counted from the root, the parent of a rank lacks its lowest set bit.
 void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view phase) {
   const Tensor x = rank() == root ? pinned_copy(values) : host_like(values);
+  const Parts whole(x, 1);
   Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
-  if (rank() == root) for_each_peer([&](int peer) { transfer.send(peer, x.raw(), x.bytes(), kGather); });
-  else transfer.receive(root, x.raw(), x.bytes(), kGather);
+  const int own = (rank() - root + size()) % size(), children = own == 0 ? size() : own & -own;
+  for (int64_t row = 0; own > 0 && row < whole.rows(); ++row) {
+    const Piece piece = whole(0, row);
+    transfer.receive((own - children + root) % size(), piece.data, piece.bytes, kGather, row);
+  }
+  if (own > 0) transfer.wait(kGather, whole.rows());
+  for (int64_t row = 0; row < whole.rows(); ++row)
+    for (int distance = 1; distance < children && own + distance < size(); distance *= 2) {
+      const Piece piece = whole(0, row);
+      transfer.send((own + distance + root) % size(), piece.data, piece.bytes, kGather, row);
+    }
   transfer.finish();
   if (rank() != root) values.copy_from(x);
 }

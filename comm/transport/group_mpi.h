@@ -1,5 +1,5 @@
-// MpiGroup: a group of ranks in processes of their own; every collective is pairwise messages, from and to the host's
-// memory.
+// MpiGroup: a group of ranks in processes of their own; every collective is a pairwise exchange of pieces, from
+// and to the host's memory.
 #pragma once
 #include "comm/transport/transfer_mpi.h"
 
@@ -24,8 +24,14 @@ class MpiGroup : public Group {
   void do_barrier(std::string_view phase) override;
 
  private:
+  struct Piece;
+  class Parts;
+  template <class F, class G>
+  void queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& receive) const;
+  void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
+  void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
   template <class F>
-  void for_each_peer(F&& f) const;  // from the next rank on, so that not all send to the same one first
+  void reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed);
 
   MpiMembers members_;
 };

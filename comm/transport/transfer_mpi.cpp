@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -11,11 +13,11 @@
 namespace godwit {
 namespace {
 
-constexpr int kHeaderTag = 0;
-constexpr int64_t kLargestMessage = int64_t{64} << 20;  // bytes; MPI counts in int, and each piece restarts the timeout
-// A waiting thread polls and yields its core for a moment, then sleeps between polls: briefly once all members have
-// come, longer while one is missing.
-constexpr std::chrono::microseconds kYielding{100}, kSleep{50}, kLongSleep{250};
+constexpr int kHeaderTag = 0, kTags = 3;
+// A waiting thread polls and yields its core for a moment, longer in a short call, where a sleep would cost as much as
+// the messages. Then it sleeps between polls: briefly once all members have come, longer while one is missing.
+constexpr std::chrono::microseconds kYielding{100}, kYieldingShort{500}, kSleep{50}, kLongSleep{250};
+constexpr int64_t kShort = 64 << 10;       // bytes of a call
 constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
 }  // namespace
@@ -25,50 +27,55 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
   kept_.push_back(std::move(memory));
 }
 
-// A CollectiveCall as sent over the network.
+// A CollectiveCall as sent over the network; 128 bytes.
 struct Transfer::Header {
-  int32_t collective, dtype, reduce, root;
-  int64_t bytes;
-  int64_t phase_length;
-  char phase[96];  // first characters of the phase
+  int32_t collective = 0, dtype = 0, reduce = 0, root = 0;
+  int64_t bytes = 0;
+  char phase[104] = "";  // first characters of the phase, then zeros
 
   static Header of(const CollectiveCall& call) {
-    Header header;
-    std::memset(&header, 0, sizeof(header));
-    header.collective = static_cast<int32_t>(call.collective);
-    header.dtype = static_cast<int32_t>(call.dtype);
-    header.reduce = static_cast<int32_t>(call.reduce);
-    header.root = call.root;
-    header.bytes = call.bytes;
-    header.phase_length = static_cast<int64_t>(call.phase.size());
-    std::memcpy(header.phase, call.phase.data(), std::min(call.phase.size(), sizeof(header.phase)));
+    Header header{static_cast<int32_t>(call.collective), static_cast<int32_t>(call.dtype),
+                  static_cast<int32_t>(call.reduce), call.root, call.bytes};
+    call.phase.copy(header.phase, sizeof(header.phase));
     return header;
   }
   CollectiveCall call() const {
-    const auto length = std::min(static_cast<size_t>(phase_length), sizeof(phase));
-    return {static_cast<Collective>(collective),
-            std::string_view(phase, length),
-            static_cast<DType>(dtype),
-            static_cast<Reduce>(reduce),
-            root,
-            bytes,
-            nullptr,
-            nullptr};
+    return {.collective = static_cast<Collective>(collective),
+            .phase = {phase, strnlen(phase, sizeof(phase))},
+            .dtype = static_cast<DType>(dtype),
+            .reduce = static_cast<Reduce>(reduce),
+            .root = root,
+            .bytes = bytes};
   }
   bool operator==(const Header& other) const { return std::memcmp(this, &other, sizeof(Header)) == 0; }
+};
+
+struct Transfer::Message {
+  int peer;
+  void* data;
+  int bytes, tag;
+  int64_t row;
+  bool sends;
+  bool done = false;
+};
+
+// Messages of one tag and direction.
+struct Transfer::Queue {
+  std::deque<Message> messages;  // the first is incomplete
+  size_t posted = 0;             // so many from the front have been posted
+  int in_flight = 0;             // posted and incomplete
 };
 
 struct Transfer::State {
   std::vector<Tensor> memory;
   Header mine;
   std::vector<Header> theirs;
-  std::vector<bool> met;  // [member]: its header has arrived
+  std::vector<bool> met, came;  // [member]: its header, any message of it has arrived
+  Queue queues[kTags][2];       // [tag][sends]
   std::vector<MPI_Request> requests;
-  std::vector<int> peers;       // of each request
-  std::vector<bool> is_header;  // of each request: whether it receives a header
-  int open = 0;                 // pending requests
-  std::string trouble;          // error: a member made another call, or a message failed
-  std::vector<int> indices;     // scratch memory of advance()
+  std::vector<Message*> in_flight;  // of each request
+  std::string trouble;              // error: a member made another call, or a message failed
+  std::vector<int> indices;         // scratch memory of advance()
   std::vector<MPI_Status> statuses;
 };
 
@@ -76,70 +83,94 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call)
     : members_(members), call_(call), state_(std::make_unique<State>()) {}
 
 // Delegates, so that the destructor runs and keeps pending buffers if a message cannot be posted.
-Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory) : Transfer(members, call) {
-  const int size = static_cast<int>(members.world_ranks.size());
+Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory)
+    : Transfer(members, call) {
+  const size_t size = members.world_ranks.size(), own = static_cast<size_t>(members.rank);
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
-  state_->theirs.resize(static_cast<size_t>(size));
-  state_->met.resize(static_cast<size_t>(size));
-  state_->met[static_cast<size_t>(members.rank)] = true;
-  state_->theirs[static_cast<size_t>(members.rank)] = state_->mine;
-  for (int step = 1; step < size; ++step) {
-    const int peer = (members.rank + step) % size;
-    receive(peer, &state_->theirs[static_cast<size_t>(peer)], sizeof(Header), kHeaderTag);
-    state_->is_header.back() = true;
-    send(peer, &state_->mine, sizeof(Header), kHeaderTag);
-  }
+  state_->theirs.resize(size);
+  state_->met.resize(size);
+  state_->came.resize(size);
+  state_->met[own] = state_->came[own] = true;
+  state_->theirs[own] = state_->mine;
+  const bool barrier = call.collective == Collective::barrier;
+  for (int distance = 1; distance < static_cast<int>(size); distance += barrier ? 1 : distance)
+    exchange_header(distance);
+  post();
 }
 
 Transfer::~Transfer() {
-  if (state_->open > 0) members_.world->keep(std::shared_ptr<State>(std::move(state_)));
+  if (!state_->requests.empty()) members_.world->keep(std::shared_ptr<State>(std::move(state_)));
 }
 
-template <class F>
-void Transfer::post(int peer, int64_t bytes, F&& message) {
-  for (int64_t begin = 0; begin < bytes; begin += kLargestMessage) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    message(begin, static_cast<int>(std::min(kLargestMessage, bytes - begin)), request);
-    state_->requests.push_back(request);
-    state_->peers.push_back(peer);
-    state_->is_header.push_back(false);
-    ++state_->open;
-  }
+void Transfer::exchange_header(int distance) {
+  const int size = static_cast<int>(members_.world_ranks.size()), from = (members_.rank + size - distance) % size;
+  receive(from, &state_->theirs[static_cast<size_t>(from)], sizeof(Header), kHeaderTag, distance);
+  send((members_.rank + distance) % size, &state_->mine, sizeof(Header), kHeaderTag, distance);
 }
 
-void Transfer::send(int peer, const void* data, int64_t bytes, int tag) {
-  post(peer, bytes, [&](int64_t begin, int count, MPI_Request& request) {
-    check_mpi(
-        MPI_Isend(static_cast<const std::byte*>(data) + begin, count, MPI_BYTE, peer, tag, members_.comm, &request),
-        "MPI_Isend");
-  });
+void Transfer::send(int peer, const void* data, int64_t bytes, int tag, int64_t row) {
+  if (bytes > 0)
+    state_->queues[tag][true].messages.push_back(
+        {peer, const_cast<void*>(data), static_cast<int>(bytes), tag, row, true});
 }
 
-void Transfer::receive(int peer, void* data, int64_t bytes, int tag) {
-  post(peer, bytes, [&](int64_t begin, int count, MPI_Request& request) {
-    check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + begin, count, MPI_BYTE, peer, tag, members_.comm, &request),
+void Transfer::receive(int peer, void* data, int64_t bytes, int tag, int64_t row) {
+  if (bytes > 0) state_->queues[tag][false].messages.push_back({peer, data, static_cast<int>(bytes), tag, row, false});
+}
+
+// A synchronous send completes when the receiver has posted its end, so a sender cannot run ahead by more than the
+// messages in flight. Shorter messages need no such limit: a tag has at most one of them for each peer.
+void Transfer::post() {
+  const int64_t rows = depth(static_cast<int>(members_.world_ranks.size()));
+  for (auto& directions : state_->queues)
+    for (Queue& queue : directions) {
+      for (; queue.posted < queue.messages.size() && queue.in_flight < kInFlight; ++queue.posted, ++queue.in_flight) {
+        Message& message = queue.messages[queue.posted];
+        if (message.tag != kHeaderTag && message.row >= queue.messages.front().row + rows) break;
+        MPI_Request request = MPI_REQUEST_NULL;
+        const auto start = message.bytes == kPiece ? MPI_Issend : MPI_Isend;
+        if (message.sends)
+          check_mpi(start(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
+                    "MPI_Isend");
+        else
+          check_mpi(
+              MPI_Irecv(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
               "MPI_Irecv");
+        state_->requests.push_back(request);
+        state_->in_flight.push_back(&message);
+      }
+    }
+}
+
+void Transfer::wait(int tag, int64_t row) {
+  wait_until([&] {
+    return std::ranges::all_of(state_->queues[tag], [&](const Queue& queue) {
+      return queue.messages.empty() || queue.messages.front().row > row;
+    });
   });
 }
 
 void Transfer::finish() {
-  auto last = Clock::now();
-  while (state_->open > 0) {
+  wait_until([&] { return state_->requests.empty(); });
+}
+
+template <class F>
+void Transfer::wait_until(F&& done) {
+  const auto yielding = call_.bytes <= kShort ? kYieldingShort : kYielding;
+  post();
+  for (auto last = Clock::now(); !done();) {
     if (advance()) {
       if (!state_->trouble.empty()) explain();
       last = Clock::now();
-    } else if (const auto idle = Clock::now() - last; idle < kYielding) {
+    } else if (const auto idle = Clock::now() - last; idle < yielding) {
       std::this_thread::yield();
     } else {
       look_around(last);
-      const bool complete = std::find(state_->met.begin(), state_->met.end(), false) == state_->met.end();
-      std::this_thread::sleep_for(complete ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
+      const bool all_came = std::find(state_->came.begin(), state_->came.end(), false) == state_->came.end();
+      std::this_thread::sleep_for(all_came ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
     }
   }
-  state_->requests.clear();
-  state_->peers.clear();
-  state_->is_header.clear();
 }
 
 bool Transfer::advance() {
@@ -151,70 +182,88 @@ bool Transfer::advance() {
       MPI_Testsome(static_cast<int>(s.requests.size()), s.requests.data(), &done, s.indices.data(), s.statuses.data());
   if (result != MPI_ERR_IN_STATUS) check_mpi(result, "MPI_Testsome");
   if (done <= 0) return false;
-  s.open -= done;
-  for (int i = 0; i < done; ++i) {
-    const auto request = static_cast<size_t>(s.indices[static_cast<size_t>(i)]);
-    const auto peer = static_cast<size_t>(s.peers[request]);
-    const int error = s.statuses[static_cast<size_t>(i)].MPI_ERROR;
-    if (result == MPI_ERR_IN_STATUS && error != MPI_SUCCESS && error != MPI_ERR_PENDING) {
-      char text[MPI_MAX_ERROR_STRING] = "";
-      int length = 0;
-      MPI_Error_string(error, text, &length);
-      s.trouble = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
-    } else if (s.is_header[request]) {
-      s.met[peer] = true;
-      if (!(s.theirs[peer] == s.mine) && s.trouble.empty()) s.trouble = "ranks disagree";
-    }
-  }
+  for (int i = 0; i < done; ++i)
+    complete(*s.in_flight[static_cast<size_t>(s.indices[static_cast<size_t>(i)])],
+             result == MPI_ERR_IN_STATUS ? s.statuses[static_cast<size_t>(i)].MPI_ERROR : MPI_SUCCESS);
+  std::erase_if(s.in_flight, [](const Message* message) { return message->done; });
+  std::erase(s.requests, MPI_REQUEST_NULL);
+  for (auto& directions : s.queues)
+    for (Queue& queue : directions)
+      for (; !queue.messages.empty() && queue.messages.front().done; --queue.posted) queue.messages.pop_front();
+  post();
   return true;
 }
 
-// Checks for failures, departed members and the timeout while nothing arrives.
-void Transfer::look_around(Clock::time_point last) {
+void Transfer::complete(Message& message, int error) {
+  State& s = *state_;
+  const auto peer = static_cast<size_t>(message.peer);
+  message.done = true;
+  --s.queues[message.tag][message.sends].in_flight;
+  if (error != MPI_SUCCESS && error != MPI_ERR_PENDING) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    s.trouble = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
+    return;
+  }
+  if (message.sends) return;
+  s.came[peer] = true;
+  if (message.tag != kHeaderTag) return;
+  s.met[peer] = true;
+  if (!(s.theirs[peer] == s.mine) && s.trouble.empty()) s.trouble = "ranks disagree";
+}
+
+void Transfer::check_failed_peer() const {
   ControlChannel& control = members_.world->control;
   control.poll();
   if (const std::optional<int> failed = control.failed_peer())
     give_up(detail::concat("rank ", *failed, " failed: ", control.failures().at(*failed)));
+}
+
+// Checks for failures, departed members and the timeout while nothing arrives.
+void Transfer::look_around(Clock::time_point last) const {
+  check_failed_peer();
+  const ControlChannel& control = members_.world->control;
   const auto now = Clock::now();
-  for (size_t i = 0; i < state_->requests.size(); ++i) {
-    if (state_->requests[i] == MPI_REQUEST_NULL) continue;
-    const int rank = members_.world_ranks[static_cast<size_t>(state_->peers[i])];
+  for (const Message* message : state_->in_flight) {
+    const int rank = members_.world_ranks[static_cast<size_t>(message->peer)];
     const auto left = control.finished_at(rank);
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not come"));
   }
   if (now - std::max(last, control.last_busy()) <= members_.world->timeout) return;
-  const std::vector<int> absent = absentees(true), cut_off = absentees(false);
+  std::set<int> absent, cut_off;  // world ranks with messages in flight
+  for (const Message* message : state_->in_flight)
+    (state_->came[static_cast<size_t>(message->peer)] ? cut_off : absent)
+        .insert(members_.world_ranks[static_cast<size_t>(message->peer)]);
+  const auto list = [](const std::set<int>& ranks) { return rank_list({ranks.begin(), ranks.end()}); };
   const std::string within =
       detail::concat(" within ", static_cast<double>(members_.world->timeout.count()) / 1000, " s");
-  if (!absent.empty()) give_up("timeout: " + rank_list(absent) + " did not come" + within);
-  give_up("timeout: " + rank_list(cut_off) + " came, but " + (cut_off.size() == 1 ? "its" : "their") +
+  if (!absent.empty()) give_up("timeout: " + list(absent) + " did not come" + within);
+  give_up("timeout: " + list(cut_off) + " came, but " + (cut_off.size() == 1 ? "its" : "their") +
           " data did not get through" + within);
 }
 
 // Throws for a mismatch, or for a failed message, which a mismatch may have caused. Waits up to kGrace for more
-// headers.
+// headers, and for news of a mismatch that another rank has found.
 void Transfer::explain() {
   State& s = *state_;
+  size_t base = 0, other = 0;
+  const auto mismatch = [&] {
+    base = s.met[0] ? 0 : static_cast<size_t>(members_.rank);
+    for (other = 0; other < s.theirs.size(); ++other)
+      if (s.met[other] && !(s.theirs[other] == s.theirs[base])) return true;
+    return false;
+  };
   const auto start = Clock::now();
-  while (Clock::now() - start < kGrace && std::find(s.met.begin(), s.met.end(), false) != s.met.end())
-    if (!advance()) std::this_thread::sleep_for(kSleep);
-  const size_t base = s.met[0] ? 0 : static_cast<size_t>(members_.rank);
-  for (size_t i = 0; i < s.theirs.size(); ++i)
-    if (s.met[i] && !(s.theirs[i] == s.theirs[base]))
-      give_up(
-          describe_mismatch(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[i], s.theirs[i].call()));
-  give_up(s.trouble);
-}
-
-std::vector<int> Transfer::absentees(bool headers_only) const {
-  std::vector<int> ranks;
-  for (size_t i = 0; i < state_->requests.size(); ++i)
-    if (state_->requests[i] != MPI_REQUEST_NULL && (state_->is_header[i] || !headers_only))
-      ranks.push_back(members_.world_ranks[static_cast<size_t>(state_->peers[i])]);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
+  while (Clock::now() - start < kGrace && (!s.queues[kHeaderTag][false].messages.empty() || !mismatch()))
+    if (!advance()) {
+      check_failed_peer();
+      std::this_thread::sleep_for(kSleep);
+    }
+  if (!mismatch()) give_up(s.trouble);
+  give_up(describe_mismatch(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[other],
+                            s.theirs[other].call()));
 }
 
 void Transfer::give_up(const std::string& reason) const {

@@ -2,6 +2,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -36,35 +37,52 @@ struct MpiMembers {
   std::shared_ptr<MpiWorld> world;
 };
 
-// One thread uses a Transfer.
+// Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
+// a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
 class Transfer {
  public:
-  // Sends `call` to every member. `memory` holds the buffers of send() and receive().
+  // Longest message in bytes. With its header it fits the eager limit of Open MPI over TCP, 64 KiB. A longer message
+  // waits for a reply of the receiver, and the reply waits behind the data that the receiver sends on that connection.
+  static constexpr int64_t kPiece = 63 << 10;
+  static constexpr int64_t kShort = 64 << 10;  // bytes of a call whose time is latency
+  static constexpr int64_t kInFlight = 12;  // messages of a tag and direction that are posted together
+  // Rows of a tag and direction that are in flight together, in a group of so many ranks.
+  static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
+
+  // Exchanges `call` with the members at the distances 1, 2, 4, … (a barrier: with all). `memory` holds the buffers of
+  // send() and receive().
   Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Posts a nonblocking message. Both ends must pass the same size and tag (1 or larger).
-  void send(int peer, const void* data, int64_t bytes, int tag);
-  void receive(int peer, void* data, int64_t bytes, int tag);
+  // Queue a message of at most kPiece bytes; one without bytes is skipped. Both ends must queue the messages of a tag
+  // (1 or 2) in the same order and with the same sizes; rows ascend.
+  void send(int peer, const void* data, int64_t bytes, int tag, int64_t row);
+  void receive(int peer, void* data, int64_t bytes, int tag, int64_t row);
 
-  // Blocks until all messages have completed and every member has made the same call; polls, sleeping in between.
+  // Blocks until the messages of the tag have completed up to this row, in both directions; polls, sleeping in between.
   // Throws if members call different collectives, if one failed or left, or if nothing arrives before the timeout.
-  void finish();
+  void wait(int tag, int64_t row);
+  void finish();  // waits for all messages, those that carry the call included
 
  private:
   struct Header;
+  struct Message;
+  struct Queue;
   struct State;
   using Clock = std::chrono::steady_clock;
 
   Transfer(const MpiMembers& members, const CollectiveCall& call);
+  void exchange_header(int distance);
   template <class F>
-  void post(int peer, int64_t bytes, F&& message);
+  void wait_until(F&& done);
+  void post();     // starts queued messages
   bool advance();  // polls once; true if a message completed
-  void look_around(Clock::time_point last);
+  void complete(Message& message, int error);
+  void check_failed_peer() const;
+  void look_around(Clock::time_point last) const;
   [[noreturn]] void explain();
-  std::vector<int> absentees(bool headers_only) const;  // world ranks with pending messages, ascending
   [[noreturn]] void give_up(const std::string& reason) const;
 
   const MpiMembers& members_;

@@ -1,6 +1,4 @@
 // tools/netlab: training on emulated hosts, and a link that is cut.
-#include <unistd.h>
-
 #include "tests/apps/programs/train_resnet.h"
 #include "tests/mpirun.h"
 
@@ -12,23 +10,10 @@ namespace fs = std::filesystem;
 class Netlab : public TrainResnet {
  protected:
   void SetUp() override {
-    if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
-    if (geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
-    const char* links =
-        "unshare -n sh -c 'ip link add v0 type veth peer name v1 && ip link add v2 type bridge && "
-        "tc qdisc add dev v0 root tbf rate 1gbit burst 128kb limit 4mb' >/dev/null 2>&1";
-    if (std::system(links) != 0) GTEST_SKIP() << "no network namespaces";
+    if (const std::string reason = no_netlab(); !reason.empty()) GTEST_SKIP() << reason;
     TrainResnet::SetUp();
   }
-  MpiOutcome netlab(const std::string& arguments) const {
-    const std::string line = "cd " + folder_.string() + " && timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " +
-                             arguments + " >out 2>err </dev/null";
-    const auto start = std::chrono::steady_clock::now();
-    const int status = std::system(line.c_str());
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err"),
-            seconds};
-  }
+  MpiOutcome netlab(const std::string& arguments) const { return godwit::netlab(arguments, scratch_); }
   const std::string train_ =
       GODWIT_BINARY_DIR "/train_resnet --data data --batch 4 --set log_every=1 --optimizer birder";
 };

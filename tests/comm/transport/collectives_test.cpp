@@ -101,6 +101,22 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsSegment) {
     }
 }
 
+// More pieces than MPI has in flight, the last one shorter, and parts of different lengths.
+TEST_P(Collectives, ManyPiecesGiveTheRankOrderSum) {
+  check_all_reduce<float>(600007, {Reduce::mean});
+  for (const Topology& topology : topologies()) {
+    const int64_t k = 300001 / topology.world();
+    const std::vector<float> expected = rank_order_sum<float>(8, topology.world(), k * topology.world(), false);
+    run(topology, [&](Communicator& comm) {
+      const Tensor in = random_tensor<float>(8, comm.rank, k * topology.world()), out({k}), all(in.shape());
+      comm.world->reduce_scatter(in, out, Reduce::sum, "test");
+      comm.world->all_gather(out, all, "test");
+      if (GetParam().nccl) expect_close(all.to_vector<float>(), expected);
+      else EXPECT_TRUE(all.to_vector<float>() == expected);
+    });
+  }
+}
+
 TEST_P(Collectives, AllGatherConcatenatesInRankOrder) {
   for (const Topology& topology : topologies())
     for (int64_t k : {0, 1, 7, 4099}) {

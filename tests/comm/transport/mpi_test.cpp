@@ -59,12 +59,26 @@ TEST_F(Mpi, DifferentCallsAreReported) {
   expect_failure("topologies", "different topologies");
 }
 
+// With eight ranks, only three others learn a rank's call from itself.
+TEST_F(Mpi, DifferentCallsOfManyRanksAreReported) {
+  expect_failure("size", "rank 2 calls all_reduce in phase 'b' of 244000 bytes float32 (sum)", 8);
+  expect_failure("phase", "rank 2 calls barrier in phase 'c'", 8);
+}
+
 TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not come\n");
   expect_failure("killed", "");
   const MpiOutcome stopped =
       expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not come within 5 s; rank 1 does not answer\n");
   EXPECT_GE(stopped.seconds, 5);
+}
+
+TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {
+  if (const std::string reason = no_netlab(); !reason.empty()) GTEST_SKIP() << reason;
+  const MpiOutcome outcome = netlab(
+      "--hosts 4 --rate 40mbit --measure 0.5 -- " + (kRanks + std::string("--gtest_filter=*FillsTheLine")), folder_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("[  PASSED  ] 1 test"), std::string::npos) << outcome.out << outcome.err;
 }
 
 // One process of the launch runs another program.

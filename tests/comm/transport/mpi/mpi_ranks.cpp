@@ -5,14 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <thread>
 
+#include "comm/transport/control_channel_mpi.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
-#include "comm/transport/control_channel_mpi.h"
 #include "comm/transport/session_mpi.h"
 #include "tests/comm/ranks.h"
 
@@ -101,7 +103,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
     {"alone", reduce_for_ever},
 };
 
-// MPI counts are ints, and the transport sends at most 64 MiB at a time.
+// A message is sent in pieces of 63 KiB.
 TEST(MpiRanks, LargeMessagesArriveComplete) {
   if (launcher()->world != 2) return;
   const int64_t n = (int64_t{64} << 20) + 5;
@@ -111,6 +113,24 @@ TEST(MpiRanks, LargeMessagesArriveComplete) {
     comm.world->broadcast(x, 1, "large");
     EXPECT_EQ(std::count(x.data<uint8_t>(), x.data<uint8_t>() + n, 7), n - 1);
     EXPECT_EQ(x.item(n - 1), 9);
+  });
+}
+
+// Under tools/netlab. The better of three runs is compared with the rate that netlab has measured.
+TEST(MpiRanks, AnAllReduceFillsTheLine) {
+  const char* mbit = std::getenv("NETLAB_MBIT");
+  if (!mbit) return;
+  godwit::testing::run_ranks({launcher()->world, 1}, [&](Communicator& comm) {
+    const Tensor x = Tensor::zeros({1 << 18});
+    double least = 1e9;
+    for (int run = 0; run < 3; ++run) {
+      comm.world->barrier("line");
+      const auto start = std::chrono::steady_clock::now();
+      comm.world->all_reduce(x, Reduce::mean, "line");
+      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    const double ranks = comm.world->size(), bits = 2 * 8 * (ranks - 1) / ranks * static_cast<double>(x.bytes());
+    EXPECT_GT(bits / least, 0.75e6 * std::atof(mbit)) << "bit/s; a link carries " << mbit << " Mbit/s";
   });
 }
 
