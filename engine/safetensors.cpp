@@ -72,12 +72,18 @@ class File {
     }
   }
 
-  void write(const void* from, uint64_t count) {
+  // The disk begins to write each block while the next one is prepared. Calls written(data, bytes) for each block.
+  template <class F>
+  void write(const void* from, uint64_t count, F&& written) {
+    constexpr uint64_t kBlock = 4 << 20;
     for (auto* at = static_cast<const char*>(from); count > 0;) {
-      const ssize_t put = ::write(descriptor_, at, count);
+      const ssize_t put = ::write(descriptor_, at, std::min(count, kBlock));
       if (put < 0 && errno == EINTR) continue;
       check(put >= 0, path_, ": cannot be written: ", error_text());
+      ::sync_file_range(descriptor_, position_, put, SYNC_FILE_RANGE_WRITE);  // fsync() reports errors
+      written(at, static_cast<uint64_t>(put));
       at += put;
+      position_ += put;
       count -= static_cast<uint64_t>(put);
     }
   }
@@ -102,6 +108,7 @@ class File {
   std::string path_;
   int descriptor_;
   bool temporary_ = false;
+  off_t position_ = 0;  // of the next write
 };
 
 // Syncs a rename in the folder to disk, if the file system supports it.
@@ -288,7 +295,8 @@ std::map<std::string, Tensor> map_safetensors(const std::string& path, std::map<
 }
 
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+                      const std::map<std::string, std::string>& metadata,
+                      const std::function<void(const void* data, uint64_t bytes)>& written) {
   auto sorted = tensors;  // widest types first, so that every tensor is aligned to its type
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return size_of(a.second.dtype()) > size_of(b.second.dtype()); });
@@ -298,11 +306,16 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   static std::atomic<uint64_t> saves{0};  // ranks are threads of one process: temporary names must be unique
   const std::string temporary = path + ".tmp" + std::to_string(::getpid()) + "-" + std::to_string(saves++);
   File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-  file.write(&header_bytes, kLengthBytes);
-  file.write(header.data(), header_bytes);
+  const auto write = [&](const void* data, uint64_t bytes) {
+    file.write(data, bytes, [&](const void* block, uint64_t size) {
+      if (written) written(block, size);
+    });
+  };
+  write(&header_bytes, kLengthBytes);
+  write(header.data(), header_bytes);
   for (const auto& [name, tensor] : sorted) {
     const Tensor here = tensor.to(kCpu);
-    file.write(here.raw(), static_cast<uint64_t>(here.bytes()));
+    write(here.raw(), static_cast<uint64_t>(here.bytes()));
   }
   file.sync();
   file.rename_to(path);

@@ -1,5 +1,6 @@
 // The safetensors file format: named tensors after a JSON header. All file contents are validated before use.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -31,8 +32,9 @@ std::map<std::string, Tensor> map_weights(const std::string& path);
 std::map<std::string, std::string> parse_safetensors_index(const std::string& text, const std::string& path);
 
 // Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
-// file. On failure, throws an Error and removes the temporary file.
+// file. On failure, throws an Error and removes the temporary file. Calls `written` with the bytes of the file, in order.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
-                      const std::map<std::string, std::string>& metadata = {});
+                      const std::map<std::string, std::string>& metadata = {},
+                      const std::function<void(const void* data, uint64_t bytes)>& written = {});
 
 }  // namespace godwit

@@ -47,30 +47,41 @@ std::string model_file(int i, int files) {
 
 std::string key_of(const StateTensor& part) { return part.name + "@" + std::to_string(part.begin); }
 
+struct Digester::State {
+  XXH3_state_t* hash = XXH3_createState();
+  uint64_t bytes = 0;
+};
+
+Digester::Digester() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->hash); }
+Digester::~Digester() { XXH3_freeState(state_->hash); }
+
+void Digester::add(const void* data, uint64_t bytes) {
+  XXH3_128bits_update(state_->hash, data, bytes);
+  state_->bytes += bytes;
+}
+
+Digest Digester::digest(const std::string& name) const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->hash);
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return {name, static_cast<int64_t>(state_->bytes), text};
+}
+
 Digest digest_of(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
   std::error_code error;
   check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)");
   std::ifstream in(path, std::ios::binary);
   check(in.is_open(), path, ": cannot be read (", std::strerror(errno), ")");
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_128bits_reset(state);
+  Digester digester;
   std::vector<char> block(1 << 16);
-  Digest digest{name};
   do {
     in.read(block.data(), std::ssize(block));
-    XXH3_128bits_update(state, block.data(), static_cast<size_t>(in.gcount()));
-    digest.bytes += in.gcount();
+    digester.add(block.data(), static_cast<uint64_t>(in.gcount()));
   } while (in);
-  const bool complete = in.eof() && !in.bad();
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  check(complete, path, ": cannot be read to its end");
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  digest.xxh3_128 = text;
-  return digest;
+  check(in.eof() && !in.bad(), path, ": cannot be read to its end");
+  return digester.digest(name);
 }
 
 void sync_folder(const std::string& folder) {

@@ -1,6 +1,7 @@
 // The files of a checkpoint: names, checksums, the manifest. For the sources of optim/checkpoint.h.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,20 @@ struct Digest {
   std::string xxh3_128 = {};  // 32 hexadecimal digits
 };
 Digest digest_of(const std::string& folder, const std::string& name);  // reads the file; throws if it cannot
+
+// Size and checksum of bytes that come in blocks.
+class Digester {
+ public:
+  Digester();
+  ~Digester();
+  Digester(const Digester&) = delete;
+  void add(const void* data, uint64_t bytes);
+  Digest digest(const std::string& name) const;  // of all bytes added
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Writes a text and syncs it to disk; throws with path and reason if it cannot.
 void write_synced(const std::string& path, const std::string& text);

@@ -133,9 +133,11 @@ class PendingCheckpoint::Writer {
   void write_files() {
     std::string list;
     for (File& file : files_) {
-      save_safetensors(partial() + "/" + file.name, file.tensors, file.metadata);
+      Digester digester;
+      save_safetensors(partial() + "/" + file.name, file.tensors, file.metadata,
+                       [&](const void* data, uint64_t bytes) { digester.add(data, bytes); });
       file.tensors.clear();  // frees the copies
-      const Digest digest = digest_of(partial(), file.name);
+      const Digest digest = digester.digest(file.name);
       list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
     }
     if (!index_.empty()) {
