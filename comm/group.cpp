@@ -59,10 +59,10 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
     (links_[static_cast<size_t>(peer)] == Link::intra ? intra : inter) += bytes_to_peer(peer);
   }
   stats_->add(phase, intra, inter);
-  const ProfileRange range(phase);
   const auto start = Clock::now();
   {
     const Observed observed;
+    const ProfileRange range(phase);
     call();
   }
   const double seconds = seconds_since(start);

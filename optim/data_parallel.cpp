@@ -89,7 +89,7 @@ class Part {
                                                         : "update";
     event.begin = begin_, event.end = end;
     if (bucket_) {
-      event.name += " " + std::to_string(bucket_->index);
+      event.name.append(" ").append(std::to_string(bucket_->index));
       event.bucket = bucket_->index;
       event.parameter = bucket_->slots.front().name;
       event.bytes = bucket_->param.bytes();

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/check.h"
+
 namespace godwit::apps {
 namespace {
 
@@ -76,8 +78,7 @@ AppendedFile create(const std::string& dir) {
   }
   char host[256] = "";
   (void)::gethostname(host, sizeof host - 1);
-  std::string path =
-      dir + "/" + std::string(kPrefix) + std::to_string(second) + "." + host + "." + std::to_string(::getpid());
+  std::string path = detail::concat(dir, "/", kPrefix, second, ".", host, ".", ::getpid());
   std::FILE* const file = std::fopen(path.c_str(), "wbx");
   if (!file) fail_writing(path, errno);
   return AppendedFile(file, std::move(path));

@@ -36,7 +36,9 @@ class Timeline : public TrainResnet {
       last[row] = begin;
       auto& around = open[row];
       while (!around.empty() && around.back().second <= begin + 5e-4) around.pop_back();
-      if (!around.empty()) EXPECT_LE(end, around.back().second + 2e-3) << event << " ends after the event around it";
+      if (!around.empty()) {
+        EXPECT_LE(end, around.back().second + 2e-3) << event << " ends after the event around it";
+      }
       around.emplace_back(begin, end);
     }
     return trace;
