@@ -100,7 +100,7 @@ TEST_F(Timeline, IsWrittenOnlyOnRequest) {
   for (const auto& file : fs::directory_iterator(run_dir()))
     EXPECT_FALSE(file.path().filename().string().starts_with("events.")) << file.path();
   fs::remove_all(run_dir());
-  expect_refused("--set trace_steps=3", {"trace_steps", "--trace"});
+  expect_refused("--trace --set trace_steps=0", {"trace_steps", "0"});
 }
 
 // A trace that cannot be written stops the run like any other file of the run.
