@@ -5,9 +5,12 @@
 
 #include "engine/clock.h"
 #include "engine/graph.h"
+#include "engine/profile.h"
 
 namespace godwit {
 namespace {
+
+thread_local CallObserver* observer = nullptr;
 
 void check_real(const Tensor& x, const char* operation) {
   check(x.dtype() == DType::f32 || x.dtype() == DType::f64, operation, ": takes float32 or float64, not ", x.dtype());
@@ -31,6 +34,21 @@ Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats
   check(stats_ != nullptr, "group: no CommStats was given");
 }
 
+CallObserver::CallObserver(std::function<void(bool)> f) : f_(std::move(f)), before_(std::exchange(observer, this)) {}
+CallObserver::~CallObserver() { observer = before_; }
+
+// Reports a call to the thread's observer, but not the calls of other groups inside it.
+struct Group::Observed {
+  Observed() {
+    if (by) by->f_(true);
+  }
+  ~Observed() {
+    if (by) by->f_(false);
+    observer = by;
+  }
+  CallObserver* by = std::exchange(observer, nullptr);
+};
+
 template <class F, class G>
 void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   check(!capturing(), phase, ": ranks communicate in a pass that is captured as CUDA graphs, which replays would not ",
@@ -42,7 +60,11 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   }
   stats_->add(phase, intra, inter);
   const auto start = Clock::now();
-  call();
+  {
+    const Observed observed;
+    const ProfileRange range(phase);
+    call();
+  }
   const double seconds = seconds_since(start);
   stats_->add_time(phase, seconds);
   seconds_ += seconds;

@@ -1,6 +1,7 @@
 // Group: ranks that communicate, and the collectives between them; the transports (local, mpi, nccl) implement it.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,6 +70,7 @@ class Group {
   virtual void do_barrier(std::string_view phase) = 0;
 
  private:
+  struct Observed;
   template <class F, class G>
   void run(std::string_view phase, F bytes_to_peer, G call);  // counts and times it
 
@@ -77,6 +79,20 @@ class Group {
   std::shared_ptr<CommStats> stats_;
   double seconds_ = 0;
   int64_t calls_ = 0;
+};
+
+// While it lives, calls f(true) at the begin and f(false) at the end of every collective of the calling thread.
+class CallObserver {
+ public:
+  explicit CallObserver(std::function<void(bool begins)> f);
+  ~CallObserver();
+  CallObserver(const CallObserver&) = delete;
+  CallObserver& operator=(const CallObserver&) = delete;
+
+ private:
+  friend class Group;
+  std::function<void(bool)> f_;
+  CallObserver* before_;
 };
 
 // What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is

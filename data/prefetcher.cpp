@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "engine/check.h"
+#include "engine/context.h"
+#include "engine/profile.h"
 #include "engine/start_thread.h"
+#include "engine/trace.h"
 
 namespace godwit::data {
 namespace {
@@ -22,7 +25,7 @@ Prefetcher::Prefetcher(int ahead, int workers) : count_(ahead) {
   check(workers >= 1, "loader: ", workers, " workers, expected at least 1");
   try {
     for (int i = 0; i < workers; ++i)
-      threads_.push_back(start_thread([this] { work(); },
+      threads_.push_back(start_thread([this, i, trace = context().trace] { work(i, trace); },
                                       detail::concat("thread ", i + 1, " of ", workers, " of a loader"),
                                       " or lower data.workers"));
   } catch (...) {
@@ -83,8 +86,12 @@ void Prefetcher::submit() {
   submitted_more_.notify_all();
 }
 
-void Prefetcher::work() {
+void Prefetcher::work(int number, const std::shared_ptr<Trace>& trace) {
   lower_priority();
+  Context own = context();
+  own.trace = trace;
+  const ContextGuard guard(std::move(own));
+  if (trace) trace->name_thread(detail::concat("loader ", number + 1));
   std::unique_lock lock(mutex_);
   const auto waiting = [](const auto& job) { return job->taken_ < job->parts(); };
   while (true) {
@@ -99,6 +106,7 @@ void Prefetcher::work() {
     // follow.
     std::exception_ptr error;
     try {
+      const ProfileRange range("prepare batch");
       job->prepare(part);
     } catch (...) {
       error = std::current_exception();

@@ -9,6 +9,10 @@
 #include <thread>
 #include <vector>
 
+namespace godwit {
+class Trace;
+}
+
 namespace godwit::data {
 
 // A batch in preparation. Parts are started in order; the job is ready when all parts are done. Objects that it refers
@@ -41,7 +45,7 @@ class Prefetcher {
   void close();  // ends and joins all threads
   void drop();
   void submit();
-  void work();
+  void work(int number, const std::shared_ptr<Trace>& trace);
 
   const int count_;
   Make make_;

@@ -7,6 +7,8 @@
 
 namespace godwit {
 
+class Trace;
+
 // State of a thread, for all operations that it calls.
 struct Context {
   int rank = 0;                                           // rank in the world
@@ -17,6 +19,7 @@ struct Context {
   int vector_bits = 512;
   Device device = kCpu;   // device of new tensors
   std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: stream, pool and library handles
+  std::shared_ptr<Trace> trace = nullptr;       // records what the rank's threads do; null: nothing
   bool tf32 = false;                            // on a GPU: float32 products may round their factors to 11 bits
 };
 

@@ -1,21 +1,34 @@
-// ProfileRange: a named range on the calling thread's timeline in a GPU profiler (Nsight Systems).
+// ProfileRange: a named range on the calling thread's timeline, in its Trace and in a GPU profiler (Nsight Systems).
 #pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "engine/clock.h"
 
 namespace godwit {
 
-// Scoped NVTX range. Costs one indirect call when no profiler is attached and nothing in a CPU-only build.
+class Trace;
+
+// Scoped range. Without a Trace it costs a read of the context, and in a CUDA build an NVTX range.
 class [[maybe_unused]] ProfileRange {
  public:
-#ifdef GODWIT_HAS_CUDA
-  explicit ProfileRange(const char* name);
-  ProfileRange(const char* name, int number);  // "exchange 3"
+  enum class Of : uint8_t { step, run };  // when a Trace records it: while it records steps, or always
+
+  // `name` must outlive the range. number: of a bucket or step, follows the name ("exchange 3"); -1: none.
+  explicit ProfileRange(std::string_view name, int64_t number = -1, Of of = Of::step);
   ~ProfileRange();
-#else
-  explicit ProfileRange(const char*, int = 0) {}  // CPU-only build: no effect
-  ~ProfileRange() {}
-#endif
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
+
+ private:
+  Trace* trace_ = nullptr;  // null: does not record
+  std::string_view name_;
+  int64_t number_;
+  Clock::time_point begin_{};
 };
+
+// A range in a GPU profiler. No effect in a CPU-only build.
+void begin_nvtx_range(std::string_view name, int64_t number);
+void end_nvtx_range();  // of the calling thread's innermost range
 
 }  // namespace godwit

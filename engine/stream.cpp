@@ -4,6 +4,7 @@
 
 #include "engine/check.h"
 #include "engine/start_thread.h"
+#include "engine/trace.h"
 
 namespace godwit {
 
@@ -46,6 +47,7 @@ void Stream::wait_until_pending(size_t works) {
 
 void Stream::run(Context inherited) {
   ContextGuard guard(std::move(inherited));
+  if (context().trace) context().trace->name_thread("communication");
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });

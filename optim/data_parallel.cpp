@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "comm/parallel/finite.h"
 #include "engine/clock.h"
+#include "engine/context.h"
 #include "engine/hash.h"
 #include "engine/profile.h"
+#include "engine/trace.h"
 
 namespace godwit {
 namespace {
@@ -65,20 +68,66 @@ std::string place_of(const Buckets& buckets, int64_t element) {
   fail("element ", element, " is in no parameter");
 }
 
+// An activity for the length of a scope. A trace shows it as "compress 3", for bucket 3.
+class Part {
+ public:
+  Part(StepClock& clock, Activity activity, const Bucket* bucket)
+      : clock_(clock), activity_(activity), bucket_(bucket), begin_(Clock::now()), before_(clock.enter(activity, begin_)) {}
+  ~Part() {
+    const auto end = Clock::now();
+    clock_.enter(before_, end);
+    if (Trace* const trace = context().trace.get(); trace && trace->recording()) record(*trace, end);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+ private:
+  void record(Trace& trace, Clock::time_point end) const {
+    TraceEvent event;
+    event.name = activity_ == Activity::compression     ? "compress"
+                 : activity_ == Activity::communication ? "communicate"
+                                                        : "update";
+    event.begin = begin_, event.end = end;
+    if (bucket_) {
+      event.name.append(" ").append(std::to_string(bucket_->index));
+      event.bucket = bucket_->index;
+      event.parameter = bucket_->slots.front().name;
+      event.bytes = bucket_->param.bytes();
+    }
+    trace.add(std::move(event));
+  }
+
+  StepClock& clock_;
+  Activity activity_;
+  const Bucket* bucket_;
+  Clock::time_point begin_;
+  Activity before_;
+};
+
 }  // namespace
 
-// Adds the time of f to `own`, except for calls of groups in f: they count as communication.
+// The time of f is of activity `own`, except for calls of groups in f: they are communication. A trace gets one event
+// for each part; `bucket`: the one that they concern, or null.
 template <class F>
-void DataParallel::timed(double& own, F&& f) {
-  const auto start = Clock::now();
-  const double before = comm_.seconds();
+void DataParallel::timed(Activity own, const Bucket* bucket, F&& f) {
+  StepClock& clock = scheduler_.clock();
+  std::optional<Part> part(std::in_place, clock, own, bucket);
+  const CallObserver observer(
+      [&](bool begins) { part.emplace(clock, begins ? Activity::communication : own, bucket); });
   f();
-  const double calls = comm_.seconds() - before;
-  const auto end = Clock::now();
-  const auto seconds = [&](Clock::time_point from) { return std::chrono::duration<double>(end - from).count(); };
-  times_.communication += calls;
-  own += seconds(start) - calls;
-  busy_ += std::max(seconds(std::max(start, finish_begun_.load())), 0.0);
+}
+
+StepTimes DataParallel::times() const {
+  const StepClock& clock = scheduler_.clock();
+  const auto seconds = [&](Activity activity) { return clock.seconds(activity); };
+  const auto exposed = [&](Activity activity) { return clock.exposed(activity); };
+  return {.compression = seconds(Activity::compression),
+          .communication = seconds(Activity::communication),
+          .update = seconds(Activity::update),
+          .exposed_compression = exposed(Activity::compression),
+          .exposed_communication = exposed(Activity::communication),
+          .exposed_update = exposed(Activity::update),
+          .idle = exposed(Activity::none)};
 }
 
 DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
@@ -104,13 +153,13 @@ void DataParallel::work(Bucket& bucket) {
   if (!holds_gradients()) {
     // Clipping looks at all gradients by itself.
     if (!clip_ && !optimizer_->refuses_not_finite())
-      timed(times_.compression, [&] {
+      timed(Activity::compression, &bucket, [&] {
         if (first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
           fail_not_finite(options_.optimizer.name(), info_.step, bucket);
       });
     return proceed(bucket);
   }
-  timed(times_.compression, [&] {
+  timed(Activity::compression, &bucket, [&] {
     const int64_t i = first_not_finite(bucket.grad, bucket.numel);
     if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
     if (options_.refuse_step) squares_ += sum_of_squares(bucket.grad);
@@ -120,7 +169,7 @@ void DataParallel::work(Bucket& bucket) {
 void DataParallel::proceed(Bucket& bucket) {
   if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
-  timed(times_.update, [&] {
+  timed(Activity::update, &bucket, [&] {
     if (!buckets_.on_demand_gradients()) return clip_->measure(bucket);
     clip_->measure(bucket, bucket.owned);
     owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
@@ -130,12 +179,12 @@ void DataParallel::proceed(Bucket& bucket) {
 
 void DataParallel::exchange(Bucket& bucket) {
   const ProfileRange range("exchange", bucket.index);
-  timed(times_.compression, [&] { optimizer_->exchange(bucket, comm_, info_); });
+  timed(Activity::compression, &bucket, [&] { optimizer_->exchange(bucket, comm_, info_); });
 }
 
 void DataParallel::update(Bucket& bucket) {
   const ProfileRange range("apply", bucket.index);
-  timed(times_.update, [&] {
+  timed(Activity::update, &bucket, [&] {
     if (shards_) shards_->before_update(bucket);
     optimizer_->apply(bucket, info_);
     if (options_.updated && optimizer_->synchronized()) options_.updated(bucket, info_);
@@ -147,20 +196,17 @@ void DataParallel::update(Bucket& bucket) {
 void DataParallel::begin_step(double lr, int micro_batches) {
   scheduler_.begin_step(micro_batches);
   info_ = {info_.step + 1, lr};
-  times_ = {};
-  busy_ = 0;
-  finish_begun_ = Clock::time_point::max();
   first_bad_ = buckets_.numel();
   squares_ = 0;
 }
 
 bool DataParallel::finish_step() {
-  const auto start = Clock::now();
-  finish_begun_ = start;
+  const ProfileRange range("finish step");
+  const WaitingScope waiting(scheduler_.clock());
   scheduler_.finish_step();
   bool taken = true;
   if (holds_gradients()) {
-    timed(times_.compression, [&] { taken = takes_step(); });
+    timed(Activity::compression, nullptr, [&] { taken = takes_step(); });
     if (taken)
       for (Bucket& bucket : buckets_) proceed(bucket);
   }
@@ -172,8 +218,6 @@ bool DataParallel::finish_step() {
   }
   for (Bucket& bucket : buckets_) buckets_.release_gradient(bucket);  // where the step was skipped
   buckets_.free_gradients();
-  times_.waiting = seconds_since(start);
-  times_.idle = std::max(times_.waiting - busy_, 0.0);
   return taken;
 }
 
@@ -204,7 +248,7 @@ bool DataParallel::takes_step() {
 void DataParallel::clip_and_update() {
   const bool parts = options_.exchange.sharding == Sharding::zero2;
   double factor = 1;
-  timed(times_.compression, [&] {
+  timed(Activity::compression, nullptr, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
              : parts              ? clip_->factor(info_.step, *comm_.world, Reduce::sum)
                                   : clip_->factor(info_.step);

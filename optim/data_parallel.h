@@ -1,7 +1,5 @@
 // DataParallel: one rank's replica of a model in training: its buckets, its optimizer, and the scheduler between them.
 #pragma once
-#include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,20 +39,17 @@ struct DataParallelOptions {
 };
 
 // Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap with
-// the backward pass. `waiting` is the time of the computing thread in finish_step(): the part of these three after the
-// backward pass, plus `idle`.
+// the backward pass. The exposed times are the parts of these three in which the computing thread waited: after the
+// backward pass, or within it for memory of on-demand gradients.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
   double communication = 0;  // calls of groups, including waiting for other ranks
   double update = 0;         // apply() and the callback after it
-  double waiting = 0;  // see above
-  double idle = 0;  // part of `waiting` in which none of the three ran: the rank's threads waited for a free core
+  double exposed_compression = 0, exposed_communication = 0, exposed_update = 0;  // see above
+  double idle = 0;  // the computing thread waited and none of the three ran: the rank's threads waited for a free core
 
-  StepTimes& operator+=(const StepTimes& other) {  // adds each time
-    compression += other.compression, communication += other.communication;
-    update += other.update, waiting += other.waiting, idle += other.idle;
-    return *this;
-  }
+  // Of the computing thread.
+  double waiting() const { return exposed_compression + exposed_communication + exposed_update + idle; }
 };
 
 // One rank's replica of a model in training: buckets, optimizer and scheduler.
@@ -76,7 +71,7 @@ class DataParallel {
   int64_t steps() const { return info_.step; }                        // begun and not skipped
   int64_t skipped() const { return skipped_; }                        // number of skipped steps
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
-  const StepTimes& times() const { return times_; }                   // of the last step
+  StepTimes times() const;                                            // of the last step, or of this one so far
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
   Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
@@ -99,7 +94,7 @@ class DataParallel {
 
  private:
   template <class F>
-  void timed(double& own, F&& f);
+  void timed(Activity own, const Bucket* bucket, F&& f);
   void work(Bucket& bucket);     // called when the bucket's gradient is complete
   void proceed(Bucket& bucket);  // called when the bucket may be exchanged
   void exchange(Bucket& bucket);
@@ -117,9 +112,6 @@ class DataParallel {
   std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, with on-demand gradients and clipping
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
-  StepTimes times_;
-  std::atomic<std::chrono::steady_clock::time_point> finish_begun_{};  // of this step; max: backward is running
-  double busy_ = 0;        // seconds of compression, communication and update after finish_begun_
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none
   double squares_ = 0;     // Σg² of this rank's gradients, for refuse_step
   int64_t skipped_ = 0;

@@ -80,6 +80,9 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_placeholder("DIR")
       .differs_by_host();
   list.add("log_every", log_every, "steps between lines of metrics.jsonl", kAtLeastOne);
+  list.add("tensorboard", tensorboard, "write an event file for TensorBoard");
+  list.add("trace", trace, "write trace.json, a timeline of some steps for Perfetto and Chrome").with_flag("--trace");
+  list.add("trace_steps", trace_steps, "number of steps in trace.json", kAtLeastOne);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
       .with_flag("--check-replicas");
 }

@@ -10,6 +10,7 @@
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
+#include "engine/profile.h"
 #include "engine/context.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
@@ -66,6 +67,7 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
 }
 
 data::Batch ImageTask::next(int64_t micro_batch, double& waited) {
+  const ProfileRange range("data wait");
   const auto asked = Clock::now();
   std::optional<data::Batch> batch = train_.next();
   waited = seconds_since(asked);

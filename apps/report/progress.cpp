@@ -63,6 +63,12 @@ std::string count_text(const char* word, int64_t done, int64_t all) {
   return print("%s %lld/%lld", word, static_cast<long long>(done), static_cast<long long>(all));
 }
 
+bool knows_shares(const ProgressState& s) { return s.computing > 0 || s.exchanging > 0; }
+
+std::string shares_text(const ProgressState& s) {
+  return print("compute %.0f%%, exchange %.0f%%", 100 * s.computing, 100 * s.exchanging);
+}
+
 bool knows_time_left(const ProgressState& s) { return s.seconds_left >= 0 && s.step < s.steps; }
 
 // One part of the text next to the bar. If the line is too long, parts are dropped in descending order of rank.
@@ -79,6 +85,7 @@ std::vector<Part> short_parts(const ProgressState& s) {
                              {3, rate_text(s.samples_per_s) + " " + (s.unit == "images" ? "img" : s.unit) + "/s"},
                              {4, short_bytes(s.bytes_intra, s.bytes_inter)}};
   if (s.accuracy) parts.insert(parts.begin() + 4, {2, print("acc %.1f%%", 100 * *s.accuracy)});
+  if (knows_shares(s)) parts.push_back({8, shares_text(s)});
   if (knows_time_left(s)) parts.push_back({0, short_duration(s.seconds_left) + " left"});
   return parts;
 }
@@ -129,6 +136,7 @@ std::string render_line(const ProgressState& s) {
   if (s.accuracy) text += print("  accuracy %.1f%%", 100 * *s.accuracy);
   text += "  " + rate_text(s.samples_per_s) + " " + s.unit + "/s  ";
   text += human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step";
+  if (knows_shares(s)) text += "  " + shares_text(s);
   return knows_time_left(s) ? text + "  " + human_duration(s.seconds_left) + " left" : text;
 }
 

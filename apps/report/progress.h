@@ -18,6 +18,8 @@ struct ProgressState {
   double bytes_intra = 0, bytes_inter = 0;  // per step, within and between nodes
   double seconds_left = 0;                  // negative if not yet known
   std::string unit = "images";              // name of a sample
+  // Shares of a step: computation, and exchange that the computation does not hide. Both 0: unknown.
+  double computing = 0, exchanging = 0;
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "apps/report/files.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -27,30 +28,6 @@ std::string number(double value, const char* format = "%.9g") {
 }
 
 constexpr const char* kRemedy = "; choose another with --run-dir DIR";
-
-[[noreturn]] void fail_writing(const std::string& path, int error) {
-  fail(path, ": cannot be written (", std::strerror(error), "); ", error == ENOSPC ? "free space there or " : "",
-       "choose another --run-dir");
-}
-
-// Writes under a temporary name and renames, so that a reader sees either the old or the complete new file.
-void write_whole(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (!file) fail_writing(temporary, errno);
-  int error = 0;  // of the first failed call
-  auto note = [&](bool good) {
-    if (!good && error == 0) error = errno;
-  };
-  note(std::fwrite(text.data(), 1, text.size(), file) == text.size());
-  note(std::fflush(file) == 0);
-  note(::fsync(::fileno(file)) == 0);
-  note(std::fclose(file) == 0);
-  if (error == 0) note(std::rename(temporary.c_str(), path.c_str()) == 0);
-  if (error == 0) return;
-  std::remove(temporary.c_str());
-  fail_writing(path, error);
-}
 
 void make_folders(const std::string& dir) {
   std::error_code error, unknown;
@@ -122,66 +99,67 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
   return wanted;
 }
 
-RunLog::RunLog(std::string dir, const std::string& config_json, std::optional<int64_t> resumed_at)
-    : dir_(std::move(dir)), file_(open_metrics(dir_, resumed_at)), size_(resumed_at.value_or(0)) {
+RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard, std::optional<ResumedAt> resumed)
+    : dir_(std::move(dir)),
+      metrics_(open_metrics(dir_, resumed ? std::optional(resumed->metrics_bytes) : std::nullopt), metrics_file(dir_)) {
   try {
     write_whole(dir_ + "/config.json", config_json + "\n");
+    if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
   } catch (...) {
-    std::fclose(file_);
-    if (!resumed_at) std::remove(metrics_file(dir_).c_str());
+    if (!resumed) std::remove(metrics_file(dir_).c_str());
     throw;
   }
 }
 
-RunLog::~RunLog() { std::fclose(file_); }
-
-void RunLog::append(const std::string& line) {
-  const int descriptor = ::fileno(file_);
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t put = ::write(descriptor, line.data() + done, line.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      const int error = errno;
-      if (::ftruncate(descriptor, size_) == 0) ::lseek(descriptor, size_, SEEK_SET);
-      fail_writing(metrics_file(dir_), error);
-    }
-    done += static_cast<size_t>(put);
-  }
-  size_ += std::ssize(line);
-}
-
 void RunLog::sync() {
-  if (::fsync(::fileno(file_)) != 0 && errno != EINVAL) fail_writing(metrics_file(dir_), errno);
+  metrics_.sync();
+  if (events_) events_->sync();
 }
 
 void RunLog::file(const std::string& name, const std::string& text) { write_whole(dir_ + "/" + name, text); }
 
 void RunLog::step(const StepMetrics& m) {
-  std::string times;
-  if (m.times)
-    for (const auto& [name, seconds] : {std::pair{"computation_s", m.times->computation},
-                                        {"waiting_s", m.times->waiting},
-                                        {"idle_s", m.times->idle},
-                                        {"compression_s", m.times->compression},
-                                        {"communication_s", m.times->communication},
-                                        {"update_s", m.times->update}})
-      times += detail::concat(", \"", name, "\": ", number(seconds));
-  append(detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss),
-                        ", \"lr\": ", number(m.lr), ", \"samples_per_s\": ", number(m.samples_per_s),
-                        ", \"step_s\": ", number(m.step_s), ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"),
-                        ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"), ", \"data_wait_s\": ",
-                        number(m.data_wait_s), times, m.grad_norm ? ", \"grad_norm\": " + number(*m.grad_norm) : "",
-                        m.skipped ? ", \"skipped\": " + std::to_string(*m.skipped) : "", "}\n"));
+  const TimeSplit& t = m.times;
+  std::string line = detail::concat(
+      "{\"step\": ", m.step, ", \"epoch\": ", m.epoch, ", \"loss\": ", number(m.loss), ", \"lr\": ", number(m.lr),
+      ", \"samples_per_s\": ", number(m.samples_per_s), ", \"step_s\": ", number(t.total),
+      ", \"bytes_intra\": ", number(m.bytes_intra, "%.0f"), ", \"bytes_inter\": ", number(m.bytes_inter, "%.0f"));
+  Scalars scalars = {{"train/loss", m.loss},
+                     {"train/lr", m.lr},
+                     {"train/samples_per_s", m.samples_per_s},
+                     {"bytes/intra", m.bytes_intra},
+                     {"bytes/inter", m.bytes_inter},
+                     {"time/step", t.total}};
+  const auto add = [&](const std::string& key, const std::string& tag, double value) {
+    line += ", \"" + key + "\": " + number(value);
+    scalars.emplace_back(tag, value);
+  };
+  if (m.accuracy) add("accuracy", "train/accuracy", *m.accuracy);
+  const auto add_time = [&](const std::string& name, double value) { add(name + "_s", "time/" + name, value); };
+  for (const auto& [name, part] : kTimeParts)
+    if (part != &TimeSplit::total) add_time(name, t.*part);
+  add_time("computation", t.computation());
+  add_time("waiting", t.waiting());
+  add_time("other", t.other());
+  if (m.grad_norm) add("grad_norm", "train/grad_norm", *m.grad_norm);
+  if (m.skipped) add("skipped", "train/skipped", static_cast<double>(*m.skipped));
+  metrics_.append(line + "}\n");
+  if (events_) events_->scalars(m.step, scalars);
 }
 
 void RunLog::evaluation(const EvalMetrics& m) {
   std::string line = detail::concat("{\"step\": ", m.step, ", \"epoch\": ", m.epoch);
-  for (const auto& [name, value] : m.values) line += ", \"" + name + "\": " + number(value);
-  append(line + "}\n");
+  Scalars scalars;
+  for (const auto& [name, value] : m.values) {
+    line += ", \"" + name + "\": " + number(value);
+    scalars.emplace_back("evaluation/" + name, value);
+  }
+  metrics_.append(line + "}\n");
+  if (events_) events_->scalars(m.step, scalars);
 }
 
 void RunLog::interrupted(int64_t step, int64_t epoch) {
-  append(detail::concat("{\"step\": ", step, ", \"epoch\": ", epoch, ", \"interrupted\": true}\n"));
+  metrics_.append(detail::concat("{\"step\": ", step, ", \"epoch\": ", epoch, ", \"interrupted\": true}\n"));
 }
 
 }  // namespace godwit::apps

@@ -1,34 +1,26 @@
-// The run directory: config.json and metrics.jsonl.
+// The run directory: config.json, metrics.jsonl and TensorBoard's event file.
 #pragma once
 #include <cstdint>
-#include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/report/event_file.h"
+#include "apps/report/files.h"
+#include "apps/report/time_split.h"
+
 namespace godwit::apps {
-
-// Time of a step by activity, in seconds, means over the workers. See StepTimes in optim/data_parallel.h.
-struct TimeSplit {
-  double computation = 0, waiting = 0, idle = 0;
-  double compression = 0, communication = 0, update = 0;
-
-  TimeSplit& operator+=(const TimeSplit& other) {
-    computation += other.computation, waiting += other.waiting, idle += other.idle;
-    compression += other.compression, communication += other.communication, update += other.update;
-    return *this;
-  }
-};
 
 struct StepMetrics {
   int64_t step, epoch;
-  double loss, lr, samples_per_s, step_s;  // step_s: seconds
-  double bytes_intra, bytes_inter;         // per step, sum over the workers
-  double data_wait_s = 0;                  // part of step_s spent waiting for data, mean over the workers
-  std::optional<TimeSplit> times = {};
-  std::optional<double> grad_norm = {};    // global norm, before clipping
-  std::optional<int64_t> skipped = {};     // steps skipped so far because of a non-finite gradient
+  double loss, lr, samples_per_s;
+  double bytes_intra, bytes_inter;       // per step, sum over the workers
+  TimeSplit times = {};                  // of a step, mean over the workers
+  std::optional<double> accuracy = {};   // fraction of correct answers
+  std::optional<double> grad_norm = {};  // global norm, before clipping
+  std::optional<int64_t> skipped = {};   // steps skipped so far because of a non-finite gradient
 };
 
 struct EvalMetrics {
@@ -40,29 +32,31 @@ struct EvalMetrics {
 // Throws if the folder cannot be written or, unless the run is resumed, contains a nonempty metrics.jsonl.
 std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed = false);
 
-// Appends JSON objects to metrics.jsonl, one per line. A line is written immediately and completely; on an error it is
-// removed and the call throws. Non-finite numbers become null.
+// Where a resumed run continues.
+struct ResumedAt {
+  int64_t step;           // the last one before
+  int64_t metrics_bytes;  // of metrics.jsonl at that step; later lines are removed
+};
+
+// Appends JSON objects to metrics.jsonl, one per line, and the same figures to TensorBoard's event file. A line is
+// written immediately and completely; on an error it is removed and the call throws. Non-finite numbers become null.
 class RunLog {
  public:
-  // Writes config.json atomically. Throws if another run uses the directory. resumed_at: bytes of metrics.jsonl at the
-  // checkpoint of the resumed run; later lines are removed.
-  RunLog(std::string dir, const std::string& config_json, std::optional<int64_t> resumed_at = {});
-  ~RunLog();
-  RunLog(const RunLog&) = delete;
+  // Writes config.json atomically. Throws if another run uses the directory.
+  RunLog(std::string dir, const std::string& config_json, bool tensorboard, std::optional<ResumedAt> resumed = {});
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvalMetrics& metrics);
-  void interrupted(int64_t step, int64_t epoch);  // the step at which the run stopped
+  void interrupted(int64_t step, int64_t epoch);                // the step at which the run stopped
   void file(const std::string& name, const std::string& text);  // another file of the run, written atomically
   const std::string& path() const { return dir_; }
-  int64_t size() const { return size_; }  // bytes of metrics.jsonl
-  void sync();                            // writes metrics.jsonl to disk
+  int64_t size() const { return metrics_.size(); }  // bytes of metrics.jsonl
+  void sync();                                      // writes to the disk
 
  private:
-  void append(const std::string& line);
   std::string dir_;
-  std::FILE* file_;   // written through its descriptor, so nothing is buffered
-  int64_t size_ = 0;  // bytes of complete lines
+  AppendedFile metrics_;
+  std::unique_ptr<EventFile> events_;  // null: none is written
 };
 
 }  // namespace godwit::apps

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "comm/gather.h"
 #include "apps/report/progress.h"
+#include "comm/gather.h"
 #include "comm/host_tensor.h"
 #include "engine/json-inl.h"
 
@@ -91,12 +91,12 @@ RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, i
   const auto ranks = gather_texts(*comm.world, {dump_json(own)}, "accounting");
   for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(all, rank, ranks.size(), parse_json(ranks[rank].at(0)));
   std::sort(all.phases.begin(), all.phases.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  const Tensor sums = cpu_tensor<double>(
-      {times.computation, times.waiting, times.idle, times.compression, times.communication, times.update});
-  comm.world->all_reduce(sums, Reduce::mean, "accounting");
-  const double n = static_cast<double>(std::max<int64_t>(steps, 1));
-  const auto mean = [&](int64_t i) { return sums.item(i) / n; };
-  all.step = {mean(0), mean(1), mean(2), mean(3), mean(4), mean(5)};
+  std::vector<double> own_times;
+  for (const auto& [name, part] : kTimeParts) own_times.push_back(times.*part);
+  const Tensor means = cpu_tensor(own_times);
+  comm.world->all_reduce(means, Reduce::mean, "accounting");
+  for (size_t i = 0; i < kTimeParts.size(); ++i) all.step.*kTimeParts[i].second = means.item(static_cast<int64_t>(i));
+  all.step = all.step / static_cast<double>(std::max<int64_t>(steps, 1));
   return all;
 }
 
@@ -121,13 +121,13 @@ std::string RunSummary::table() const {
     text += row("  %-34s %14lld %18s %18s %12.3f\n", phase.name.c_str(), static_cast<long long>(phase.calls),
                 human_bytes(static_cast<double>(phase.bytes_intra)).c_str(),
                 human_bytes(static_cast<double>(phase.bytes_inter)).c_str(), phase.seconds);
-  const double exchange = step.compression + step.communication + step.update;
-  const double exposed = std::max(step.waiting - step.idle, 0.0);
-  text += row("per step: %.1f ms compute + %.1f ms waiting (%.1f for the exchange, %.1f for a free core)\n",
-              1e3 * step.computation, 1e3 * step.waiting, 1e3 * exposed, 1e3 * step.idle);
-  text += row("exchange per step: %.1f ms (compression %.1f, communication %.1f, update %.1f), %.1f of them overlapped",
-              1e3 * exchange, 1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update,
-              1e3 * std::max(exchange - exposed, 0.0));
+  text += row("per step: %.1f ms = %.1f forward + %.1f backward + %.1f data + %.1f exchange + %.1f idle + %.1f other\n",
+              1e3 * step.total, 1e3 * step.forward, 1e3 * step.backward, 1e3 * step.data_wait, 1e3 * step.exposed(),
+              1e3 * step.idle, 1e3 * step.other());
+  text += row("exchange per step: %.1f ms (compression %.1f, communication %.1f, update %.1f), ", 1e3 * step.exchange(),
+              1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update);
+  text += row("not hidden: %.1f ms (%.1f, %.1f, %.1f)", 1e3 * step.exposed(), 1e3 * step.exposed_compression,
+              1e3 * step.exposed_communication, 1e3 * step.exposed_update);
   return text;
 }
 
@@ -139,13 +139,9 @@ std::string RunSummary::json() const {
                        {"skipped", skipped},
                        {"state", ordered_json::array()},
                        {"phases", ordered_json::array()},
-                       {"step_s",
-                        {{"computation", step.computation},
-                         {"waiting", step.waiting},
-                         {"idle", step.idle},
-                         {"compression", step.compression},
-                         {"communication", step.communication},
-                         {"update", step.update}}}};
+                       {"step_s", {{"computation", step.computation()}, {"waiting", step.waiting()}}}};
+  for (const auto& [name, part] : kTimeParts) root["step_s"][name] = step.*part;
+  root["step_s"]["other"] = step.other();
   for (const State& part : state)
     root["state"].push_back({{"of", part.owner},
                              {"name", part.name},

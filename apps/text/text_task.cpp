@@ -9,6 +9,7 @@
 #include "comm/consistency.h"
 #include "engine/check.h"
 #include "engine/clock.h"
+#include "engine/profile.h"
 #include "models/pretrained.h"
 
 namespace godwit::apps {
@@ -44,6 +45,7 @@ void TextTask::on_run_start(const std::string& run_dir) {
 }
 
 data::TextBatch TextTask::next(int64_t micro_batch, double& waited) {
+  const ProfileRange range("data wait");
   const auto asked = Clock::now();
   std::optional<data::TextBatch> batch = train_.next();
   waited = seconds_since(asked);

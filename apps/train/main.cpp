@@ -24,6 +24,7 @@
 #include "comm/transport/mpi.h"
 #include "engine/context.h"
 #include "engine/excerpt.h"
+#include "engine/trace.h"
 
 namespace godwit::apps {
 namespace {
@@ -50,6 +51,10 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     Context arithmetic = context();
     arithmetic.tf32 = config->tf32;
+    if (config->trace) {
+      arithmetic.trace = std::make_shared<Trace>();
+      arithmetic.trace->name_thread("compute");
+    }
     const ContextGuard guard(std::move(arithmetic));  // inherited by threads that the task and the trainer start
     const std::unique_ptr<Task> task = make(comm);
     Trainer trainer(program, *config, *task, comm);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "apps/report/progress.h"
 #include "apps/report/run_log.h"
 #include "apps/report/run_summary.h"
+#include "apps/report/run_trace.h"
 #include "apps/train/task.h"
 #include "engine/graph.h"
 #include "optim/checkpoint.h"
@@ -40,9 +42,7 @@ class Trainer {
   struct StepAccumulator {
     double correct = 0, answers = 0, samples = 0;
     double bytes_intra = 0, bytes_inter = 0;
-    double data_wait_s = 0;  // of this rank
-    double computation_s = 0;
-    StepTimes times;
+    TimeSplit times;  // of this rank
     int64_t steps = 0;
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
@@ -55,16 +55,18 @@ class Trainer {
   bool may_continue(Progress& progress);
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
-  double forward_and_backward();                 // over all micro-batches; returns the seconds spent waiting for data
-  // Forward and backward pass of one micro-batch. Appends the loss to `losses` before the backward pass.
-  // captured_forward_backward() does so through CUDA graphs.
-  Forward forward_backward(int micro_batch, std::vector<Tensor>& losses);
+  // Over all micro-batches. Returns the times of the computing thread, and the communication that it does itself.
+  TimeSplit forward_and_backward();
+  // Forward and backward pass of one micro-batch. Appends the loss to `losses` before the backward pass, and adds the
+  // time of the forward pass to forward_s. captured_forward_backward() runs both through CUDA graphs.
+  Forward forward_backward(int micro_batch, std::vector<Tensor>& losses, double& forward_s);
   Forward captured_forward_backward(int micro_batch, std::vector<Tensor>& losses);
   void read_losses(const std::vector<Tensor>& losses);  // sets last_loss_ to the mean over the micro-batches
   void skipped(Progress& progress);  // handles a step that all ranks skipped
   std::string spike(double gradient_norm);  // collective: why the step is refused; "" if it is not
   void roll_back(Progress& progress);       // collective: to the state of the last checkpoint
-  void report(Progress& progress);
+  void report(Progress& progress);  // collective
+  void show(const StepMetrics& metrics, Progress& progress);
   void check_replicas();  // collective; throws if replicas differ
   // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
   void find_resumed();  // sets resumed_
@@ -90,6 +92,8 @@ class Trainer {
   void write(const std::function<void()>& f);
   void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
+  void show_closing(const std::string& exchanged, const std::set<std::string>& damaged, Progress& progress);
+  void write_trace();  // collective
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // starts at 1
   bool leader() const { return comm_.rank == 0; }
 
@@ -136,6 +140,7 @@ class Trainer {
   int64_t evaluated_step_ = 0;           // of the last evaluation
   std::optional<int64_t> metrics_size_;  // of the resumed run
   TimeSplit all_times_;  // of all steps of this rank
+  std::unique_ptr<RunTrace> trace_;
   StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;
   std::chrono::steady_clock::time_point started_;

@@ -10,6 +10,7 @@
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
 #include "engine/excerpt.h"
+#include "engine/profile.h"
 
 namespace godwit::apps {
 
@@ -54,6 +55,7 @@ CheckpointExtras Trainer::extras() const {
                     {"bytes_inter", accumulator_.bytes_inter},
                     {"steps_since_report", static_cast<double>(accumulator_.steps)},
                     {"seconds_since_report", seconds_since(accumulator_.since)}};
+  for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
   return extras;
 }
 
@@ -83,10 +85,14 @@ void Trainer::resume() {
   // Checkpoints of version 1 have neither.
   if (saved.numbers.contains("best_step")) best_ = saved_best_ = {whole("best_step"), saved.numbers["best_value"]};
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
+  accumulator_.since = Clock::now();
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
   accumulator_.correct = number("correct"), accumulator_.answers = number("answers");
   accumulator_.samples = number("samples"), accumulator_.steps = whole("steps_since_report");
   accumulator_.bytes_intra = number("bytes_intra"), accumulator_.bytes_inter = number("bytes_inter");
+  for (const auto& [name, part] : kTimeParts)  // checkpoints of version 1 have none
+    if (const std::string key = detail::concat("time/", name); saved.numbers.contains(key))
+      accumulator_.times.*part = number(key.c_str());
   accumulator_.since -=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
 }
@@ -127,6 +133,7 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
 
 void Trainer::checkpoint(Progress& progress) {
   finish_checkpoint(progress);
+  const ProfileRange range("checkpoint", step_, ProfileRange::Of::run);
   const auto begin = saved_at_ = Clock::now();
   checkpoint_due_ = false;
   if (leader()) {
@@ -145,6 +152,7 @@ void Trainer::checkpoint(Progress& progress) {
 
 void Trainer::finish_checkpoint(Progress& progress) {
   if (!pending_) return;
+  const ProfileRange range("finish checkpoint", pending_step_, ProfileRange::Of::run);
   const auto begin = Clock::now();
   try {
     pending_->finish(*comm_.world);

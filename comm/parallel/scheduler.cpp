@@ -41,6 +41,7 @@ void Scheduler::begin_step(int micro_batches) {
   begun_ = 0;
   overlapped_ = 0;
   unused_.clear();
+  clock_.begin();
   in_step_ = true;
 }
 
@@ -91,12 +92,16 @@ void Scheduler::complete() {
   if (!deferred_) return launch_bucket();
   if (!buckets_.on_demand_gradients()) return;
   launch_bucket();
+  const WaitingScope waiting(clock_);
   stream_.wait();
 }
 
 void Scheduler::launch_bucket() {
   constexpr size_t kAhead = 2;
-  if (buckets_.on_demand_gradients()) stream_.wait_until_pending(kAhead);
+  if (buckets_.on_demand_gradients()) {
+    const WaitingScope waiting(clock_);
+    stream_.wait_until_pending(kAhead);
+  }
   stream_.submit([this, &bucket = buckets_[next_]] {
     try {
       work_(bucket);
@@ -111,6 +116,7 @@ void Scheduler::launch_bucket() {
 void Scheduler::finish_step() {
   check(in_step_, "scheduler: finish_step() without begin_step()");
   check(last_micro_batch(), "scheduler: finish_step() after ", begun_, " of ", micro_batches_, " micro-batches");
+  const WaitingScope waiting(clock_);
   in_step_ = false;
   overlapped_ = deferred_ ? 0 : next_;
   fill_unused();

@@ -3,8 +3,9 @@
 #include <functional>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
 #include "comm/group.h"
+#include "comm/parallel/bucket.h"
+#include "comm/parallel/step_clock.h"
 #include "engine/stream.h"
 
 namespace godwit {
@@ -39,6 +40,9 @@ class Scheduler {
   const std::vector<std::string>& unused() const { return unused_; }
   // Buckets of the last step that were handed over while backward went on.
   int64_t overlapped() const { return overlapped_; }
+  // Of the last step. The scheduler announces the waits of the computing thread; `work` enters its activities.
+  StepClock& clock() { return clock_; }
+  const StepClock& clock() const { return clock_; }
 
  private:
   void on_gradient_ready(size_t bucket, size_t slot);
@@ -66,6 +70,7 @@ class Scheduler {
   bool arriving_ = false;  // gradients of the last micro-batch
   bool deferred_ = false;  // this step's buckets wait for the end of backward
   std::vector<std::string> unused_;
+  StepClock clock_;
   Stream stream_{/*high_priority=*/true};
 };
 

@@ -11,14 +11,14 @@ static int nvtxRangePop() { return 0; }
 
 namespace godwit {
 
-ProfileRange::ProfileRange(const char* name) { nvtxRangePushA(name); }
-
-ProfileRange::ProfileRange(const char* name, int number) {
+void begin_nvtx_range(std::string_view name, int64_t number) {
   char text[64];
-  std::snprintf(text, sizeof(text), "%s %d", name, number);
+  const int length = static_cast<int>(name.size());
+  if (number < 0) std::snprintf(text, sizeof(text), "%.*s", length, name.data());
+  else std::snprintf(text, sizeof(text), "%.*s %lld", length, name.data(), static_cast<long long>(number));
   nvtxRangePushA(text);
 }
 
-ProfileRange::~ProfileRange() { nvtxRangePop(); }
+void end_nvtx_range() { nvtxRangePop(); }
 
 }  // namespace godwit

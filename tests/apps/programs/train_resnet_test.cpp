@@ -68,13 +68,26 @@ TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   for (const json& line : metrics()) {
     if (!line.contains("step_s")) continue;
     logged_intra += line["bytes_intra"].get<double>(), logged_inter += line["bytes_inter"].get<double>();
-    for (const char* time : {"computation_s", "waiting_s", "compression_s", "communication_s", "update_s"})
+    for (const char* time : {"forward_s", "backward_s", "waiting_s", "compression_s", "communication_s", "update_s"})
       EXPECT_GT(line[time], 0) << time;
+    double parts = 0;
+    for (const char* part : {"forward_s", "backward_s", "data_wait_s", "exposed_compression_s", "exposed_communication_s",
+                             "exposed_update_s", "idle_s", "other_s"})
+      parts += line[part].get<double>();
+    EXPECT_NEAR(parts, line["step_s"], 1e-6);
+    EXPECT_LE(line["exposed_communication_s"], line["communication_s"]);
     EXPECT_LE(line["idle_s"], line["waiting_s"]);
+    EXPECT_GT(line["accuracy"], -1e-9);
   }
   EXPECT_EQ(intra, logged_intra);
   EXPECT_EQ(inter, logged_inter);
-  EXPECT_GT(accounts["step_s"]["computation"], 0);
+  const json& means = accounts["step_s"];
+  EXPECT_GT(means["computation"], 0);
+  double parts = 0;
+  for (const char* part : {"forward", "backward", "data_wait", "exposed_compression", "exposed_communication",
+                           "exposed_update", "idle", "other"})
+    parts += means[part].get<double>();
+  EXPECT_NEAR(parts, means["total"], 1e-6);
 
   // The times in the closing lines must add up, except for rounding to 0.1 ms.
   std::smatch part;
@@ -85,13 +98,15 @@ TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
     return values;
   };
   const std::vector<double> step = times(
-      R"(per step: ([\d.]+) ms compute \+ ([\d.]+) ms waiting \(([\d.]+) for the exchange, ([\d.]+) for a free core\))");
+      R"(per step: ([\d.]+) ms = ([\d.]+) forward \+ ([\d.]+) backward \+ ([\d.]+) data \+ ([\d.]+) exchange \+ ([\d.]+) idle \+ ([\d.]+) other)");
   const std::vector<double> exchange = times(
-      R"(exchange per step: ([\d.]+) ms \(compression ([\d.]+), communication ([\d.]+), update ([\d.]+)\), ([\d.]+) of them overlapped)");
-  ASSERT_TRUE(step.size() == 4 && exchange.size() == 5);
-  EXPECT_NEAR(step[1], step[2] + step[3], 0.15);
-  EXPECT_NEAR(exchange[0], exchange[1] + exchange[2] + exchange[3], 0.2);
-  EXPECT_NEAR(exchange[0], step[2] + exchange[4], 0.15);
+      R"(exchange per step: ([\d.]+) ms \(compression ([\d.]+), communication ([\d.]+), update ([\d.]+)\), not hidden: ([\d.]+) ms \(([\d.]+), ([\d.]+), ([\d.]+)\))");
+  ASSERT_TRUE(step.size() == 7 && exchange.size() == 8);
+  EXPECT_NEAR(step[0], step[1] + step[2] + step[3] + step[4] + step[5] + step[6], 0.4);
+  EXPECT_NEAR(exchange[0], exchange[1] + exchange[2] + exchange[3], 0.25);
+  EXPECT_NEAR(exchange[4], exchange[5] + exchange[6] + exchange[7], 0.25);
+  EXPECT_NEAR(exchange[4], step[4], 0.06);
+  EXPECT_NE(outcome.out.find("compute "), std::string::npos) << "the progress line";
 }
 
 // With this learning rate the first step makes the parameters huge. All later gradients are non-finite, and all later

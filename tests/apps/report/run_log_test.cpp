@@ -59,12 +59,16 @@ TEST_F(RunLogTest, RunsWithoutAGivenFolderGetNewFolders) {
 }
 
 TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
-  RunLog log(create_run_dir("deep/er", "name"), "{\"epochs\": 3}");
+  RunLog log(create_run_dir("deep/er", "name"), "{\"epochs\": 3}", false);
   EXPECT_EQ(log.path(), "deep/er");
   EXPECT_EQ(content("deep/er/config.json"), "{\"epochs\": 3}\n");
   EXPECT_EQ(content("deep/er/metrics.jsonl"), "");
   const float loss = 0.1f + 0.2f;
-  log.step({10, 1, loss, 0.1, 1000.5, 0.128, 0, 34102, 0.004});
+  TimeSplit times{.forward = 0.03, .backward = 0.05, .data_wait = 0.004, .exposed_compression = 0.001};
+  times.exposed_communication = 0.02, times.exposed_update = 0.002, times.idle = 0.01;
+  times.compression = 0.003, times.communication = 0.05, times.update = 0.006, times.total = 0.128;
+  log.step({.step = 10, .epoch = 1, .loss = loss, .lr = 0.1, .samples_per_s = 1000.5, .bytes_intra = 0,
+            .bytes_inter = 34102, .times = times, .accuracy = 0.25});
   log.evaluation({468, 1, {{"test_loss", NAN}, {"test_top1", 0.8812}, {"test_top5", INFINITY}}});
   std::istringstream lines(content("deep/er/metrics.jsonl"));  // while the log is open
   std::string first, second, rest;
@@ -72,7 +76,7 @@ TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
   std::getline(lines, second);
   EXPECT_FALSE(std::getline(lines, rest));
   const json step = json::parse(first), evaluation = json::parse(second);
-  EXPECT_EQ(step.size(), 9u);
+  EXPECT_EQ(step.size(), 22u);
   EXPECT_EQ(step["step"], 10);
   EXPECT_EQ(step["epoch"], 1);
   EXPECT_EQ(step["loss"].get<float>(), loss);
@@ -81,7 +85,12 @@ TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
   EXPECT_EQ(step["step_s"], 0.128);
   EXPECT_EQ(step["bytes_intra"], 0);
   EXPECT_EQ(step["bytes_inter"], 34102);
+  EXPECT_EQ(step["accuracy"], 0.25);
   EXPECT_EQ(step["data_wait_s"], 0.004);
+  EXPECT_EQ(step["computation_s"], 0.08);
+  EXPECT_EQ(step["waiting_s"], 0.033);
+  EXPECT_EQ(step["communication_s"], 0.05);
+  EXPECT_EQ(step["other_s"], 0.011) << "what the parts lack of the step";
   EXPECT_EQ(evaluation.size(), 5u);
   EXPECT_TRUE(evaluation["test_loss"].is_null());
   EXPECT_EQ(evaluation["test_top1"], 0.8812);
@@ -89,8 +98,8 @@ TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
 }
 
 TEST_F(RunLogTest, ByteCountsAreExact) {
-  RunLog log(create_run_dir("a", ""), "{}");
-  log.step({1, 1, 0, 0, 0, 0, 12345678901, 9007199254740993.0});
+  RunLog log(create_run_dir("a", ""), "{}", false);
+  log.step({1, 1, 0, 0, 0, 12345678901, 9007199254740993.0});
   const json step = json::parse(content("a/metrics.jsonl"));
   EXPECT_EQ(step["bytes_intra"].get<int64_t>(), 12345678901);
   EXPECT_EQ(step["bytes_inter"].get<int64_t>(), 9007199254740992);
@@ -98,14 +107,14 @@ TEST_F(RunLogTest, ByteCountsAreExact) {
 
 TEST_F(RunLogTest, NeverMixesTwoRuns) {
   {
-    RunLog log(create_run_dir("a", ""), "{}");
-    EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);  // no step yet, but the run is active
+    RunLog log(create_run_dir("a", ""), "{}", false);
+    EXPECT_THROW(RunLog("a", "{\"x\": 1}", false), Error);  // no step yet, but the run is active
     log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   const std::string message = error("a");
   EXPECT_NE(message.find("run directory a: contains metrics of another run"), std::string::npos) << message;
   EXPECT_NE(message.find("--run-dir"), std::string::npos);
-  EXPECT_THROW(RunLog("a", "{\"x\": 1}"), Error);
+  EXPECT_THROW(RunLog("a", "{\"x\": 1}", false), Error);
   EXPECT_EQ(content("a/config.json"), "{}\n");
   fs::create_directory("mine");
   std::ofstream("mine/notes.txt") << "x";
@@ -113,10 +122,10 @@ TEST_F(RunLogTest, NeverMixesTwoRuns) {
 }
 
 TEST_F(RunLogTest, AFolderOfARunThatNeverTrainedIsReused) {
-  { RunLog log(create_run_dir("a", ""), "{}"); }
+  { RunLog log(create_run_dir("a", ""), "{}", false); }
   EXPECT_EQ(content("a/metrics.jsonl"), "");
   {
-    RunLog log(create_run_dir("a", ""), "{\"x\": 1}");
+    RunLog log(create_run_dir("a", ""), "{\"x\": 1}", false);
     log.evaluation({1, 1, {{"test_loss", 0}}});
   }
   EXPECT_EQ(content("a/config.json"), "{\"x\": 1}\n");
@@ -149,7 +158,7 @@ TEST_F(RunLogTest, RefusesInvalidPaths) {
   EXPECT_NE(error("file").find("run directory file"), std::string::npos);
   EXPECT_NE(error("file/below").find("run directory file/below"), std::string::npos);
   EXPECT_NE(error("/proc/godwit").find("run directory /proc/godwit"), std::string::npos);
-  EXPECT_THROW(RunLog("missing", "{}"), Error);
+  EXPECT_THROW(RunLog("missing", "{}", false), Error);
   std::ofstream("runs") << "a file";
   EXPECT_NE(error("").find("run directory runs: cannot be created"), std::string::npos);
 }
@@ -159,7 +168,7 @@ TEST_F(RunLogTest, FullDiskIsAnError) {
   fs::create_directory("full");
   fs::create_symlink("/dev/full", "full/config.json.tmp");
   try {
-    RunLog("full", "{}");
+    RunLog("full", "{}", false);
     ADD_FAILURE() << "no Error was thrown";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("full/config.json: cannot be written (No space left"), std::string::npos)

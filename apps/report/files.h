@@ -1,0 +1,34 @@
+// Files of a run directory: written whole, or appended to.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace godwit::apps {
+
+// Throws: the file cannot be written, with the text of errno value `error` and what to do.
+[[noreturn]] void fail_writing(const std::string& path, int error);
+
+// Writes under a temporary name and renames, so that a reader sees either the old or the complete new file.
+void write_whole(const std::string& path, const std::string& text);
+
+// A file that grows. What is appended is written at once and completely; on an error it is removed and the call throws.
+class AppendedFile {
+ public:
+  AppendedFile(std::FILE* file, std::string path);  // closes it at the end; positioned at the end of its content
+  ~AppendedFile();
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+
+  void append(std::string_view bytes);
+  void sync();                            // to the disk
+  int64_t size() const { return size_; }  // bytes
+
+ private:
+  std::string path_;
+  std::FILE* file_;  // written through its descriptor, so nothing is buffered
+  int64_t size_;     // bytes that were written completely
+};
+
+}  // namespace godwit::apps

@@ -1,0 +1,31 @@
+// RunTrace: which steps of a run are traced, and trace.json with the timelines of all ranks.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+#include "engine/trace.h"
+
+namespace godwit::apps {
+
+class RunTrace {
+ public:
+  // Traces `steps` steps after the first five of steps first + 1 … last; earlier ones if the run is shorter. `trace`:
+  // of the calling rank, or null: every function then does nothing.
+  RunTrace(std::shared_ptr<Trace> trace, int64_t first, int64_t last, int64_t steps);
+
+  bool enabled() const { return trace_ != nullptr; }
+  void begin_step(int64_t step);                  // before each step
+  bool end_step(int64_t step);                    // after it; true: it is the last one that is traced
+  std::string contents(int64_t last_step) const;  // "timeline of steps 6 to 25"; last_step: of the run so far
+  // Collective: events of all ranks as JSON in Chrome's trace event format, on rank 0; "" on other ranks. Times are of
+  // rank 0's clock.
+  std::string gather(Communicator& comm, int64_t last_step);
+
+ private:
+  std::shared_ptr<Trace> trace_;
+  int64_t begin_ = 0, end_ = 0;  // first and last traced step
+};
+
+}  // namespace godwit::apps

@@ -1,0 +1,47 @@
+// Trace: a record of what the threads of one rank did, and when.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/clock.h"
+
+namespace godwit {
+
+// An interval of one thread. Intervals of a thread nest.
+struct TraceEvent {
+  std::string name;
+  Clock::time_point begin{}, end{};
+  int64_t bucket = -1;    // of the parameters that it concerns; -1: none
+  std::string parameter;  // first one of the bucket
+  int64_t bytes = 0;      // of the bucket's gradient
+  int row = 0;            // thread, set by Trace::add()
+};
+
+// Belongs to a rank's threads by Context::trace. Thread-safe.
+class Trace {
+ public:
+  // Ranges of steps are recorded between record(true) and record(false), ranges of the whole run always: profile.h.
+  void record(bool steps) { recording_ = steps; }
+  bool recording() const { return recording_; }  // ranges of steps
+  void name_thread(const std::string& name);     // of the calling thread: "compute"
+  void add(TraceEvent event);                    // of the calling thread; ignored beyond 100,000 events
+  std::vector<TraceEvent> events() const;        // in the order of their ends
+  std::vector<std::string> rows() const;         // names of the threads
+  int64_t dropped() const;                       // events that were ignored
+
+ private:
+  int row();
+
+  std::atomic<bool> recording_{false};
+  mutable std::mutex mutex_;
+  std::vector<TraceEvent> events_;
+  std::vector<std::thread::id> threads_;
+  std::vector<std::string> names_;
+  int64_t dropped_ = 0;
+};
+
+}  // namespace godwit
