@@ -44,13 +44,11 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   describe_topology(list);
   begin("workers", "exchange.");
   const auto add_exchange = [&](Option& option) {
-    const std::string& name = optimizer.name();
-    option.only_if(!optimizer.method().communicates_itself,
-                   option.name == "exchange.sharding"
-                       ? name +
-                             " keeps state of all parameters on every worker, which sharding cannot divide; leave it "
-                             "out, or use an optimizer behind an exchange, such as adamw"
-                       : name + " communicates itself and takes no exchange; leave it out");
+    const std::string reason = option.name == "exchange.sharding"
+                                   ? " keeps state of all parameters on every worker, which sharding cannot divide; "
+                                     "leave it out, or use an optimizer behind an exchange, such as adamw"
+                                   : " communicates itself and takes no exchange; leave it out";
+    option.only_if(!optimizer.method().communicates_itself, optimizer.name() + reason);
   };
   add_exchange(
       add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
@@ -79,10 +77,7 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_flag("--resume")
       .with_placeholder("DIR")
       .differs_by_host();
-  list.add("log_every", log_every, "steps between lines of metrics.jsonl", kAtLeastOne);
-  list.add("tensorboard", tensorboard, "write an event file for TensorBoard");
-  list.add("trace", trace, "write trace.json, a timeline of some steps for Perfetto and Chrome").with_flag("--trace");
-  list.add("trace_steps", trace_steps, "number of steps in trace.json", kAtLeastOne);
+  describe_log(list);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
       .with_flag("--check-replicas");
 }

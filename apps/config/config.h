@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/report/log_options.h"
 #include "comm/exchange/method.h"
 #include "comm/transport/worker_options.h"
 #include "optim/checkpoint_options.h"
@@ -22,7 +23,7 @@ struct CommonTexts {
 };
 
 // What all programs have. A program's configuration derives from it.
-struct CommonConfig : WorkerOptions {
+struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";
   ScheduleConfig schedule;
   ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
@@ -50,10 +51,6 @@ struct CommonConfig : WorkerOptions {
   std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
   int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
-  int64_t log_every = 10;      // steps between lines of metrics.jsonl
-  bool tensorboard = true;     // write an event file for TensorBoard
-  bool trace = false;          // write trace.json
-  int64_t trace_steps = 20;    // number of steps in it
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
   int64_t validation = 0;      // evaluate on one in so many training samples, not on the test data; 0: off
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "apps/config/assignments.h"
-#include "comm/transport/launcher.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 
@@ -162,11 +161,8 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   }
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
-  // A launcher may continue a run with another number of workers than its config.json says; with the same number, the
-  // nodes are those of config.json.
-  const std::optional<Launcher> launched = launcher();
-  const bool same_workers = launched && int64_t{config.nodes} * config.workers_per_node == launched->world;
-  const Assignments given = config.resume.empty() || same_workers ? layers() : command;
+  // A launcher may continue a run with another number of workers than its config.json says.
+  const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));
   check_together(config);
   return made;

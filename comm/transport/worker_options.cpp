@@ -50,4 +50,9 @@ void WorkerOptions::resolve(bool nodes_given, bool workers_given) {
   nodes = topology.nodes, workers_per_node = topology.workers_per_node;
 }
 
+bool WorkerOptions::fits_launcher() const {
+  const std::optional<Launcher> launched = launcher();
+  return launched && launched->world == int64_t{nodes} * workers_per_node;
+}
+
 }  // namespace godwit

@@ -22,6 +22,7 @@ struct WorkerOptions {
   // unless they are given; both are 0 if the hosts are to decide. Throws if the options contradict how the process was
   // started, or the build.
   void resolve(bool nodes_given, bool workers_given);
+  bool fits_launcher() const;  // a launcher started one process for each of these workers
 };
 
 bool uses_mpi(const WorkerOptions& options);  // workers are processes that a launcher started, not threads
