@@ -70,13 +70,13 @@ struct MpiGroup::Piece {
 // A tensor as one part for each rank, cut into pieces.
 class MpiGroup::Parts {
  public:
-  Parts(const Tensor& x, int ranks) : x_(x), ranks_(ranks) {}
-  int64_t rows() const { return (bytes(0) + Transfer::kPiece - 1) / Transfer::kPiece; }  // pieces of the longest part
-  int64_t longest_piece() const { return std::min(bytes(0), Transfer::kPiece); }
+  Parts(const Tensor& x, int ranks, int64_t piece) : x_(x), ranks_(ranks), piece_(piece) {}
+  int64_t rows() const { return (bytes(0) + piece_ - 1) / piece_; }  // pieces of the longest part
+  int64_t longest_piece() const { return std::min(bytes(0), piece_); }
   // A piece without bytes lies behind the end of a part.
   Piece operator()(int rank, int64_t row) const {
-    const int64_t offset = row * Transfer::kPiece;
-    return {at(x_, begin(rank) + offset), std::clamp<int64_t>(bytes(rank) - offset, 0, Transfer::kPiece)};
+    const int64_t offset = row * piece_;
+    return {at(x_, begin(rank) + offset), std::clamp<int64_t>(bytes(rank) - offset, 0, piece_)};
   }
 
  private:
@@ -85,6 +85,7 @@ class MpiGroup::Parts {
 
   const Tensor& x_;
   int ranks_;
+  int64_t piece_;
 };
 
 MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats)
@@ -135,7 +136,7 @@ void MpiGroup::queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& rec
 // summed, the next ones arrive. Calls summed(row) when this row of `out` is there and all of `in` has been sent.
 template <class F>
 void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed) {
-  const Parts parts(in, size());
+  const Parts parts(in, size(), members_.piece);
   const int64_t depth = std::min(Transfer::depth(size()), parts.rows()), item = size_of(in.dtype());
   const Tensor others({depth * (size() - 1) * parts.longest_piece() / item}, in.dtype(), kCpu);
   const auto received = [&](int peer, int64_t row) {
@@ -157,7 +158,7 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
       std::vector<const T*> summands;
       for (int peer = 0; peer < size(); ++peer)
         summands.push_back(reinterpret_cast<const T*>(peer == rank() ? own.data : received(peer, ready)));
-      reduce_in_order(Cpu{}, summands, {reinterpret_cast<T*>(out + ready * Transfer::kPiece)}, own.bytes / item,
+      reduce_in_order(Cpu{}, summands, {reinterpret_cast<T*>(out + ready * members_.piece)}, own.bytes / item,
                       call.reduce);
     });
     summed(transfer, ready);
@@ -184,7 +185,7 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
       reduce_in_order(Cpu{}, summands, {x.data<T>()}, x.numel(), op);
     });
   } else {
-    const Parts parts(x, size());
+    const Parts parts(x, size(), members_.piece);
     reduce_own_part(call, x, parts(rank(), 0).data,
                     [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
   }
@@ -199,7 +200,7 @@ void MpiGroup::do_reduce_scatter(const Tensor& from, const Tensor& to, Reduce op
 }
 
 void MpiGroup::gather(const CollectiveCall& call, const Tensor& in, const Tensor& out) {
-  const Parts parts(out, size());
+  const Parts parts(out, size(), members_.piece);
   copy_bytes(Cpu{}, at(in, 0), parts(rank(), 0).data, in.bytes());
   Transfer transfer(members_, call, {out});
   for (int64_t row = 0; row < parts.rows(); ++row) queue_gather(transfer, parts, row);
@@ -214,7 +215,7 @@ void MpiGroup::do_all_gather(const Tensor& from, const Tensor& to, std::string_v
 
 void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_view phase) {
   const Tensor in = pinned_copy(from), out = host_like(to);
-  const Parts sent(in, size()), received(out, size());
+  const Parts sent(in, size(), members_.piece), received(out, size(), members_.piece);
   Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
   for (int64_t row = 0; row < sent.rows(); ++row)
     queue(
@@ -228,7 +229,7 @@ void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_v
 // A binomial tree: with ranks counted from the root, the parent of a rank lacks its lowest set bit.
 void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view phase) {
   const Tensor x = rank() == root ? pinned_copy(values) : host_like(values);
-  const Parts whole(x, 1);
+  const Parts whole(x, 1, members_.piece);
   Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
   const int own = (rank() - root + size()) % size(), children = own == 0 ? size() : own & -own;
   for (int64_t row = 0; own > 0 && row < whole.rows(); ++row) {

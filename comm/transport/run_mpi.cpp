@@ -48,6 +48,9 @@ std::shared_ptr<Group> make_group(const std::shared_ptr<MpiWorld>& world, const 
   members.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), comm.rank) - ranks.begin());
   members.world_ranks = std::move(ranks);
   members.world = world;
+  const std::vector<std::string>& hosts = MpiSession::instance().hosts();
+  const auto here = [&](int peer) { return hosts[static_cast<size_t>(peer)] == hosts[static_cast<size_t>(comm.rank)]; };
+  if (std::ranges::all_of(members.world_ranks, here)) members.piece = MpiMembers::kPieceOnOneHost;
   return std::make_shared<MpiGroup>(std::move(members), std::move(links), comm.stats);
 }
 

@@ -129,7 +129,7 @@ void Transfer::post() {
         Message& message = queue.messages[queue.posted];
         if (message.tag != kHeaderTag && message.row >= queue.messages.front().row + rows) break;
         MPI_Request request = MPI_REQUEST_NULL;
-        const auto start = message.bytes == kPiece ? MPI_Issend : MPI_Isend;
+        const auto start = message.bytes == members_.piece ? MPI_Issend : MPI_Isend;
         if (message.sends)
           check_mpi(start(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
                     "MPI_Isend");

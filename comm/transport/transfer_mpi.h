@@ -35,17 +35,20 @@ struct MpiMembers {
   int rank = 0;                  // within the group
   std::vector<int> world_ranks;  // of the members
   std::shared_ptr<MpiWorld> world;
+  int64_t piece = kPiece;  // bytes of a message at most
+
+  // With its header, kPiece fits the eager limit of Open MPI over TCP, 64 KiB. A longer message waits for a reply of
+  // the receiver, and the reply waits behind the data that the receiver sends on that connection. Within a host larger
+  // pieces are faster.
+  static constexpr int64_t kPiece = 63 << 10, kPieceOnOneHost = 256 << 10;
 };
 
 // Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
 // a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
 class Transfer {
  public:
-  // Longest message in bytes. With its header it fits the eager limit of Open MPI over TCP, 64 KiB. A longer message
-  // waits for a reply of the receiver, and the reply waits behind the data that the receiver sends on that connection.
-  static constexpr int64_t kPiece = 63 << 10;
   static constexpr int64_t kShort = 64 << 10;  // bytes of a call whose time is latency
-  static constexpr int64_t kInFlight = 12;  // messages of a tag and direction that are posted together
+  static constexpr int64_t kInFlight = 12;     // messages of a tag and direction that are posted together
   // Rows of a tag and direction that are in flight together, in a group of so many ranks.
   static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
 
@@ -56,8 +59,8 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Queue a message of at most kPiece bytes; one without bytes is skipped. Both ends must queue the messages of a tag
-  // (1 or 2) in the same order and with the same sizes; rows ascend.
+  // Queue a message of at most MpiMembers::piece bytes; one without bytes is skipped. Both ends must queue the messages
+  // of a tag (1 or 2) in the same order and with the same sizes; rows ascend.
   void send(int peer, const void* data, int64_t bytes, int tag, int64_t row);
   void receive(int peer, void* data, int64_t bytes, int tag, int64_t row);
 
