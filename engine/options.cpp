@@ -103,7 +103,8 @@ struct Checker {
   void check(const std::string& text) const {
     if (text.find('\0') != std::string::npos) fail_type("text without NUL characters");
     if (!is_utf8(text)) fail_type("text in UTF-8");
-    if (option.check_text) return option.check_text(text, subject);
+    if (option.check_text) option.check_text(text, subject);
+    if (option.check_text && !std::holds_alternative<ChoiceRef>(option.ref)) return;
     if (option.choices.empty() || contains(option.choices, text)) return;
     const std::string name = option.name.substr(0, option.name.rfind(".name"));
     fail(subject, ": no such ", name, " '", excerpt(text), "'", for_method(), did_you_mean(text, option.choices));

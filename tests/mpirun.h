@@ -39,7 +39,9 @@ inline std::string no_netlab() {
 
 // Runs `line` with the shell in the folder.
 inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
-  const std::string whole = "cd " + folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";
+  // The program may be a part of this test program, all of which it runs.
+  const std::string whole = "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; cd " + folder.str() + " && " + line +
+                            " >mpi.out 2>mpi.err </dev/null";
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(whole.c_str());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
