@@ -36,15 +36,15 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
   EXPECT_LE(percent, 105) << outcome.err;
 }
 
-// The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP, then ends the hosts. The
-// timeout is long enough that a busy machine does not cause it before the cut.
+// The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP after 5 s, then ends the
+// hosts. The timeout is shorter than that, and long enough that a busy machine does not cause it before the cut.
 TEST_F(Netlab, ACutLinkEndsAllRanks) {
-  const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=5";
+  const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=3";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_TRUE(outcome.says(": phase '")) << outcome.err;
-  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 5 s") ||
-              outcome.says("timeout: rank 2 came, but its data did not get through within 5 s"))
+  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 3 s") ||
+              outcome.says("timeout: rank 2 came, but its data did not get through within 3 s"))
       << outcome.err;
   EXPECT_TRUE(outcome.says("; rank 2 on host2 does not answer")) << outcome.err;
   EXPECT_LT(outcome.seconds, 45) << outcome.err;
