@@ -10,6 +10,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -88,7 +89,7 @@ class Run:
             process.returncode = os.waitstatus_to_exitcode(status)
             messages.seek(0)
             text = messages.read()
-        diverged = process.returncode == 1 and "not finite" in text
+        diverged = process.returncode == 1 and re.search("the loss is -?(nan|inf)|not finite", text)
         if process.returncode and not diverged:
             raise RuntimeError(f"{' '.join(command)}\nended with status {process.returncode}: {text}")
         row = {**self.labels, "value": "diverged", "bytes_between_nodes_per_step": "", "core_seconds": f"{used.ru_utime + used.ru_stime:.1f}",
