@@ -1,7 +1,7 @@
 # Every script of bench/tables prints what has been measured, also where there is nothing, and the programs in PROGRAMS
 # accept the flags of its methods. A misspelled method is refused.
 file(GLOB scripts ${SOURCE}/bench/tables/*.py)
-list(FILTER scripts EXCLUDE REGEX "/(series|methods)\\.py$")
+list(FILTER scripts EXCLUDE REGEX "/(series|methods|update_page)\\.py$")
 foreach(script ${scripts})
   execute_process(COMMAND ${PYTHON} -B ${script} --print RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error)
   if(NOT result EQUAL 0 OR NOT output MATCHES "\n\\| method \\|.*\n\\|---\\|")

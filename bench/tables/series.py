@@ -3,6 +3,7 @@
 A script of this folder describes one table and calls Table.main(). docs/tables/NAME.csv gets a row when a run ends. A
 run with a row is not repeated, so an interrupted script continues when it is called again, also on another machine;
 remove the file to measure anew. At the end the script prints the table as Markdown and draws docs/plots/table_NAME.png.
+update_page.py writes the tables into docs/convergence.md.
 """
 import argparse
 import concurrent.futures
@@ -191,6 +192,7 @@ class Table:
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             results = dict(zip(methods, pool.map(lambda method: self.measure(method, seeds), methods)))
+        self.only_prints = True
         if not arguments.plot:
             self.print_table(results, seeds)
         if not arguments.print:
@@ -205,12 +207,21 @@ class Table:
             if result.returncode:
                 sys.exit(f"{self.name}: {method}: {run.command()}\n{result.stderr}")
 
+    def difference(self, runs, baseline):
+        """Mean and standard deviation of the differences from the baseline's runs with equal seeds: percent of a loss, points otherwise."""
+        pairs = [(run.value(), baseline[seed].value()) for seed, run in runs.items()]
+        values = [100 * (a / b - 1) if self.better is min else self.factor * (a - b) for a, b in pairs if a is not None and b is not None]
+        if not values:
+            return "–"
+        return f"{statistics.mean(values):+.2f}{f' ± {statistics.stdev(values):.2f}' if len(values) > 1 else ''}{' %' if self.better is min else ''}"
+
     def print_table(self, results, seeds):
         rates = self.validation is not None
+        started = {method: result for method, result in results.items() if any(row["method"] == method for row in self.rows.rows.values())}
         print(f"{self.title}\n")
-        print(f"| method | {self.unit}, mean ± standard deviation of {len(seeds)} seeds | {'learning rate: on validation data' if rates else 'learning rate'} | "
-              "bytes between nodes per step |\n|---|---|---|---|")
-        for method, (tried, best, runs) in results.items():
+        print(f"| method | {self.unit}, mean ± sd of {len(seeds)} seeds | from {next(iter(self.methods))}, seed by seed | "
+              f"{'learning rate: on validation data' if rates else 'learning rate'} | bytes between nodes per step |\n|---|---|---|---|---|")
+        for method, (tried, best, runs) in started.items():
             shown = ", ".join(f"{'**' if rate == best else ''}{rate:g}: {'–' if tried[rate] is None else f'{self.factor * tried[rate]:.4g}'}{'**' if rate == best else ''}"
                               for rate in sorted(tried)) if rates else f"{best:g}"
             values = [self.factor * value for run in runs.values() if (value := run.value()) is not None]
@@ -218,9 +229,12 @@ class Table:
             spread = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):.4g}{spread}" if values else "–"
             sent = [int(run.row()["bytes_between_nodes_per_step"]) for run in runs.values() if run.value() is not None]
-            count = "" if len(values) == len(seeds) else f" ({len(values)} seeds{f', {diverged} diverged' if diverged else ''})"
-            print(f"| {method} | {mean}{count} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")
-        print(f"\n{len(self.rows.rows)} runs, {sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.")
+            count = "" if len(values) == len(seeds) else f" ({len(values)} {'seed' if len(values) == 1 else 'seeds'}{f', {diverged} diverged' if diverged else ''})"
+            first = next(iter(self.methods))
+            difference = "" if method == first else self.difference(runs, {seed: Run(self, first, self.choose(first)[1], seed, False) for seed in runs})
+            print(f"| {method} | {mean}{count} | {difference} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")
+        print(f"\n{len(self.rows.rows)} runs, {sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.",
+              f"Not run: {', '.join(sorted(results.keys() - started.keys()))}." if len(started) < len(results) else "")
 
     def plot(self, results):
         """Draws mean and standard deviation of each method that has been measured, and the single runs."""

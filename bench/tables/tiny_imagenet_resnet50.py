@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""20 classes of Tiny ImageNet, ResNet-50, four epochs. COST core-hours."""
+"""20 classes of Tiny ImageNet, ResNet-50, four epochs. 2.5 core-hours."""
 from methods import headline
 from series import Table
 
