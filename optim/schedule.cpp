@@ -25,7 +25,7 @@ int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int6
 }
 
 std::vector<std::string> keys_of(const std::string& schedule) {
-  std::vector<std::string> keys{"warmup_epochs", "warmup_fraction", "warmup_steps"};
+  std::vector<std::string> keys{"warmup_epochs", "warmup_fraction", "warmup_steps", "warmup_power", "warmup_start"};
   if (schedule == "multi_step") keys.insert(keys.end(), {"milestones", "gamma"});
   if (schedule == "polynomial") keys.push_back("power");
   if (schedule == "exponential") keys.insert(keys.end(), {"decay_factor", "decay_steps"});
@@ -49,9 +49,11 @@ void ScheduleConfig::describe(OptionList& list) {
         .only_if(std::find(keys.begin(), keys.end(), key) != keys.end(),
                  name + " does not read " + list.prefix + key + "; its keys are " + key_list);
   };
-  add("warmup_epochs", warmup_epochs, "linear warm-up from 0, in epochs", kNotNegative);
-  add("warmup_fraction", warmup_fraction, "linear warm-up from 0, as a fraction of all steps", kFraction);
-  add("warmup_steps", warmup_steps, "linear warm-up from 0, in steps", kNotNegative);
+  add("warmup_epochs", warmup_epochs, "length of the warm-up, in epochs", kNotNegative);
+  add("warmup_fraction", warmup_fraction, "length of the warm-up, as a fraction of all steps", kFraction);
+  add("warmup_steps", warmup_steps, "length of the warm-up, in steps", kNotNegative);
+  add("warmup_power", warmup_power, "power of the elapsed fraction of the warm-up; 1: linear", kPositive);
+  add("warmup_start", warmup_start, "lr from which the warm-up rises, as a fraction of lr", kFraction);
   add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, as 30,60", kPositive);
   add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
   add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
@@ -82,9 +84,16 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   config.check();
 }
 
+double Schedule::warmup_lr(int64_t step) const {
+  const double steps = static_cast<double>(warmup_steps_), at = static_cast<double>(step);
+  // at/steps stands apart from the rest of its power, which is exactly 1 for warmup_power 1.
+  return base_lr_ * config_.warmup_start +
+         (1 - config_.warmup_start) * base_lr_ * at / steps * std::pow(at / steps, config_.warmup_power - 1);
+}
+
 double Schedule::lr(int64_t step) const {
   check(step >= 1, "schedule: steps count from 1, not ", step);
-  if (step < warmup_steps_) return base_lr_ * static_cast<double>(step) / static_cast<double>(warmup_steps_);
+  if (step < warmup_steps_) return warmup_lr(step);
   if (config_.name == "constant") return base_lr_;
   step = std::min(step, total_steps_);
   if (config_.name == "exponential")

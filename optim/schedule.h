@@ -10,11 +10,14 @@ namespace godwit {
 
 // Name and options of a schedule.
 struct ScheduleConfig {
-  std::string name = "constant";     // constant, multi_step, linear, cosine, polynomial, exponential
-  // Linear warm-up from lr/steps to lr, before any schedule; at most one of the three may be nonzero.
+  std::string name = "constant";  // constant, multi_step, linear, cosine, polynomial, exponential
+  // Length of the warm-up, which precedes any schedule; at most one of the three may be nonzero.
   double warmup_epochs = 0;
-  double warmup_fraction = 0;        // of all steps
-  int64_t warmup_steps = 0;          // in steps
+  double warmup_fraction = 0;  // of all steps
+  int64_t warmup_steps = 0;    // in steps
+  // Step t of a warm-up over w steps has lr·(warmup_start + (1 − warmup_start)·(t/w)^warmup_power).
+  double warmup_power = 1;           // 2: LAMB and 1-bit LAMB on BERT
+  double warmup_start = 0;           // fraction of lr
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
@@ -40,6 +43,8 @@ class Schedule {
   double lr(int64_t step) const;  // step = 1 … total_steps; constant beyond
 
  private:
+  double warmup_lr(int64_t step) const;  // of a step before the last one of the warm-up
+
   ScheduleConfig config_;
   double base_lr_;
   int64_t steps_per_epoch_, total_steps_, warmup_steps_;

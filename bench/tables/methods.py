@@ -1,26 +1,22 @@
-"""The methods of the headline tables: flags by name."""
+"""The methods of the tables: (first learning rate, flags) by name."""
+
+EXCHANGES = {"loco_4_bits": "loco", "ef_signsgd": "ef_signsgd", "powersgd": "powersgd"}
 
 
-def optimizer(name, *settings):
-    return ["--optimizer", name, *(part for setting in settings for part in ("--set", setting))]
+def options(text):
+    """The words of text, with --set before each KEY=VALUE."""
+    return [part for word in text.split() for part in (["--set", word] if "=" in word else [word])]
 
 
-def exchange(name, base, *settings):
-    return ["--optimizer", base, "--exchange", name, *(part for setting in settings for part in ("--set", setting))]
+def headline(base, decay=None, **rates):
+    """The methods of rates, each with its first learning rate. An exchange is used with the optimizer `base` and has its
+    rate. decay: the weight decay of methods with Adam's updates, by default that of the program."""
+    adam = options(f"optimizer.weight_decay={decay}") if decay else []
+    flags = lambda optimizer: ["--optimizer", optimizer, *([] if optimizer == "sgdm" else adam)]
+    methods = {name: (rate, flags(name)) for name, rate in rates.items()}
+    return methods | {name: (rates[base], [*flags(base), "--exchange", exchange]) for name, exchange in EXCHANGES.items()}
 
 
-def headline(rates, base, decay=None):
-    """Nine methods by name: (first learning rate, flags). rates: by kind of method; base: the optimizer behind exchanges;
-    decay: the weight decay of methods with Adam's updates, by default that of the program."""
-    adam = [f"optimizer.weight_decay={decay}"] if decay else []
-    return {
-        "sgdm": (rates["sgdm"], optimizer("sgdm")),
-        "adamw": (rates["adam"], optimizer("adamw", *adam)),
-        "softsignsgd": (rates["sign"], optimizer("softsignsgd", *adam)),
-        "birder": (rates["sign"], optimizer("birder", *adam)),
-        "one_bit_adam": (rates["adam"], optimizer("one_bit_adam", *adam)),
-        "zero_one_adam": (rates["adam"], optimizer("zero_one_adam", *adam)),
-        "loco_4_bits": (rates["sgdm" if base == "sgdm" else "adam"], exchange("loco", base)),
-        "ef_signsgd": (rates["sgdm" if base == "sgdm" else "adam"], exchange("ef_signsgd", base)),
-        "powersgd": (rates["sgdm" if base == "sgdm" else "adam"], exchange("powersgd", base)),
-    }
+def variants(rate, flags, changes):
+    """A method with the flags and options of each variant, all with one learning rate."""
+    return {name: (rate, [*options(flags), *options(change)]) for name, change in changes.items()}

@@ -66,6 +66,36 @@ TEST(Schedule, ExponentialDecaysAfterEveryDecaySteps) {
   EXPECT_DOUBLE_EQ(plain.lr(3), 0.5);
 }
 
+// BERT-Large with LAMB and 1-bit LAMB in DeepSpeed's recipe, 64K texts of 128 tokens: from 1e−3 along a square to
+// 12e−3, then ×0.9 after every 250 steps.
+TEST(Schedule, WarmupRisesFromAStartAlongAPower) {
+  const Schedule schedule({.name = "exponential",
+                           .warmup_steps = 450,
+                           .warmup_power = 2,
+                           .warmup_start = 1.0 / 12,
+                           .decay_factor = 0.9,
+                           .decay_steps = 250},
+                          12e-3, 1000, 5993);
+  for (const int step : {1, 2, 225, 449, 450})
+    EXPECT_NEAR(schedule.lr(step), 1e-3 + 11e-3 * (step / 450.0) * (step / 450.0), 1e-17) << step;
+  EXPECT_NEAR(schedule.lr(700), 12e-3 * 0.9, 1e-17);
+  EXPECT_NEAR(schedule.lr(5993), 12e-3 * std::pow(0.9, 22), 1e-17);
+  EXPECT_NEAR(Schedule({.warmup_steps = 4, .warmup_power = 0.5}, 1, 8, 8).lr(1), 0.5, 1e-15);
+  EXPECT_DOUBLE_EQ(Schedule({.warmup_steps = 4, .warmup_start = 1}, 0.3, 8, 8).lr(1), 0.3);
+}
+
+// A stage of BERT in the LAMB paper: linear warm-up, then η0·(1 − t/T), with t from the end of the warm-up.
+TEST(Schedule, PolynomialOfPowerOneIsLambsSchedule) {
+  const Schedule polynomial({.name = "polynomial", .warmup_steps = 20}, 0.01, 10, 119);
+  const Schedule linear({.name = "linear", .warmup_steps = 20}, 0.01, 10, 119);
+  for (int64_t step = 1; step <= 119; ++step) {
+    EXPECT_DOUBLE_EQ(polynomial.lr(step), linear.lr(step));
+    const double formula =
+        step < 20 ? 0.01 * static_cast<double>(step) / 20 : 0.01 * static_cast<double>(120 - step) / 100;
+    EXPECT_NEAR(polynomial.lr(step), formula, 1e-16) << step;
+  }
+}
+
 // HuggingFace's get_linear_schedule_with_warmup without warm-up: (T − k)/T at step k, counted from 0.
 TEST(Schedule, LinearMatchesHuggingFaceWithoutWarmup) {
   const Schedule schedule({.name = "linear"}, 1, 10, 40);
@@ -132,7 +162,9 @@ TEST(Schedule, RefusesContradictorySettings) {
   EXPECT_THROW(milestones({30, 20}), Error);
   EXPECT_THROW(milestones({0, 20}), Error);
   EXPECT_THROW(milestones({nan}), Error);
+  for (const double bad : {nan, -0.1, 1.1}) EXPECT_THROW(make({.warmup_start = bad}), Error);
   for (const double bad : {nan, infinity, 0.0, -1.0}) {
+    EXPECT_THROW(make({.warmup_power = bad}), Error);
     EXPECT_THROW(make({.name = "polynomial", .power = bad}), Error);
     EXPECT_THROW(make({.name = "multi_step", .milestones = {3}, .gamma = bad}), Error);
   }

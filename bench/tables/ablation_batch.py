@@ -1,0 +1,17 @@
+#!/usr/bin/env python3
+"""Batches of 16 to 128 texts, as many texts in all; the learning rate grows with the square root. 0.4 core-hours."""
+from series import Table
+
+methods = {f"{name} {4 * batch} texts": (rate * (batch / 8) ** 0.5, f"--optimizer {name} --batch {batch} --max-steps {3200 // batch}".split())
+           for name, rate in (("adamw", 1e-3), ("softsignsgd", 5e-4), ("birder", 5e-4)) for batch in (4, 8, 16, 32)}
+Table(
+    name="ablation_batch",
+    title="Batch size on the King James Bible, BERT-tiny, 12,800 texts, 4 nodes.",
+    program="train_bert",
+    flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --dtype bf16",
+    methods=methods,
+    metric="mlm_loss",
+    better=min,
+    unit="loss of masked words",
+    validation=None,
+).main()

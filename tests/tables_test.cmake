@@ -1,0 +1,22 @@
+# Every script of bench/tables prints what has been measured, also where there is nothing, and the programs in PROGRAMS
+# accept the flags of its methods. A misspelled method is refused.
+file(GLOB scripts ${SOURCE}/bench/tables/*.py)
+list(FILTER scripts EXCLUDE REGEX "/(series|methods|update_page)\\.py$")
+foreach(script ${scripts})
+  execute_process(COMMAND ${PYTHON} -B ${script} --print RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error)
+  if(NOT result EQUAL 0 OR NOT output MATCHES "\n\\| method \\|.*\n\\|---\\|")
+    message(SEND_ERROR "${script} --print: exit code ${result}\n${output}${error}")
+  endif()
+  if(script MATCHES "time_to_accuracy")
+    continue()
+  endif()
+  execute_process(COMMAND ${PYTHON} -B ${script} --check --programs ${PROGRAMS} RESULT_VARIABLE result ERROR_VARIABLE error)
+  if(NOT result EQUAL 0)
+    message(SEND_ERROR "${script} --check: exit code ${result}\n${error}")
+  endif()
+endforeach()
+execute_process(COMMAND ${PYTHON} -B ${SOURCE}/bench/tables/mlm_bert_tiny.py --print --methods adawm
+                RESULT_VARIABLE result ERROR_VARIABLE error)
+if(NOT result EQUAL 2 OR NOT error MATCHES "no such method: adawm; available: adamw, ")
+  message(SEND_ERROR "mlm_bert_tiny.py --methods adawm: exit code ${result}\n${error}")
+endif()
