@@ -62,7 +62,6 @@ FileLayer without_replaced_methods(const Program& program, const Assignments& fi
 
 void apply(const Program& program, const Assignments& layers, CommonConfig& config) {
   const KnownOptions known(config);
-  const std::string warmup = "schedule.warmup_";
   for (const Assignment& a : layers) {
     const Option& option = *known.list().find(a.option);
     check(option.inapplicable.empty(), a.subject, ": ", option.inapplicable);
@@ -71,9 +70,11 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
       continue;
     }
     assign(option, a.value, a.subject);
-    if (!a.option.starts_with(warmup) || value_text(option) == "0") continue;
-    for (const Option& other : known.list())  // the last nonzero warm-up replaces one that was given in another unit
-      if (other.name.starts_with(warmup) && other.name != a.option) assign(other, text_value("0"), other.name);
+    // The last nonzero warm-up replaces one that was given in another unit.
+    const std::string units[] = {"schedule.warmup_steps", "schedule.warmup_epochs", "schedule.warmup_fraction"};
+    if (std::find(std::begin(units), std::end(units), a.option) == std::end(units) || value_text(option) == "0") continue;
+    for (const std::string& other : units)
+      if (other != a.option) assign(*known.list().find(other), text_value("0"), other);
   }
 }
 

@@ -231,6 +231,11 @@ TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
       parse({"--set", "schedule.warmup_steps=7", "--set", "schedule.warmup_fraction=0.5"}).schedule;
   EXPECT_EQ(fraction.warmup_steps, 0);
   EXPECT_EQ(fraction.warmup_fraction, 0.5);
+  const ScheduleConfig shaped = parse({"--set", "schedule.warmup_power=2", "--set", "schedule.warmup_start=0.1", "--set",
+                                       "schedule.warmup_steps=7"})
+                                    .schedule;
+  EXPECT_EQ(shaped.warmup_power, 2);
+  EXPECT_EQ(shaped.warmup_start, 0.1);
 }
 
 TEST(CommandLine, ShortForms) {
