@@ -81,7 +81,7 @@ class Group {
   int64_t calls_ = 0;
 };
 
-// While it lives, calls f(true) at the begin and f(false) at the end of every collective of the calling thread.
+// While it lives, calls f(true) at the start and f(false) at the end of every collective of the calling thread.
 class CallObserver {
  public:
   explicit CallObserver(std::function<void(bool begins)> f);

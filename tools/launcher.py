@@ -1,4 +1,4 @@
-"""Waits for a program that starts others, such as mpirun, which can hang after a host is lost."""
+"""Waits for mpirun, which can hang after a host is lost."""
 import os
 import pathlib
 import signal

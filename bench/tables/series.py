@@ -90,7 +90,7 @@ class Run:
             process.returncode = os.waitstatus_to_exitcode(status)
             messages.seek(0)
             text = messages.read()
-        diverged = process.returncode == 1 and re.search("the loss is -?(nan|inf)|not finite", text)
+        diverged = process.returncode == 1 and re.search("loss is -?(nan|inf)|not finite", text)
         if process.returncode and not diverged:
             raise RuntimeError(f"{' '.join(command)}\nended with status {process.returncode}: {text}")
         row = {**self.labels, "value": "diverged", "bytes_between_nodes_per_step": "", "core_seconds": f"{used.ru_utime + used.ru_stime:.1f}",
@@ -100,7 +100,8 @@ class Run:
             values = [line[metric] for line in map(json.loads, open(self.folder / "metrics.jsonl")) if metric in line]
             summary = json.load(open(self.folder / "summary.json"))
             sent = sum(phase["bytes_inter"] for phase in summary["phases"]) / summary["steps"]
-            row.update(value=f"{values[-1]:.6g}", bytes_between_nodes_per_step=f"{sent:.0f}")
+            value = "diverged" if values[-1] is None else f"{values[-1]:.6g}"  # null: not finite
+            row.update(value=value, bytes_between_nodes_per_step=f"{sent:.0f}")
         self.table.rows.add(row)
         print(f"{self.folder.name}: {row['value']}, {row['core_seconds']} core-seconds", file=sys.stderr, flush=True)
 

@@ -133,7 +133,7 @@ void MpiGroup::queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& rec
 }
 
 // Each rank gives out the parts of `in`, and sums its own part of all ranks in rank order into `out`. While a row is
-// summed, the next ones arrive. Calls summed(row) when this row of `out` is there and all of `in` has been sent.
+// summed, the next ones arrive. Calls summed(row) when this row of `out` is complete, and this row of `in` sent.
 template <class F>
 void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed) {
   const Parts parts(in, size(), members_.piece);

@@ -17,7 +17,6 @@ constexpr int kHeaderTag = 0, kTags = 3;
 // A waiting thread polls and yields its core for a moment, longer in a short call, where a sleep would cost as much as
 // the messages. Then it sleeps between polls: briefly once all members have come, longer while one is missing.
 constexpr std::chrono::microseconds kYielding{100}, kYieldingShort{500}, kSleep{50}, kLongSleep{250};
-constexpr int64_t kShort = 64 << 10;       // bytes of a call
 constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
 }  // namespace

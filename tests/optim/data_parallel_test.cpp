@@ -192,7 +192,7 @@ TEST(DataParallel, ExposedCommunicationIsWhatTheBackwardPassCannotHide) {
   for (const auto& [layers, backward_ms, tail_ms, call_ms, exposed_ms] :
        {Case{3, 20, 0, 50, 3 * 50 - 2 * 20},   // the line is the bottleneck: the first layer's backward hides nothing
         Case{3, 20, 35, 50, 3 * 50 - 2 * 20 - 35},
-        Case{3, 50, 0, 20, 20},                // only the last bucket has nothing left to hide it
+        Case{3, 100, 0, 60, 60},               // only the last bucket has nothing left to hide it
         Case{3, 20, 200, 40, 0}}) {            // everything is hidden
     double worst = 0, communication_ms = 3.0 * call_ms;
     for (int attempt = 0; attempt < 10; ++attempt) {

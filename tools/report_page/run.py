@@ -212,7 +212,7 @@ def parse(text):
 
 
 class Run:
-    """A run directory. Throws RunError if it has no metrics; other defects become notes."""
+    """A run directory. Raises RunError if it has no metrics; other defects become notes."""
 
     def __init__(self, folder):
         self.folder, self.notes = pathlib.Path(folder), []
