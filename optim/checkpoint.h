@@ -17,9 +17,9 @@ struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // as tensors; keep their values if the checkpoint lacks them
-  std::map<std::string, Tensor> own = {};       // by name, of this rank's own data; unchanged if the number of ranks is
+  std::map<std::string, Tensor> own = {};       // by name, of this rank; unchanged if the number of ranks is unchanged
   std::map<std::string, double> numbers = {};   // by name, as the position in the data
-  std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state without a place; rank 0 has all
+  std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state left unused; rank 0 has all
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
 
