@@ -52,7 +52,7 @@ class Group {
   void continue_steps();
   virtual void forget_stop() = 0;                     // for continue_steps(); no rank is within may_continue()
   double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
-  int64_t calls() const { return calls_; }            // likewise
+  int64_t calls() const { return calls_; }            // number of these calls
   // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,
   // nor load kernels during a call: either may wait for a kernel that waits for another rank.
   virtual bool kernels_wait() const { return false; }
@@ -81,7 +81,7 @@ class Group {
   int64_t calls_ = 0;
 };
 
-// While it lives, calls f(true) at the start and f(false) at the end of every collective of the calling thread.
+// During its lifetime, calls f(true) when a collective of the calling thread begins, and f(false) when it ends.
 class CallObserver {
  public:
   explicit CallObserver(std::function<void(bool begins)> f);

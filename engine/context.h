@@ -19,7 +19,7 @@ struct Context {
   int vector_bits = 512;
   Device device = kCpu;   // device of new tensors
   std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: stream, pool and library handles
-  std::shared_ptr<Trace> trace = nullptr;       // records what the rank's threads do; null: nothing
+  std::shared_ptr<Trace> trace = nullptr;       // timeline of the rank's threads; null: none
   bool tf32 = false;                            // on a GPU: float32 products may round their factors to 11 bits
 };
 

@@ -51,7 +51,7 @@ struct Option {
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   bool number_or_text = false;            // a text that may be a number in JSON
   bool host_specific = false;             // may differ between the processes of a run
-  // Instead of `choices`; of an enum, in addition.
+  // Replaces `choices`; applies in addition to those of an enum.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;
 
   Option& with_flag(std::string text) { return flag = std::move(text), *this; }  // sets `flag`

@@ -1,4 +1,4 @@
-// Trace: a record of what the threads of one rank did, and when.
+// Trace: a timeline of the threads of one rank.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -21,12 +21,12 @@ struct TraceEvent {
   int row = 0;            // thread, set by Trace::add()
 };
 
-// Belongs to a rank's threads by Context::trace. Thread-safe.
+// The threads of a rank find it in Context::trace. Thread-safe.
 class Trace {
  public:
-  // Ranges of steps are recorded between record(true) and record(false), ranges of the whole run always: profile.h.
+  // A ProfileRange of a step is recorded between record(true) and record(false), one of the run always.
   void record(bool steps) { recording_ = steps; }
-  bool recording() const { return recording_; }  // ranges of steps
+  bool recording() const { return recording_; }  // whether ranges of steps are recorded
   void name_thread(const std::string& name);     // of the calling thread: "compute"
   void add(TraceEvent event);                    // of the calling thread; ignored beyond 100,000 events
   std::vector<TraceEvent> events() const;        // in the order of their ends

@@ -17,9 +17,9 @@ struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // as tensors; keep their values if the checkpoint lacks them
-  std::map<std::string, Tensor> own = {};       // by name, of this rank's own data; unchanged if the number of ranks is
+  std::map<std::string, Tensor> own = {};       // by name, of this rank; unchanged if the number of ranks is unchanged
   std::map<std::string, double> numbers = {};   // by name, as the position in the data
-  std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state without a place; rank 0 has all
+  std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state left unused; rank 0 has all
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
 
@@ -67,10 +67,10 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
 // Collective. Restores a checkpoint of a run with the same model and methods; buckets and threads may differ. Fills the
 // extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file before it uses
 // it. Throws CheckpointFailed that names the file and what differs; the replica is then unusable.
-// The topology may differ too. What each rank has of its own, as error feedback, is then redistributed such that its
-// mean over the ranks remains: new rank j of K′ has the mean of the saved values over the part [j/K′, (j+1)/K′) of the
-// saved ranks, 8-bit codes rounded to the nearest. What one rank owns goes to its new owner. Returns one line that says
-// what was redistributed, and what begins anew because the saved run has no such state; "" for the same topology.
+// The topology may differ too. State that differs between ranks, such as error feedback, then keeps its mean over the
+// ranks: new rank j of K′ gets the mean of the saved values over the part [j/K′, (j+1)/K′) of the saved ranks. 8-bit
+// codes are rounded to the nearest. State with one owner goes to its new owner. Returns one line that names the
+// redistributed state, and the state that starts anew because the saved run has none; "" for the same topology.
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 

@@ -8,7 +8,7 @@
 
 namespace godwit {
 
-// What a run does about spikes.
+// Options of the spike guard.
 struct SpikeOptions {
   std::string guard = "off";  // off, skip the step, or rollback to the last checkpoint
   double z = 6;               // least deviation of a spike, in standard deviations

@@ -20,7 +20,7 @@ std::string version_event(double wall_time);                      // the first o
 std::string session_start_event(double wall_time, int64_t step);  // voids events of earlier files from `step` on
 std::string scalars_event(double wall_time, int64_t step, const Scalars& scalars);
 
-// A new file events.out.tfevents.<seconds since 1970>.<host>.<process>, ordered by name behind those of the folder.
+// A new file events.out.tfevents.<seconds since 1970>.<host>.<process>. Its name sorts after those in the folder.
 class EventFile {
  public:
   // resumed_step: the run continues after it; TensorBoard then ignores later steps of older files. Throws if the file

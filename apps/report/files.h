@@ -7,13 +7,13 @@
 
 namespace godwit::apps {
 
-// Throws: the file cannot be written, with the text of errno value `error` and what to do.
+// Throws an Error: the file cannot be written, with the text of the errno value `error` and a remedy.
 [[noreturn]] void fail_writing(const std::string& path, int error);
 
 // Writes under a temporary name and renames, so that a reader sees either the old or the complete new file.
 void write_whole(const std::string& path, const std::string& text);
 
-// A file that grows. What is appended is written at once and completely; on an error it is removed and the call throws.
+// A file to append to. append() writes at once and completely; on an error it removes the partial data and throws.
 class AppendedFile {
  public:
   AppendedFile(std::FILE* file, std::string path);  // closes it at the end; positioned at the end of its content

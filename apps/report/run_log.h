@@ -34,7 +34,7 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
 
 // Where a resumed run continues.
 struct ResumedAt {
-  int64_t step;           // the last one before
+  int64_t step;           // last step before the resume
   int64_t metrics_bytes;  // of metrics.jsonl at that step; later lines are removed
 };
 

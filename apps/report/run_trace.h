@@ -1,4 +1,4 @@
-// RunTrace: which steps of a run are traced, and trace.json with the timelines of all ranks.
+// RunTrace: chooses the traced steps of a run, and gathers the timelines of all ranks for trace.json.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,8 +11,8 @@ namespace godwit::apps {
 
 class RunTrace {
  public:
-  // Traces `steps` steps after the first five of steps first + 1 … last; earlier ones if the run is shorter. `trace`:
-  // of the calling rank, or null: every function then does nothing.
+  // The run has the steps first + 1 … last. Traces `steps` of them after the first five; earlier ones if the run is
+  // shorter. `trace`: timeline of the calling rank; null: every function does nothing.
   RunTrace(std::shared_ptr<Trace> trace, int64_t first, int64_t last, int64_t steps);
 
   bool enabled() const { return trace_ != nullptr; }

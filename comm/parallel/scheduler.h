@@ -10,21 +10,23 @@
 
 namespace godwit {
 
-// Gradient hooks count each bucket down; full buckets are handed to `work` strictly in plan order, on the communication
-// stream, while backward goes on. `work` exchanges the bucket and updates its parameters (nothing in backward reads a
-// parameter once its gradient is complete). Outside of a step the hooks rest.
-// Where the buckets lend gradients, `work` returns them, and backward waits while more than two buckets are on their way.
-// Where CudaGraphCache record a backward pass, its replays hand the buckets over as it did.
-// A step of k micro-batches sums their gradients in the buckets and hands these over during the last one's backward.
+// Gradient hooks count the missing gradients of each bucket. Full buckets go to `work` in plan order, on the
+// communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters;
+// nothing in the backward pass reads a parameter whose gradient is complete. Outside of a step the hooks do nothing.
+// - With on-demand gradients, `work` releases them, and the backward pass waits while more than two buckets are in
+//   flight.
+// - Replays of a captured backward pass launch the buckets as the captured pass did.
+// - A step of k micro-batches sums their gradients in the buckets and launches these during the last backward pass.
 //
-// Where kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: buckets are
-// handed over after backward. Those are the first step, steps with new shapes and steps that CudaGraphCache record, because
-// loading a kernel waits for the kernels that run; and all steps of a model that communicates on the computing thread
-// (comm.compute), because NCCL does not allow two threads to communicate on one GPU at a time. Lent gradients are
-// exchanged one bucket at a time in such a step, while backward waits.
+// If kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: their buckets
+// are launched after the backward pass. These steps are:
+// - the first step, steps with new shapes and captured steps, because loading a kernel waits for running kernels;
+// - all steps of a model that communicates on the computing thread (comm.compute), because NCCL does not allow two
+//   threads to communicate on one GPU at a time.
+// In such a step on-demand gradients are exchanged one bucket at a time, while the backward pass waits.
 class Scheduler {
  public:
-  // `buckets` and `comm` must outlive the scheduler. `comm`: what `work` communicates with; null when it does not.
+  // `buckets` and `comm` must outlive the scheduler. `comm`: communicator of `work`; null if it does not communicate.
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
   ~Scheduler();
 
@@ -32,7 +34,7 @@ class Scheduler {
   // Of the next micro-batch, with the root gradient 1/k: the step's gradient is that of the mean loss. A step of one
   // micro-batch may call godwit::backward() itself.
   void backward(const Var& loss);
-  // After the last backward: hands over what is left, waits, rethrows. Parameters no micro-batch used have gradient 0.
+  // After the last backward pass: launches the remaining buckets, waits, rethrows. Unused parameters have gradient 0.
   void finish_step();
   void wait();  // until the stream is idle; rethrows its error
 
@@ -40,7 +42,7 @@ class Scheduler {
   const std::vector<std::string>& unused() const { return unused_; }
   // Buckets of the last step that were handed over while backward went on.
   int64_t overlapped() const { return overlapped_; }
-  // Of the last step. The scheduler announces the waits of the computing thread; `work` enters its activities.
+  // Times of the last step. The scheduler calls set_waiting() for the computing thread; `work` calls enter().
   StepClock& clock() { return clock_; }
   const StepClock& clock() const { return clock_; }
 

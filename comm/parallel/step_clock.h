@@ -1,4 +1,4 @@
-// StepClock: how long a step's exchange took, and which part of it the computation did not hide.
+// StepClock: the time of a step's exchange, and the part of it that the computation did not hide.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace godwit {
 
-// What the exchange of a step does at a moment.
+// Activity of a step's exchange.
 enum class Activity : uint8_t { none, compression, communication, update };
 
-// Sums the time of every activity, and of it the time in which the computing thread waited. The exchange announces its
-// activities and the computing thread its waits; one thread may do both. Thread-safe.
+// Sums the time of each activity, and the part of it in which the computing thread waited. The exchange calls enter(),
+// the computing thread set_waiting(); one thread may do both. Thread-safe.
 class StepClock {
  public:
   using Time = Clock::time_point;

@@ -1,5 +1,4 @@
-// MpiGroup: a group of ranks in processes of their own; every collective is a pairwise exchange of pieces, from
-// and to the host's memory.
+// MpiGroup: a group whose ranks are processes. Every collective is a pairwise exchange of pieces in host memory.
 #pragma once
 #include "comm/transport/transfer_mpi.h"
 

@@ -47,9 +47,9 @@ struct MpiMembers {
 // a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
 class Transfer {
  public:
-  static constexpr int64_t kShort = 64 << 10;  // bytes of a call whose time is latency
+  static constexpr int64_t kShort = 64 << 10;  // largest bytes of a call that latency dominates
   static constexpr int64_t kInFlight = 12;     // messages of a tag and direction that are posted together
-  // Rows of a tag and direction that are in flight together, in a group of so many ranks.
+  // Rows in flight, for each tag and direction, in a group of so many ranks.
   static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
 
   // Exchanges `call` with the members at the distances 1, 2, 4, … (a barrier: with all). `memory` holds the buffers of
@@ -67,7 +67,7 @@ class Transfer {
   // Blocks until the messages of the tag have completed up to this row, in both directions; polls, sleeping in between.
   // Throws if members call different collectives, if one failed or left, or if nothing arrives before the timeout.
   void wait(int tag, int64_t row);
-  void finish();  // waits for all messages, those that carry the call included
+  void finish();  // waits for all messages, including those that describe the call
 
  private:
   struct Header;

@@ -19,8 +19,8 @@ struct WorkerOptions {
   void describe_topology(OptionList& list);  // nodes, workers_per_node, transport, timeout_s
   void describe_devices(OptionList& list);   // the other options
   // Replaces the device auto. Under a launcher, nodes and workers_per_node follow from the number of started processes
-  // unless they are given; both are 0 if the hosts are to decide. Throws if the options contradict how the process was
-  // started, or the build.
+  // unless they are given; both are 0 if each host is to be a node. Throws if the options contradict the build or how
+  // the process was started.
   void resolve(bool nodes_given, bool workers_given);
   bool fits_launcher() const;  // a launcher started one process for each of these workers
 };
