@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
+TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeCollectivesAndUpdate) {
   const auto step = [](Communicator& alone) {
     const Var weight(Tensor::of(random_values<float>(12, 1), {3, 4}), true), bias(Tensor::zeros({3}), true);
     DataParallelOptions options;
@@ -26,7 +26,8 @@ TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeAndUpdate) {
   run_local({1, 1}, step);
   std::vector<std::string> ended = emulated_nvtx::ended;  // the exchange's thread runs concurrently with backward
   std::sort(ended.begin(), ended.end());
-  EXPECT_EQ(ended, (std::vector<std::string>{"apply 0", "apply 1", "backward", "exchange 0", "exchange 1"}));
+  EXPECT_EQ(ended, (std::vector<std::string>{"apply 0", "apply 1", "backward", "dense/all_reduce", "dense/all_reduce",
+                                             "exchange 0", "exchange 1", "finish step"}));
 }
 
 }  // namespace
