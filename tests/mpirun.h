@@ -37,11 +37,12 @@ inline std::string no_netlab() {
   return std::system(links) == 0 ? "" : "no network namespaces";
 }
 
-// Runs `line` with the shell in the folder.
+// Runs `line` with the shell in the folder. Open MPI leaks memory at exit, so leak detection is off.
 inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
   // The program may be a part of this test program, all of which it runs.
-  const std::string whole = "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; cd " + folder.str() + " && " + line +
-                            " >mpi.out 2>mpi.err </dev/null";
+  const std::string whole =
+      "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; cd " +
+      folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(whole.c_str());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -54,11 +55,10 @@ inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder)
   return run_line("timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " + arguments, folder);
 }
 
-// Runs all ranks on this host and allows more ranks than cores. Open MPI leaks memory at exit, so leak detection is
-// off.
+// Runs all ranks on this host and allows more ranks than cores.
 inline MpiOutcome mpirun(int ranks, const std::string& command, const TempFolder& folder) {
   return run_line(
-      "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -np " +
+      "timeout -k 5 300 mpirun --allow-run-as-root --oversubscribe -np " +
           std::to_string(ranks) + " " + command,
       folder);
 }

@@ -91,9 +91,13 @@ std::string RunTrace::gather(Communicator& comm, int64_t last_step) {
   int64_t zero = ns_of(Clock::now());
   for (const TraceEvent& event : trace_->events()) zero = std::min(zero, ns_of(event.begin));
   zero -= offsets[static_cast<size_t>(comm.rank)].ns;
-  const Tensor zeros({world}, DType::i64, kCpu);  // of all ranks, on rank 0's clock
-  comm.world->all_gather(cpu_tensor<int64_t>({zero}), zeros, kPhase);
-  for (int rank = 0; rank < world; ++rank) zero = std::min(zero, zeros.data<int64_t>()[rank]);
+  const Tensor all_ranks({2 * world}, DType::i64, kCpu);  // first time on rank 0's clock, and number of dropped events
+  comm.world->all_gather(cpu_tensor<int64_t>({zero, trace_->dropped()}), all_ranks, kPhase);
+  int64_t dropped = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    zero = std::min(zero, all_ranks.data<int64_t>()[2 * rank]);
+    dropped += all_ranks.data<int64_t>()[2 * rank + 1];
+  }
   const std::string own = lines_of(*trace_, comm.rank, comm.node(), zero + offsets[static_cast<size_t>(comm.rank)].ns);
   std::string all;
   for (int rank = 0; rank < world; ++rank) {
@@ -110,7 +114,7 @@ std::string RunTrace::gather(Communicator& comm, int64_t last_step) {
   all.resize(all.size() - 2);  // the last ",\n"
   return detail::concat("{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"first_step\": ", begin_,
                         ", \"last_step\": ", std::min(end_, last_step),
-                        ", \"clock_error_us\": ", microseconds(error_ns), ", \"events_dropped\": ", trace_->dropped(),
+                        ", \"clock_error_us\": ", microseconds(error_ns), ", \"events_dropped\": ", dropped,
                         "},\n\"traceEvents\": [\n", all, "\n]}\n");
 }
 
