@@ -10,7 +10,7 @@ namespace godwit {
 
 // A rank's clock minus the clock of rank 0, at the same moment.
 struct ClockOffset {
-  int64_t ns = 0;
+  int64_t ns = 0;        // difference
   int64_t error_ns = 0;  // bound of the error
 };
 

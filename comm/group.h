@@ -84,8 +84,8 @@ class Group {
 // During its lifetime, calls f(true) when a collective of the calling thread begins, and f(false) when it ends.
 class CallObserver {
  public:
-  explicit CallObserver(std::function<void(bool begins)> f);
-  ~CallObserver();
+  explicit CallObserver(std::function<void(bool begins)> f);  // replaces the thread's observer
+  ~CallObserver();                                            // restores it
   CallObserver(const CallObserver&) = delete;
   CallObserver& operator=(const CallObserver&) = delete;
 

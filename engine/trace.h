@@ -13,8 +13,8 @@ namespace godwit {
 
 // An interval of one thread. Intervals of a thread nest.
 struct TraceEvent {
-  std::string name;
-  Clock::time_point begin{}, end{};
+  std::string name;                  // what the thread does
+  Clock::time_point begin{}, end{};  // of the interval
   int64_t bucket = -1;    // of the parameters that it concerns; -1: none
   std::string parameter;  // first one of the bucket
   int64_t bytes = 0;      // of the bucket's gradient

@@ -31,7 +31,7 @@ class Digester {
   Digester();
   ~Digester();
   Digester(const Digester&) = delete;
-  void add(const void* data, uint64_t bytes);
+  void add(const void* data, uint64_t bytes);    // the next block
   Digest digest(const std::string& name) const;  // of all bytes added
 
  private:

@@ -15,7 +15,7 @@ enum class Activity : uint8_t { none, compression, communication, update };
 // the computing thread set_waiting(); one thread may do both. Thread-safe.
 class StepClock {
  public:
-  using Time = Clock::time_point;
+  using Time = Clock::time_point;  // when something happens
 
   void begin(Time now = Clock::now());                     // of a step: all times are 0 again
   Activity enter(Activity next, Time now = Clock::now());  // returns the activity that ends
@@ -36,6 +36,7 @@ class StepClock {
 // The computing thread waits while this object lives.
 class WaitingScope {
  public:
+  // Marks the computing thread as waiting.
   explicit WaitingScope(StepClock& clock) : clock_(clock), before_(clock.set_waiting(true)) {}
   ~WaitingScope() { clock_.set_waiting(before_); }
   WaitingScope(const WaitingScope&) = delete;
