@@ -128,7 +128,7 @@ def plot(rows, settings, methods):
     shown = [setting for setting in settings if any(Cell(setting[0], method, *setting[1:]) in rows for method in methods)]
     if not shown:
         return
-    figure, all_axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.8), squeeze=False)
+    figure, all_axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.8), squeeze=False, layout="constrained")
     for axes, (model, hosts, workers, rate) in zip(all_axes[0], shown):
         cells = [(method, rows[cell]) for method in methods if (cell := Cell(model, method, hosts, workers, rate)) in rows]
         bottom = [0.0] * len(cells)
@@ -139,8 +139,7 @@ def plot(rows, settings, methods):
         axes.set_xticks(range(len(cells)), [method for method, _ in cells], rotation=45, ha="right")
         axes.set_title(f"{model}, {hosts} hosts, {rate}")
         axes.set_ylabel("step, s")
-    all_axes[0][0].legend()
-    figure.tight_layout()
+    figure.legend(*all_axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PARTS))
     figure.savefig(root / "docs" / "plots" / "scaling.png", dpi=100)
 
 
