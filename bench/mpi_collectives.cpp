@@ -152,8 +152,8 @@ std::vector<Exchange> exchanges(Communicator& comm) {
            }}};
 }
 
-// One rank per host, whose link carries so many bytes per second in each direction: the share of this bound that is
-// reached. A time is that of the slowest rank. Godwit's runs and MPI's do not alternate, because the congestion control
+// With one rank per host: prints the share of the line's rate that each exchange reaches. `rate` is in bytes per second
+// and direction. The slowest rank counts. Godwit's runs and MPI's do not alternate, because the congestion control
 // of a connection adapts to the traffic of the last second.
 void time_line(Communicator& comm, double rate) {
   for (const Exchange& exchange : exchanges(comm)) {

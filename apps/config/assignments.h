@@ -14,8 +14,8 @@ struct Assignment {
 };
 using Assignments = std::vector<Assignment>;
 
-// The options of a configuration, and those of the methods that it does not select, which are inapplicable. Refers to
-// the configuration.
+// The options of a configuration. The options of methods that the configuration does not select are in the list too,
+// marked as inapplicable. Refers to the configuration.
 class KnownOptions {
  public:
   explicit KnownOptions(const CommonConfig& config);

@@ -88,7 +88,7 @@ std::string topic_text(const Program& program, const std::string& topic) {
   const ConfigPtr config = default_config(program);
   const KnownOptions known(*config);
   std::string text;
-  std::vector<std::string> topics;  // those of methods first
+  std::vector<std::string> topics;  // names of methods come first
   const auto add = [&](const std::vector<std::string>& names) {
     for (const std::string& name : names)
       if (std::find(topics.begin(), topics.end(), name) == topics.end()) topics.push_back(name);

@@ -83,7 +83,7 @@ std::string RunTrace::contents(int64_t last_step) const {
   return detail::concat("timeline of steps ", begin_, " to ", std::min(end_, last_step));
 }
 
-// One rank after the other sends its events, so that no rank but 0 holds those of all.
+// One rank after the other sends its events, so that only rank 0 holds the events of all ranks.
 std::string RunTrace::gather(Communicator& comm, int64_t last_step) {
   constexpr const char* kPhase = "trace/broadcast";
   const int world = comm.world->size();

@@ -6,8 +6,8 @@
 
 namespace godwit::apps {
 
-// Seconds; of one step, or sums over steps. See "Where the time goes" in docs/training.md. The first seven parts are
-// those of the computing thread; with other() they add up to `total`.
+// Seconds; of one step, or sums over steps. See "Where the time goes" in docs/training.md. The computing
+// thread spends the first seven parts; with other() they add up to `total`.
 struct TimeSplit {
   double forward = 0, backward = 0, data_wait = 0;
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0, idle = 0;
