@@ -8,67 +8,13 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/image/image_config.h"
-#include "apps/text/text_config.h"
 #include "engine/check.h"
 #include "engine/device.h"
 #include "optim/adam.h"
+#include "tests/apps/config/parse.h"
 
 namespace godwit::apps {
 namespace {
-
-using testing::TempDir;
-using Words = std::vector<std::string>;
-
-TextConfig parse_text(const Words& words) {
-  std::vector<const char*> argv = {"train_bert"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  std::ostringstream out;
-  return static_cast<const TextConfig&>(
-      *parse_command_line(text_program(), static_cast<int>(argv.size()), argv.data(), out));
-}
-
-struct Answer {
-  std::optional<ImageConfig> config;
-  std::string printed;
-};
-
-Answer run(const Words& words) {
-  std::vector<const char*> argv = {"train_resnet"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  std::ostringstream out;
-  Answer answer;
-  const ConfigPtr config = parse_command_line(image_program(), static_cast<int>(argv.size()), argv.data(), out);
-  if (config) answer.config = static_cast<const ImageConfig&>(*config);
-  answer.printed = out.str();
-  return answer;
-}
-
-ImageConfig parse(const Words& words) { return run(words).config.value(); }
-
-std::string error(const Words& words) {
-  try {
-    run(words);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-std::string write_file(const std::string& text) {
-  const std::string path = TempDir() + "/godwit_config_" + std::to_string(std::hash<std::string>()(text)) + ".json";
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
-
-std::string file_error(const std::string& text) { return error({"--config", write_file(text)}); }
-
-// The message must be one line and contain every part.
-void expect_parts(const std::string& message, const Words& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' does not contain '" << part << "'";
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-}
 
 TEST(CommandLine, ModelOptionsApplyToTheirNetworks) {
   const ImageConfig vit = parse({"--set", "model.patch_size=2", "--model", "vit_tiny", "--set", "model.dropout=0.1"});
@@ -390,7 +336,7 @@ TEST(CommandLine, RefusesKeysThatTheMethodDoesNotRead) {
 
 TEST(CommandLine, RefusesInvalidFiles) {
   expect_parts(error({"--config", "/nowhere/x.json"}), {"/nowhere/x.json", "No such file"});
-  expect_parts(error({"--config", TempDir()}), {"folder"});
+  expect_parts(error({"--config", testing::TempDir()}), {"folder"});
   expect_parts(error({"--config", "a", "--config", "b"}), {"--config"});
   expect_parts(file_error("{\"epochs\": 1,\n \"batch\": }"), {".json", "line 2, column 11"});
   expect_parts(file_error("{\"epochs\": 1} x"), {"line 1, column 15"});
@@ -454,74 +400,6 @@ TEST(CommandLine, PrintedConfigurationRoundTrips) {
         EXPECT_EQ(value_text(options_again[i]), value_text(options[i])) << options[i].name;
       }
   }
-}
-
-TEST(CommandLine, HelpListsProgramsAndMethods) {
-  EXPECT_FALSE(run({"--help", "--lr", "nan", "--nonsense"}).config);
-  for (const Program* program : {&image_program(), &text_program()}) {
-    std::ostringstream printed;
-    const std::vector<const char*> argv = {program->name.c_str(), "--help"};
-    EXPECT_EQ(parse_command_line(*program, 2, argv.data(), printed), nullptr);
-    const std::string text = printed.str();
-    EXPECT_NE(text.find("  ./" + program->name + " --optimizer birder --nodes 8\n"), std::string::npos);
-    for (const std::string& name : method_names<OptimizerMethod>())
-      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
-    for (const std::string& name : method_names<ExchangeMethod>())
-      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
-    const ConfigPtr config = default_config(*program);
-    for (const Option& option : config->options()) {
-      if (option.flag.empty() && (option.section == "optimizer" || option.name.starts_with("exchange."))) continue;
-      const std::string& word = option.flag.empty() ? option.name : option.flag;
-      EXPECT_NE(text.find("\n  " + word + " "), std::string::npos) << word;
-    }
-    std::istringstream lines(text);
-    int count = 0;
-    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
-    EXPECT_LE(count, 180);
-    EXPECT_NE(text.find("--help NAME lists the options of one"), std::string::npos);
-  }
-}
-
-std::string help_of(const Program& program, const std::string& topic) {
-  std::ostringstream printed;
-  const std::vector<const char*> argv = {program.name.c_str(), "--help", topic.c_str()};
-  EXPECT_EQ(parse_command_line(program, 3, argv.data(), printed), nullptr);
-  std::istringstream lines(printed.str());
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
-  return printed.str();
-}
-
-// --help of a method states its paper, its bytes, and all of its options with defaults.
-TEST(CommandLine, HelpExplainsEveryMethod) {
-  const auto expect_all = [](const auto& config, const std::string& group, const std::string& text) {
-    EXPECT_TRUE(text.starts_with(config.name() + ", an ")) << text;
-    for (const std::string& part : {config.method().help, config.method().paper, config.method().bytes})
-      EXPECT_NE(text.find(part.substr(0, 20)), std::string::npos) << text;
-    EXPECT_NE(text.find("\n  sends "), std::string::npos) << text;
-    for (const Option& option : config.list())
-      EXPECT_NE(text.find("\n  " + group + option.name), std::string::npos) << option.name;
-  };
-  for (const std::string& name : method_names<OptimizerMethod>())
-    expect_all(OptimizerConfig(name), "optimizer.", help_of(image_program(), name));
-  for (const std::string& name : method_names<ExchangeMethod>())
-    expect_all(ExchangeConfig(name), "exchange.", help_of(text_program(), name));
-  EXPECT_EQ(help_of(image_program(), "binsgdm"), help_of(image_program(), "birder"));
-  EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
-  EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default of this program";
-}
-
-TEST(CommandLine, HelpExplainsGroupsAndOptions) {
-  EXPECT_NE(help_of(image_program(), "data").find("data.crop"), std::string::npos);
-  EXPECT_NE(help_of(image_program(), "cosine").find("schedule.final_fraction"), std::string::npos);
-  EXPECT_EQ(help_of(image_program(), "constant").find("schedule.final_fraction"), std::string::npos);
-  EXPECT_NE(help_of(image_program(), "lr").find("optimizer.lr (--lr)"), std::string::npos);
-  EXPECT_NE(help_of(image_program(), "optimizer.momentum").find("in [0, 1)"), std::string::npos);
-  EXPECT_NE(help_of(image_program(), "optimizer.beta1").find("optimizer.beta1"), std::string::npos) << "not of sgdm";
-  EXPECT_NE(help_of(image_program(), "exchange.density").find("exchange.density"), std::string::npos);
-  EXPECT_NE(help_of(image_program(), "schedule.milestones").find("schedule.milestones"), std::string::npos);
-  EXPECT_NE(help_of(text_program(), "squad").find("task"), std::string::npos);
-  expect_parts(error({"--help", "brider"}), {"no such topic 'brider'", "did you mean 'birder'?"});
-  expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
 }
 
 TEST(CommandLine, DefaultsOfTrainBertFollowTheTaskAndTheOptimizer) {

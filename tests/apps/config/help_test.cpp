@@ -1,0 +1,81 @@
+// --help and --help TOPIC.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "optim/method.h"
+#include "tests/apps/config/parse.h"
+
+namespace godwit::apps {
+namespace {
+
+TEST(Help, ListsProgramsAndMethods) {
+  EXPECT_FALSE(run({"--help", "--lr", "nan", "--nonsense"}).config);
+  for (const Program* program : {&image_program(), &text_program()}) {
+    std::ostringstream printed;
+    const std::vector<const char*> argv = {program->name.c_str(), "--help"};
+    EXPECT_EQ(parse_command_line(*program, 2, argv.data(), printed), nullptr);
+    const std::string text = printed.str();
+    EXPECT_NE(text.find("  ./" + program->name + " --optimizer birder --nodes 8\n"), std::string::npos);
+    for (const std::string& name : method_names<OptimizerMethod>())
+      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
+    for (const std::string& name : method_names<ExchangeMethod>())
+      EXPECT_NE(text.find("\n  " + name + " "), std::string::npos) << name;
+    const ConfigPtr config = default_config(*program);
+    for (const Option& option : config->options()) {
+      if (option.flag.empty() && (option.section == "optimizer" || option.name.starts_with("exchange."))) continue;
+      const std::string& word = option.flag.empty() ? option.name : option.flag;
+      EXPECT_NE(text.find("\n  " + word + " "), std::string::npos) << word;
+    }
+    std::istringstream lines(text);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_LE(count, 180);
+    EXPECT_NE(text.find("--help NAME lists the options of one"), std::string::npos);
+  }
+}
+
+std::string help_of(const Program& program, const std::string& topic) {
+  std::ostringstream printed;
+  const std::vector<const char*> argv = {program.name.c_str(), "--help", topic.c_str()};
+  EXPECT_EQ(parse_command_line(program, 3, argv.data(), printed), nullptr);
+  std::istringstream lines(printed.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  return printed.str();
+}
+
+// --help of a method states its paper, its bytes, and all of its options with defaults.
+TEST(Help, ExplainsEveryMethod) {
+  const auto expect_all = [](const auto& config, const std::string& group, const std::string& text) {
+    EXPECT_TRUE(text.starts_with(config.name() + ", an ")) << text;
+    for (const std::string& part : {config.method().help, config.method().paper, config.method().bytes})
+      EXPECT_NE(text.find(part.substr(0, 20)), std::string::npos) << text;
+    EXPECT_NE(text.find("\n  sends "), std::string::npos) << text;
+    for (const Option& option : config.list())
+      EXPECT_NE(text.find("\n  " + group + option.name), std::string::npos) << option.name;
+  };
+  for (const std::string& name : method_names<OptimizerMethod>())
+    expect_all(OptimizerConfig(name), "optimizer.", help_of(image_program(), name));
+  for (const std::string& name : method_names<ExchangeMethod>())
+    expect_all(ExchangeConfig(name), "exchange.", help_of(text_program(), name));
+  EXPECT_EQ(help_of(image_program(), "binsgdm"), help_of(image_program(), "birder"));
+  EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
+  EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default of this program";
+}
+
+TEST(Help, ExplainsGroupsAndOptions) {
+  EXPECT_NE(help_of(image_program(), "data").find("data.crop"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "cosine").find("schedule.final_fraction"), std::string::npos);
+  EXPECT_EQ(help_of(image_program(), "constant").find("schedule.final_fraction"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "lr").find("optimizer.lr (--lr)"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "optimizer.momentum").find("in [0, 1)"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "optimizer.beta1").find("optimizer.beta1"), std::string::npos) << "not of sgdm";
+  EXPECT_NE(help_of(image_program(), "exchange.density").find("exchange.density"), std::string::npos);
+  EXPECT_NE(help_of(image_program(), "schedule.milestones").find("schedule.milestones"), std::string::npos);
+  EXPECT_NE(help_of(text_program(), "squad").find("task"), std::string::npos);
+  expect_parts(error({"--help", "brider"}), {"no such topic 'brider'", "did you mean 'birder'?"});
+  expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
+}
+
+}  // namespace
+}  // namespace godwit::apps
