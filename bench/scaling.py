@@ -53,7 +53,7 @@ def command(cell, steps, run_dir):
     program, *flags = MODELS[cell.model]
     words = [word.replace("BASELINE", BASELINES[cell.model]) for word in METHODS[cell.method]]
     return [str(root / "build" / "release" / program), *flags, *words, "--max-steps", str(steps), "--set", "log_every=1",
-            "--set", "timeout_s=300", "--run-dir", str(run_dir)]
+            "--set", "timeout_s=300", "--set", "checkpoint.at_end=false", "--run-dir", str(run_dir)]
 
 
 def measure(cell, steps):

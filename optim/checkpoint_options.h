@@ -10,13 +10,13 @@ namespace godwit {
 // When a run saves checkpoints, and which of them it keeps.
 struct CheckpointOptions {
   std::string every = "0";  // steps between checkpoints, or minutes: "10min"; 0: none
+  bool at_end = true;       // one after the last step
   int64_t keep = 2;         // number of checkpoints kept, besides the best one
   std::string best;         // figure of the evaluations whose best value is kept, as "test_top1"; empty: none
 
   void describe(OptionList& list);  // adds the options
   int64_t steps() const;            // between checkpoints; 0: none by steps
   double seconds() const;           // between checkpoints; 0: none by time
-  bool enabled() const { return steps() > 0 || seconds() > 0 || !best.empty(); }  // whether there are checkpoints
 };
 
 }  // namespace godwit

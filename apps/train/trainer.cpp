@@ -92,7 +92,7 @@ Evaluation Trainer::run(Progress& progress) {
       if (check_due && replica_->synchronized()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
       if (const int64_t every = config_.checkpoint.steps(); every > 0 && step_ % every == 0) checkpoint_due_ = true;
-      if (step_ == total_steps_ && config_.checkpoint.enabled()) checkpoint_due_ = true;
+      if (step_ == total_steps_ && config_.checkpoint.at_end) checkpoint_due_ = true;
       checkpoint_if_due(progress);
       announce_checkpoint(progress);
       if (trace_->end_step(step_)) write_trace();

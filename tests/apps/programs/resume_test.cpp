@@ -202,9 +202,10 @@ TEST_F(Resume, ASignalAsksForACheckpoint) {
     environment_.clear();
     EXPECT_TRUE(remains() == whole) << method;
     const auto saved = checkpoints_in(checkpoints());
-    ASSERT_EQ(saved.size(), 1u) << outcome.out << outcome.err;
+    ASSERT_EQ(saved.size(), 2u) << outcome.out << outcome.err;
     EXPECT_GT(saved.begin()->first, 0);
     EXPECT_LT(saved.begin()->first, 300);
+    fs::remove_all(saved.at(300));
     outcome = train("", "--resume run");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_TRUE(remains() == whole) << method;
@@ -216,7 +217,6 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
   const std::string flags = "--optimizer adamw --batch 1 --max-steps 200 --set log_every=1";
   ASSERT_EQ(train(flags).exit_code, 0);
   const auto whole = remains();
-  EXPECT_FALSE(fs::exists(checkpoints()));
   fs::remove_all(run_dir());
   environment_ = signal_after(20, "INT");
   EXPECT_NE(train(flags).exit_code, 0);
@@ -224,6 +224,18 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
   const Outcome outcome = train("", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(remains() == whole);
+}
+
+TEST_F(Resume, TrainsLongerAfterTheEnd) {
+  const std::string flags = "--optimizer birder --nodes 2 --batch 4 --max-steps 4";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  const Outcome outcome = train("", "--resume run --max-steps 6");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("continues after step 4"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(checkpoints_in(checkpoints()).contains(6));
+  fs::remove_all(run_dir());
+  ASSERT_EQ(train(flags + " --set checkpoint.at_end=false").exit_code, 0);
+  EXPECT_FALSE(fs::exists(checkpoints()));
 }
 
 TEST_F(Resume, CheckpointsByTheClock) {
@@ -346,7 +358,7 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   refused("", "--resume nowhere", "nowhere/config.json");
   refused("--resume auto", "--data data", "--run-dir");
   refused("--resume other", "--run-dir run", "leave --run-dir out");
-  ASSERT_EQ(train("--optimizer adamw").exit_code, 0);
+  ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
   refused("", "--resume run", "run/checkpoints: has no checkpoint; train with --checkpoint-every STEPS");
   fs::remove_all(run_dir());
   ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
