@@ -6,8 +6,8 @@
 Every cell is a short training run under tools/netlab. Prints, for each model and rate, throughput, speed-up over the dense
 float32 baseline, scaling efficiency (throughput over hosts × that of one host), the parts of a step and the bytes between
 hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is not
-measured again. The hosts share this machine's cores, so their computation is slower than on real hosts, and rates above
-about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
+measured again. The hosts share this machine's cores, so every worker computes with one thread, computation is slower than
+on real hosts, and rates above about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
 """
 import argparse
 import collections
@@ -53,7 +53,7 @@ def command(cell, steps, run_dir):
     program, *flags = MODELS[cell.model]
     words = [word.replace("BASELINE", BASELINES[cell.model]) for word in METHODS[cell.method]]
     return [str(root / "build" / "release" / program), *flags, *words, "--max-steps", str(steps), "--set", "log_every=1",
-            "--set", "timeout_s=300", "--run-dir", str(run_dir)]
+            "--threads", "1", "--set", "timeout_s=300", "--run-dir", str(run_dir)]
 
 
 def measure(cell, steps):
