@@ -12,8 +12,9 @@ namespace godwit {
 namespace {
 
 constexpr int64_t kMib = 1 << 20, kDefaultMib = 25;
-constexpr int64_t kSide = 256, kMatrix = kSide * kSide * sizeof(float);  // rows and columns, bytes of a scratch parameter
-constexpr int kSteps = 3;  // that are timed, after one that is not
+constexpr int64_t kSide = 256,
+                  kMatrix = kSide * kSide * sizeof(float);  // rows and columns, bytes of a scratch parameter
+constexpr int kSteps = 3;                                   // that are timed, after one that is not
 
 void mean_over_ranks(std::vector<double>& values, Communicator& comm) {
   const Tensor all = cpu_tensor(values);
@@ -154,8 +155,9 @@ BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const Bu
   double backward_s = 0;
   for (const GradientTime& gradient : gradients) backward_s = std::max(backward_s, gradient.ready_s);
   std::string reason =
-      detail::concat("a bucket takes ", milliseconds(cost.s_per_bucket), " and ", milliseconds(cost.s_per_byte * kMib), " per MiB, backward ",
-                     milliseconds(backward_s), "; from its beginning to the last update ", milliseconds(best->second));
+      detail::concat("a bucket takes ", milliseconds(cost.s_per_bucket), " and ", milliseconds(cost.s_per_byte * kMib),
+                     " per MiB, backward ", milliseconds(backward_s), "; from its beginning to the last update ",
+                     milliseconds(best->second));
   if (best->first != kDefaultMib)
     reason += detail::concat(", with ", kDefaultMib, " MiB ", milliseconds(seconds[kDefaultMib]));
   return {best->first, reason};

@@ -73,8 +73,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   begin("workers", "");
   list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", kBucketMib);
   list.add("bucket.mib", bucket.mib,
-           "size of the other buckets, MiB; auto: the run measures its exchange and its backward pass, and picks the size "
-           "with the shortest predicted step")
+           "size of the other buckets, MiB; auto: the run measures its exchange and its backward pass, and picks the "
+           "size with the shortest predicted step")
       .or_number()
       .check_text = check_bucket_mib;
   describe_devices(list);

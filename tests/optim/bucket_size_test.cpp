@@ -24,7 +24,8 @@ std::vector<GradientTime> gradients(int count, int64_t bytes, double seconds_eac
 
 TEST(BucketSize, PredictsTheSchedulersOrder) {
   const BucketOptions sizes{.first_bytes = 100, .bytes = 200};
-  const std::vector<GradientTime> all = gradients(5, 100, 1);  // buckets: 1 parameter, then 2 and 2, ready at 1, 3 and 5
+  const std::vector<GradientTime> all =
+      gradients(5, 100, 1);  // buckets: 1 parameter, then 2 and 2, ready at 1, 3 and 5
   // Hidden but for the last bucket: 5 + (0.25 + 2 · 0.5).
   EXPECT_DOUBLE_EQ(predicted_seconds(all, {0.25, 0.005}, true, sizes), 6.25);
   // The line is the bottleneck: 1 + three buckets + 5 · 2.

@@ -69,7 +69,7 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
-// A run that picks the size measures before it trains, and its configuration has the size: the same command continues it
+// A run that picks the size measures before it trains, and its configuration has the size: the same command continues
 // with the same buckets, without another measurement. The result is that of a given size.
 TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 16 --max-steps 6 ";
