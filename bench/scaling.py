@@ -37,6 +37,7 @@ METHODS = {  # "BASELINE" stands for the optimizer of the model
     "one_bit_adam": ["--optimizer", "one_bit_adam", *FEW_WARMUP_STEPS],
     "loco_4_bits": ["--optimizer", "BASELINE", "--exchange", "loco"],
     "birder": ["--optimizer", "birder"],
+    "birder_compact": ["--optimizer", "birder", "--set", "optimizer.moments=bf16", "--set", "optimizer.errors=int8"],
     "birder_all_gather": ["--optimizer", "birder", "--set", "optimizer.collective=all_gather"],
 }
 PARTS = {"computation": ("forward", "backward"), "exposed compression": ("exposed_compression", "exposed_update"),

@@ -25,7 +25,8 @@ void use_short_time_slices() {
     uint32_t priority;
     uint64_t runtime, deadline, period;  // runtime: of a slice, in nanoseconds
   } attributes = {};
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0 || attributes.policy != SCHED_OTHER) return;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
   attributes.runtime = 100'000;
   (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
