@@ -27,7 +27,7 @@ SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-b
 # as on the testbed of the Birder paper.
 MODELS = {
     "bert_base": ["train_bert", "--task", "pretrain", "--model", "bert_base", "--batch", "1", "--dtype", "bf16"],
-    "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "16", "--dtype", "bf16"],
+    "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "12", "--dtype", "bf16"],
 }
 BASELINES = {"bert_base": "bert_adam", "resnet50": "sgdm"}  # behind the exchanges
 FEW_WARMUP_STEPS = ["--set", "optimizer.warmup=fixed", "--set", f"optimizer.warmup_steps={SKIPPED - 1}", "--set", "optimizer.refresh_variance=false"]
