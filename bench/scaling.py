@@ -6,8 +6,8 @@
 Every cell is a short training run under tools/netlab. Prints, for each model and rate, throughput, speed-up over the dense
 float32 baseline, scaling efficiency (throughput over hosts × that of one host), the parts of a step and the bytes between
 hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is not
-measured again. The hosts share this machine's cores, so their computation is slower than on real hosts, and rates above
-about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
+measured again. The hosts share this machine's cores, so every worker computes with one thread, computation is slower than
+on real hosts, and rates above about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-b
 # as on the testbed of the Birder paper.
 MODELS = {
     "bert_base": ["train_bert", "--task", "pretrain", "--model", "bert_base", "--batch", "1", "--dtype", "bf16"],
-    "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "16", "--dtype", "bf16"],
+    "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "12", "--dtype", "bf16"],
 }
 BASELINES = {"bert_base": "bert_adam", "resnet50": "sgdm"}  # behind the exchanges
 FEW_WARMUP_STEPS = ["--set", "optimizer.warmup=fixed", "--set", f"optimizer.warmup_steps={SKIPPED - 1}", "--set", "optimizer.refresh_variance=false"]
@@ -37,6 +37,7 @@ METHODS = {  # "BASELINE" stands for the optimizer of the model
     "one_bit_adam": ["--optimizer", "one_bit_adam", *FEW_WARMUP_STEPS],
     "loco_4_bits": ["--optimizer", "BASELINE", "--exchange", "loco"],
     "birder": ["--optimizer", "birder"],
+    "birder_compact": ["--optimizer", "birder", "--set", "optimizer.moments=bf16", "--set", "optimizer.errors=int8"],
     "birder_all_gather": ["--optimizer", "birder", "--set", "optimizer.collective=all_gather"],
 }
 PARTS = {"computation": ("forward", "backward"), "exposed compression": ("exposed_compression", "exposed_update"),
@@ -53,7 +54,8 @@ def command(cell, steps, run_dir):
     program, *flags = MODELS[cell.model]
     words = [word.replace("BASELINE", BASELINES[cell.model]) for word in METHODS[cell.method]]
     return [str(root / "build" / "release" / program), *flags, *words, "--max-steps", str(steps), "--set", "log_every=1",
-            "--set", "timeout_s=300", "--set", "checkpoint.at_end=false", "--run-dir", str(run_dir)]
+            "--threads", "1", "--set", "timeout_s=300",
+            "--set", "checkpoint.at_end=false", "--run-dir", str(run_dir)]
 
 
 def measure(cell, steps):

@@ -43,4 +43,9 @@ void CommStats::reset() {
   phases_.clear();
 }
 
+void CommStats::restore(const std::map<std::string, CommCount>& phases) {
+  std::lock_guard lock(mutex_);
+  phases_ = {phases.begin(), phases.end()};
+}
+
 }  // namespace godwit

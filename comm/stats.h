@@ -26,6 +26,7 @@ class CommStats {
   std::map<std::string, CommCount> phases() const;  // counts of every phase, by name
   CommCount total() const;  // sums over all phases
   void reset();  // forgets all phases
+  void restore(const std::map<std::string, CommCount>& phases);  // forgets what was counted since phases()
 
  private:
   mutable std::mutex mutex_;

@@ -1,5 +1,10 @@
 #include "engine/stream.h"
 
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
 #include <utility>
 
 #include "engine/check.h"
@@ -7,6 +12,26 @@
 #include "engine/trace.h"
 
 namespace godwit {
+namespace {
+
+// On a busy core, a thread with short time slices runs sooner after it wakes; its share of the core stays the same.
+// Without them, the communication thread sees a message some milliseconds late. Needs Linux 6.12, and has no effect
+// before.
+void use_short_time_slices() {
+  struct {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;  // runtime: of a slice, in nanoseconds
+  } attributes = {};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = 100'000;
+  (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+}  // namespace
 
 Stream::Stream(bool high_priority)
     : thread_(start_thread([this, inherited = context().cuda ? context_on(context().device, high_priority)
@@ -47,6 +72,7 @@ void Stream::wait_until_pending(size_t works) {
 
 void Stream::run(Context inherited) {
   ContextGuard guard(std::move(inherited));
+  use_short_time_slices();
   if (context().trace) context().trace->name_thread("communication");
   std::unique_lock lock(mutex_);
   while (true) {

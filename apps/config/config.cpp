@@ -1,7 +1,24 @@
 // The options that all programs have.
 #include "apps/config/config.h"
 
+#include <charconv>
+
+#include "engine/excerpt.h"
+
 namespace godwit::apps {
+namespace {
+
+constexpr Range kBucketMib{1.0 / 1024, 1 << 20};
+
+void check_bucket_mib(const std::string& text, const std::string& subject) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole_text = error == std::errc() && end == text.data() + text.size();
+  check(text == "auto" || (whole_text && number >= kBucketMib.min && number <= kBucketMib.max), subject,
+        " expects auto or a number", range_text(kBucketMib), ", got '", excerpt(text), "'");
+}
+
+}  // namespace
 
 OptionList CommonConfig::options() const {
   OptionList list;
@@ -54,8 +71,12 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   begin("workers", "");
-  list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", {1.0 / 1024, 1 << 20});
-  list.add("bucket.mib", bucket.mib, "size of the other buckets, MiB", {1.0 / 1024, 1 << 20});
+  list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", kBucketMib);
+  list.add("bucket.mib", bucket.mib,
+           "size of the other buckets, MiB; auto: the run measures its exchange and its backward pass, and picks the "
+           "size with the shortest predicted step")
+      .or_number()
+      .check_text = check_bucket_mib;
   describe_devices(list);
   list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");

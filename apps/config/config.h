@@ -28,7 +28,8 @@ struct CommonConfig : WorkerOptions, LogOptions {
   ScheduleConfig schedule;
   ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
   struct {
-    double first_mib = 1, mib = 25;
+    double first_mib = 1;
+    std::string mib = "25";  // a number, or auto until the run has picked one
   } bucket;
   struct {
     double norm = 0;  // limit of the norm of all gradients together; 0: no limit

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/train/bucket_choice.h"
 #include "apps/train/device_sum.h"
 #include "apps/train/interrupt.h"
 #include "comm/gather.h"
@@ -13,11 +14,11 @@
 namespace godwit::apps {
 namespace {
 
-BucketOptions bucket_options(const CommonConfig& config) {
-  const auto bytes = [](double mib) { return std::max<int64_t>(1, std::llround(mib * (1 << 20))); };
+BucketOptions bucket_options(const CommonConfig& config, const std::string& mib) {
+  const auto bytes = [](double size) { return std::max<int64_t>(1, std::llround(size * (1 << 20))); };
   BucketOptions options;
   options.first_bytes = bytes(config.bucket.first_mib);
-  options.bytes = bytes(config.bucket.mib);
+  options.bytes = bytes(std::stod(mib));
   return options;
 }
 
@@ -36,7 +37,7 @@ int64_t planned_steps(const CommonConfig& config, int64_t steps_per_epoch) {
 
 }  // namespace
 
-Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm)
+Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Communicator& comm)
     : program_(program),
       config_(config),
       task_(task),
@@ -47,7 +48,6 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   DataParallelOptions options{.optimizer = for_run(config.optimizer, schedule_, total_steps_),
                               .exchange = config.exchange,
                               .seed = config.seed};
-  options.buckets = bucket_options(config);
   options.clip_norm = config.clip.norm;
   options.skip_not_finite = config.non_finite == "skip";
   if (config.spike.guard != "off") {
@@ -57,6 +57,9 @@ Trainer::Trainer(const Program& program, const CommonConfig& config, Task& task,
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
+  std::string mib = config.bucket.mib;
+  if (mib == "auto") mib = pick_bucket_size(config, task, comm, options);
+  options.buckets = bucket_options(config, mib);
   replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
   if (options.skip_not_finite || spike_guard_)

@@ -27,8 +27,9 @@ namespace godwit::apps {
 
 class Trainer {
  public:
-  // Collective. References must outlive the trainer.
-  Trainer(const Program& program, const CommonConfig& config, Task& task, Communicator& comm);
+  // Collective. References must outlive the trainer. On rank 0, replaces bucket.mib=auto in
+  // `config` by the size that it picks.
+  Trainer(const Program& program, CommonConfig& config, Task& task, Communicator& comm);
   ~Trainer();
 
   // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. If a

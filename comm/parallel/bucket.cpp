@@ -75,18 +75,32 @@ void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
 
 }  // namespace
 
-Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options) {
+std::vector<int> bucket_of_parameters(const std::vector<int64_t>& bytes, const BucketOptions& options) {
   check(options.first_bytes > 0 && options.bytes > 0, "buckets: sizes are ", options.first_bytes, " and ",
         options.bytes, " bytes; both must be positive");
+  std::vector<int> result(bytes.size());
+  int bucket = 0;
+  int64_t filled = 0;
+  for (size_t i = bytes.size(); i-- > 0;) {
+    if (i + 1 < bytes.size() && filled + bytes[i] > (bucket == 0 ? options.first_bytes : options.bytes))
+      ++bucket, filled = 0;
+    filled += bytes[i];
+    result[i] = bucket;
+  }
+  return result;
+}
+
+Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options) {
   check(options.alignment > 0, "buckets: the alignment is ", options.alignment, "; it must be positive");
-  std::vector<Parameter> ordered = distinct(parameters);
-  std::reverse(ordered.begin(), ordered.end());
-  const DType dtype = ordered[0].var.dtype();
-  for (const Parameter& parameter : ordered) {
+  const std::vector<Parameter> all = distinct(parameters);
+  const DType dtype = all[0].var.dtype();
+  std::vector<int64_t> bytes;
+  for (const Parameter& parameter : all) bytes.push_back(parameter.var.value().bytes());
+  const std::vector<int> bucket_of = bucket_of_parameters(bytes, options);
+  for (size_t i = all.size(); i-- > 0;) {
+    const Parameter& parameter = all[i];
     const int64_t numel = parameter.var.value().numel();
-    const int64_t cap = (buckets_.size() <= 1 ? options.first_bytes : options.bytes) / size_of(dtype);
-    if (buckets_.empty() || buckets_.back().numel + numel > cap)
-      buckets_.push_back({static_cast<int>(buckets_.size()), numel_, 0, {}, {}, {}, {}});
+    if (bucket_of[i] == std::ssize(buckets_)) buckets_.push_back({bucket_of[i], numel_, 0, {}, {}, {}, {}});
     Bucket& bucket = buckets_.back();
     bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel});
     bucket.numel += numel;

@@ -48,6 +48,9 @@ struct BucketOptions {
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
 };
 
+// The bucket of each parameter, from their sizes in order of registration.
+std::vector<int> bucket_of_parameters(const std::vector<int64_t>& bytes, const BucketOptions& options);
+
 // Lays the parameters out in reverse order of registration, which is the order in which backward completes them, and
 // rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {

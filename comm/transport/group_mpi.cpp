@@ -16,6 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between looks for notices; between signs of life
+constexpr int64_t kOneRound = 16 << 10;  // largest bytes of all ranks' values that an all-reduce sends to all ranks
 constexpr int kScatter = 1, kGather = 2;  // tags: of messages to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
@@ -176,7 +177,7 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
   if (size() == 1) return;
   const Tensor x = pinned_copy(values);
   const CollectiveCall call{Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()};
-  if (x.bytes() * size() <= Transfer::kShort) {
+  if (x.bytes() * size() <= kOneRound) {
     const Tensor all({size() * x.numel()}, x.dtype(), kCpu);
     gather(call, x, all);
     dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {

@@ -302,6 +302,9 @@ TEST(CommandLine, BucketSizesAndThreadsAreBounded) {
     EXPECT_EQ(error({"--set", std::string(key) + "=0.0009765625"}), "no error");
     expect_parts(error({"--set", std::string(key) + "=0.0009"}), {key, "in [0.0009765625, 1048576]", "'0.0009'"});
   }
+  EXPECT_EQ(parse({"--set", "bucket.mib=auto"}).bucket.mib, "auto");
+  EXPECT_EQ(parse({"--config", write_file(R"({"bucket": {"mib": 7.5}})")}).bucket.mib, "7.5");
+  expect_parts(error({"--set", "bucket.mib=atuo"}), {"bucket.mib expects auto or a number in [", "'atuo'"});
   EXPECT_EQ(parse({"--threads", "1024"}).threads, 1024);
   expect_parts(error({"--threads", "1025"}), {"--threads", "in [0, 1024]"});
   expect_parts(error({"--threads", "-1"}), {"--threads"});

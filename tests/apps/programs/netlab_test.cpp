@@ -6,6 +6,7 @@ namespace godwit {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
 class Netlab : public TrainResnet {
  protected:
@@ -34,6 +35,27 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
   ASSERT_EQ(std::sscanf(outcome.err.c_str() + at, "Mbit/s, %d %% of 200mbit", &percent), 1) << outcome.err;
   EXPECT_GT(percent, 50) << outcome.err;
   EXPECT_LE(percent, 105) << outcome.err;
+}
+
+// One bit per value goes to the owner of the value, and one comes back: 2(n−1)P/8 bytes of all n hosts in a step. The
+// interfaces also count headers, acknowledgments and the start of the processes.
+TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
+  constexpr int kHosts = 3, kSteps = 6;
+  const MpiOutcome outcome = netlab("--hosts 3 --measure 0 -- " + train_ +
+                                    " --model resnet18 --set model.small_stem=true --max-steps 6 --run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json summary = json::parse(read_file(run_dir() / "summary.json"));
+  const double expected = 2.0 * (kHosts - 1) * summary["parameters"].get<double>() / 8 * kSteps;
+  double counted = 0, measured = 0;
+  for (const json& line : metrics()) counted += line.value("bytes_inter", 0.0);
+  EXPECT_NEAR(counted / expected, 1, 0.01);
+  const std::string says = "the interfaces of the hosts sent ";
+  const size_t at = outcome.err.find(says);
+  ASSERT_NE(at, std::string::npos) << outcome.err;
+  for (size_t i = at + says.size(); outcome.err[i] != ' '; ++i)
+    if (outcome.err[i] != ',') measured = 10 * measured + (outcome.err[i] - '0');
+  EXPECT_GE(measured, counted);
+  EXPECT_LE(measured, 1.02 * expected);
 }
 
 // The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP after 5 s, then ends the

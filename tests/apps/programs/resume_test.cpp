@@ -69,6 +69,23 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
+// A run that picks the size measures before it trains, and its configuration has the size: the same command continues
+// with the same buckets, without another measurement. The result is that of a given size.
+TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
+  const std::string flags = "--optimizer birder --nodes 2 --batch 16 --max-steps 6 ";
+  const auto whole = trained(flags, 3);
+  EXPECT_TRUE(trained(flags + "--set bucket.mib=auto", 3) == whole);
+  json config = json::parse(read_file(run_dir() / "config.json"));
+  EXPECT_GE(std::stoi(config["bucket"]["mib"].get<std::string>()), 1);
+  config["bucket"]["mib"] = 0.5;
+  write_file(run_dir() / "config.json", config.dump());
+  const Outcome outcome = continued_from(3, "--set bucket.mib=auto");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("bucket.mib=0.5"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("picks"), std::string::npos) << outcome.out;
+  EXPECT_EQ(remains().second, whole.second);
+}
+
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
   write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
   write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");

@@ -154,7 +154,8 @@ Trained trained(const std::string& device, int ranks, const std::function<void(I
     config.log_every = 1;
     config.check_replicas = 1;
     config.run_dir = folder / "run";
-    config.bucket.first_mib = config.bucket.mib = 1.0 / 1024;  // several buckets
+    config.bucket.first_mib = 1.0 / 1024;  // several buckets
+    config.bucket.mib = "0.0009765625";
     change(config);
     NetTask task(config, images, comm, poisoned);
     const Evaluation last = Trainer(image_program(), config, task, comm).run(progress);

@@ -39,7 +39,7 @@ ImageData make_data(int pixel_change = 0, int32_t label_change = 0) {
           std::make_shared<data::InMemoryDataset>(std::move(test), options)};
 }
 
-Evaluation run(const ImageConfig& config, ImageTask&& task, Communicator& comm, Progress& progress) {
+Evaluation run(ImageConfig& config, ImageTask&& task, Communicator& comm, Progress& progress) {
   return Trainer(image_program(), config, task, comm).run(progress);
 }
 

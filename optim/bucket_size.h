@@ -1,0 +1,47 @@
+// Sizes of buckets from measurements: small buckets leave less to exchange after the backward pass, large ones pay the
+// cost of a bucket less often.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "optim/data_parallel.h"
+
+namespace godwit {
+
+// Time of a bucket's exchange and update: s_per_bucket + bytes of its parameters · s_per_byte.
+struct BucketCost {
+  double s_per_bucket, s_per_byte;  // in seconds
+};
+
+// Collective. Trains scratch parameters of 0.25 and 8 MiB with the optimizer and exchange of `options`, and takes the
+// mean over the ranks. The byte counts of `comm` are unchanged.
+BucketCost measure_bucket_cost(Communicator& comm, const DataParallelOptions& options);
+
+// When the gradient of a parameter is complete, in seconds after the beginning of the backward pass.
+struct GradientTime {
+  int64_t bytes;   // of the parameter
+  double ready_s;  // see above
+};
+
+// Collective. Runs `loss` and its backward pass twice and times the second one. In order of registration, each Var
+// once; the mean over the ranks. Gradients are cleared; the parameters must not be bound to buckets.
+std::vector<GradientTime> measure_gradient_times(const std::vector<Parameter>& parameters, Communicator& comm,
+                                                 const std::function<Var()>& loss);
+
+// Seconds from the beginning of the backward pass to the end of the last update, with buckets of these sizes.
+// `overlaps`: exchanges may begin before the last gradient is complete.
+double predicted_seconds(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
+                         const BucketOptions& sizes);
+
+// A size of buckets and, for the user, the measurements behind it.
+struct BucketSize {
+  int64_t mib;         // of the buckets after the first
+  std::string reason;  // one line without the size
+};
+// Of 1, 2, 4, … 64 and 25 MiB: the size for which the predicted time is least. The default of 25 MiB stays if that time
+// is within 1 % of the least. sizes.bytes is not read.
+BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
+                            const BucketOptions& sizes = {});
+
+}  // namespace godwit
