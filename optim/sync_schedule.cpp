@@ -57,16 +57,18 @@ int64_t SyncSchedule::gap(int64_t step) const {
 
 void SyncSchedule::advance(int64_t step) {
   for (; next_sync_ < step; next_sync_ += gap(last_sync_)) last_sync_ = next_sync_;
-  for (; next_variance_ < step; ++variance_index_)
+  for (; next_variance_ < step; ++variance_index_) {
+    before_variance_ = next_variance_;
     next_variance_ += options_.variance_interval > 0
                           ? options_.variance_interval
                           : int64_t{1} << std::min<int64_t>(variance_index_ / options_.kappa, 40);
+  }
 }
 
 SyncSchedule::Step SyncSchedule::at(int64_t step) {
   check(step > last_sync_, "zero_one_adam: step ", step, " after step ", last_sync_, "; steps must ascend");
   advance(step);
-  return {step == next_sync_, step == next_variance_ && step <= last_variance_, variance_index_ + 1};
+  return {step == next_sync_, step == next_variance_ && step <= last_variance_, step - before_variance_};
 }
 
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {

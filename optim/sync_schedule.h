@@ -19,9 +19,9 @@ class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
-  struct Step {  // what happens in a step
-    bool sync, variance;       // in T_u, in T_v
-    int64_t variance_changes;  // elements of T_v up to this step, ignoring its end
+  struct Step {              // what happens in a step
+    bool sync, variance;     // in T_u, in T_v
+    int64_t since_variance;  // steps since the last element of T_v before this step, or since step 0
   };
   Step at(int64_t step);  // call in ascending order of steps
 
@@ -33,8 +33,9 @@ class SyncSchedule {
 
   ZeroOneAdam::Options options_;
   int64_t last_variance_;
-  int64_t last_sync_ = 0, next_sync_;               // last_sync_ < step <= next_sync_
-  int64_t next_variance_ = 1, variance_index_ = 0;  // of T_v, ignoring its end
+  int64_t last_sync_ = 0, next_sync_;  // last_sync_ < step <= next_sync_
+  // of T_v, ignoring its end: before_variance_ < step <= next_variance_
+  int64_t before_variance_ = 0, next_variance_ = 1, variance_index_ = 0;
 };
 
 // Number of changes of the second moment in a run of `steps` steps.

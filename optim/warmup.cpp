@@ -13,9 +13,9 @@
 namespace godwit {
 namespace {
 
-constexpr double kSettled = 0.96;       // bound of a change of ‖v̂‖₁, and its reciprocal
-constexpr double kSettledShare = 0.99;  // of all values, in tensors that have settled
-constexpr double kOutgrown = 4;         // ‖ĝ‖²/‖v̂‖₁ from which on v̂ is refreshed
+constexpr double kSettled = 0.96;        // bound of a change of ‖v̂‖₁, and its reciprocal
+constexpr double kSettledShare = 0.99;   // of all values, in tensors that have settled
+constexpr double kOutgrown = 4;          // ‖ĝ‖²/‖v̂‖₁ from which on v̂ is refreshed
 constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
@@ -29,8 +29,7 @@ bool has_settled(double change) { return change >= kSettled && change <= 1 / kSe
 }  // namespace
 
 void dense_mean(Group& world, const Tensor& x, DenseWire wire, const std::string& purpose) {
-  if (wire == DenseWire::f32 || world.size() == 1)
-    return world.all_reduce(x, Reduce::mean, purpose + "_all_reduce");
+  if (wire == DenseWire::f32 || world.size() == 1) return world.all_reduce(x, Reduce::mean, purpose + "_all_reduce");
   half_mean(world, x, wire == DenseWire::bf16 ? DType::bf16 : DType::f16, world.size(), purpose.c_str(),
             (purpose + "_all_to_all").c_str(), (purpose + "_all_gather").c_str());
 }
@@ -51,8 +50,9 @@ bool VarianceFreeze::warming_up(int64_t step) {
     if (ended || step > limit_) {
       frozen_at_ = step_, event_step_ = step;
       event_ = detail::concat(name_, ": the warm-up ended after step ", step_,
-                              ended ? ", because the second moments have settled"
-                                    : end_ == WarmupEnd::fixed ? "" : ", its limit; " + unsettled());
+                              ended                      ? ", because the second moments have settled"
+                              : end_ == WarmupEnd::fixed ? ""
+                                                         : ", its limit; " + unsettled());
       snapshots_.clear();
     }
   }
@@ -62,8 +62,15 @@ bool VarianceFreeze::warming_up(int64_t step) {
 
 bool VarianceFreeze::refreshes(int64_t step) const {
   if (!refresh_ || frozen_at_ == 0) return false;
-  const int64_t h = std::max<int64_t>(frozen_at_ / 4, 1), after = step - frozen_at_;
+  const int64_t h = refresh_interval(), after = step - frozen_at_;
   return after > 0 && after % h == 0 && ((after / h + 1) & (after / h)) == 0;  // after/h is 2ʲ − 1
+}
+
+// The weight in Adam's v̂ of the steps since the last refresh before step_, or since the end of the warm-up.
+double VarianceFreeze::refresh_weight() const {
+  const int64_t h = refresh_interval(), before = frozen_at_ + ((step_ - frozen_at_) / h - 1) / 2 * h;
+  const auto held = [&](int64_t steps) { return 1 - std::pow(beta2_, static_cast<double>(steps)); };
+  return held(step_ - before) / held(step_);
 }
 
 void VarianceFreeze::measure(const Bucket& bucket) {
@@ -76,6 +83,7 @@ void VarianceFreeze::measure(const Bucket& bucket) {
 
 std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v) {
   const double correction = 1 - std::pow(beta2_, static_cast<double>(frozen_at_));
+  const double weight = refresh_weight();
   const std::vector<double> all = squares_of_slots(bucket, g);
   const Tensor masked = g.clone();
   on_device(g, [&](auto device) {
@@ -87,7 +95,8 @@ std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g
   for (size_t s = 0; s < factors.size(); ++s) {
     double& norm = norms_[first_slot_[static_cast<size_t>(bucket.index)] + s];
     const double squares = factors[s], ratio = norm > 0 ? squares * correction / norm : 1;
-    factors[s] = ratio > kOutgrown && std::isfinite(ratio) ? std::min(ratio, kLargestFactor) : 1;
+    if (!std::isfinite(ratio)) factors[s] = 1;
+    else factors[s] = ratio > kOutgrown ? std::min(ratio, kLargestFactor) : 1 - weight + weight * ratio;
     norm *= factors[s];
     if (std::isfinite(all[s])) norm += correction * (all[s] - squares);
   }

@@ -47,9 +47,10 @@ void describe_freeze(Options& o, OptionList& list) {
   list.add("warmup", o.warmup,
            "auto: the warm-up ends once the second moments have settled, at the latest after warmup_steps or "
            "warmup_fraction; fixed: after these");
-  list.add("refresh_variance", o.refresh_variance,
-           "after the warm-up, update second moments that are 0 or far too small in a few steps, whose gradients are "
-           "also sent uncompressed");
+  list.add(
+      "refresh_variance", o.refresh_variance,
+      "after the warm-up, scale the second moments of each tensor to its gradients in a few steps, whose gradients "
+      "are also sent uncompressed");
 }
 
 // Length of the warm-up in a run of `steps` steps: `warmup_steps` if not 0, otherwise `fraction` of the run, at least
@@ -71,8 +72,10 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
-// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. If ‖ĝ‖² over
-// the values of a tensor with v ≠ 0 exceeds 4·‖v̂‖₁, these v̂ are multiplied by the ratio: the gradients have outgrown v.
+// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂ of
+// a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because the
+// gradients have outgrown v. Otherwise it is 1 − w + w·r, where w is the weight in Adam's v̂ of the steps since the last
+// refresh: ‖v̂‖₁ then follows Adam's, up or down.
 class VarianceFreeze {
  public:
   // `limit`: longest warm-up, in steps. `refresh`: whether v is refreshed later. `name` is for event().
@@ -84,8 +87,7 @@ class VarianceFreeze {
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
   // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
-  // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot, 1 or
-  // more.
+  // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot.
   std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
   void restore(const std::vector<double>& counters);  // those of a checkpoint
@@ -93,6 +95,8 @@ class VarianceFreeze {
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
 
  private:
+  int64_t refresh_interval() const { return std::max<int64_t>(frozen_at_ / 4, 1); }
+  double refresh_weight() const;
   bool settled();
   std::string unsettled() const;
 
@@ -101,12 +105,12 @@ class VarianceFreeze {
   int64_t limit_;
   double beta2_;
   bool refresh_;
-  std::vector<std::string> names_;              // of all slots
-  std::vector<int64_t> sizes_;                  // of all slots, in values
-  std::vector<size_t> first_slot_;              // of each bucket
-  std::vector<double> norms_;                   // ‖v‖₁ of all slots
+  std::vector<std::string> names_;             // of all slots
+  std::vector<int64_t> sizes_;                 // of all slots, in values
+  std::vector<size_t> first_slot_;             // of each bucket
+  std::vector<double> norms_;                  // ‖v‖₁ of all slots
   std::deque<std::vector<double>> snapshots_;  // ‖v̂‖₁ of all slots, at multiples of Δ/10, of the last Δ steps
-  std::vector<double> changes_;                 // ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ at the last test; empty before
+  std::vector<double> changes_;                // ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ at the last test; empty before
   int64_t step_ = 0, frozen_at_ = 0, event_step_ = 0;
   std::string event_;
 };

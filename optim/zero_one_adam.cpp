@@ -21,7 +21,10 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_common(*this, list);
   describe_moments(*this, list, "added to the second moment, inside the root");
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
-  list.add("bias_correction", bias_correction, "divide the second moment by 1 - beta2^k after its k-th change");
+  list.add(
+      "bias_correction", bias_correction,
+      "weigh the squares of a change of the second moment by the steps since the last change, and apply Adam's bias "
+      "correction");
   list.add("intervals", intervals,
            "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
            "halved, doubling every doubling_steps, or always max_interval");
@@ -83,9 +86,18 @@ void ZeroOneAdam::begin(const StepInfo& step) {
   if (first_) rate_sum_ = 0, keep_ = 1;
   step_ = step.step;
   const SyncSchedule::Step now = schedule_->at(step.step);
-  sync_ = now.sync, variance_ = now.variance, variance_changes_ = now.variance_changes;
+  sync_ = now.sync, variance_ = now.variance, since_variance_ = now.since_variance;
   rate_sum_ += step.lr;
   keep_ *= 1 - step.lr * options_.weight_decay;
+}
+
+// The weights of v and of ĝ², the squares of the mean gradient, when v changes in `step`. With bias correction ĝ²
+// counts for every step since the last change, so that v is Adam's v̂ if the squares were constant over these steps.
+std::pair<double, double> ZeroOneAdam::variance_weights(int64_t step) const {
+  if (!options_.bias_correction) return {options_.beta2, 1 - options_.beta2};
+  const auto held = [&](int64_t steps) { return 1 - std::pow(options_.beta2, static_cast<double>(steps)); };
+  const double change = held(since_variance_) / held(step);
+  return {1 - change, change};
 }
 
 void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
@@ -100,11 +112,8 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
     float *m = state_ptr<float>(device, m_, bucket), *u = state_ptr<float>(device, u_, bucket);
     const auto [begin, end] = bucket.owned;
     if (mean.defined()) {
-      // With bias correction v holds Adam's v̂: these weights give v̂ after the k-th change from v̂ before it.
-      const double beta2 = options_.beta2, k = static_cast<double>(variance_changes_);
-      const double before = options_.bias_correction ? 1 - std::pow(beta2, k - 1) : 1;
-      const double after = options_.bias_correction ? 1 - std::pow(beta2, k) : 1;
-      const one_bit::VarianceUpdate update{{r(beta2 * before / after), r((1 - beta2) / after)}};
+      const auto [keep, change] = variance_weights(step.step);
+      const one_bit::VarianceUpdate update{{r(keep), r(change)}};
       const float* g = data_ptr<float>(device, mean);
       update_each(device, kName, begin, end, update, state_ptr<float>(device, v_, bucket), g);
     }
@@ -126,13 +135,12 @@ void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
   on_device(bucket.param, [&](auto device) {
     float* x = data_ptr<float>(device, bucket.param);
     const float *m = state_ptr<float>(device, m_, bucket), *v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       const one_bit::LocalUpdate update{static_cast<float>(1 - step.lr * decay),
-                                                         static_cast<float>(step.lr), static_cast<float>(options_.eps),
-                                                         limit_of(options_.update_limit)};
-                       update_each(device, kName, begin, end, update, x, m, v);
-                     });
+    for_decay_ranges(
+        bucket, options_.weight_decay, options_.decay_norm_and_bias, [&](int64_t begin, int64_t end, double decay) {
+          const one_bit::LocalUpdate update{static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr),
+                                            static_cast<float>(options_.eps), limit_of(options_.update_limit)};
+          update_each(device, kName, begin, end, update, x, m, v);
+        });
   });
 }
 

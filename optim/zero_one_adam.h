@@ -1,5 +1,7 @@
 // 0/1 Adam (Lu et al. 2023, Algorithm 1, with corrected line order and t'): no full-precision phase, local steps.
 #pragma once
+#include <utility>
+
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/warmup.h"
 
@@ -13,8 +15,8 @@ class SyncSchedule;
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
 // Σ and Π run over the steps since the last synchronization; x' are the common parameters after it. v = 0 means that
 // the parameter has never received a gradient; then u and m are 0, and only weight decay changes it. Every α must be
-// positive. Between synchronizations the replicas differ. With bias_correction v holds Adam's v̂. |m/√v| is limited to
-// update_limit. float32.
+// positive. Between synchronizations the replicas differ. With bias_correction v holds Adam's v̂ of a run in which ĝ² of
+// each step is that of the next step in T_v. |m/√v| is limited to update_limit. float32.
 class ZeroOneAdam : public Optimizer {
  public:
   enum class Intervals { doubling, fixed, learning_rate };  // growth of the intervals of T_u
@@ -28,17 +30,17 @@ class ZeroOneAdam : public Optimizer {
     double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l1_mean;
-    bool bias_correction = true;  // of v
-    double update_limit = 1;      // of |m/√v|; 0: none
+    bool bias_correction = true;             // of v
+    double update_limit = 1;                 // of |m/√v|; 0: none
     DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     // T_u and T_v: see optim/sync_schedule.h
     Intervals intervals = Intervals::learning_rate;  // T_u after the warm-up
-    int64_t max_interval = 16;                  // H
-    int64_t doubling_steps = 0;                 // K of `doubling`; 0: the length of the warm-up
-    int64_t kappa = 16;  // see sync_schedule.h
-    int64_t variance_interval = 0;  // of T_v, if not 0; 0: intervals that grow with kappa
-    int64_t freeze_step = 0;        // last step of T_v; 0: T_v ends at the first T_u interval above one step
+    int64_t max_interval = 16;                       // H
+    int64_t doubling_steps = 0;                      // K of `doubling`; 0: the length of the warm-up
+    int64_t kappa = 16;                              // see sync_schedule.h
+    int64_t variance_interval = 0;                   // of T_v, if not 0; 0: intervals that grow with kappa
+    int64_t freeze_step = 0;  // last step of T_v; 0: T_v ends at the first T_u interval above one step
     // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of that of T_w.
     std::vector<int64_t> halvings = {};
     void describe(OptionList& list);
@@ -57,6 +59,7 @@ class ZeroOneAdam : public Optimizer {
 
  private:
   void begin(const StepInfo& step);
+  std::pair<double, double> variance_weights(int64_t step) const;
   void agree(Bucket& bucket, Communicator& comm);
   void apply_agreed(Bucket& bucket);
 
@@ -66,7 +69,7 @@ class ZeroOneAdam : public Optimizer {
   ErrorFeedbackAllReduce all_reduce_;
 
   bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v
-  int64_t variance_changes_ = 0;         // so far
+  int64_t since_variance_ = 1;           // steps from the change of v before the last step to that step
   int64_t step_ = 0;
   bool first_ = true;    // step_ is the first step after a synchronization
   double rate_sum_ = 0;  // Σα since the last synchronization

@@ -21,6 +21,7 @@ import threading
 
 root = pathlib.Path(__file__).resolve().parent.parent.parent
 STEP = 2  # factor between neighboring learning rates
+PATIENCE = 1800  # seconds that a worker waits for others; a run at low priority can stand still for minutes
 
 
 def rounded(rate):
@@ -83,7 +84,7 @@ class Run:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         folders = [part for flag, (_, path) in self.table.folders.items() for part in (flag, path)]
-        command = [str(part) for part in (self.table.programs / self.table.program, *folders, *self.flags, "--run-dir", self.folder)]
+        command = [str(part) for part in (self.table.programs / self.table.program, *folders, *self.flags, "--set", f"timeout_s={PATIENCE}", "--run-dir", self.folder)]
         with tempfile.TemporaryFile("w+") as messages:
             process = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=messages)
             _, status, used = os.wait4(process.pid, 0)

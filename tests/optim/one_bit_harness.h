@@ -206,8 +206,7 @@ class OneBitAdamServer : public Server<T> {
     const bool limits = t > config.warmup_steps && config.update_limit > 0;
     const T most = limits ? T(config.update_limit * m_correction) : std::numeric_limits<T>::infinity();
     for (size_t j = 0; j < this->d_; ++j)
-      x[j] = (this->keep(t, j) * x[j]) -
-             (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), most));
+      x[j] = (this->keep(t, j) * x[j]) - (rate * this->limited(used[j] / (std::sqrt(v[j]) / root + this->eps), most));
   }
   Values x, m, v;
   std::vector<Values> local;
@@ -232,13 +231,14 @@ class ZeroOneAdamServer : public Server<T> {
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
     if (set.variance) {
-      // v̂ = v/(1 − β2ᵏ) after the k-th change, expressed by v̂ before it
+      // Adam's v̂ if ĝ² of all steps since the change before were that of this step
       const Values all = this->mean(g);
-      const double k = static_cast<double>(++changes_), b = this->settings_.beta2;
-      const bool corrected = this->settings_.bias_correction;
-      const double before = corrected ? 1 - std::pow(b, k - 1) : 1, after = corrected ? 1 - std::pow(b, k) : 1;
-      for (size_t j = 0; j < this->d_; ++j)
-        this->average(v[j], T(b * before / after), T((1 - b) / after), all[j] * all[j]);
+      const double b = this->settings_.beta2, since = static_cast<double>(t - last_change_);
+      const double adam = (1 - std::pow(b, since)) / (1 - std::pow(b, static_cast<double>(t)));
+      const double weight = this->settings_.bias_correction ? adam : 1 - b;
+      const double kept = this->settings_.bias_correction ? 1 - adam : b;
+      for (size_t j = 0; j < this->d_; ++j) this->average(v[j], T(kept), T(weight), all[j] * all[j]);
+      last_change_ = t;
     }
     for (size_t i = 0; i < x.size(); ++i)
       for (size_t j = 0; j < this->d_; ++j) {
@@ -272,7 +272,7 @@ class ZeroOneAdamServer : public Server<T> {
  private:
   SyncSchedule schedule_;
   double rate_sum_ = 0, product_ = 1;
-  int64_t changes_ = 0;  // of v
+  int64_t last_change_ = 0;  // of v
 };
 
 // Computes norms with the engine's own sums, which clip_test verifies.

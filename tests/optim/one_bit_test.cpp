@@ -408,7 +408,7 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
         EXPECT_GT(v[j], 1000 * frozen[j]);
         EXPECT_LT(v[j], 30'000 * frozen[j]);
       } else {
-        EXPECT_EQ(v[j], frozen[j]) << "a settled second moment stays";
+        EXPECT_NEAR(v[j], frozen[j], 0.1 * frozen[j]) << "a settled second moment hardly changes";
       }
     }
     int64_t refreshed = 0;

@@ -20,7 +20,9 @@ TEST(SyncSchedule, Pitfall40FollowsThePoliciesOfThePaper) {
   for (int64_t t = 1; t <= 200'000; ++t) {
     const SyncSchedule::Step step = schedule.at(t);
     if (step.sync) syncs.push_back(t);
-    if (step.variance) variances.push_back(t);
+    if (!step.variance) continue;
+    EXPECT_EQ(step.since_variance, variances.empty() ? 1 : t - variances.back()) << t;
+    variances.push_back(t);
   }
   ASSERT_EQ(variances.size(), 183u);
   for (int64_t j = 0; j < 16; ++j) EXPECT_EQ(variances[static_cast<size_t>(j)], j + 1);

@@ -13,8 +13,8 @@
 namespace godwit {
 namespace {
 
-// One parameter of four values: its v and the factor on it in two refreshes, after a warm-up of 20 steps with the
-// gradient `warm` and refreshes with the gradients `first` and `second`.
+// One parameter of four values: v̂ after each of two refreshes, in steps 25 and 35 with the gradients `first` and
+// `second`, after a warm-up of 20 steps with the gradient `warm`.
 std::vector<double> refreshed(const std::array<double, 4>& warm, const std::array<double, 4>& first,
                               const std::array<double, 4>& second) {
   std::vector<double> all;
@@ -35,7 +35,9 @@ std::vector<double> refreshed(const std::array<double, 4>& warm, const std::arra
       }
     }
     const double correction = 1 - std::pow(0.999, 20);
-    for (const auto& g : {first, second}) {
+    for (const auto& [step, g] : {std::pair(25, first), std::pair(35, second)}) {
+      EXPECT_FALSE(freeze.warming_up(step));
+      EXPECT_TRUE(freeze.refreshes(step));
       set(g);
       refresh_variance(freeze, bucket, v, correction, *comm.world, DenseWire::f32, "refresh");
       for (size_t j = 0; j < 4; ++j) all.push_back(static_cast<double>(v.data<float>()[j]) / correction);
@@ -44,15 +46,32 @@ std::vector<double> refreshed(const std::array<double, 4>& warm, const std::arra
   return all;
 }
 
-// v̂ of a value is its ĝ² after its first gradient; the growth of a tensor is measured where v was not 0.
-TEST(Refresh, MeasuresGrowthWhereTheSecondMomentIsNotZero) {
-  const auto near = [](const std::vector<double>& is, const std::vector<double>& expected) {
-    ASSERT_EQ(is.size(), expected.size());
-    for (size_t i = 0; i < is.size(); ++i) EXPECT_NEAR(is[i], expected[i], 1e-4 * expected[i]) << i;
+void expect_near(const std::vector<double>& is, const std::vector<double>& expected) {
+  ASSERT_EQ(is.size(), expected.size());
+  for (size_t i = 0; i < is.size(); ++i) EXPECT_NEAR(is[i], expected[i], 1e-4 * expected[i]) << i;
+}
+
+// v̂ of a value is its ĝ² after its first gradient; the change of a tensor is measured where v was not 0.
+TEST(Refresh, MeasuresTheChangeWhereTheSecondMomentIsNotZero) {
+  expect_near(refreshed({1, 1, 0, 0}, {1, 1, 50, 0}, {1, 1, 50, 2}), {1, 1, 2500, 0, 1, 1, 2500, 4});
+  expect_near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
+}
+
+// Adam's ‖v̂‖₁ is reached if ĝ² of all steps since the refresh before is that of the refresh.
+TEST(Refresh, SecondMomentsFollowAdams) {
+  const auto adam = [](double first, double second) {
+    double v = 0;
+    std::vector<double> all;
+    for (int step = 1; step <= 35; ++step) {
+      v = 0.999 * v + 0.001 * (step <= 20 ? 1 : step <= 25 ? first : second);
+      if (step == 25 || step == 35) all.insert(all.end(), 4, v / (1 - std::pow(0.999, step)));
+    }
+    return all;
   };
-  near(refreshed({1, 1, 0, 0}, {1, 1, 50, 0}, {1, 1, 50, 2}), {1, 1, 2500, 0, 1, 1, 2500, 4});
-  near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
-  near(refreshed({1, 1, 1, 1}, {1.5, 1.5, 1.5, 1.5}, {3, 3, 3, 3}), {1, 1, 1, 1, 9, 9, 9, 9});
+  expect_near(refreshed({1, 1, 1, 1}, {0.5, 0.5, 0.5, 0.5}, {0.1, 0.1, 0.1, 0.1}), adam(0.25, 0.01));
+  expect_near(refreshed({1, 1, 1, 1}, {1.5, 1.5, 1.5, 1.5}, {1, 1, 1, 1}), adam(2.25, 1));
+  const double first = adam(2.25, 0)[0];
+  expect_near(refreshed({1, 1, 1, 1}, {1.5, 1.5, 1.5, 1.5}, {3, 3, 3, 3}), {first, first, first, first, 9, 9, 9, 9});
 }
 
 // The criterion on squared norms that are given directly.
