@@ -11,12 +11,12 @@ namespace godwit::data {
 
 // Where the tokens come from.
 struct TokenDataOptions {
-  // Text file, JSONL file (.jsonl, a `text` field per line), shard (.bin), or folder of such files. A folder's files are
-  // read in order of their names; in a folder of shards, names that contain "val" are for validation.
+  // Text file, JSONL file (.jsonl, a `text` field per line), shard (.bin), or folder of such files. A folder's files
+  // are read in order of their names; in a folder of shards, names that contain "val" are for validation.
   std::string path = "";
-  std::string valid = "";        // for validation: as `path`; "": a part of `path`
-  std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()
-  double valid_fraction = 0.1;   // of the tokens, at the end of `path`, if there are no other ones for validation
+  std::string valid = "";       // for validation: as `path`; "": a part of `path`
+  std::string tokenizer = "";   // "characters", or a path for load_tokenizer(); "": see load_token_data()
+  double valid_fraction = 0.1;  // of the tokens, at the end of `path`, if there are no other ones for validation
 };
 
 // Tokens of one run.

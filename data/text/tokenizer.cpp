@@ -1,7 +1,9 @@
 #include "data/text/tokenizer.h"
 
 #include <filesystem>
+#include <utility>
 
+#include "data/text/byte_bpe_files.h"
 #include "data/text/char_tokenizer.h"
 #include "engine/check.h"
 
@@ -15,10 +17,16 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+// Names of a vocabulary and of its merges: HuggingFace's and OpenAI's.
+constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
+
 // The tokenizer file of a folder; "" if it has none.
 std::string file_in(const std::string& folder) {
-  for (const char* name : {kCharactersFile})
+  for (const char* name : {kCharactersFile, kTokenizerJson})
     if (const fs::path path = fs::path(folder) / name; is_file(path)) return path.string();
+  for (const auto& [vocab, merges] : kPairs)
+    if (const fs::path path = fs::path(folder) / vocab; is_file(path) && is_file(fs::path(folder) / merges))
+      return path.string();
   return "";
 }
 
@@ -47,7 +55,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   const std::string file = fs::is_directory(path, ignored) ? file_in(path) : path;
   check(!file.empty(), path, ": holds no tokenizer; expected tokenizer.json, vocab.json with merges.txt, or ",
         kCharactersFile);
-  return std::make_unique<CharTokenizer>(read_characters(file));
+  const fs::path name = fs::path(file).filename();
+  if (name == kCharactersFile) return std::make_unique<CharTokenizer>(read_characters(file));
+  for (const auto& [vocab, merges] : kPairs)
+    if (name == vocab || name == merges) {
+      const fs::path parent = fs::path(file).parent_path();
+      return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
+    }
+  return std::make_unique<ByteBpe>(read_bpe_json(file));
 }
 
 }  // namespace godwit::data
