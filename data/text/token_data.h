@@ -1,13 +1,15 @@
 // The tokens of a language model's run, from text or from shards.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/text/token_stream.h"
 #include "data/text/tokenizer.h"
 
 namespace godwit::data {
+
+inline constexpr const char* kCharacters = "characters";  // names the character tokenizer of a text
 
 // Where the tokens come from.
 struct TokenDataOptions {
@@ -30,5 +32,8 @@ struct TokenData {
 // uses characters. Throws an Error naming the file if one is missing, malformed or empty, or if a shard's header names
 // another tokenizer.
 TokenData load_token_data(const TokenDataOptions& options);
+
+// Appends what separates two documents. Throws if the tokenizer has neither an end-of-text token nor a line feed.
+void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 
 }  // namespace godwit::data
