@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/file.h"
+#include "data/text/bible.h"
 #include "engine/check.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
@@ -57,6 +58,7 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 
 void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
   const std::vector<uint8_t> bytes = read_unpacked(file, "a text file", kMostBytes);
+  if (is_bible(bytes)) return f(bible_text(bytes, file));
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!file.ends_with(".jsonl") && !file.ends_with(".jsonl.gz")) {
     if (!all.empty()) f(all);
