@@ -9,6 +9,7 @@
 #include "autograd/ops/cast.h"
 #include "autograd/ops/gelu.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/linear_cross_entropy.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
 #include "engine/context.h"
@@ -162,6 +163,10 @@ Var Gpt2::forward(const Tensor& ids, KeyValueCache& cache) const {
 
 Var Gpt2::logits(const Var& hidden) const {
   return ops::cast(ops::linear(hidden, tokens_.weight()), compute_dtype(config_.dtype));
+}
+
+Var Gpt2::loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore) const {
+  return ops::linear_cross_entropy(hidden, tokens_.weight(), labels, ignore);
 }
 
 KeyValueCache Gpt2::make_cache(int64_t capacity) const {

@@ -2,6 +2,7 @@
 // those of HuggingFace's GPT2LMHeadModel. Its Conv1D weights [in, out] are stored here as [out, in].
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Gpt2 : public nn::Module {
   // The same for one text, ids [1, new], that continues the tokens in the cache. Requires gradients to be disabled.
   Var forward(const Tensor& ids, KeyValueCache& cache) const;
   Var logits(const Var& hidden) const;  // [n, n_embd] -> [n, vocab_size], not bfloat16
+  // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` do not count. Large
+  // logits are computed in parts: ops::linear_cross_entropy().
+  Var loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore = std::nullopt) const;
   KeyValueCache make_cache(int64_t capacity) const;  // an empty cache for so many tokens, at most n_positions
 
  private:

@@ -6,7 +6,6 @@
 
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
-#include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/check.h"
@@ -70,7 +69,8 @@ data::TokenBatch GptTask::next(int64_t micro_batch) {
 }
 
 Var GptTask::loss(const data::TokenBatch& batch, const DropoutContext* run) const {
-  return ops::softmax_cross_entropy(model_->logits(model_->forward(batch.ids, run)), batch.labels, 0, data::kNoLabel);
+  const auto ignore = run ? std::nullopt : std::optional(data::kNoLabel);  // blocks of training have all labels
+  return model_->loss(model_->forward(batch.ids, run), batch.labels, ignore);
 }
 
 Forward GptTask::forward(int64_t micro_batch) {
