@@ -8,7 +8,7 @@
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
-#include "models/config_json.h"
+#include "models/config_json-inl.h"
 
 namespace godwit {
 namespace {

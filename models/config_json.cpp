@@ -1,4 +1,4 @@
-#include "models/config_json.h"
+#include "models/config_json-inl.h"
 
 #include <unistd.h>
 

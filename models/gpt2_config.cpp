@@ -6,7 +6,7 @@
 #include "engine/check.h"
 #include "engine/did_you_mean.h"
 #include "engine/hash.h"
-#include "models/config_json.h"
+#include "models/config_json-inl.h"
 
 namespace godwit {
 namespace {
