@@ -15,10 +15,11 @@ class ConfigReader {
  public:
   explicit ConfigReader(const std::string& path);  // the file, or the folder that contains it
 
-  const std::string& file() const { return file_; }  // path of the file
+  const std::string& file() const { return file_; }    // path of the file
   const nlohmann::json* find(const char* name) const;  // null if the field is missing
-  bool is_null(const char* name) const {  // whether it is there and null
-    return object_.contains(name) && object_[name].is_null(); }
+  bool is_null(const char* name) const {               // whether it is there and null
+    return object_.contains(name) && object_[name].is_null();
+  }
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
     fail(file_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));

@@ -1,5 +1,3 @@
-#include "models/config_json-inl.h"
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +6,7 @@
 
 #include "engine/json_text.h"
 #include "engine/text_file.h"
+#include "models/config_json-inl.h"
 
 namespace godwit {
 namespace {

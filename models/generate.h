@@ -21,9 +21,9 @@ struct SampleOptions {
 // Throws unless temperature and top_k are not negative and top_p is in (0, 1].
 void check_sample_options(const SampleOptions& options);
 
-// Draws a token from logits [vocab_size]. `uniform` is a random number in [0, 1). As in transformers, the temperature is
-// applied first, then top_k, then top_p, which keeps at least one token. Of equal logits the lower token ranks first.
-// Throws if a logit is NaN.
+// Draws a token from logits [vocab_size]. `uniform` is a random number in [0, 1). As in transformers, the temperature
+// is applied first, then top_k, then top_p, which keeps at least one token. Of equal logits the lower token ranks
+// first. Throws if a logit is NaN.
 int32_t sample_token(std::span<const float> logits, const SampleOptions& options, double uniform);
 
 // Continues `prompt` by at most `count` tokens, and stops after token `end`. Calls `each` with every new token. The

@@ -38,7 +38,8 @@ KeyValueCache::KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DT
         "are ", layers, ", ", capacity, " and ", width);
   const Device device = context().device;
   for (int64_t i = 0; i < layers; ++i)
-    keys_.emplace_back(Shape{capacity, width}, dtype, device), values_.emplace_back(Shape{capacity, width}, dtype, device);
+    keys_.emplace_back(Shape{capacity, width}, dtype, device),
+        values_.emplace_back(Shape{capacity, width}, dtype, device);
 }
 
 std::pair<Tensor, Tensor> KeyValueCache::append(int64_t layer, const Tensor& keys, const Tensor& values) {

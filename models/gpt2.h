@@ -37,7 +37,8 @@ class Gpt2 : public nn::Module {
 
   const Gpt2Config& config() const { return config_; }  // sizes and settings
   // ids: int32 [batch, length] on the CPU -> hidden states after the last layer norm, [batch·length, n_embd] of
-  // config.dtype. Throws if an id is outside of the vocabulary or if length exceeds n_positions. `run`: null: no dropout.
+  // config.dtype. Throws if an id is outside of the vocabulary or if length exceeds n_positions. `run`: null: no
+  // dropout.
   Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const;
   // The same for one text, ids [1, new], that continues the tokens in the cache. Requires gradients to be disabled.
   Var forward(const Tensor& ids, KeyValueCache& cache) const;

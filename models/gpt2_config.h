@@ -11,14 +11,15 @@ namespace godwit {
 
 // Sizes, dropout and initialization of a GPT-2.
 struct Gpt2Config {
-  int64_t vocab_size = 50257, n_positions = 1024;      // rows of the tables of tokens and positions
-  int64_t n_embd = 768, n_layer = 12, n_head = 12;     // n_embd must be a multiple of n_head
-  std::optional<int64_t> n_inner = {};                 // width of the feed-forward layers; none: 4 · n_embd
-  std::string activation_function = "gelu_new";        // tanh form; gelu (erf form), gelu_pytorch_tanh, relu
+  int64_t vocab_size = 50257, n_positions = 1024;                // rows of the tables of tokens and positions
+  int64_t n_embd = 768, n_layer = 12, n_head = 12;               // n_embd must be a multiple of n_head
+  std::optional<int64_t> n_inner = {};                           // width of the feed-forward layers; none: 4 · n_embd
+  std::string activation_function = "gelu_new";                  // tanh form; gelu (erf form), gelu_pytorch_tanh, relu
   double embd_pdrop = 0.1, attn_pdrop = 0.1, resid_pdrop = 0.1;  // dropout: embeddings, attention, added outputs
-  double initializer_range = 0.02;                     // standard deviation of the initial weights
-  double layer_norm_epsilon = 1e-5;                    // added to variances
-  std::optional<int64_t> bos_token_id = {}, eos_token_id = {};  // special tokens, for transformers; none: written as null
+  double initializer_range = 0.02;                               // standard deviation of the initial weights
+  double layer_norm_epsilon = 1e-5;                              // added to variances
+  std::optional<int64_t> bos_token_id = {},
+                         eos_token_id = {};  // special tokens, for transformers; none: written as null
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters

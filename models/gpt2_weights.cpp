@@ -76,17 +76,16 @@ void load_pretrained(const std::string& path, const Gpt2& model) {
     }
     const bool swap = is_conv1d(p.name);
     const Tensor& loaded = found.mapped();
-    const std::string problem =
-        difference(p.name, loaded, swap ? swapped(p.var.shape()) : p.var.shape(), field_of);
+    const std::string problem = difference(p.name, loaded, swap ? swapped(p.var.shape()) : p.var.shape(), field_of);
     const DType type = p.var.dtype();
     if (!problem.empty()) different.push_back(problem);
-    else pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
+    else
+      pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
   }
   for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit a GPT-2 of ",
         model.config().n_layer, " layers (n_layer):", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), " ", pairs.size(), " of ", parameters.size(),
-        " tensors fit");
+        listed(different, "of another shape or type"), " ", pairs.size(), " of ", parameters.size(), " tensors fit");
   copy_converted(pairs);
 }
 

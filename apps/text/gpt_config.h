@@ -9,9 +9,9 @@
 namespace godwit::apps {
 
 struct GptDataConfig {
-  std::string path;             // text, JSONL or token shards; empty: the packaged King James Bible
-  std::string valid;            // the same for validation; empty: of the folder, or the end of `path`
-  std::string tokenizer;        // "characters", a folder or a file; empty: of the initial weights, the shards, characters
+  std::string path;       // text, JSONL or token shards; empty: the packaged King James Bible
+  std::string valid;      // the same for validation; empty: of the folder, or the end of `path`
+  std::string tokenizer;  // "characters", a folder or a file; empty: of the initial weights, the shards, characters
   double valid_fraction = 0.1;  // of the tokens, at the end of `path`, without `valid`
   int64_t context = 128;        // tokens of a block
 };
@@ -33,7 +33,7 @@ struct GptConfig : CommonConfig {
   }
   void check_together() const override;
 
-  std::string model_name = "auto";  // auto: of the initial weights, or gpt2_nano without them
+  std::string model_name = "auto";              // auto: of the initial weights, or gpt2_nano without them
   Gpt2Config model = gpt2_config("gpt2_nano");  // sizes without initial weights; the rest is set later
   double dropout = 0;                           // of embeddings, attention and added outputs
   GptDataConfig data;

@@ -54,9 +54,10 @@ std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
         "--tokenizer PATH");
   data->model = model_config(config, *data->tokens.tokenizer);
   const auto count = [](const data::TokenStream& tokens) { return std::to_string(tokens.size()) + " tokens"; };
-  data->notes = {{"tokenizer", data->tokens.tokenizer->name()},
-                 {"training", path + ": " + count(data->tokens.train)},
-                 {"validation", (config.data.valid.empty() ? path : config.data.valid) + ": " + count(data->tokens.valid)}};
+  data->notes = {
+      {"tokenizer", data->tokens.tokenizer->name()},
+      {"training", path + ": " + count(data->tokens.train)},
+      {"validation", (config.data.valid.empty() ? path : config.data.valid) + ": " + count(data->tokens.valid)}};
   return data;
 }
 

@@ -18,8 +18,8 @@ struct GptData {
 // The tokenizer of data.tokenizer, or else of the folder of the initial weights. Null if neither names one.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
 
-// Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if the
-// tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions.
+// Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
+// the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions.
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
 
 }  // namespace godwit::apps

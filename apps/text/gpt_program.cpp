@@ -60,9 +60,11 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
 }  // namespace
 
 void GptConfig::check_together() const {
-  check(validation == 0, "validation is ", validation, ", but train_gpt always evaluates a validation text: data.valid");
+  check(validation == 0, "validation is ", validation,
+        ", but train_gpt always evaluates a validation text: data.valid");
   check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
-  check(generate.prompt.empty() || !init_weights.empty(), "--generate requires --init-weights DIR, the folder of a model");
+  check(generate.prompt.empty() || !init_weights.empty(),
+        "--generate requires --init-weights DIR, the folder of a model");
   check_sample_options(generate.sample);
 }
 

@@ -64,8 +64,7 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
         "linear_cross_entropy: x must be [n, width] and the weight [classes, width], they are ", x.shape(), " and ",
         w.shape());
   const int64_t n = x.dim(0), classes = w.dim(0);
-  if (n * classes <= kFewLogits)
-    return softmax_cross_entropy(cast(linear(x, w), w.dtype()), labels, 0, ignore);
+  if (n * classes <= kFewLogits) return softmax_cross_entropy(cast(linear(x, w), w.dtype()), labels, 0, ignore);
   check(w.dtype() == compute_dtype(x.dtype()), "linear_cross_entropy: x is ", x.dtype(), ", the weight must be ",
         compute_dtype(x.dtype()), ", it is ", w.dtype());
   const Tensor here = labels.to(kCpu);

@@ -84,11 +84,15 @@ TEST(Gpt2, NamesInvalidInput) {
   EXPECT_THAT(error_of([&] { model->forward(ids_of({1, 2}, 1), cache); }), HasSubstr("disable gradients"));
   const NoGrad no_grad;
   model->forward(ids_of({1, 2, 3, 4}, 1), cache);
-  EXPECT_EQ(error_of([&] { model->forward(ids_of({1, 2, 3}, 1), cache); }),
+  EXPECT_EQ(error_of([&] {
+              model->forward(ids_of({1, 2, 3}, 1), cache);
+            }),
             "gpt2: a text of 7 tokens, n_positions is 6");
   EXPECT_THAT(error_of([&] { model->make_cache(7); }), HasSubstr("a cache for 7 tokens, n_positions is 6"));
   KeyValueCache short_cache = model->make_cache(2);
-  EXPECT_THAT(error_of([&] { model->forward(ids_of({1, 2, 3}, 1), short_cache); }),
+  EXPECT_THAT(error_of([&] {
+                model->forward(ids_of({1, 2, 3}, 1), short_cache);
+              }),
               HasSubstr("3 tokens, the capacity is 2"));
 }
 
@@ -147,7 +151,8 @@ TEST_F(Gpt2Weights, SavesTheFilesOfTransformers) {
 
 TEST_F(Gpt2Weights, AcceptsNamesOfOtherVersionsAndOtherTypes) {
   std::map<std::string, Tensor> other;
-  for (const auto& [name, tensor] : file_) other[name.substr(std::string("transformer.").size())] = tensor.to(DType::f64);
+  for (const auto& [name, tensor] : file_)
+    other[name.substr(std::string("transformer.").size())] = tensor.to(DType::f64);
   other["h.0.attn.bias"] = Tensor::zeros({1, 1, 6, 6}, DType::u8);
   other["h.0.attn.masked_bias"] = Tensor::zeros({1});
   other["lm_head.weight"] = other["wte.weight"];
@@ -163,11 +168,12 @@ TEST_F(Gpt2Weights, NamesTensorsThatDoNotFit) {
   file_["transformer.h.0.attn.c_attn.weight"] = Tensor::zeros({8, 24}, DType::i32);
   file_.erase("transformer.ln_f.bias");
   file_["transformer.h.1.ln_1.weight"] = Tensor::zeros({8});
-  EXPECT_THAT(error(), AllOf(HasSubstr("does not fit a GPT-2 of 1 layers (n_layer)"),
-                             HasSubstr("wte.weight is [12, 8], the model expects [11, 8] by vocab_size 11 of config.json"),
-                             HasSubstr("c_fc.weight is [8, 16], the model expects [8, 12] by n_inner 12"),
-                             HasSubstr("c_attn.weight is int32"), HasSubstr("1 missing (transformer.ln_f.bias)"),
-                             HasSubstr("1 unexpected (transformer.h.1.ln_1.weight)")));
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("does not fit a GPT-2 of 1 layers (n_layer)"),
+                    HasSubstr("wte.weight is [12, 8], the model expects [11, 8] by vocab_size 11 of config.json"),
+                    HasSubstr("c_fc.weight is [8, 16], the model expects [8, 12] by n_inner 12"),
+                    HasSubstr("c_attn.weight is int32"), HasSubstr("1 missing (transformer.ln_f.bias)"),
+                    HasSubstr("1 unexpected (transformer.h.1.ln_1.weight)")));
 }
 
 TEST_F(Gpt2Weights, AnUntiedHeadIsAnError) {

@@ -71,13 +71,14 @@ TEST_F(TrainGpt, EvaluationsReportLossPerplexityAndBitsPerByte) {
   for (size_t at = 0; (at = wide.find('a', at)) != std::string::npos; at += 2) wide.replace(at, 1, "ä");
   write_file(folder_ / "wide.txt", wide);
   done("--data wide.txt");
-  EXPECT_LT(metrics().back()["bits_per_byte"].get<double>(), 0.97 * metrics().back()["val_loss"].get<double>() / std::log(2.0));
+  EXPECT_LT(metrics().back()["bits_per_byte"].get<double>(),
+            0.97 * metrics().back()["val_loss"].get<double>() / std::log(2.0));
 }
 
 // A model of character frequencies alone has a loss of 2.8.
 TEST_F(TrainGpt, LossFalls) {
-  for (const std::string flags :
-       {"--lr 1e-2", "--optimizer birder --lr 6e-3 --nodes 2 --batch 2", "--lr 1e-2 --nodes 2 --batch 2 --dtype bf16"}) {
+  for (const std::string flags : {"--lr 1e-2", "--optimizer birder --lr 6e-3 --nodes 2 --batch 2",
+                                  "--lr 1e-2 --nodes 2 --batch 2 --dtype bf16"}) {
     done("--epochs 2 --max-steps 0 " + flags);
     EXPECT_LT(metrics().back()["val_loss"].get<double>(), 1.6) << flags;
   }
@@ -102,7 +103,8 @@ TEST_F(TrainGpt, EvaluationsWithinAnEpochChangeNoStep) {
 }
 
 TEST_F(TrainGpt, ResumesWithTheSameBits) {
-  const std::string flags = "--max-steps 8 --set evaluate_every=4 --set log_every=1 --checkpoint-every 4 --set model.dropout=0.1";
+  const std::string flags =
+      "--max-steps 8 --set evaluate_every=4 --set log_every=1 --checkpoint-every 4 --set model.dropout=0.1";
   done(flags + " --set checkpoint.keep=9");
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
   const std::string whole = results(metrics());
@@ -117,8 +119,10 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   done("--max-steps 20 --lr 1e-2 --set data.valid=valid.txt");
   const double before = metrics().back()["val_loss"].get<double>();
   fs::rename(run_dir(), folder_ / "first");
-  const Outcome outcome = train("--data text.txt --init-weights first/model --max-steps 1 --lr 0 --batch 4 --context 16 "
-                                "--set data.valid=valid.txt --threads 1", "--run-dir run");
+  const Outcome outcome = train(
+      "--data text.txt --init-weights first/model --max-steps 1 --lr 0 --batch 4 --context 16 "
+      "--set data.valid=valid.txt --threads 1",
+      "--run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
 }
@@ -166,7 +170,8 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   refused("--data other.txt --threads 1 --context 16 --init-weights first", {"Ä"});
   refused("--data other.txt --threads 1 --context 16 --init-weights first --tokenizer characters",
           {"the tokenizer has", "tokens, but first has", "use the tokenizer of the weights"});
-  refused("--init-weights first --generate 'anna lives in oslo'", {"the prompt has 18 tokens, the model has 16 positions"});
+  refused("--init-weights first --generate 'anna lives in oslo'",
+          {"the prompt has 18 tokens, the model has 16 positions"});
   refused("--init-weights first --generate 'ANNA'", {"A"});
   json config = json::parse(read_file(folder_ / "first/config.json"));
   config["model_type"] = "llama";

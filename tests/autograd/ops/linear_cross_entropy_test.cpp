@@ -48,7 +48,8 @@ TEST(LinearCrossEntropy, GradientsInParts) {
   constexpr int64_t n = 90, width = 3;
   const Tensor labels = labels_of(n, kMany, true);
   const Tensor x = random_tensor({n, width}, DType::f64, 1), w = random_tensor({kMany, width}, DType::f64, 2);
-  const Tensor along_x = random_tensor({n, width}, DType::f64, 3), along_w = random_tensor({kMany, width}, DType::f64, 4);
+  const Tensor along_x = random_tensor({n, width}, DType::f64, 3),
+               along_w = random_tensor({kMany, width}, DType::f64, 4);
   const auto loss_at = [&](double t) {
     const auto moved = [t](const Tensor& from, const Tensor& along) {
       const Tensor to = from.clone();
@@ -58,9 +59,8 @@ TEST(LinearCrossEntropy, GradientsInParts) {
     return std::pair{ops::linear_cross_entropy(moved(x, along_x), Var(w), labels, -1).value().item(),
                      ops::linear_cross_entropy(Var(x), moved(w, along_w), labels, -1).value().item()};
   };
-  const Results found = run(x, w, [&](const Var& a, const Var& b) {
-    return ops::linear_cross_entropy(a, b, labels, -1);
-  });
+  const Results found =
+      run(x, w, [&](const Var& a, const Var& b) { return ops::linear_cross_entropy(a, b, labels, -1); });
   const auto dot = [](const std::vector<double>& g, const Tensor& along) {
     double sum = 0;
     for (size_t i = 0; i < g.size(); ++i) sum += g[i] * along.data<double>()[i];
@@ -79,7 +79,8 @@ TEST(LinearCrossEntropy, PartsEqualTheWhole) {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
       const DType wide = compute_dtype(dtype);
       const Tensor x = random_tensor({n, width}, DType::f32, 1).to(dtype);
-      const Tensor w = random_tensor({kMany, width}, DType::f32, 2, 0.2).to(wide), labels = labels_of(n, kMany, ignored);
+      const Tensor w = random_tensor({kMany, width}, DType::f32, 2, 0.2).to(wide),
+                   labels = labels_of(n, kMany, ignored);
       const auto ignore = ignored ? std::optional<int32_t>(-1) : std::nullopt;
       const Results parts =
           run(x, w, [&](const Var& a, const Var& b) { return ops::linear_cross_entropy(a, b, labels, ignore); });
@@ -97,7 +98,8 @@ TEST(LinearCrossEntropy, PartsEqualTheWhole) {
 TEST(LinearCrossEntropy, PeakMemoryIsBelowAFifthOfTheLogits) {
   constexpr int64_t n = 640, width = 8;
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Var x(random_tensor({n, width}, DType::f32, 1).to(dtype), true), w(random_tensor({kMany, width}, DType::f32, 2), true);
+    const Var x(random_tensor({n, width}, DType::f32, 1).to(dtype), true),
+        w(random_tensor({kMany, width}, DType::f32, 2), true);
     const Tensor labels = labels_of(n, kMany, false);
     w.rebind(w.value(), Tensor({kMany, width}, DType::f32, kCpu));  // the gradient's memory, as in a bucket
     Pool& pool = *context().pool;

@@ -35,10 +35,12 @@ struct AttentionView {
         rng(o.key.rng()),
         counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
-  // The end of the keys that queries up to number `last` attend, and the first query that attends key `key`, rounded down
-  // to a multiple of `unit`.
+  // The end of the keys that queries up to number `last` attend.
   __device__ int64_t keys_end(int64_t last) const { return last + past + 1 < keys ? last + past + 1 : keys; }
-  __device__ int64_t first_query(int64_t key, int64_t unit) const { return key > past ? (key - past) / unit * unit : 0; }
+  // The first query, rounded down to a multiple of `unit`, that attends key `key`.
+  __device__ int64_t first_query(int64_t key, int64_t unit) const {
+    return key > past ? (key - past) / unit * unit : 0;
+  }
   // Read at the point of use, because the kernels have no spare register.
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
   __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }
