@@ -17,8 +17,8 @@ void softmax_cross_entropy_forward(Cuda, const Tensor& logits, const Tensor& lab
 void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean);
 void mean_loss(Cuda, const Tensor& losses, double share, const Tensor& mean);
 // d_logits = dy · share · (softmax(logits) - target), where dy has one element and target = (1 - smoothing) ·
-// onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits. The classes may be a part
-// of all: log_sums are of all, the part begins with class `first`, and labels may be outside of it.
+// onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits. The classes may be a
+// part of all: log_sums are of all, the part begins with class `first`, and labels may be outside of it.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first = 0);
