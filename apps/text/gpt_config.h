@@ -29,7 +29,7 @@ struct GptConfig : CommonConfig {
     schedule.final_fraction = 0.1;
     clip.norm = 1;
     epochs = 3;
-    batch = 8;
+    batch = 2;
   }
   void check_together() const override;
 

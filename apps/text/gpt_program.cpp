@@ -36,13 +36,12 @@ ConfigPtr defaults(const Lookup& lookup) {
   return config;
 }
 
-// Methods with `beta` move every parameter by about lr in each step and need a smaller rate than Adam.
 OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& name) {
   OptimizerConfig config = name;
   if (config.has("weight_decay")) config.set("weight_decay", 0.1);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta2")) config.set("beta2", 0.99);
-  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", config.has("beta") ? 5e-4 : 1e-3);
+  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", 1e-3);
   return config;
 }
 
@@ -122,7 +121,7 @@ void GptConfig::describe(OptionList& list) {
   list.section = "training", list.prefix = "";
   list.add("evaluate_every", evaluate_every, "steps between evaluations; 0: at the end of every epoch", kNotNegative);
   describe_common(list, {.unit = "blocks",
-                         .eval_batch = "blocks per worker in an evaluation; 0: as --batch",
+                         .eval_batch = "blocks per worker in an evaluation; 0: 16, or --batch if that is more",
                          .seed = "seed of initialization, shuffling, dropout, samples and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
 }

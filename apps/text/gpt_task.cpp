@@ -1,5 +1,6 @@
 #include "apps/text/gpt_task.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -14,12 +15,17 @@
 namespace godwit::apps {
 namespace {
 
+int64_t eval_batch(const GptConfig& config) {
+  constexpr int64_t kBlocks = 16;  // fewer would not use all cores
+  return config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kBlocks);
+}
+
 data::TokenBlocks blocks(const GptConfig& config, const data::TokenStream& tokens, const Communicator& comm,
                          bool train) {
   try {
     return {tokens,
             {.context = config.data.context,
-             .batch = train || config.eval_batch == 0 ? config.batch : config.eval_batch,
+             .batch = train ? config.batch : eval_batch(config),
              .rank = comm.rank,
              .world = comm.topology.world(),
              .seed = config.seed,
