@@ -13,9 +13,10 @@ namespace godwit::data {
 // Among equally frequent pairs, the one with the lowest ids is merged, as in HuggingFace's trainers.
 class PairTrainer {
  public:
+  // A word of the text.
   struct Word {
-    std::vector<int32_t> ids;
-    int64_t count;  // occurrences in the text
+    std::vector<int32_t> ids;  // its tokens
+    int64_t count;             // occurrences in the text
   };
 
   // Tokens by id, distinct, and the words that consist of them. The name of a merged token is that of the left one and

@@ -12,7 +12,7 @@ namespace godwit::data {
 struct BpeTraining {
   int64_t size = 8192;        // tokens, including <|endoftext|> and the 256 bytes; fewer if no pair is frequent enough
   int64_t min_frequency = 2;  // of a merged pair
-  WordPatternKind pattern = WordPatternKind::gpt2;
+  WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
 };
 
 // Order of ids: <|endoftext|>, the bytes by their characters, the merges. The result depends neither on the number of

@@ -13,7 +13,7 @@ namespace godwit::data {
 using TextReader = std::function<bool(std::string& text)>;
 // Calls add(word) for each word of a text. Called concurrently.
 using WordFinder = std::function<void(std::string_view text, const std::function<void(std::string_view word)>& add)>;
-using CountedWord = std::pair<std::string, int64_t>;
+using CountedWord = std::pair<std::string, int64_t>;  // a word and its number of occurrences
 
 // The words of all texts with their counts, sorted. Counts on context().threads threads.
 std::vector<CountedWord> count_words(const TextReader& next, const WordFinder& find);
