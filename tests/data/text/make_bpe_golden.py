@@ -16,7 +16,8 @@ odd = ["'s", "'S", "'\u017f", "'ll", "'LL", "'Ve", "'re", "''", " ", "  ", "   "
        "\u200b", "\u00ad", "1", "12", "12345", "\u0663", "\u00bd", "\u2167", "a", "B", "the", " the", "don't", "\u00e9", "e\u0301",
        "\u4e2d\u6587", "\ud55c", "\u1100\u1161", "\U0001d15e", "\U00010400", "\U0001f468\u200d\U0001f469", ".", "...", "!?", "<|endoftext|>",
        "<|endoftext", "<|im_start|>", "<|im_end|>", "<", "\0", "\ufffd", "\uffff", "\U0010ffff", "_",
-       "\U00010d4a", "\U00010d40", "\U0002ebf0", "\u1c89", "\u0378", "\U000116d0"]  # letters and numbers of new versions
+       "\U00010d4a", "\U00010d40", "\U0002ebf0", "\u1c89", "\u0378", "\U000116d0",
+       "\u0485\U00011839", "a\u0301\u0323", "\u081c\U00010f50"]  # letters and numbers of new versions
 
 
 def split(regex):
