@@ -77,6 +77,7 @@ Arguments parse(const std::vector<std::string>& args) {
     else fail("unknown option ", flag, " (--help lists the options)");
   }
   check(!result.texts.empty(), "no text is named (--help shows the arguments)");
+  while (result.out.size() > 1 && result.out.ends_with('/')) result.out.pop_back();
   check(!result.out.empty(), "--out is missing: a new folder for the shards");
   check(result.tokenizer.empty() != (result.train_bpe == 0),
         "expected either --tokenizer TOKENIZER or --train-bpe SIZE");
@@ -116,8 +117,9 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const 
 // The shards of one part of the text: NAME.bin, or NAME_000000.bin, NAME_000001.bin, …
 class Part {
  public:
-  Part(const Arguments& arguments, const data::Tokenizer& tokenizer, std::string name)
-      : arguments_(arguments), tokenizer_(tokenizer), name_(std::move(name)) {}
+  // `path`: of the shards, without number and ending.
+  Part(const Arguments& arguments, const data::Tokenizer& tokenizer, std::string path)
+      : arguments_(arguments), tokenizer_(tokenizer), path_(std::move(path)) {}
 
   void add(std::string_view text) {
     ids_.clear();
@@ -125,7 +127,7 @@ class Part {
     tokenizer_.encode(text, ids_);
     tokens_ += std::ssize(ids_);
     for (std::span<const int32_t> left = ids_; !left.empty();) {
-      if (!writer_) writer_.emplace(path(), arguments_.format, tokenizer_);
+      if (!writer_) writer_.emplace(next_path(), arguments_.format, tokenizer_);
       int64_t room = std::ssize(left);
       if (arguments_.format == data::ShardFormat::header)
         room = std::min(room, arguments_.shard_tokens - writer_->size());
@@ -146,16 +148,16 @@ class Part {
   int64_t shards() const { return shards_; }
 
  private:
-  std::string path() const {
+  std::string next_path() const {
     char number[16] = "";
     if (arguments_.format == data::ShardFormat::header)
       std::snprintf(number, sizeof number, "_%06lld", static_cast<long long>(shards_));
-    return arguments_.out + "/" + name_ + number + ".bin";
+    return path_ + number + ".bin";
   }
 
   const Arguments& arguments_;
   const data::Tokenizer& tokenizer_;
-  std::string name_;
+  std::string path_;
   std::vector<int32_t> ids_;
   std::optional<data::ShardWriter> writer_;
   int64_t tokens_ = 0, shards_ = 0;
@@ -192,17 +194,11 @@ size_t add_file(const std::string& file, double validation, Part& train, Part& v
   return bytes;
 }
 
-void run(const Arguments& arguments) {
-  std::vector<std::string> files;
-  for (const std::string& text : arguments.texts)
-    for (std::string& file : data::files_below(text, data::text_endings())) files.push_back(std::move(file));
-  std::error_code error;
-  check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
-  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, files);
-  std::printf("tokenizer: %s\n", tokenizer->name().c_str());
-  check(fs::create_directories(arguments.out, error), arguments.out, ": cannot be made: ", error.message());
-  tokenizer->save(arguments.out);
-  Part train(arguments, *tokenizer, "train"), valid(arguments, *tokenizer, "val");
+// Writes tokenizer and shards to an existing folder.
+void write_shards(const Arguments& arguments, const std::vector<std::string>& files, const data::Tokenizer& tokenizer,
+                  const std::string& folder) {
+  tokenizer.save(folder);
+  Part train(arguments, tokenizer, folder + "/train"), valid(arguments, tokenizer, folder + "/val");
   size_t bytes = 0;
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < files.size(); ++i) {
@@ -218,6 +214,27 @@ void run(const Arguments& arguments) {
   std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
               static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
               static_cast<long long>(valid.tokens()), static_cast<long long>(valid.shards()));
+}
+
+void run(const Arguments& arguments) {
+  std::vector<std::string> files;
+  for (const std::string& text : arguments.texts)
+    for (std::string& file : data::files_below(text, data::text_endings())) files.push_back(std::move(file));
+  std::error_code error;
+  check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, files);
+  std::printf("tokenizer: %s\n", tokenizer->name().c_str());
+  // The folder gets its name when it is complete.
+  const std::string partial = arguments.out + ".partial";
+  fs::remove_all(partial, error);
+  check(fs::create_directories(partial, error), partial, ": cannot be made: ", error.message());
+  try {
+    write_shards(arguments, files, *tokenizer, partial);
+    fs::rename(partial, arguments.out);
+  } catch (...) {
+    fs::remove_all(partial, error);
+    throw;
+  }
 }
 
 }  // namespace

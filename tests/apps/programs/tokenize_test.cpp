@@ -65,6 +65,12 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));
+  write_file(folder_ / "text" / "z.jsonl", "{\"text\": 3}\n");
+  EXPECT_THAT(refusal("text --out x --tokenizer characters"), HasSubstr("z.jsonl: line 1: its member"));
+  write_file(folder_ / "full.jsonl", "{\"text\": \"abc\"}\n");
+  EXPECT_THAT(refusal("full.jsonl --out x --tokenizer characters --validation 0.9999"),
+              HasSubstr("no text for training"));
+  EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial")) << "nothing is left half-written";
   EXPECT_THAT(train("--help").out, HasSubstr("--train-bpe SIZE"));
 }
 
