@@ -10,7 +10,7 @@ foreach(folder engine data optim comm autograd)
 endforeach()
 list(FILTER engine EXCLUDE REGEX "/(gemm|kernel_library|packed_weights)[^/]*$")
 list(FILTER data EXCLUDE REGEX
-     "/(classification|image_dataset|layout|length_sampler|loader|prefetcher|pretraining|sampler|squad_answers|text_loader|token_windows|train_wordpiece|transform)\\.cpp$")
+     "/(classification|image_dataset|layout|length_sampler|loader|prefetcher|pretraining|sampler|squad_answers|text_loader|token_(blocks|windows)|pair_trainer|train_bpe|train_wordpiece|transform|word_counts)\\.cpp$")
 list(FILTER optim EXCLUDE REGEX "/(checkpoint_.*|saved_parts|ema|spike_guard)\\.cpp$")
 set(compress ${comm})
 list(FILTER compress INCLUDE REGEX "/compress/")

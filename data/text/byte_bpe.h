@@ -19,8 +19,8 @@ namespace godwit::data {
 
 // A token that is matched verbatim in a text, before the text is split into words.
 struct AddedToken {
-  int32_t id = 0;
-  std::string content;
+  int32_t id = 0;                       // in the vocabulary
+  std::string content;                  // not empty
   bool special = true;                  // marks structure
   bool lstrip = false, rstrip = false;  // also takes the white space before or behind it
   bool normalized = false;              // matched only between tokens that are not `normalized`
@@ -30,12 +30,13 @@ struct AddedToken {
 struct ByteBpeModel {
   std::vector<std::string> tokens;                  // by id; bytes are written as GPT-2's characters
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids of left and right part, most frequent first
-  std::vector<AddedToken> added;
-  WordPatternKind pattern = WordPatternKind::gpt2;
-  bool ignore_merges = false;  // a word that is a token needs no merges (LLaMA 3)
-  bool nfc = false;            // Unicode normalization form C of the text (Qwen)
+  std::vector<AddedToken> added;                    // their tokens are among `tokens`
+  WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
+  bool ignore_merges = false;                       // a word that is a token needs no merges (LLaMA 3)
+  bool nfc = false;                                 // Unicode normalization form C of the text (Qwen)
 };
 
+// The tokenizer, with a cache of words that all threads share.
 class ByteBpe : public Tokenizer {
  public:
   // Throws if a token is empty or occurs twice, if one of the 256 bytes is no token, or if a merge does not make a
@@ -55,7 +56,7 @@ class ByteBpe : public Tokenizer {
   bool is_special(int32_t id) const override { return special_[static_cast<size_t>(id)]; }
   void save(const std::string& folder) const override;  // tokenizer.json; for gpt2 also vocab.json and merges.txt
 
-  const ByteBpeModel& model() const { return model_; }
+  const ByteBpeModel& model() const { return model_; }  // as given to the constructor
 
  private:
   struct AddedMatch {

@@ -7,7 +7,8 @@
 
 namespace godwit::data {
 
-enum class CharClass : uint8_t { other, letter, number, space };  // other: includes invalid UTF-8
+// Class of a character; invalid UTF-8 is `other`.
+enum class CharClass : uint8_t { other, letter, number, space };
 
 // The class of every code point.
 class CharClasses {

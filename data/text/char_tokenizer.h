@@ -9,7 +9,7 @@
 
 namespace godwit::data {
 
-inline constexpr const char* kCharactersFile = "characters.json";
+inline constexpr const char* kCharactersFile = "characters.json";  // name of the vocabulary's file
 
 // The vocabulary is the set of characters (code points) of the training text in ascending order, as in nanoGPT. Invalid
 // UTF-8 reads as U+FFFD. There is no end-of-text token.
@@ -38,7 +38,7 @@ class CharTokenizer : public Tokenizer {
 // Collects the characters of texts.
 class CharacterSet {
  public:
-  void add(std::string_view text);
+  void add(std::string_view text);       // adds the characters of a text
   std::vector<char32_t> sorted() const;  // ascending
 
  private:

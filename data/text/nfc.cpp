@@ -1,5 +1,6 @@
 #include "data/text/nfc.h"
 
+#include <unicode/uchar.h>
 #include <unicode/unorm2.h>
 
 #include <algorithm>
@@ -15,6 +16,12 @@ const UNormalizer2& nfc() {
   static const UNormalizer2* const instance = unorm2_getNFCInstance(&error);
   if (U_FAILURE(error)) fail("tokenizer: the Unicode library has no normalization data: ", u_errorName(error));
   return *instance;
+}
+
+bool is_newer(char32_t code) {  // than Unicode 9
+  UVersionInfo version;
+  u_charAge(static_cast<UChar32>(code), version);
+  return version[0] > 9;
 }
 
 // Appends the normal form of valid UTF-8.
@@ -52,7 +59,7 @@ std::string_view normalize_nfc(std::string_view text, std::string& storage) {
   size_t valid = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint code = decode_utf8(text, at);
-    if (!code.valid) {
+    if (!code.valid || is_newer(code.value)) {
       append_normalized(text.substr(valid, at - valid), storage);
       storage.append(text.substr(at, code.bytes));
       valid = at + code.bytes;

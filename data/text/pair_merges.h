@@ -9,6 +9,7 @@ namespace godwit::data {
 // Thread-safe.
 class PairMerges {
  public:
+  // Replaces two adjacent ids by one.
   struct Rule {
     int32_t left, right, merged;  // ids
   };

@@ -11,6 +11,7 @@
 
 namespace godwit::data {
 
+// Layout of a shard.
 enum class ShardFormat {
   plain,   // uint16 ids, as nanoGPT writes them
   header,  // 256 int32 before the ids, as in llm.c: magic, version, number of ids; uint16 or uint32 ids
@@ -19,9 +20,9 @@ enum class ShardFormat {
 // A header's magic and version tell the width of ids: 20240520, 1 for uint16 and 20240801, 7 for uint32. Godwit also
 // stores the tokenizer in it: vocabulary size at place 3, and fingerprint at 4 and 5. 0 means unknown.
 struct Shard {
-  TokenStream tokens;
-  int64_t vocabulary = 0;
-  uint64_t fingerprint = 0;
+  TokenStream tokens;        // memory-mapped
+  int64_t vocabulary = 0;    // size; 0: unknown
+  uint64_t fingerprint = 0;  // Tokenizer::fingerprint(); 0: unknown
 };
 
 // A file without a header's magic is a plain one. Throws an Error naming the file if it is missing, empty, truncated,

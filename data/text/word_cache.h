@@ -23,13 +23,14 @@ class WordCache {
   // The hash and the bytes of a word. Words of at most 16 bytes with equal `first`, `last` and `size` are equal.
   struct Key {
     uint64_t first, last;  // overlapping loads
-    size_t size;
-    uint64_t hash;
+    size_t size;           // bytes of the word
+    uint64_t hash;         // of all bytes
   };
   static Key key_of(std::string_view word);  // 1 to kLongest bytes
 
   // Returns the ids of a word; empty if it is not in the cache.
   std::span<const int32_t> find(const Key& key, std::string_view word) const;
+  // Keeps a word that is not in the cache, if there is room.
   void add(const Key& key, std::string_view word, std::span<const int32_t> ids);
 
  private:

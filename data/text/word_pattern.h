@@ -7,6 +7,7 @@
 
 namespace godwit::data {
 
+// The pattern of a tokenizer.
 enum class WordPatternKind {
   gpt2,    // contractions, and runs of letters, numbers or other characters, each with one space before it
   llama3,  // also cl100k of GPT-4: at most three digits, contractions in any case, line breaks behind punctuation
@@ -19,7 +20,7 @@ const char* regex_of(WordPatternKind kind);
 // Finds the ends of words without a regular expression engine. Invalid UTF-8 counts as other characters. Thread-safe.
 class WordPattern {
  public:
-  explicit WordPattern(WordPatternKind kind);
+  explicit WordPattern(WordPatternKind kind);  // splits by this pattern
 
   // The end of the word that begins at text[at]; requires at < text.size(). The words of a text partition it.
   size_t end_of_word(std::string_view text, size_t at) const {
