@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "bench/program.h"
+#include "bench/texts.h"
 #include "data/file.h"
 #include "data/text/wordpiece.h"
 #include "engine/check.h"
@@ -20,25 +19,6 @@
 using namespace godwit;
 
 namespace {
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-std::vector<std::string_view> texts_in(const std::vector<uint8_t>& bytes) {
-  std::vector<std::string_view> texts;
-  for (size_t at = 0; at < bytes.size();) {
-    uint32_t length;
-    check(bytes.size() - at >= 4, "the texts end within a length");
-    std::memcpy(&length, bytes.data() + at, 4);
-    check(bytes.size() - at - 4 >= length, "the texts end within text ", texts.size());
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()) + at + 4, length);
-    at += 4 + length;
-  }
-  return texts;
-}
 
 data::WordPieceOptions options_from(const std::vector<std::string>& settings) {
   data::WordPieceOptions options;
@@ -60,7 +40,7 @@ void run(const std::vector<std::string>& args, const char* usage) {
   check(plain >= 2 && plain <= 4, usage);
   const data::WordPiece tokenizer(data::read_vocabulary(args[0]), options_from({args.begin() + plain, args.end()}));
   const std::vector<uint8_t> bytes = data::read_file(args[1], "texts");
-  const std::vector<std::string_view> texts = texts_in(bytes);
+  const std::vector<std::string_view> texts = bench::texts_in(bytes);
   if (plain > 3) {
     std::ofstream out(args[3], std::ios::binary);
     for (std::string_view text : texts) {
@@ -73,13 +53,13 @@ void run(const std::vector<std::string>& args, const char* usage) {
     check(out.flush().good(), "cannot write ", args[3]);
   }
   for (int round = 0; round < (plain > 2 ? bench::whole_number(args[2], "ROUNDS", 0) : 5); ++round) {
-    const double start = thread_seconds();
+    const double start = bench::thread_seconds();
     size_t size = 0, tokens = 0;
     for (std::string_view text : texts) {
       tokens += tokenizer.encode(text).size();
       size += text.size();
     }
-    const double seconds = thread_seconds() - start;
+    const double seconds = bench::thread_seconds() - start;
     std::printf("%zu texts, %.1f MB/s, %.2f million tokens/s of one thread's time\n", texts.size(),
                 1e-6 * static_cast<double>(size) / seconds, 1e-6 * static_cast<double>(tokens) / seconds);
     std::fflush(stdout);
@@ -95,7 +75,5 @@ int main(int argc, char** argv) {
       "TEXTS: the length (uint32) and bytes of each text; bench/peers/tokenizer.py makes and compares it\n"
       "OUT: number of tokens of each text, then id, begin and end of each (int32)   ROUNDS: 5\n"
       "keys: lower strip cjk max";
-  return bench::run_program(argc, argv, usage, [&] {
-    run({argv + 1, argv + argc}, usage);
-  });
+  return bench::run_program(argc, argv, usage, [&] { run({argv + 1, argv + argc}, usage); });
 }

@@ -10,7 +10,7 @@ foreach(folder engine data optim comm autograd)
 endforeach()
 list(FILTER engine EXCLUDE REGEX "/(gemm|kernel_library|packed_weights)[^/]*$")
 list(FILTER data EXCLUDE REGEX
-     "/(classification|image_dataset|layout|length_sampler|loader|prefetcher|pretraining|sampler|squad_answers|text_loader|token_windows|train_wordpiece|transform)\\.cpp$")
+     "/(classification|image_dataset|layout|length_sampler|loader|prefetcher|pretraining|sampler|squad_answers|text_loader|token_(blocks|windows)|pair_trainer|train_bpe|train_wordpiece|transform|word_counts)\\.cpp$")
 list(FILTER optim EXCLUDE REGEX "/(checkpoint_.*|saved_parts|ema|spike_guard)\\.cpp$")
 set(compress ${comm})
 list(FILTER compress INCLUDE REGEX "/compress/")
@@ -24,6 +24,7 @@ target_precompile_headers(fuzz_methods PRIVATE ${headers})
 file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${targets} ${engine} ${data} ${compress} apps/report/log_options.cpp comm/transport/launcher.cpp models/bert_config.cpp
+               models/config_json.cpp models/gpt2_config.cpp
                nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/checkpoint_options.cpp
                optim/saved_parts.cpp optim/spike_guard.cpp $<TARGET_OBJECTS:fuzz_methods>)
 target_link_libraries(fuzz PRIVATE ${libraries})

@@ -18,7 +18,7 @@ endforeach()
 install(TARGETS ${libraries} EXPORT Godwit ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT Godwit NAMESPACE Godwit:: FILE GodwitTargets.cmake DESTINATION ${package_dir})
 if(GODWIT_APPS)
-  install(TARGETS train_resnet train_bert train_lm RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS train_resnet train_bert train_lm train_gpt tokenize RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"SOURCE=${PROJECT_SOURCE_DIR}\"

@@ -118,4 +118,6 @@ bool JsonNode::boolean() const {
 
 bool JsonNode::is_null() const { return as_json(value_).is_null(); }
 
+bool JsonNode::is_text() const { return as_json(value_).is_string(); }
+
 }  // namespace godwit::data

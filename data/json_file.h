@@ -25,6 +25,7 @@ class JsonNode {
   double number() const;                      // a number
   bool boolean() const;                       // true or false
   bool is_null() const;                       // whether the value is null; throws for no type
+  bool is_text() const;                       // whether the value is a string; throws for no type
 
  private:
   friend class JsonFile;

@@ -20,6 +20,7 @@ enum class Purpose : uint32_t {
   mean_code = 10,      // rounding of the means from owners
   error_code = 11,     // rounding of low-precision residuals
   coordinates = 12,    // coordinates that all ranks choose identically
+  sample = 13,         // tokens of generated text
   test = 255
 };
 

@@ -1,12 +1,6 @@
 #include "models/bert_config.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -14,17 +8,13 @@
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
-#include "engine/json-inl.h"
-#include "engine/json_text.h"
-#include "engine/text_file.h"
+#include "models/config_json-inl.h"
 
 namespace godwit {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;  // for what is written: it searches its members one by one
-
-constexpr int64_t kMaxConfigMib = 16;  // of a config.json; id2label may be long
 
 // Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of 64, intermediate layers of four widths.
 const std::vector<std::pair<std::string, BertConfig>>& table() {
@@ -65,73 +55,8 @@ void check_probability(const char* name, double p) {
   check(p >= 0 && p < 1, "bert: ", name, " must be in [0, 1), it is ", p);
 }
 
-// The fields of one config.json; every complaint names file and field.
-class Reader {
- public:
-  Reader(std::string path, json object) : path_(std::move(path)), object_(std::move(object)) {}
-
-  const json* find(const char* name) const {  // null counts as left out
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  bool is_null(const char* name) const { return object_.contains(name) && object_[name].is_null(); }
-  template <class... Parts>
-  [[noreturn]] void wrong(const char* name, const json& value, const Parts&... rule) const {
-    fail(path_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
-  }
-  void integer(const char* name, int64_t* to) const {
-    if (const json* value = find(name)) {
-      if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
-        wrong(name, *value, "must be a whole number");
-      *to = value->get<int64_t>();
-    }
-  }
-  void number(const char* name, double* to) const {
-    if (const json* value = find(name)) {
-      if (!value->is_number()) wrong(name, *value, "must be a number");
-      *to = value->get<double>();
-    }
-  }
-  void boolean(const char* name, bool* to) const {
-    if (const json* value = find(name)) {
-      if (!value->is_boolean()) wrong(name, *value, "must be true or false");
-      *to = value->get<bool>();
-    }
-  }
-  void text(const char* name, std::string* to) const {
-    if (const json* value = find(name)) {
-      if (!value->is_string()) wrong(name, *value, "must be a text");
-      *to = value->get<std::string>();
-    }
-  }
-  // Networks that differ from this BERT in what is computed.
-  void only(const char* name, const json& supported, const char* why) const {
-    if (const json* value = find(name); value && *value != supported)
-      wrong(name, *value, "must be ", dump_json(supported), " (", why, ")");
-  }
-
- private:
-  std::string path_;
-  json object_;
-};
-
-json parse(const std::string& path) {
-  std::error_code error;
-  check(std::filesystem::exists(path, error), path, ": is not there");
-  check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
-  const std::string text = read_text_file(path, kMaxConfigMib, "; expected a config.json");
-  check_json(text, path + ":", {.depth = 32});
-  json object = parse_json(text);
-  check(object.is_object(), path, ": is not a JSON object");
-  return object;
-}
-
-std::string config_file(const std::string& path) {
-  return std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "config.json").string() : path;
-}
-
 // id2label {"0": "name", …}, or num_labels.
-void read_labels(const Reader& reader, std::vector<std::string>* labels) {
+void read_labels(const ConfigReader& reader, std::vector<std::string>* labels) {
   const json* names = reader.find("id2label");
   if (!names) {
     auto count = static_cast<int64_t>(labels->size());
@@ -193,8 +118,8 @@ void check_bert_config(const BertConfig& config) {
 }
 
 BertConfig read_bert_config(const std::string& path) {
-  const std::string file = config_file(path);
-  const Reader reader(file, parse(file));
+  const ConfigReader reader(path);
+  const std::string& file = reader.file();
   reader.only("model_type", "bert", "only BERT is read here");
   reader.only("position_embedding_type", "absolute", "relative positions are not computed here");
   reader.only("is_decoder", false, "only encoders are computed here");
@@ -220,8 +145,8 @@ BertConfig read_bert_config(const std::string& path) {
 }
 
 std::vector<std::string> read_class_names(const std::string& path) {
-  const std::string file = config_file(path);
-  const Reader reader(file, parse(file));
+  const ConfigReader reader(path);
+  const std::string& file = reader.file();
   std::string problem = "single_label_classification";
   reader.text("problem_type", &problem);
   check(problem == "single_label_classification", file, ": problem_type is \"", excerpt(problem),
@@ -292,20 +217,7 @@ uint64_t hash(const BertConfig& config) {
 void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
   ordered_json object = to_json(config);
   object["architectures"] = {architecture};
-  std::string text;
-  try {
-    text = dump_json(object, 2) + "\n";
-  } catch (const ordered_json::exception& error) {
-    fail(path, ": a label is not UTF-8: ", printable(error.what()));
-  }
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out.good() || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    fail(path, ": cannot be written");
-  }
+  write_config_json(path, object);
 }
 
 }  // namespace godwit

@@ -14,7 +14,7 @@ namespace godwit::apps {
 class Progress;
 class Task;
 
-// Creates a rank's task from data that the ranks of a process share. Collective.
+// Creates a rank's task from data that the ranks of a process share. Null: there is nothing to train. Collective.
 using TaskMaker = std::function<std::unique_ptr<Task>(Communicator&)>;
 using ConfigPtr = std::shared_ptr<CommonConfig>;  // of the program's own type
 // The text that the command line or the file gives for an option; "" if neither does.

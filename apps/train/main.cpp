@@ -57,6 +57,7 @@ bool train(const Program& program, const ConfigPtr& config) {
     }
     const ContextGuard guard(std::move(arithmetic));  // inherited by threads that the task and the trainer start
     const std::unique_ptr<Task> task = make(comm);
+    if (!task) return;
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);
     if (trainer.stopped()) stopped = true;

@@ -32,6 +32,7 @@ struct Evaluation {
   std::optional<double> loss = {};                      // mean over the test set
   std::vector<std::pair<std::string, double>> metrics;  // further metrics, by name in metrics.jsonl
   std::string text;                                     // the metrics as text: "top-1 91.20 %, top-5 99.10 %"
+  std::string below = {};                               // further lines to print, on rank 0
 };
 
 class Task {
@@ -43,6 +44,7 @@ class Task {
   virtual std::string unit() const = 0;   // name of a sample, such as "images"
   virtual int64_t batch_samples() const = 0;  // samples in a micro-batch of this rank
   virtual int64_t batches() const = 0;    // per epoch, of this rank
+  virtual int64_t evaluate_every() const { return 0; }  // steps between evaluations within an epoch; 0: none
   virtual Rows notes() const { return {}; }  // printed at the start of a run
 
   virtual void on_run_start(const std::string& /*run_dir*/) {}  // on rank 0, before the first step

@@ -78,8 +78,8 @@ Evaluation Trainer::run(Progress& progress) {
   bool check_due = false;
   // All ranks write checkpoints there.
   run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
-  // A run that was interrupted between the end of an epoch and its evaluation.
-  if (first_step_ > 0 && ends_epoch() && evaluated_step_ != step_) evaluate_epoch(last, progress);
+  // A run that was interrupted between a step and its evaluation.
+  if (first_step_ > 0 && evaluates() && evaluated_step_ != step_) evaluate_epoch(last, progress);
   if (step_ < total_steps_)
     task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
   for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_; ++e) {
@@ -100,6 +100,7 @@ Evaluation Trainer::run(Progress& progress) {
       announce_checkpoint(progress);
       if (trace_->end_step(step_)) write_trace();
       all_times_.total += seconds_since(begun);
+      if (evaluates() && !ends_epoch()) evaluate_epoch(last, progress);
     }
     if (stopped_ || !may_continue(progress)) break;
     if (step_ < total_steps_) task_.start_epoch(e + 1);  // prefetches the next epoch during the evaluation
@@ -119,6 +120,8 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
   const auto before = Clock::now();
   last = evaluate();
   evaluating_s_ += seconds_since(before);
+  accumulator_.since += Clock::now() - before;
+  task_.model().train();
   notice_convolutions(progress);
   check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), nan_hint());
   if (leader()) report(last, progress);

@@ -82,6 +82,10 @@ class Trainer {
   bool wants_checkpoint();                                       // not collective: a signal has come, or the time
   void remove_partial_checkpoints() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
+  bool evaluates() const {  // after this step
+    const int64_t every = task_.evaluate_every();
+    return ends_epoch() || (every > 0 && step_ % every == 0);
+  }
   void evaluate_epoch(Evaluation& last, Progress& progress);
   CheckpointExtras extras() const;
   void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved

@@ -100,6 +100,7 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
   if (result.loss) text << set << " loss " << std::setprecision(4) << *result.loss << ", ";
   text << result.text << "  (" << human_duration(seconds_since(started_)) << ")";
   progress.line(text.str());
+  if (!result.below.empty()) progress.line(result.below);
 }
 
 void Trainer::write(const std::function<void()>& f) {

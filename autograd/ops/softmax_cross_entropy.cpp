@@ -8,13 +8,11 @@
 #include "engine/vector_math.h"
 
 namespace godwit {
-namespace {
-
-void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int32_t> ignore, const char* operation) {
-  check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], they are ", logits.shape());
-  check(labels.dtype() == DType::i32 && labels.shape() == Shape{logits.dim(0)}, operation, ": labels must be ",
-        DType::i32, " ", Shape{logits.dim(0)}, ", they are ", labels.dtype(), " ", labels.shape());
-  const auto all_are = [=, classes = logits.dim(1)] {
+void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optional<int32_t> ignore,
+                  const char* operation) {
+  check(labels.dtype() == DType::i32 && labels.shape() == Shape{n}, operation, ": labels must be ", DType::i32, " ",
+        Shape{n}, ", they are ", labels.dtype(), " ", labels.shape());
+  const auto all_are = [=] {
     for (int64_t i = 0; i < labels.numel(); ++i) {
       const int32_t label = labels.data<int32_t>()[i];
       check(label == ignore || (label >= 0 && label < classes), operation, ": label ", i, " is ", label, ", there are ",
@@ -23,6 +21,13 @@ void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int3
   };
   all_are();
   on_replay(all_are);
+}
+
+namespace {
+
+void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int32_t> ignore, const char* operation) {
+  check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], they are ", logits.shape());
+  godwit::check_labels(logits.dim(0), logits.dim(1), labels, ignore, operation);
 }
 
 int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
@@ -91,7 +96,7 @@ void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean) {
 
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
-                                    double share, const Tensor& d_logits) {
+                                    double share, const Tensor& d_logits, int64_t first) {
   const int64_t n = logits.dim(0), classes = logits.dim(1);
   const double scale = dy.item() * share;
   const int32_t* label = labels.data<int32_t>();
@@ -111,7 +116,7 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
         const T most = static_cast<T>(log_sum[i]), rest = static_cast<T>(static_cast<double>(most) - log_sum[i]);
         GODWIT_IN_PLACE
         for (int64_t c = 0; c < classes; ++c) dx[c] = factor * (exp_below(x[c] - most, rest) - off);
-        dx[label[i]] -= at_label;
+        if (const int64_t at = label[i] - first; at >= 0 && at < classes) dx[at] -= at_label;
       }
     });
   });

@@ -59,7 +59,8 @@ __global__ void mean_kernel(int64_t n, const double* losses, double share, T* me
 
 template <class T>
 __global__ void backward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing,
-                                Ignore ignore, const double* log_sums, const T* dy, double share, T* d_logits) {
+                                Ignore ignore, const double* log_sums, const T* dy, double share, T* d_logits,
+                                int64_t first) {
   const int64_t row = blockIdx.x;
   const T* x = logits + row * classes;
   T* dx = d_logits + row * classes;
@@ -71,7 +72,7 @@ __global__ void backward_kernel(int64_t classes, const T* logits, const int32_t*
   const T most = static_cast<T>(log_sums[row]), rest = static_cast<T>(static_cast<double>(most) - log_sums[row]);
   for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) {
     const T all = factor * (exp_below(x[c] - most, rest) - off);
-    dx[c] = left_out ? T(0) : c == label ? all - at_label : all;
+    dx[c] = left_out ? T(0) : c == label - first ? all - at_label : all;
   }
 }
 
@@ -113,11 +114,11 @@ void top_k_hits(Cuda device, const Tensor& logits, const Tensor& labels, int k, 
 
 void softmax_cross_entropy_backward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
-                                    double share, const Tensor& d_logits) {
+                                    double share, const Tensor& d_logits, int64_t first) {
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1)),
            logits.dim(1), logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore),
-           log_sums.cuda_data<double>(), dy.cuda_data<T>(), share, d_logits.cuda_data<T>());
+           log_sums.cuda_data<double>(), dy.cuda_data<T>(), share, d_logits.cuda_data<T>(), first);
   });
 }
 

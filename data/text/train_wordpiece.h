@@ -1,26 +1,23 @@
 // Trains a WordPiece vocabulary by merging frequent pairs of pieces (Sennrich et al., Neural machine translation of
 // rare words with subword units, 2016). Pieces inside words begin with ##. Gives the result of HuggingFace's trainer.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "data/text/vocabulary.h"
+#include "data/text/word_counts.h"
 #include "data/text/wordpiece.h"
 
 namespace godwit::data {
 
 // Size and limits of the vocabulary.
 struct WordPieceTraining {
-  int64_t size = 30'000;  // number of tokens, including the five special ones; fewer if no pair is frequent enough
-  int64_t min_frequency = 2;    // of a merged pair
+  int64_t size = 30'000;      // number of tokens, including the five special ones; fewer if no pair is frequent enough
+  int64_t min_frequency = 2;  // of a merged pair
   // maximum number of characters, most frequent first; other characters are dropped from words
   int64_t alphabet = 1000;
   WordPieceOptions words = {};  // options of the tokenizer; words longer than max_word are ignored
 };
-
-// Reads the next text into `text`, or returns false at the end. Never called concurrently.
-using TextReader = std::function<bool(std::string& text)>;
 
 // Counts words on context().threads threads; the result depends neither on the number of threads nor on the order of
 // the texts. Among equally frequent pairs, the one whose pieces entered the vocabulary first is merged. Token order:

@@ -5,6 +5,7 @@
 #include "apps/config/command_line.h"
 #include "comm/transport/launcher.h"
 #include "models/bert_config.h"
+#include "models/gpt2_config.h"
 #include "tests/fuzz/target.h"
 
 namespace godwit::fuzz {
@@ -68,6 +69,12 @@ void bert_config(Input input) {
   require(hash(read_bert_config(path_of("copy"))) == hash(config), "a configuration is read again");
 }
 
+void gpt2_config(Input input) {
+  const Gpt2Config config = read_gpt2_config(file_of(input));
+  write_gpt2_config(path_of("copy"), config);
+  require(hash(read_gpt2_config(path_of("copy"))) == hash(config), "a configuration is read again");
+}
+
 void class_names(Input input) { require(!read_class_names(file_of(input)).empty(), "there are classes"); }
 
 struct Variables {
@@ -102,6 +109,7 @@ std::vector<Target> config_targets() {
   return {{"config_json", config_json},
           {"command_line", command_line},
           {"bert_config", bert_config},
+          {"gpt2_config", gpt2_config},
           {"class_names", class_names},
           {"launcher", launcher_and_hosts}};
 }

@@ -1,10 +1,16 @@
 // Texts: data sets, vocabularies, tokenizers.
 #include <algorithm>
 
+#include "data/file.h"
+#include "data/text/byte_bpe_files.h"
+#include "data/text/byte_characters.h"
+#include "data/text/char_tokenizer.h"
 #include "data/text/corpus.h"
+#include "data/text/documents.h"
 #include "data/text/squad.h"
 #include "data/text/squad_features.h"
 #include "data/text/squad_metrics.h"
+#include "data/text/token_shard.h"
 #include "data/text/tokenizer_config.h"
 #include "data/text/tokenizer_json.h"
 #include "data/text/tsv_dataset.h"
@@ -131,6 +137,78 @@ void corpus(Input input) {
   require(rest.sentences() + held.sentences() == corpus.sentences(), "two parts have all sentences");
 }
 
+// The 256 bytes and some tokens of two bytes.
+ByteBpeModel small_bpe() {
+  ByteBpeModel model;
+  for (int byte = 0; byte < 256; ++byte)
+    model.tokens.push_back(to_byte_characters(std::string(1, static_cast<char>(byte))));
+  model.tokens.insert(model.tokens.end(), {"ab", "abab", "\u0120a", "\u00c3\u00a9", "aa", "<|endoftext|>"});
+  model.merges = {{'a', 'b'}, {256, 256}, {' ', 'a'}, {0xc3, 0xa9}, {'a', 'a'}};
+  model.added = {{.id = 261, .content = "<|endoftext|>"}};
+  return model;
+}
+
+// The first byte chooses the pattern and options of the tokenizer.
+void bpe(Input input) {
+  const uint8_t byte = input.byte();
+  ByteBpeModel model = small_bpe();
+  model.pattern = static_cast<WordPatternKind>(byte % 3);
+  model.ignore_merges = byte & 4;
+  model.nfc = byte & 8;
+  model.added[0].lstrip = byte & 16;
+  model.added[0].rstrip = byte & 32;
+  model.added[0].normalized = byte & 64;
+  const ByteBpe tokenizer(std::move(model));
+  const std::vector<int32_t> ids = tokenizer.encode(input.text());
+  if ((byte & (8 | 16 | 32)) == 0) require(tokenizer.decode(ids) == input.text(), "decoding returns the text");
+  require(tokenizer.encode(input.text()) == ids, "the cache changes no id");
+}
+
+void require_same(const Tokenizer& a, const Tokenizer& b) {
+  require(a.fingerprint() == b.fingerprint(), "a tokenizer is read again");
+}
+
+void bpe_vocab(Input input) {
+  write_file(path_of("merges.txt"), "#version: 0.2\n");
+  const ByteBpe tokenizer = read_bpe(file_of(input, "vocab.json"), path_of("merges.txt"));
+  write_bpe(path_of("copy"), path_of("copied_merges"), tokenizer.model());
+  require_same(read_bpe(path_of("copy"), path_of("copied_merges")), tokenizer);
+}
+
+void bpe_merges(Input input) {
+  write_bpe(path_of("vocab.json"), path_of("unused"), small_bpe());
+  const ByteBpe tokenizer = read_bpe(path_of("vocab.json"), file_of(input, "merges.txt"));
+  write_bpe(path_of("copy"), path_of("copied_merges"), tokenizer.model());
+  require_same(read_bpe(path_of("copy"), path_of("copied_merges")), tokenizer);
+}
+
+void bpe_json(Input input) {
+  const ByteBpe tokenizer = read_bpe_json(file_of(input));
+  write_bpe_json(path_of("copy"), tokenizer.model());
+  require_same(read_bpe_json(path_of("copy")), tokenizer);
+  tokenizer.encode("the <|endoftext|> cat's 123");
+}
+
+void characters(Input input) {
+  const CharTokenizer tokenizer = read_characters(file_of(input, kCharactersFile));
+  tokenizer.save(folder());
+  require_same(read_characters(path_of(kCharactersFile)), tokenizer);
+  for (int32_t id = 0; id < tokenizer.size(); ++id)
+    require(tokenizer.encode(tokenizer.token(id)) == std::vector<int32_t>{id}, "a character is its token");
+}
+
+void jsonl(Input input) {
+  each_document(file_of(input, "input.jsonl"),
+                [](std::string_view text) { require(!text.empty(), "no text is empty"); });
+}
+
+void shard(Input input) {
+  const Shard shard = open_shard(file_of(input));
+  require(shard.tokens.size() > 0, "a shard has tokens");
+  std::vector<int32_t> ids(static_cast<size_t>(shard.tokens.size()));
+  shard.tokens.read(0, ids);
+}
+
 }  // namespace
 
 std::vector<Target> text_targets() {
@@ -143,7 +221,14 @@ std::vector<Target> text_targets() {
           {"tokenizer_json", tokenizer_json},
           {"tokenizer_config", tokenizer_config},
           {"wordpiece", wordpiece},
-          {"corpus", corpus}};
+          {"corpus", corpus},
+          {"bpe", bpe},
+          {"bpe_vocab", bpe_vocab},
+          {"bpe_merges", bpe_merges},
+          {"bpe_json", bpe_json},
+          {"characters", characters},
+          {"jsonl", jsonl},
+          {"shard", shard}};
 }
 
 }  // namespace godwit::fuzz

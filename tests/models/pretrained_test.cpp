@@ -255,7 +255,7 @@ TEST_F(Pretrained, NamesFoldersWithoutWeights) {
               AllOf(HasSubstr("pytorch_model.bin"), HasSubstr("model and tokenizer")));
   EXPECT_THAT(error_of([&] { load_pretrained(folder_ / "none", model); }), HasSubstr("No such file"));
   write(folder_ / "file", {1});
-  EXPECT_THAT(error_of([&] { save_pretrained(folder_ / "file/x", model); }), HasSubstr("cannot be made"));
+  EXPECT_THAT(error_of([&] { save_pretrained(folder_ / "file/x", model); }), HasSubstr("cannot be created"));
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
         options.key.site);
   check(options.dropout == 0 || q.numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
         "attention: dropout draws for at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
+  check(!options.causal || !mask.defined(), "attention: causal attention takes no mask");
+  check(!options.causal || q.dim(1) <= k.dim(1), "attention: causal attention needs at least as many keys as queries, ",
+        "q is ", q.shape(), ", k ", k.shape());
   check(!options.scale || std::isfinite(*options.scale), "attention: scale must be finite, it is ",
         options.scale.value_or(0));
 }

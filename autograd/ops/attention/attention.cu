@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
   for (int r = 0; r < kPer; ++r) largest[r] = -std::numeric_limits<C>::infinity(), sum[r] = 0;
 
   Of::load(call, head, q, call.queries, first, qs, [&](int64_t i) { return i < call.queries; });
-  for (int64_t key = 0; key < call.keys; key += kRows) {
+  for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
     __syncthreads();  // all threads have read the last tile
     Of::load(call, head, k, call.keys, key, ks, attended);
@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
     for (int r = 0; r < kPer; ++r) {
       C most = largest[r];
       for (int c = 0; c < kPer; ++c) {
-        const bool counts = attended(key + Of::x() + kSide * c);
+        const int64_t j = key + Of::x() + kSide * c;
+        const bool counts = attended(j) && j <= first + Of::y() + kSide * r + call.past;
         s[r][c] = counts ? s[r][c] * scale : -std::numeric_limits<C>::infinity();
         most = Larger()(most, s[r][c]);
       }
@@ -204,7 +205,7 @@ __device__ void tile_gradients(const AttentionView& call, const AttentionHeadVie
     const C log_sum = there ? log_sums[of_row] : C(0), shift = there ? delta[of_row] : C(0);
     for (int c = 0; c < kPer; ++c) {
       const int column = Of::x() + kSide * c;
-      const bool counts = there && head.attended(call, key + column);
+      const bool counts = there && head.attended(call, key + column) && key + column <= query + row + call.past;
       C& at = ps[row * Of::kScores + column];
       const C factor = call.dropped > 0 ? at : C(1);
       const C p = exp2_of((s[r][c] * static_cast<C>(call.scale) - log_sum) * static_cast<C>(kLog2E));
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
 
   Of::load(call, head, q, call.queries, first, qs, there);
   Of::load(call, head, d_out, call.queries, first, gs, there);
-  for (int64_t key = 0; key < call.keys; key += kRows) {
+  for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
     __syncthreads();
     Of::load(call, head, k, call.keys, key, ks, attended);
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
   if (Of::any(call, head, first)) {
     Of::load(call, head, k, call.keys, first, ks, attended);
     Of::load(call, head, v, call.keys, first, vs, attended);
-    for (int64_t query = 0; query < call.queries; query += kRows) {
+    for (int64_t query = call.first_query(first, kRows); query < call.queries; query += kRows) {
       __syncthreads();
       Of::load(call, head, q, call.queries, query, qs, there);
       Of::load(call, head, d_out, call.queries, query, gs, there);

@@ -12,6 +12,8 @@ struct AttentionOptions {
   // Dropout of the probabilities. Element ((b·heads + h)·queries + i)·keys + j of the key's draws is for (b, h, i, j).
   double dropout = 0;
   DropoutKey key = {};  // keys the dropout's random numbers
+  // Query i attends keys 0 to i + keys - queries: the last query attends all keys. Takes no mask.
+  bool causal = false;
 };
 
 // The tensors of one call. All except mask and log_sums have the same type: float32, bfloat16 or float64.
@@ -49,8 +51,8 @@ namespace ops {
 // float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; with AVX512_BF16, probabilities and
 // score gradients are rounded to bfloat16 before multiplication. mask [batch, keys] uint8: a key is attended if its
 // value is not 0; masked keys cost nothing. If all keys of a batch entry are masked, its result and gradients are 0.
-// Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for widths above 128 on
-// a GPU, and unless dropout is in [0, 1).
+// Causal attention skips most of the products that it does not need. Dropout drops and scales probabilities as in
+// ops::dropout. Throws for other shapes or types, for widths above 128 on a GPU, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
 }  // namespace ops

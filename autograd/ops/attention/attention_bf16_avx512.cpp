@@ -200,10 +200,11 @@ class Forward {
     for (int64_t first = 0; first < call_.queries; first += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - first), padded_m = up(m, kTileRows);
       if (n > 0) {
+        const int64_t seen = head.seen(first + m - 1);
         copy_rows(m, padded_m, queries, q_);
-        product<false>(padded_m, padded, pairs_, q_, kt_, s_, false);
-        for (int64_t i = 0; i < m; ++i) probabilities(head, first + i, i);
-        product<false>(padded_m, width, (n + 1) / 2, {reinterpret_cast<uint32_t*>(s_.data), s_.ld}, v_, o_, false);
+        product<false>(padded_m, up(seen, kTileColumns), pairs_, q_, kt_, s_, false);
+        for (int64_t i = 0; i < m; ++i) probabilities(head, first + i, i, seen);
+        product<false>(padded_m, width, (seen + 1) / 2, {reinterpret_cast<uint32_t*>(s_.data), s_.ld}, v_, o_, false);
       }
       for (int64_t i = 0; i < m && n == 0; ++i) std::fill_n(o_.row(i), o_.ld, 0.f), scale_[i] = 0;
       write_rows(m, o_, out, [this](int64_t i) { return scale_[i]; });
@@ -212,10 +213,10 @@ class Forward {
   }
 
  private:
-  // Replaces the scores of query i in place by exp(score - largest), or 0 if dropped, in bfloat16. Sets scale_ of the
-  // row to the factor that makes them probabilities.
-  GODWIT_BF16 void probabilities(const AttentionHead& head, int64_t i, int64_t row) {
-    const int64_t n = head.count();
+  // Replaces the scores of query i and the first `columns` keys in place by exp(score - largest), or 0 if dropped or
+  // not attended, in bfloat16. Sets scale_ of the row to the factor that makes them probabilities.
+  GODWIT_BF16 void probabilities(const AttentionHead& head, int64_t i, int64_t row, int64_t columns) {
+    const int64_t n = head.seen(i);
     float* s = s_.row(row);
     auto* p = reinterpret_cast<uint16_t*>(s);
     const bool drops = call_.options.dropout > 0;
@@ -232,6 +233,8 @@ class Forward {
       const __m512 kept = _mm512_maskz_mov_ps(kept_lanes(word, call_.dropped, j, n), e);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + j), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(kept)));
     }
+    for (int64_t j = up(n, 16); j < columns; j += 16)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + j), _mm256_setzero_si256());
     const float total = _mm512_reduce_add_ps(sum);
     head.sums<float>(t_.log_sums)[i] = largest + std::log(total);
     scale_[row] = static_cast<float>(1 / (1 - call_.options.dropout)) / total;
@@ -310,13 +313,14 @@ class Backward {
     copy_rows(n, columns, keys(t_.k, first), rows_);
     transpose(columns, pairs_, rows_, kt_);
     interleave(up(n, 2), width, rows_, k2_);
-    for (int64_t i = 0; i < queries_; i += kQueryBlock) {
+    const int64_t start = head_->first_query(first, kQueryBlock);
+    for (int64_t i = start; i < queries_; i += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, queries_ - i);
       product<false>(m, columns, pairs_, {q_.row(i), q_.ld}, kt_, s_, false);
       product<false>(m, columns, pairs_, {g_.row(i), g_.ld}, vt_, ds_, false);
       for (int64_t r = 0; r < m; r += 2) probabilities(i, r, first, n, columns);
-      product<true>(n, width, m / 2, p2_, {g2_.row(i / 2), g2_.ld}, dv_, i > 0);
-      product<true>(n, width, m / 2, ds2_, {q2_.row(i / 2), q2_.ld}, dk_, i > 0);
+      product<true>(n, width, m / 2, p2_, {g2_.row(i / 2), g2_.ld}, dv_, i > start);
+      product<true>(n, width, m / 2, ds2_, {q2_.row(i / 2), q2_.ld}, dk_, i > start);
       product<false>(m, width, (n + 1) / 2, dsw_, k2_, {dq_.row(i), dq_.ld}, first > 0);
     }
     const auto scale = static_cast<float>(call_.scale), kept = kept_factor();
@@ -335,21 +339,24 @@ class Backward {
     const __m512 scale = _mm512_set1_ps(static_cast<float>(call_.scale)), kept = _mm512_set1_ps(kept_factor());
     const uint32_t* word[2] = {};
     __m512 log_sum[2], delta[2];
+    int64_t seen[2];
     for (int k = 0; k < 2; ++k) {
       const int64_t query = i + r + k;
       if (call_.options.dropout > 0 && query < call_.queries)
         word[k] = head_->dropout_words(query, first, n, words_[k]);
       log_sum[k] = _mm512_set1_ps(log_sums_[query]);
       delta[k] = _mm512_set1_ps(delta_[query]);
+      seen[k] = head_->seen_of(query, first, n);
     }
     for (int64_t j = 0; j < columns; j += 16) {
       __m512 p[2], ds[2];
       for (int k = 0; k < 2; ++k) {
         const __m512 s = _mm512_loadu_ps(s_.row(r + k) + j), dp = _mm512_loadu_ps(ds_.row(r + k) + j);
-        const __m512 e = _mm512_maskz_mov_ps(lanes(n - j), exp_of(_mm512_fmsub_ps(scale, s, log_sum[k])));
+        const __mmask16 there = lanes(seen[k] - j);
+        const __m512 e = _mm512_maskz_mov_ps(there, exp_of(_mm512_fmsub_ps(scale, s, log_sum[k])));
         const __mmask16 stays = kept_lanes(word[k], call_.dropped, j, n);
         p[k] = _mm512_maskz_mov_ps(stays, e);
-        ds[k] = _mm512_mul_ps(e, _mm512_sub_ps(_mm512_maskz_mul_ps(stays, kept, dp), delta[k]));
+        ds[k] = _mm512_maskz_mul_ps(there, e, _mm512_sub_ps(_mm512_maskz_mul_ps(stays, kept, dp), delta[k]));
       }
       const __m512i both = bits_of(_mm512_cvtne2ps_pbh(p[1], p[0])),
                     slopes = bits_of(_mm512_cvtne2ps_pbh(ds[1], ds[0]));

@@ -1,5 +1,6 @@
 // For attention*.cpp only: data shared by the heads of a call, and the memory layout of each head.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -51,6 +52,14 @@ struct AttentionHead {
   AttentionHead(const AttentionCall& c, int64_t entry, int64_t head)
       : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }  // number of unmasked keys
+  // Number of unmasked keys that query i attends; they come first in `attended`.
+  int64_t seen(int64_t i) const { return call.options.causal ? i + call.keys - call.queries + 1 : count(); }
+  // The first query, rounded down to a multiple of `block`, that attends key number `key` of `attended`.
+  int64_t first_query(int64_t key, int64_t block) const {
+    return call.options.causal ? std::max<int64_t>(0, key - call.keys + call.queries) / block * block : 0;
+  }
+  // How many of the keys [first, first + n) query i attends; they come first.
+  int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
   int64_t step() const { return call.heads * call.width; }                 // row stride in elements
   // The head's first row in a tensor [batch, length, heads, width].
   template <class T>

@@ -88,21 +88,23 @@ class ForwardHeads {
   }
 
  private:
-  // o = exp(scores - largest) · v and inverse = 1/Σ exp(scores - largest), for m queries from `first` on.
+  // o = exp(scores - largest) · v and inverse = 1/Σ exp(scores - largest), for m queries from `first` on. Scores of
+  // keys that a query does not attend become -infinity.
   void block(const Head& head, int64_t first, int64_t m) {
-    const int64_t n = head.count(), width = call_.width, columns = padded_columns<C>(n);
+    const int64_t n = head.seen(first + m - 1), width = call_.width, columns = padded_columns<C>(n);
     C* log_sums = head.sums<C>(t_.log_sums) + first;
     copy_rows(m, width, static_cast<C>(call_.scale), head.queries<T>(t_.q, first), row_, q_);
     product<false>(m, columns, width, q_, row_, kt_, scores_, p_, scores_, false);
     for (int64_t i = 0; i < m; ++i) {
       C* row = p_ + i * scores_;
-      std::fill(row + n, row + columns, -std::numeric_limits<C>::infinity());
+      const int64_t seen = head.seen(first + i);
+      std::fill(row + seen, row + columns, -std::numeric_limits<C>::infinity());
       const auto [largest, sum] = exp_of_differences(row, columns);
       log_sums[i] = largest + std::log(sum);
       inverse_[i] = C(1) / sum;
       if (call_.options.dropout == 0) continue;
-      head.dropout_factors(first + i, 0, n, words_, factors_);
-      multiply(n, factors_, row);
+      head.dropout_factors(first + i, 0, seen, words_, factors_);
+      multiply(seen, factors_, row);
     }
     product<false>(m, padded_columns<C>(width), n, p_, scores_, v_, row_, o_, row_, false);
   }
@@ -156,14 +158,15 @@ class BackwardHeads {
     transpose(n, width, k_, row_, vt_, scores_);
     copy_rows(n, width, C(1), head.keys<T>(t_.k, first), row_, k_);
     transpose(n, width, k_, row_, kt_, scores_);
-    for (int64_t i = 0; i < call_.queries; i += kQueryBlock) {
+    const int64_t start = head.first_query(first, kQueryBlock);
+    for (int64_t i = start; i < call_.queries; i += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - i);
       const C *q = q_ + i * row_, *g = g_ + i * row_;
       product<false>(m, columns, width, q, row_, kt_, scores_, p_, scores_, false);
       product<false>(m, columns, width, g, row_, vt_, scores_, ds_, scores_, false);
       for (int64_t r = 0; r < m; ++r) probabilities(head, i + r, first, n, p_ + r * scores_, ds_ + r * scores_);
-      product<true>(n, across, m, p_, scores_, g, row_, d_v_, row_, i > 0);
-      product<true>(n, across, m, ds_, scores_, q, row_, d_k_, row_, i > 0);
+      product<true>(n, across, m, p_, scores_, g, row_, d_v_, row_, i > start);
+      product<true>(n, across, m, ds_, scores_, q, row_, d_k_, row_, i > start);
       product<false>(m, across, n, ds_, scores_, k_, row_, d_q_ + i * row_, row_, first > 0);
     }
     write(n, C(1), d_k_, d_.k, [&](const Tensor& x) { return head.keys<T>(x, first); });
@@ -180,11 +183,15 @@ class BackwardHeads {
   // For query i: p becomes the probabilities after dropout, ds the score gradients.
   void probabilities(const Head& head, int64_t i, int64_t first, int64_t n, C* p, C* ds) {
     const C log_sum = head.sums<C>(t_.log_sums)[i];
-    if (call_.options.dropout == 0) return score_gradient(n, log_sum, delta_[i], p, ds);
-    head.dropout_factors(i, first, n, words_, factors_);
-    multiply(n, factors_, ds);
+    const bool drops = call_.options.dropout > 0;
+    if (drops) {
+      head.dropout_factors(i, first, n, words_, factors_);
+      multiply(n, factors_, ds);
+    }
     score_gradient(n, log_sum, delta_[i], p, ds);
-    multiply(n, factors_, p);
+    if (drops) multiply(n, factors_, p);
+    const int64_t seen = head.seen_of(i, first, n);
+    std::fill(p + seen, p + n, C(0)), std::fill(ds + seen, ds + n, C(0));
   }
 
   const AttentionCall& call_;

@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
   };
-  KeyTile tile = next_keys<Of::kRows>(call, head, 0);
+  const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
+  KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   typename Of::Left own;
   load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own);
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
   for (int stage = 0; tile.attended != 0; stage ^= 1) {
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
+    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
     float s[kM][kN][4];
     multiply_rows<Of>(own, ks[stage], 0, s);
@@ -76,6 +77,16 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
           if ((attended >> (8 * n + i % 2) & 1) == 0)
 #pragma unroll
             for (int m = 0; m < kM; ++m) s[m][n][i] = -INFINITY;
+    }
+    if (tile.first + Of::kRows - 1 > first + call.past) {  // some of the warp's queries do not attend all keys
+      const auto last = static_cast<int>(first + lane() / 4 + call.past - tile.first - 2 * (lane() % 4));
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int n = 0; n < kN; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            if (8 * n + i % 2 > last + 16 * m + i / 2 * 8) s[m][n][i] = -INFINITY;
     }
     uint32_t p[kN / 2][kM][4];
 #pragma unroll
@@ -162,7 +173,8 @@ __global__ void __launch_bounds__(kThreads)
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
   };
-  KeyTile tile = next_keys<Of::kRows>(call, head, 0);
+  const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
+  KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   typename Of::Left own_q, own_g;
   load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own_q);
@@ -181,7 +193,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int stage = 0; tile.attended != 0; stage ^= 1) {
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows);
+    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
     uint32_t kept[kM][2] = {};
 #pragma unroll
@@ -207,7 +219,9 @@ __global__ void __launch_bounds__(kThreads)
               const float p = exp2_approximate(s[m][half][2 * r + c] * scale - exponents[m][r]);
               float of_p = dp[m][half][2 * r + c];
               if (call.dropped > 0) of_p = (kept[m][r] >> (4 * (n + half) + c) & 1) != 0 ? of_p * keeps : 0;
-              const bool counts = (attended >> (8 * half + 2 * (lane() % 4) + c) & 1) != 0;
+              const int column = 8 * half + 2 * (lane() % 4) + c;
+              const bool counts = (attended >> column & 1) != 0 &&
+                                  tile.first + 8 * n + column <= first + 16 * m + lane() / 4 + 8 * r + call.past;
               gradient[c] = counts ? p * (of_p - deltas[m][r]) : 0;
             }
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
@@ -255,14 +269,15 @@ __global__ void __launch_bounds__(kThreads)
       of_queries[stage][i] = {counts ? log_sums[at] * kLog2E : INFINITY, counts ? delta[at] : 0};
     }
   };
-  if (any) load(0, 0);
+  const int64_t start = call.first_query(of_block, Of::kRows);
+  if (any) load(start, 0);
   typename Of::Left own_k, own_v;
   load_own<Of>(call, head, k, call.keys, first, sign_flip(call), own_k);
   load_own<Of>(call, head, v, call.keys, first, 0, own_v);
   typename Of::Sums of_k = {}, of_v = {};
 
   int stage = 0;
-  for (int64_t query = 0; any && query < call.queries; query += Of::kRows, stage ^= 1) {
+  for (int64_t query = start; any && query < call.queries; query += Of::kRows, stage ^= 1) {
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     if (query + Of::kRows < call.queries) load(query + Of::kRows, stage ^ 1);
@@ -292,7 +307,10 @@ __global__ void __launch_bounds__(kThreads)
               float of_p = dp[m][half][2 * r + c];
               const bool drops = call.dropped > 0 && (kept[m] >> (4 * (n + half) + 2 * r + c) & 1) == 0;
               gradient[c] = probability[c] * ((drops ? 0 : of_p * keeps) - of[c].delta);
-              if (drops) probability[c] = 0;
+              const bool counts = first + 16 * m + lane() / 4 + 8 * r <=
+                                  query + 8 * (n + half) + 2 * (lane() % 4) + c + call.past;
+              if (drops || !counts) probability[c] = 0;
+              if (!counts) gradient[c] = 0;
             }
             p[m][2 * half + r] = pack_bf16(probability[0], probability[1]);
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);

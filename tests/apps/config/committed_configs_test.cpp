@@ -8,6 +8,7 @@
 
 #include "apps/config/command_line.h"
 #include "apps/image/image_config.h"
+#include "apps/text/gpt_config.h"
 #include "apps/text/language_config.h"
 #include "apps/text/text_config.h"
 
@@ -23,7 +24,11 @@ TEST(CommittedConfigs, AreAccepted) {
     const nlohmann::json text = nlohmann::json::parse(std::ifstream(file));
     const bool is_text = text.contains("task");
     const bool is_language = file.find("/configs/ptb/") != std::string::npos;
-    const Program& program = is_text ? text_program() : is_language ? language_program() : image_program();
+    const bool is_gpt = file.find("/configs/shakespeare/") != std::string::npos;
+    const Program& program = is_text       ? text_program()
+                             : is_language ? language_program()
+                             : is_gpt      ? gpt_program()
+                                           : image_program();
     // Checks ranges and combinations. The device is not opened.
     std::vector<const char*> argv{program.name.c_str(), "--config", file.c_str()};
     if (is_text) argv.insert(argv.end(), {"--data", "data"});  // the data is not opened either
@@ -31,7 +36,7 @@ TEST(CommittedConfigs, AreAccepted) {
     ConfigPtr config;
     ASSERT_NO_THROW(config = parse_command_line(program, static_cast<int>(argv.size()), argv.data(), out)) << file;
     EXPECT_EQ(config->epochs, text.value("epochs", config->epochs)) << file;
-    if (!is_text && !is_language) {
+    if (!is_text && !is_language && !is_gpt) {
       EXPECT_EQ(static_cast<const ImageConfig&>(*config).model.name, text["model"]) << file;
     }
   }

@@ -145,6 +145,36 @@ TEST_F(CudaTrainLm, CudaGraphsGiveTheSameBits) {
       << printed;
 }
 
+class CudaTrainGpt : public CudaPrograms {
+ protected:
+  CudaTrainGpt()
+      : CudaPrograms("train_gpt",
+                     "--data text.txt --set data.valid=valid.txt --set model.n_layer=2 --set model.n_head=2 "
+                     "--set model.n_embd=16 --set model.dropout=0.1 --set generate.tokens=5 --context 16 --batch 4 "
+                     "--run-dir run --threads 1") {}
+  void SetUp() override {
+    CudaPrograms::SetUp();
+    write_file(folder_ / "text.txt", story(10));
+    write_file(folder_ / "valid.txt", story(1));
+  }
+};
+
+TEST_F(CudaTrainGpt, WorkersThatShareAGpuTrainLikeTheCpu) {
+  expect_as_on_the_cpu("--optimizer adamw --nodes 2", 2e-3);
+  expect_as_on_the_cpu("--optimizer adamw --nodes 2 --dtype bf16", 0.1);
+}
+
+TEST_F(CudaTrainGpt, CudaGraphsGiveTheSameBits) {
+  const std::string flags = "--optimizer adamw --device cuda";
+  std::string printed;
+  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
+  ASSERT_EQ(found.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
+  EXPECT_EQ(found[4]["val_loss"], expected[4]["val_loss"]);
+  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs"), std::string::npos)
+      << printed;
+}
+
 // Compares losses and the evaluation.
 TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
   const std::string flags = "--nodes 2 --batch 4 --device cuda --set share_gpu=true";

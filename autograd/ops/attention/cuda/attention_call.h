@@ -14,6 +14,7 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
 // The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
+  int64_t past;  // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
   int32_t dropped;  // U is below the dropout if its 24 bits are below this; 0 without dropout
@@ -27,12 +28,19 @@ struct AttentionView {
         keys(t.k.dim(1)),
         heads(t.q.dim(2)),
         width(t.q.dim(3)),
+        past(o.causal ? keys - queries : keys),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
         rng(o.key.rng()),
         counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
+  // The end of the keys that queries up to number `last` attend.
+  __device__ int64_t keys_end(int64_t last) const { return last + past + 1 < keys ? last + past + 1 : keys; }
+  // The first query, rounded down to a multiple of `unit`, that attends key `key`.
+  __device__ int64_t first_query(int64_t key, int64_t unit) const {
+    return key > past ? (key - past) / unit * unit : 0;
+  }
   // Read at the point of use, because the kernels have no spare register.
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
   __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }

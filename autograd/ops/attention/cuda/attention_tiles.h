@@ -157,10 +157,10 @@ struct KeyTile {
   uint64_t attended;
 };
 
-// The first tile at or after `first` with an attended key. All warps get the same result.
+// The first tile at or after `first`, and before `end`, with an attended key. All warps get the same result.
 template <int kRows>
-__device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first) {
-  for (; first < call.keys; first += kRows) {
+__device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first, int64_t end) {
+  for (; first < end; first += kRows) {
     if (call.mask == nullptr) return {first, lowest(call.keys - first) & lowest(kRows)};
     uint64_t attended = 0;
     for (int part = 0; part < kRows; part += 32)

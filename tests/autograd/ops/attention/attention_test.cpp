@@ -44,7 +44,8 @@ std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, c
       const double* kj = k.data() + key_row(j);
       double score = 0;
       for (int64_t c = 0; c < width; ++c) score += qi[c] * kj[c];
-      sum += p[size_t(j)] = counts[size_t(b * keys + j)] == 0 ? 0 : std::exp(scale * score);
+      const bool seen = counts[size_t(b * keys + j)] != 0 && (!options.causal || j <= i + keys - queries);
+      sum += p[size_t(j)] = seen ? std::exp(scale * score) : 0;
     }
     for (int64_t j = 0; j < keys && sum > 0; ++j) {
       const int64_t element = ((b * heads + h) * queries + i) * keys + j;
@@ -78,6 +79,17 @@ TEST(Attention, Gradients) {
   }
 }
 
+TEST(Attention, CausalGradients) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 5, 5, 2, 3}, {1, 3, 9, 1, 17}, {1, 99, 133, 1, 2}})
+    for (const double dropout : {0.0, 0.4}) {
+      const AttentionOptions options{.dropout = dropout, .key = kDraws, .causal = true};
+      check_gradients([&](const auto& in) { return ops::attention(in[0], in[1], in[2], {}, options); },
+                      {random_tensor(s.q(), DType::f64, 1), random_tensor(s.k(), DType::f64, 2),
+                       random_tensor(s.k(), DType::f64, 3)});
+    }
+}
+
+
 TEST(Attention, GradientsAcrossBlocks) {
   const Sizes s{1, 67, 131, 1, 2};
   check_gradients(
@@ -89,12 +101,12 @@ TEST(Attention, EqualsTheDefinition) {
   for (const Sizes& s :
        {Sizes{1, 1, 1, 1, 1}, {2, 3, 5, 2, 3}, {1, 128, 128, 1, 64}, {1, 65, 129, 2, 8}, {2, 70, 200, 1, 5}})
     for (const double dropout : {0.0, 0.1, 0.9})
-      for (const bool masked : {false, true}) {
+      for (const std::string kind : {"all", "masked", "causal"}) {
         const Tensor q = random_tensor(s.q(), DType::f32, 1), k = random_tensor(s.k(), DType::f32, 2);
         const Tensor v = random_tensor(s.k(), DType::f32, 3);
         const Tensor mask =
-            masked ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 7 != 2; }) : Tensor();
-        const AttentionOptions options{.dropout = dropout, .key = kDraws};
+            kind == "masked" ? mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return (j + b) % 7 != 2; }) : Tensor();
+        const AttentionOptions options{.dropout = dropout, .key = kDraws, .causal = kind == "causal"};
         const auto expected = oracle({q, k, v}, mask, options);
         auto run = [&](DType dtype) {
           return values(ops::attention(Var(q.to(dtype)), Var(k.to(dtype)), Var(v.to(dtype)), mask, options).value());
@@ -148,16 +160,18 @@ TEST(Attention, OneVariableAsQueryKeyAndValue) {
 
 TEST(Attention, Float32AgreesWithFloat64WithEveryInstructionSet) {
   for (const Sizes& s : {Sizes{1, 128, 128, 1, 64}, {1, 97, 129, 2, 20}, {1, 7, 300, 1, 3}}) {
-    const AttentionOptions options{.dropout = 0.2, .key = kDraws};
-    const auto t = tensors(s, DType::f32);
-    const auto exact = run(widened(t), {}, options);
-    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      hwy::SetSupportedTargetsForTest(target);
-      const auto single = run(t, {}, options);
-      hwy::SetSupportedTargetsForTest(0);
-      for (size_t r = 0; r < 4; ++r)
-        for (size_t i = 0; i < exact.all[r].size(); ++i)  // sums of up to 300 products of order 1, each rounded once
-          ASSERT_NEAR(single.all[r][i], exact.all[r][i], 1e-5) << hwy::TargetName(target) << " " << r << " " << i;
+    for (const bool causal : {false, true}) {
+      const AttentionOptions options{.dropout = 0.2, .key = kDraws, .causal = causal};
+      const auto t = tensors(s, DType::f32);
+      const auto exact = run(widened(t), {}, options);
+      for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+        hwy::SetSupportedTargetsForTest(target);
+        const auto single = run(t, {}, options);
+        hwy::SetSupportedTargetsForTest(0);
+        for (size_t r = 0; r < 4; ++r)
+          for (size_t i = 0; i < exact.all[r].size(); ++i)  // sums of up to 300 products of order 1, each rounded once
+            ASSERT_NEAR(single.all[r][i], exact.all[r][i], 1e-5) << hwy::TargetName(target) << " " << r << " " << i;
+      }
     }
   }
 }
@@ -167,14 +181,15 @@ TEST(Attention, Bfloat16AgreesWithFloat64) {
   // and gaps.
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}, {1, 128, 128, 1, 64}, {2, 101, 263, 1, 17}})
     for (const int bits : {128, 512})
-      for (const bool gaps : {false, true}) {
+      for (const std::string kind : {"all", "gaps", "causal"}) {
         Context next = context();
         next.vector_bits = bits;  // at 512: pairs of bfloat16 products, if the processor supports them
         const ContextGuard guard(next);
         const Tensor mask =
-            gaps ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 5 != 1 && j < s.keys - b; })
-                 : Tensor();
-        const AttentionOptions options{.scale = 0.2, .dropout = 0.1, .key = kDraws};
+            kind == "gaps"
+                ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 5 != 1 && j < s.keys - b; })
+                : Tensor();
+        const AttentionOptions options{.scale = 0.2, .dropout = 0.1, .key = kDraws, .causal = kind == "causal"};
         const auto t = tensors(s, DType::bf16);
         const auto half = run(t, mask, options), exact = run(widened(t), mask, options);
         for (size_t r = 0; r < 4; ++r) {
@@ -184,9 +199,34 @@ TEST(Attention, Bfloat16AgreesWithFloat64) {
           // enters the score gradients through Σ d_out · out.
           for (size_t i = 0; i < exact.all[r].size(); ++i)
             ASSERT_NEAR(half.all[r][i], exact.all[r][i], 0x1p-7 * std::max(1.0, largest))
-                << s.q() << " " << bits << " " << r << " " << i;
+                << s.q() << " " << bits << " " << kind << " " << r << " " << i;
         }
       }
+}
+
+// The products of a block of queries may multiply later values by 0, so the later values are finite here.
+TEST(Attention, LaterKeysDoNotAffectCausalResults) {
+  const Sizes s{2, 140, 150, 2, 8};
+  constexpr int64_t kChanged = 20;  // of the last queries and keys
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto t = tensors(s, dtype);
+    auto changed = t;
+    for (Tensor* x : {&changed[1], &changed[2]}) {
+      *x = x->to(DType::f64);
+      for (int64_t i = 0; i < x->numel(); ++i)
+        if (i / (s.heads * s.width) % s.keys >= s.keys - kChanged) x->data<double>()[i] += 100;
+      *x = x->to(dtype);
+    }
+    const AttentionOptions options{.dropout = 0.1, .key = kDraws, .causal = true};
+    const auto before = run(t, {}, options).all[0], after = run(changed, {}, options).all[0];
+    for (size_t i = 0; i < before.size(); ++i) {
+      const int64_t query = static_cast<int64_t>(i) / (s.heads * s.width) % s.queries;
+      if (query < s.queries - kChanged) {
+        ASSERT_EQ(before[i], after[i]) << dtype << " " << i;
+      }
+    }
+    EXPECT_NE(before, after);
+  }
 }
 
 TEST(Attention, MaskedKeysDoNotAffectTheResult) {
@@ -248,9 +288,13 @@ TEST(Attention, SameBitsOnAnyThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto t = tensors(s, dtype);
     const Tensor mask = mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return j < 140 - 40 * b; });
-    const AttentionOptions options{.dropout = 0.1, .key = kDraws};
-    const auto one = with_threads(1, [&] { return run(t, mask, options); });
-    for (const int threads : {2, 3, 7}) EXPECT_EQ(one, with_threads(threads, [&] { return run(t, mask, options); }));
+    for (const bool causal : {false, true}) {
+      const AttentionOptions options{.dropout = 0.1, .key = kDraws, .causal = causal};
+      const auto with = [&](int threads) {
+        return with_threads(threads, [&] { return run(t, causal ? Tensor() : mask, options); });
+      };
+      for (const int threads : {2, 3, 7}) EXPECT_EQ(with(1), with(threads));
+    }
   }
 }
 
@@ -270,17 +314,19 @@ TEST(Attention, KeepsTheFractionGivenByDropout) {
 
 // The limit of 4 MiB is a quarter of the float32 probabilities of 2048 queries and keys.
 TEST(Attention, MemoryIsLinearInTheLength) {
-  const auto peak = [](int64_t length) {
+  const auto peak = [](int64_t length, bool causal) {
     const auto t = tensors({1, length, length, 1, 4}, DType::f32);
     Pool& pool = *context().pool;
     pool.reset_peak();
     const int64_t before = pool.stats().bytes_in_use;
-    with_threads(1, [&] { return run(t, {}, {.dropout = 0.1, .key = kDraws}); });
+    with_threads(1, [&] { return run(t, {}, {.dropout = 0.1, .key = kDraws, .causal = causal}); });
     return pool.stats().peak_bytes_in_use - before;
   };
-  const int64_t half = peak(1024), whole = peak(2048);
-  EXPECT_LE(whole, 4 << 20);
-  EXPECT_LE(whole, 2.1 * static_cast<double>(half));
+  for (const bool causal : {false, true}) {
+    const int64_t half = peak(1024, causal), whole = peak(2048, causal);
+    EXPECT_LE(whole, 4 << 20);
+    EXPECT_LE(whole, 2.1 * static_cast<double>(half));
+  }
 }
 
 TEST(Attention, NamesInvalidArguments) {
@@ -298,6 +344,10 @@ TEST(Attention, NamesInvalidArguments) {
             "attention: mask must be uint8 [2, 3], it is uint8 [2, 4]");
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], it is float32 [2, 3]");
   EXPECT_NE(message({0, 3, 4, 5}, {0, 3, 4, 5}, {0, 3, 4, 5}).find("nothing to compute"), std::string::npos);
+  EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3}, DType::u8), {.causal = true}),
+            "attention: causal attention takes no mask");
+  EXPECT_EQ(message(x, {2, 2, 4, 5}, {2, 2, 4, 5}, {}, {.causal = true}),
+            "attention: causal attention needs at least as many keys as queries, q is [2, 3, 4, 5], k [2, 2, 4, 5]");
   EXPECT_EQ(message(x, x, x, {}, {.dropout = 1}), "attention: dropout must be in [0, 1), it is 1");
   EXPECT_EQ(message(x, x, x, {}, {.dropout = 0.5, .key = {.site = 1 << 24}}),
             "attention: the dropout's site must be below 2^24, it is 16777216");

@@ -133,6 +133,20 @@ TEST_F(CudaAttention, MatchesTheCpuOverManyTiles) {
     }
 }
 
+TEST_F(CudaAttention, CausalMatchesTheCpu) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 1, 64},
+                         {2, 17, 17, 2, 32},
+                         {1, 33, 70, 2, 20},
+                         {1, 5, 40, 1, 72},
+                         {1, 18, 21, 2, 128},
+                         {1, 150, 203, 1, 64},
+                         {1, 300, 300, 1, 32}})
+    for (const DType dtype : kTypes)
+      for (const double dropout : {0.0, 0.2})
+        ASSERT_NO_FATAL_FAILURE(
+            expect_close(s, dtype, {}, {.dropout = dropout, .key = kDraws, .causal = true}, tolerance(dtype)));
+}
+
 TEST_F(CudaAttention, UsesTheScaleOption) {
   for (const DType dtype : kTypes)
     ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));

@@ -1,0 +1,49 @@
+// The configuration of train_gpt.
+#pragma once
+#include <string>
+
+#include "apps/config/program.h"
+#include "models/generate.h"
+#include "models/gpt2_config.h"
+
+namespace godwit::apps {
+
+struct GptDataConfig {
+  std::string path;       // text, JSONL or token shards; empty: the packaged King James Bible
+  std::string valid;      // the same for validation; empty: of the folder, or the end of `path`
+  std::string tokenizer;  // "characters", a folder or a file; empty: of the initial weights, the shards, characters
+  double valid_fraction = 0.1;  // of the tokens, at the end of `path`, without `valid`
+  int64_t context = 128;        // tokens of a block
+};
+
+struct GptGenerateConfig {
+  std::string prompt;    // nonempty: continues this text instead of training
+  int64_t tokens = 300;  // of a continuation, or of a sample at an evaluation; 0: no sample
+  SampleOptions sample{.temperature = 0.8};
+};
+
+struct GptConfig : CommonConfig {
+  GptConfig() {
+    schedule.name = "cosine";
+    schedule.warmup_fraction = 0.05;
+    schedule.final_fraction = 0.1;
+    clip.norm = 1;
+    epochs = 3;
+    batch = 2;
+  }
+  void check_together() const override;
+
+  std::string model_name = "auto";              // auto: of the initial weights, or gpt2_nano without them
+  Gpt2Config model = gpt2_config("gpt2_nano");  // sizes without initial weights; the rest is set later
+  double dropout = 0;                           // of embeddings, attention and added outputs
+  GptDataConfig data;
+  GptGenerateConfig generate;
+  int64_t evaluate_every = 0;  // steps; 0: at the end of every epoch only
+
+ protected:
+  void describe(OptionList& list) override;
+};
+
+const Program& gpt_program();  // train_gpt
+
+}  // namespace godwit::apps

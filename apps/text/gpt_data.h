@@ -1,0 +1,25 @@
+// The tokens and the model's settings of a run of train_gpt.
+#pragma once
+#include <memory>
+
+#include "apps/report/rows.h"
+#include "apps/text/gpt_config.h"
+#include "data/text/token_data.h"
+
+namespace godwit::apps {
+
+// Read-only data shared by all ranks of a process.
+struct GptData {
+  data::TokenData tokens;
+  Gpt2Config model;  // complete
+  Rows notes = {};   // printed at the start of a run
+};
+
+// The tokenizer of data.tokenizer, or else of the folder of the initial weights. Null if neither names one.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
+
+// Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
+// the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions.
+std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
+
+}  // namespace godwit::apps

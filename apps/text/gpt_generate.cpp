@@ -1,0 +1,70 @@
+#include "apps/text/gpt_generate.h"
+
+#include <cstdio>
+#include <sstream>
+
+#include "apps/text/gpt_data.h"
+#include "engine/excerpt.h"
+#include "models/generate.h"
+
+namespace godwit::apps {
+namespace {
+
+SampleOptions sample_options(const GptConfig& config) {
+  SampleOptions options = config.generate.sample;
+  options.seed = config.seed;
+  return options;
+}
+
+// The tokens before a sample.
+std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
+  if (const auto end = tokenizer.end_of_text()) return {*end};
+  try {
+    return tokenizer.encode("\n");
+  } catch (const Error&) {  // a text without line feeds
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string printable_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result.append(result.empty() ? "" : "\n").append(printable(line));
+  return result;
+}
+
+std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
+  const std::vector<int32_t> start = start_of_text(tokenizer);
+  if (start.empty() || config.generate.tokens == 0) return "";
+  return tokenizer.decode(
+      generate(model, start, config.generate.tokens, sample_options(config), tokenizer.end_of_text()));
+}
+
+void continue_prompt(const GptConfig& config) {
+  const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config);
+  check(tokenizer != nullptr, config.init_weights, ": has no tokenizer; name one with --tokenizer PATH");
+  Gpt2Config settings = read_gpt2_config(config.init_weights);
+  if (config.dtype == "bf16") settings.dtype = DType::bf16;
+  const Gpt2 model(settings);
+  load_pretrained(config.init_weights, model);
+  const std::vector<int32_t> prompt = tokenizer->encode(config.generate.prompt);
+  // Prints whole lines: a character may span several tokens.
+  std::string line = config.generate.prompt;
+  const auto print = [&](int32_t token) {
+    line.append(tokenizer->token(token));
+    if (!line.ends_with('\n')) return;
+    std::printf("%s\n", printable_lines(line).c_str());
+    std::fflush(stdout);
+    line.clear();
+  };
+  const auto end = tokenizer->end_of_text();
+  generate(model, prompt, config.generate.tokens, sample_options(config), end, [&](int32_t token) {
+    if (token != end) print(token);
+  });
+  if (!line.empty()) std::printf("%s\n", printable_lines(line).c_str());
+  check(std::fflush(stdout) == 0, "standard output cannot be written");
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,22 @@
+// Generated text: samples at evaluations, and --generate.
+#pragma once
+#include <string>
+
+#include "apps/text/gpt_config.h"
+#include "data/text/tokenizer.h"
+#include "models/gpt2.h"
+
+namespace godwit::apps {
+
+// A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is none; "" if the
+// tokenizer has neither.
+std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, const GptConfig& config);
+
+// The text with control characters escaped, except line feeds.
+std::string printable_lines(const std::string& text);
+
+// --generate: prints the prompt and its continuation by the initial weights. Throws if the folder has no weights or
+// tokenizer, or if the model cannot read the prompt.
+void continue_prompt(const GptConfig& config);
+
+}  // namespace godwit::apps

@@ -1,0 +1,142 @@
+// The options of train_gpt, with their defaults and checks.
+#include "apps/text/gpt_config.h"
+#include "apps/text/gpt_data.h"
+#include "apps/text/gpt_generate.h"
+#include "apps/text/gpt_task.h"
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+constexpr const char* kPurpose =
+    R"(Trains a GPT-2 with N workers: each holds a replica, computes gradients on its own blocks of text and
+exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
+
+  ./train_gpt --optimizer birder --nodes 8
+  ./train_gpt --config configs/shakespeare/nano.json --data shakespeare.txt
+  ./train_gpt --init-weights GPT2_DIR --data TEXTS_DIR --context 256 --batch 4
+  ./train_gpt --init-weights runs/RUN/model --generate "In the beginning"
+
+GPT2_DIR is a HuggingFace folder. TEXTS_DIR holds text files, JSONL files or token shards.
+
+)";
+
+constexpr const char* kResults = R"(
+Results go to the run directory: config.json (every option except run_dir; giving it to --config
+repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
+per token), samples.txt (generated text), model/ (final weights and tokenizer as HuggingFace reads
+them).
+)";
+
+ConfigPtr defaults(const Lookup& lookup) {
+  auto config = std::make_shared<GptConfig>();
+  if (const std::string name = lookup("model.name"); !name.empty()) config->model_name = name;
+  if (config->model_name != "auto") config->model = gpt2_config(config->model_name);
+  config->init_weights = lookup("init_weights");  // decides which options are read
+  return config;
+}
+
+OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& name) {
+  OptimizerConfig config = name;
+  if (config.has("weight_decay")) config.set("weight_decay", 0.1);
+  if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
+  if (config.has("beta2")) config.set("beta2", 0.99);
+  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", 1e-3);
+  return config;
+}
+
+TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
+  const auto own = std::static_pointer_cast<const GptConfig>(config);
+  if (!own->generate.prompt.empty())
+    return [own](Communicator& comm) {
+      if (comm.rank == 0) continue_prompt(*own);
+      return nullptr;
+    };
+  const std::shared_ptr<const GptData> data = load_gpt_data(*own);
+  return [own, data](Communicator& comm) { return std::make_unique<GptTask>(*own, *data, comm); };
+}
+
+}  // namespace
+
+void GptConfig::check_together() const {
+  check(validation == 0, "validation is ", validation,
+        ", but train_gpt always evaluates a validation text: data.valid");
+  check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
+  check(generate.prompt.empty() || !init_weights.empty(),
+        "--generate requires --init-weights DIR, the folder of a model");
+  check_sample_options(generate.sample);
+}
+
+void GptConfig::describe(OptionList& list) {
+  list.section = "model";
+  std::vector<std::string> models = gpt2_names();
+  models.insert(models.begin(), "auto");
+  list.add("model.name", model_name, "network; auto: as in the folder of the initial weights, or gpt2_nano without one")
+      .with_flag("--model")
+      .with_choices(models);
+  list.prefix = "model.";
+  const auto add_size = [&](const char* name, int64_t& size, const char* help, double most) {
+    list.add(name, size, help, {1, most})
+        .only_if(init_weights.empty(), std::string("the initial weights determine model.") + name + "; leave it out");
+  };
+  add_size("n_layer", model.n_layer, "number of layers", 1 << 12);
+  add_size("n_head", model.n_head, "attention heads of a layer", 1 << 12);
+  add_size("n_embd", model.n_embd, "width of the hidden states", 1 << 16);
+  list.add("dropout", dropout, "fraction of embeddings, attention and added outputs", {0, 1, false, true});
+  list.prefix = "";
+  list.add("init_weights", init_weights, "HuggingFace folder to start from")
+      .with_flag("--init-weights")
+      .with_placeholder("DIR")
+      .differs_by_host();
+
+  list.section = "data", list.prefix = "data.";
+  list.add("path", data.path, "text, JSONL or token shards: a file or a folder [the packaged King James Bible]")
+      .with_flag("--data")
+      .with_placeholder("PATH")
+      .differs_by_host();
+  list.add("valid", data.valid, "validation file or folder; empty: of the folder, or the end of the text")
+      .differs_by_host();
+  list.add("tokenizer", data.tokenizer, "characters, or a folder or file; empty: the weights', or characters")
+      .with_flag("--tokenizer")
+      .with_placeholder("PATH")
+      .differs_by_host();
+  list.add("valid_fraction", data.valid_fraction, "part of the tokens for validation, without data.valid",
+           {0, 1, true, true});
+  list.add("context", data.context, "tokens of a block; also the positions of a new model", {1, 1 << 20})
+      .with_flag("--context");
+
+  list.section = "generation", list.prefix = "generate.";
+  list.add("prompt", generate.prompt, "continue this text instead of training; needs --init-weights")
+      .with_flag("--generate")
+      .with_placeholder("TEXT");
+  list.add("tokens", generate.tokens, "tokens of the continuation, or of the sample at an evaluation", {0, 1e9});
+  list.add("temperature", generate.sample.temperature, "divides the logits; 0: the most probable token", kNotNegative)
+      .with_flag("--temperature");
+  list.add("top_k", generate.sample.top_k, "draw from the k most probable tokens; 0: all", {0, 1e9})
+      .with_flag("--top-k");
+  list.add("top_p", generate.sample.top_p, "draw from the most probable tokens that reach this probability",
+           kAboveZeroToOne)
+      .with_flag("--top-p");
+
+  list.section = "training", list.prefix = "";
+  list.add("evaluate_every", evaluate_every, "steps between evaluations; 0: at the end of every epoch", kNotNegative);
+  describe_common(list, {.unit = "blocks",
+                         .eval_batch = "blocks per worker in an evaluation; 0: 16, or --batch if that is more",
+                         .seed = "seed of initialization, shuffling, dropout, samples and quantization",
+                         .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
+}
+
+const Program& gpt_program() {
+  static const Program program{
+      .name = "train_gpt",
+      .purpose = kPurpose,
+      .results = kResults,
+      .default_optimizer = "adamw",
+      .defaults = defaults,
+      .optimizer_defaults = gpt_optimizer_defaults,
+      .load = load,
+  };
+  return program;
+}
+
+}  // namespace godwit::apps

@@ -1,0 +1,146 @@
+#include "apps/text/gpt_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "apps/text/gpt_generate.h"
+#include "apps/train/device_sum.h"
+#include "comm/consistency.h"
+#include "comm/host_tensor.h"
+#include "engine/check.h"
+#include "engine/context.h"
+
+namespace godwit::apps {
+namespace {
+
+int64_t eval_batch(const GptConfig& config) {
+  constexpr int64_t kBlocks = 16;  // fewer would not use all cores
+  return config.eval_batch > 0 ? config.eval_batch : std::max(config.batch, kBlocks);
+}
+
+data::TokenBlocks blocks(const GptConfig& config, const data::TokenStream& tokens, const Communicator& comm,
+                         bool train) {
+  try {
+    return {tokens,
+            {.context = config.data.context,
+             .batch = train ? config.batch : eval_batch(config),
+             .rank = comm.rank,
+             .world = comm.topology.world(),
+             .seed = config.seed,
+             .train = train}};
+  } catch (const Error& error) {
+    throw error.with_text(std::string(train ? "training: " : "validation: ") + error.what() + "; lower --context" +
+                          (train ? ", --batch or the number of workers" : "") + ", or use more text");
+  }
+}
+
+std::string with_digits(double value) {
+  std::ostringstream text;
+  text.precision(5);
+  text << value;
+  return text.str();
+}
+
+// Bytes of the text that a batch predicts.
+double bytes_of(const data::TokenBatch& batch, const data::Tokenizer& tokenizer) {
+  size_t bytes = 0;
+  for (const int32_t label : batch.labels.span<int32_t>())
+    if (label != data::kNoLabel) bytes += tokenizer.token(label).size();
+  return static_cast<double>(bytes);
+}
+
+}  // namespace
+
+GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& comm)
+    : config_(config),
+      data_(data),
+      comm_(comm),
+      train_(blocks(config, data.tokens.train, comm, true)),
+      valid_(blocks(config, data.tokens.valid, comm, false)),
+      model_(make_gpt2(data.model)) {
+  check_identical(*comm.world, hash(data.model), "the model's configuration");
+  check_identical(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
+  check_identical(*comm.world, data.tokens.train.hash(), "the training text");
+  check_identical(*comm.world, data.tokens.valid.hash(), "the validation text");
+  if (!config.init_weights.empty()) load_pretrained(config.init_weights, *model_);
+}
+
+data::TokenBatch GptTask::next(int64_t micro_batch) {
+  std::optional<data::TokenBatch> batch = train_.next();
+  check(batch.has_value(), "micro-batch ", micro_batch, ": the epoch has no batch left");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
+  return std::move(*batch);
+}
+
+Var GptTask::loss(const data::TokenBatch& batch, const DropoutContext* run) const {
+  const auto ignore = run ? std::nullopt : std::optional(data::kNoLabel);  // blocks of training have all labels
+  return model_->loss(model_->forward(batch.ids, run), batch.labels, ignore);
+}
+
+Forward GptTask::forward(int64_t micro_batch) {
+  const data::TokenBatch batch = next(micro_batch);
+  const DropoutContext run{config_.seed, static_cast<uint32_t>(micro_batch), static_cast<uint32_t>(comm_.rank)};
+  return {.loss = loss(batch, &run), .samples = static_cast<double>(batch.predictions)};
+}
+
+LoadedBatch GptTask::load_batch(int64_t micro_batch) {
+  data::TokenBatch batch = next(micro_batch);
+  if (loaded_) {
+    loaded_->ids.copy_from(batch.ids);
+    loaded_->labels.copy_from(batch.labels);
+  } else {
+    loaded_ = std::move(batch);
+    micro_batch_ = Tensor({1}, DType::u32, kCpu);
+  }
+  micro_batch_.data<uint32_t>()[0] = static_cast<uint32_t>(micro_batch);
+  return {.key = {config_.batch}};
+}
+
+Forward GptTask::forward_loaded() {
+  const DropoutContext run{config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)};
+  return {.loss = loss(*loaded_, &run), .samples = static_cast<double>(loaded_->predictions)};
+}
+
+Evaluation GptTask::evaluate() {
+  const NoGrad no_grad;
+  DeviceSum losses;
+  double predictions = 0, bytes = 0;
+  valid_.start_epoch(0);
+  while (const std::optional<data::TokenBatch> batch = valid_.next()) {
+    const auto count = static_cast<double>(batch->predictions);
+    losses.add(loss(*batch, nullptr).value(), count);
+    predictions += count;
+    bytes += bytes_of(*batch, *data_.tokens.tokenizer);
+  }
+  const Tensor sums = cpu_tensor<double>({losses.sum(), predictions, bytes});
+  comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
+  const double val_loss = sums.item(0) / sums.item(1), perplexity = std::exp(val_loss);
+  const double bits_per_byte = sums.item(0) / std::log(2.0) / sums.item(2);
+  Evaluation result{.metrics = {{"val_loss", val_loss}, {"perplexity", perplexity}, {"bits_per_byte", bits_per_byte}},
+                    .text = "validation loss " + with_digits(val_loss) + ", perplexity " + with_digits(perplexity) +
+                            ", " + with_digits(bits_per_byte) + " bits per byte"};
+  if (comm_.rank == 0) {
+    const auto busy = comm_.world->busy();  // the other ranks wait
+    sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_));
+    if (!sample_.empty()) result.below = "sample:\n" + sample_ + "\n";
+  }
+  return result;
+}
+
+void GptTask::write_evaluation(const std::string& run_dir) {
+  if (sample_.empty()) return;
+  const std::string path = run_dir + "/samples.txt";
+  std::ofstream out(path, std::ios::app);
+  out << sample_ << "\n\n--------\n\n";
+  check(out.flush().good(), path, ": cannot be written");
+}
+
+void GptTask::save(const std::string& run_dir, const std::string& which) {
+  const std::string folder = run_dir + "/" + (which == "weights" ? "model" : which);
+  save_pretrained(folder, *model_);
+  data_.tokens.tokenizer->save(folder);
+}
+
+}  // namespace godwit::apps

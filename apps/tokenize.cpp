@@ -1,0 +1,253 @@
+// tokenize: turns text files, JSONL files and folders of them into shards of tokens for train_gpt.
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/text/char_tokenizer.h"
+#include "data/text/documents.h"
+#include "data/text/token_data.h"
+#include "data/text/token_shard.h"
+#include "data/text/train_bpe.h"
+#include "engine/check.h"
+#include "engine/clock.h"
+
+using namespace godwit;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUsage =
+    "usage: tools/tokenize TEXT… --out FOLDER (--tokenizer TOKENIZER | --train-bpe SIZE) [OPTION…]\n"
+    "Turns text into shards of tokens for train_gpt, nanoGPT and llm.c, and saves the tokenizer beside them.\n"
+    "TEXT: text files, JSONL files (*.jsonl: member \"text\" of each line), folders of *.txt and *.jsonl; also gzip\n"
+    "\n"
+    "  --out FOLDER            new folder for the shards\n"
+    "  --tokenizer TOKENIZER   \"characters\", a tokenizer.json, a vocab.json with merges.txt beside it, or a folder\n"
+    "  --train-bpe SIZE        trains a byte-level BPE of SIZE tokens on the texts\n"
+    "  --validation FRACTION   end of each file that is for validation (0.1); 0: none\n"
+    "  --format FORMAT         header: as llm.c, with the tokenizer's fingerprint (default); plain: as nanoGPT\n"
+    "  --shard-tokens N        tokens of a shard with a header (100000000)\n"
+    "\n"
+    "<|endoftext|> separates documents, or a line feed if the tokenizer has no such token. A file with one document "
+    "is\n"
+    "split within it; other files are split between documents.";
+
+struct Arguments {
+  std::vector<std::string> texts;
+  std::string out, tokenizer;
+  int64_t train_bpe = 0, shard_tokens = 100'000'000;
+  double validation = 0.1;
+  data::ShardFormat format = data::ShardFormat::header;
+};
+
+template <class Number>
+Number number(const std::string& flag, const std::string& text, Number least, Number below) {
+  Number value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && stop == text.data() + text.size() && value >= least && value < below, flag, ": is '",
+        text, "', expected a number from ", least, " to below ", below);
+  return value;
+}
+
+Arguments parse(const std::vector<std::string>& args) {
+  Arguments result;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& flag = args[i];
+    if (!flag.starts_with("--")) {
+      result.texts.push_back(flag);
+      continue;
+    }
+    check(i + 1 < args.size(), flag, ": is the last argument, expected a value behind it (--help lists the options)");
+    const std::string& value = args[++i];
+    if (flag == "--out") result.out = value;
+    else if (flag == "--tokenizer") result.tokenizer = value;
+    else if (flag == "--train-bpe") result.train_bpe = number<int64_t>(flag, value, 257, int64_t{1} << 31);
+    else if (flag == "--validation") result.validation = number<double>(flag, value, 0, 1);
+    else if (flag == "--shard-tokens") result.shard_tokens = number<int64_t>(flag, value, 1, int64_t{1} << 31);
+    else if (flag == "--format" && (value == "header" || value == "plain"))
+      result.format = value == "plain" ? data::ShardFormat::plain : data::ShardFormat::header;
+    else if (flag == "--format") fail("--format: is '", value, "', expected header or plain");
+    else fail("unknown option ", flag, " (--help lists the options)");
+  }
+  check(!result.texts.empty(), "no text is named (--help shows the arguments)");
+  while (result.out.size() > 1 && result.out.ends_with('/')) result.out.pop_back();
+  check(!result.out.empty(), "--out is missing: a new folder for the shards");
+  check(result.tokenizer.empty() != (result.train_bpe == 0),
+        "expected either --tokenizer TOKENIZER or --train-bpe SIZE");
+  return result;
+}
+
+// Calls f for each document of all files, in order.
+void each_text(const std::vector<std::string>& files, const std::function<void(std::string_view)>& f) {
+  for (const std::string& file : files) data::each_document(file, f);
+}
+
+std::unique_ptr<data::Tokenizer> train(const std::vector<std::string>& files, int64_t size) {
+  size_t file = 0, next = 0;
+  std::vector<std::string> documents;
+  const auto reader = [&](std::string& text) {
+    while (next == documents.size()) {
+      if (file == files.size()) return false;
+      documents.clear();
+      next = 0;
+      data::each_document(files[file++], [&](std::string_view document) { documents.emplace_back(document); });
+    }
+    text = std::move(documents[next++]);
+    return true;
+  };
+  return std::make_unique<data::ByteBpe>(data::train_bpe(reader, {.size = size}));
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const std::vector<std::string>& files) {
+  if (arguments.train_bpe > 0) return train(files, arguments.train_bpe);
+  if (arguments.tokenizer != data::kCharacters) return data::load_tokenizer(arguments.tokenizer);
+  data::CharacterSet characters;
+  characters.add("\n");
+  each_text(files, [&](std::string_view text) { characters.add(text); });
+  return std::make_unique<data::CharTokenizer>(characters.sorted());
+}
+
+// The shards of one part of the text: NAME.bin, or NAME_000000.bin, NAME_000001.bin, …
+class Part {
+ public:
+  // `path`: of the shards, without number and ending.
+  Part(const Arguments& arguments, const data::Tokenizer& tokenizer, std::string path)
+      : arguments_(arguments), tokenizer_(tokenizer), path_(std::move(path)) {}
+
+  void add(std::string_view text) {
+    ids_.clear();
+    if (tokens_ > 0) data::append_separator(tokenizer_, ids_);
+    tokenizer_.encode(text, ids_);
+    tokens_ += std::ssize(ids_);
+    for (std::span<const int32_t> left = ids_; !left.empty();) {
+      if (!writer_) writer_.emplace(next_path(), arguments_.format, tokenizer_);
+      int64_t room = std::ssize(left);
+      if (arguments_.format == data::ShardFormat::header)
+        room = std::min(room, arguments_.shard_tokens - writer_->size());
+      writer_->add(left.first(static_cast<size_t>(room)));
+      left = left.subspan(static_cast<size_t>(room));
+      if (arguments_.format == data::ShardFormat::header && writer_->size() == arguments_.shard_tokens) close();
+    }
+  }
+
+  void close() {
+    if (!writer_) return;
+    writer_->close();
+    writer_.reset();
+    ++shards_;
+  }
+
+  int64_t tokens() const { return tokens_; }
+  int64_t shards() const { return shards_; }
+
+ private:
+  std::string next_path() const {
+    char number[16] = "";
+    if (arguments_.format == data::ShardFormat::header)
+      std::snprintf(number, sizeof number, "_%06lld", static_cast<long long>(shards_));
+    return path_ + number + ".bin";
+  }
+
+  const Arguments& arguments_;
+  const data::Tokenizer& tokenizer_;
+  std::string path_;
+  std::vector<int32_t> ids_;
+  std::optional<data::ShardWriter> writer_;
+  int64_t tokens_ = 0, shards_ = 0;
+};
+
+// The place at which a file with one document is split: a character begins there.
+size_t split_at(std::string_view text, double validation) {
+  auto at = static_cast<size_t>(static_cast<double>(text.size()) * (1 - validation));
+  while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) ++at;
+  return at;
+}
+
+// Returns the number of bytes.
+size_t add_file(const std::string& file, double validation, Part& train, Part& valid) {
+  std::vector<std::string> documents;
+  size_t bytes = 0;
+  data::each_document(file, [&](std::string_view text) {
+    documents.emplace_back(text);
+    bytes += text.size();
+  });
+  if (documents.size() == 1) {
+    const std::string_view text = documents[0];
+    const size_t at = split_at(text, validation);
+    if (at > 0) train.add(text.substr(0, at));
+    if (at < text.size()) valid.add(text.substr(at));
+    return bytes;
+  }
+  const double limit = static_cast<double>(bytes) * (1 - validation);
+  size_t begin = 0;
+  for (const std::string& text : documents) {
+    (validation == 0 || static_cast<double>(begin) < limit ? train : valid).add(text);
+    begin += text.size();
+  }
+  return bytes;
+}
+
+// Writes tokenizer and shards to an existing folder.
+void write_shards(const Arguments& arguments, const std::vector<std::string>& files, const data::Tokenizer& tokenizer,
+                  const std::string& folder) {
+  tokenizer.save(folder);
+  Part train(arguments, tokenizer, folder + "/train"), valid(arguments, tokenizer, folder + "/val");
+  size_t bytes = 0;
+  const Clock::time_point start = Clock::now();
+  for (size_t i = 0; i < files.size(); ++i) {
+    bytes += add_file(files[i], arguments.validation, train, valid);
+    std::printf("file %zu of %zu: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(), files[i].c_str(),
+                1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
+                1e-6 * static_cast<double>(bytes) / seconds_since(start));
+    std::fflush(stdout);
+  }
+  train.close();
+  valid.close();
+  check(train.tokens() > 0, "the files hold no text for training");
+  std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
+              static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
+              static_cast<long long>(valid.tokens()), static_cast<long long>(valid.shards()));
+}
+
+void run(const Arguments& arguments) {
+  std::vector<std::string> files;
+  for (const std::string& text : arguments.texts)
+    for (std::string& file : data::files_below(text, data::text_endings())) files.push_back(std::move(file));
+  std::error_code error;
+  check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, files);
+  std::printf("tokenizer: %s\n", tokenizer->name().c_str());
+  // The folder gets its name when it is complete.
+  const std::string partial = arguments.out + ".partial";
+  fs::remove_all(partial, error);
+  check(fs::create_directories(partial, error), partial, ": cannot be made: ", error.message());
+  try {
+    write_shards(arguments, files, *tokenizer, partial);
+    fs::rename(partial, arguments.out);
+  } catch (...) {
+    fs::remove_all(partial, error);
+    throw;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  try {
+    for (const std::string& arg : args)
+      if (arg == "--help" || arg == "-h") return std::printf("%s\n", kUsage) > 0 ? 0 : 1;
+    run(parse(args));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tokenize: %s\n", error.what());
+    return 1;
+  }
+}

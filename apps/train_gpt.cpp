@@ -1,0 +1,5 @@
+// train_gpt: trains GPT-2 on nodes × workers ranks, each with a model replica and its own blocks of the text.
+#include "apps/text/gpt_config.h"
+#include "apps/train/main.h"
+
+int main(int argc, char** argv) { return godwit::apps::run_program(godwit::apps::gpt_program(), argc, argv); }

@@ -1,0 +1,92 @@
+#include "autograd/ops/linear_cross_entropy.h"
+
+#include <algorithm>
+
+#include "autograd/accumulate.h"
+#include "autograd/ops/cast.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/graph.h"
+
+namespace godwit {
+namespace {
+
+constexpr int64_t kParts = 10, kFewLogits = 1 << 21;  // fewer logits are kept
+constexpr int64_t kUnit = 64;                         // the size of a part is a multiple of it
+
+// Calls f(first, count) for the parts of n rows or classes.
+template <class F>
+void for_parts(int64_t n, const F& f) {
+  const int64_t size = ((n + kParts - 1) / kParts + kUnit - 1) / kUnit * kUnit;
+  for (int64_t first = 0; first < n; first += size) f(first, std::min(size, n - first));
+}
+
+Tensor in_type(const Tensor& x, DType type) { return x.dtype() == type ? x : x.to(type); }
+
+Tensor logits_of(const Tensor& x, const Tensor& w) {
+  const Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
+  on_device(y, [&](auto device) { linear_forward(device, x, w, Tensor(), y); });
+  return in_type(y, w.dtype());
+}
+
+// What backward reads.
+struct Saved {
+  Tensor x, w, labels, log_sums;
+  std::optional<int32_t> ignore;
+  double share;
+};
+
+void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, const Gradient& dw) {
+  const Tensor gw = dw ? dw.target() : Tensor();
+  const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
+  for_parts(s.w.dim(0), [&](int64_t first, int64_t count) {
+    const Tensor w = s.w.rows(first, count), wide = logits_of(s.x, w);
+    on_device(s.x, [&](auto device) {
+      softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
+      const Tensor d_logits = in_type(wide, s.x.dtype());
+      if (dw) linear_backward_weights(device, s.x, d_logits, gw.rows(first, count), Tensor());
+      if (!dx) return;
+      const Tensor part = first == 0 && gx.dtype() == s.x.dtype() ? gx : Tensor(s.x.shape(), s.x.dtype(), s.x.device());
+      linear_backward_data(device, d_logits, w, part);
+      if (part.same_memory(gx)) return;
+      if (first == 0) gx.copy_from(in_type(part, gx.dtype()));
+      else accumulate(device, in_type(part, gx.dtype()), gx);
+    });
+  });
+  if (dw) dw.add(gw);
+  if (dx) dx.add(in_type(gx, s.x.dtype()));
+}
+
+}  // namespace
+
+Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, std::optional<int32_t> ignore) {
+  check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.dim(1) == w.dim(1),
+        "linear_cross_entropy: x must be [n, width] and the weight [classes, width], they are ", x.shape(), " and ",
+        w.shape());
+  const int64_t n = x.dim(0), classes = w.dim(0);
+  if (n * classes <= kFewLogits) return softmax_cross_entropy(cast(linear(x, w), w.dtype()), labels, 0, ignore);
+  check(w.dtype() == compute_dtype(x.dtype()), "linear_cross_entropy: x is ", x.dtype(), ", the weight must be ",
+        compute_dtype(x.dtype()), ", it is ", w.dtype());
+  const Tensor here = labels.to(kCpu);
+  check_labels(n, classes, here, ignore, "linear_cross_entropy");
+  check(!ignore || !capturing(), "linear_cross_entropy: `ignore` makes the host count rows, which a step captured as ",
+        "CUDA graphs cannot repeat; do not use `ignore` in captured steps");
+  int64_t counted = 0;
+  for (const int32_t label : here.span<int32_t>()) counted += label != ignore;
+  const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
+  const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
+  const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
+  for_parts(n, [&](int64_t first, int64_t count) {
+    const Tensor logits = logits_of(saved.x.rows(first, count), saved.w);
+    on_device(mean, [&](auto device) {
+      softmax_cross_entropy_forward(device, logits, saved.labels.rows(first, count), 0, ignore,
+                                    losses.rows(first, count), saved.log_sums.rows(first, count));
+    });
+  });
+  on_device(mean, [&](auto device) { mean_loss(device, losses, share, mean); });
+  return Var::result(mean, {x, w}, [saved, dx = x.gradient(), dw = w.gradient()](const Tensor& dy) {
+    backward_in_parts(saved, dy, dx, dw);
+  });
+}
+
+}  // namespace godwit

@@ -1,0 +1,96 @@
+// ByteBpe: byte-level byte-pair encoding, the tokenizer of GPT-2, LLaMA 3 and Qwen (Radford et al., Language models are
+// unsupervised multitask learners, 2019), with the ids of HuggingFace's tokenizers.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "data/text/byte_trie.h"
+#include "data/text/pair_merges.h"
+#include "data/text/tokenizer.h"
+#include "data/text/word_cache.h"
+#include "data/text/word_pattern.h"
+
+namespace godwit::data {
+
+// A token that is matched verbatim in a text, before the text is split into words.
+struct AddedToken {
+  int32_t id = 0;                       // in the vocabulary
+  std::string content;                  // not empty
+  bool special = true;                  // marks structure
+  bool lstrip = false, rstrip = false;  // also takes the white space before or behind it
+  bool normalized = false;              // matched only between tokens that are not `normalized`
+};
+
+// A byte-level BPE as in its files.
+struct ByteBpeModel {
+  std::vector<std::string> tokens;                  // by id; bytes are written as GPT-2's characters
+  std::vector<std::pair<int32_t, int32_t>> merges;  // ids of left and right part, most frequent first
+  std::vector<AddedToken> added;                    // their tokens are among `tokens`
+  WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
+  bool ignore_merges = false;                       // a word that is a token needs no merges (LLaMA 3)
+  bool nfc = false;                                 // Unicode normalization form C of the text (Qwen)
+};
+
+// The tokenizer, with a cache of words that all threads share.
+class ByteBpe : public Tokenizer {
+ public:
+  // Throws if a token is empty or occurs twice, if one of the 256 bytes is no token, or if a merge does not make a
+  // token.
+  explicit ByteBpe(ByteBpeModel model);
+
+  std::string name() const override;
+  int64_t size() const override { return std::ssize(model_.tokens); }
+  // The first of <|endoftext|>, <|end_of_text|>, </s> and <eos> that is an added token.
+  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  uint64_t fingerprint() const override { return fingerprint_; }
+  using Tokenizer::encode;
+  // Added tokens in the text become these tokens. Nothing is added around the text. Bytes that are not UTF-8 are kept,
+  // so that decode() returns the text itself unless it is normalized.
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::string_view token(int32_t id) const override { return bytes_[static_cast<size_t>(id)]; }
+  bool is_special(int32_t id) const override { return special_[static_cast<size_t>(id)]; }
+  void save(const std::string& folder) const override;  // tokenizer.json; for gpt2 also vocab.json and merges.txt
+
+  const ByteBpeModel& model() const { return model_; }  // as given to the constructor
+
+ private:
+  struct AddedMatch {
+    size_t begin, end;  // bytes of the text, white space included
+    int32_t id;         // -1: no match
+  };
+  // Added tokens that are matched together.
+  struct AddedSet {
+    explicit AddedSet(const std::vector<AddedToken>& tokens, bool normalized);
+    std::array<bool, 256> first{};  // bytes with which contents begin
+    bool empty = true;
+    ByteTrie trie;  // values are indices into ByteBpeModel::added
+  };
+
+  void check_tokens();
+  void set_merges();
+  void set_fingerprint();
+  AddedMatch next_added(const AddedSet& set, std::string_view text, size_t at) const;
+  void encode_between(std::string_view text, const AddedSet* const* sets, size_t count,
+                      std::vector<int32_t>& ids) const;
+  void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
+  void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
+
+  ByteBpeModel model_;
+  std::vector<std::string> bytes_;  // by id
+  std::vector<bool> special_;       // by id
+  std::array<int32_t, 256> byte_ids_{};
+  std::unordered_map<std::string_view, int32_t> ids_;  // by content, as in model_.tokens
+  AddedSet added_, added_normalized_;
+  WordPattern pattern_;
+  std::unique_ptr<const PairMerges> merges_;
+  std::unique_ptr<WordCache> cache_;
+  std::optional<int32_t> end_of_text_;
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace godwit::data

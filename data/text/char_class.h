@@ -1,0 +1,27 @@
+// Classes of characters in the patterns of byte-level BPE tokenizers: \p{L}, \p{N} and \s of Unicode 16, as in
+// HuggingFace's tokenizers 0.23, whatever the installed Unicode library's version.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace godwit::data {
+
+// Class of a character; invalid UTF-8 is `other`.
+enum class CharClass : uint8_t { other, letter, number, space };
+
+// The class of every code point.
+class CharClasses {
+ public:
+  static const CharClasses& instance();  // computed by the first call; thread-safe
+
+  CharClass of(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }  // code <= U+10FFFF
+
+ private:
+  CharClasses();
+  using Page = std::array<CharClass, 256>;
+  std::array<uint16_t, 0x1100> index_{};
+  std::vector<Page> pages_;
+};
+
+}  // namespace godwit::data

@@ -1,0 +1,79 @@
+#include "data/text/documents.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "data/file.h"
+#include "data/text/bible.h"
+#include "engine/check.h"
+#include "engine/json-inl.h"
+#include "engine/json_text.h"
+
+namespace godwit::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostBytes = uint64_t{64} << 30;
+
+bool ends_with_one(const std::string& name, const std::vector<std::string>& endings) {
+  return std::ranges::any_of(endings, [&](const std::string& ending) { return name.ends_with(ending); });
+}
+
+std::string text_of(std::string_view line, const std::string& where) {
+  check_json(line, where, {.depth = 64});
+  const nlohmann::json value = parse_json(line);
+  check(value.is_object(), where, " is not a JSON object, expected one with the member \"text\"");
+  const auto text = value.find("text");
+  check(text != value.end() && text->is_string(), where, " its member \"text\" is ",
+        text == value.end() ? "missing" : "no string");
+  return text->get<std::string>();
+}
+
+}  // namespace
+
+const std::vector<std::string>& text_endings() {
+  static const std::vector<std::string> endings{".txt", ".jsonl", ".txt.gz", ".jsonl.gz"};
+  return endings;
+}
+
+std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    check(fs::exists(path, error), path, ": no such file");
+    return {path};
+  }
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    if (at->is_regular_file() && ends_with_one(at->path().filename().string(), endings))
+      files.push_back(at->path().string());
+  check(!error, path, ": cannot be read: ", error.message());
+  std::string list;
+  for (const std::string& ending : endings) list += (list.empty() ? "*" : ", *") + ending;
+  check(!files.empty(), path, ": has no files ", list);
+  std::ranges::sort(files);
+  return files;
+}
+
+void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
+  const std::vector<uint8_t> bytes = read_unpacked(file, "a text file", kMostBytes);
+  if (is_bible(bytes)) return f(bible_text(bytes, file));
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!file.ends_with(".jsonl") && !file.ends_with(".jsonl.gz")) {
+    if (!all.empty()) f(all);
+    return;
+  }
+  int64_t number = 0;
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = std::min(all.find('\n', at), all.size());
+    const std::string_view line = all.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string text = text_of(line, file + ": line " + std::to_string(number) + ":");
+    if (!text.empty()) f(text);
+  }
+}
+
+}  // namespace godwit::data

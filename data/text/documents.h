@@ -1,0 +1,21 @@
+// Documents: the texts of a file or of the files of a folder.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace godwit::data {
+
+// `path` itself, or the files below a folder whose names end with one of `endings`, in order of their paths. Throws if
+// there is none.
+std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
+
+// Endings of the text files of a folder: .txt and .jsonl, also with .gz.
+const std::vector<std::string>& text_endings();
+
+// Calls f for each document of a file, which may be gzip. A line of a .jsonl file is an object whose member `text` is a
+// document; any other file is one document. Empty documents are left out. Throws an Error naming file and line.
+void each_document(const std::string& file, const std::function<void(std::string_view text)>& f);
+
+}  // namespace godwit::data

@@ -1,0 +1,61 @@
+// PairTrainer: makes tokens by merging the most frequent pair of adjacent tokens again and again (Sennrich et al.,
+// Neural machine translation of rare words with subword units, 2016).
+#pragma once
+#include <cstdint>
+#include <queue>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace godwit::data {
+
+// Among equally frequent pairs, the one with the lowest ids is merged, as in HuggingFace's trainers.
+class PairTrainer {
+ public:
+  // A word of the text.
+  struct Word {
+    std::vector<int32_t> ids;  // its tokens
+    int64_t count;             // occurrences in the text
+  };
+
+  // Tokens by id, distinct, and the words that consist of them. The name of a merged token is that of the left one and
+  // that of the right one without its first `prefix` bytes.
+  PairTrainer(std::vector<std::string> tokens, std::vector<Word> words, size_t prefix);
+
+  // Merges until there are `size` tokens or no pair occurs `min_frequency` times.
+  void run(int64_t size, int64_t min_frequency);
+
+  std::vector<std::string>& tokens() { return tokens_; }                              // by id
+  const std::vector<std::pair<int32_t, int32_t>>& merges() const { return merges_; }  // in order
+
+ private:
+  using Pair = uint64_t;  // ids of two adjacent tokens, the first in the upper half
+  struct Candidate {
+    int64_t count;
+    Pair pair;
+    // the top of the queue is the most frequent pair; ties go to the oldest
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
+  };
+  struct PairUse {
+    int64_t count = 0;
+    std::vector<uint32_t> words;  // words that contain or once contained the pair
+  };
+
+  void count_pairs(uint32_t word, int64_t times);
+  void merge(Pair pair);
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t> ids_;
+  std::vector<Word> words_;
+  size_t prefix_;
+  std::vector<std::pair<int32_t, int32_t>> merges_;
+  std::unordered_map<Pair, PairUse> uses_;
+  int32_t newest_ = -1;      // token created by the current merge; -1 during the initial count
+  std::vector<Pair> grown_;  // pairs that contain `newest_`
+  std::priority_queue<Candidate> queue_;
+};
+
+}  // namespace godwit::data

@@ -1,0 +1,57 @@
+// Shards: files of token ids, memory-mapped for reading.
+#pragma once
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "data/text/token_stream.h"
+#include "data/text/tokenizer.h"
+
+namespace godwit::data {
+
+// Layout of a shard.
+enum class ShardFormat {
+  plain,   // uint16 ids, as nanoGPT writes them
+  header,  // 256 int32 before the ids, as in llm.c: magic, version, number of ids; uint16 or uint32 ids
+};
+
+// A header's magic and version tell the width of ids: 20240520, 1 for uint16 and 20240801, 7 for uint32. Godwit also
+// stores the tokenizer in it: vocabulary size at place 3, and fingerprint at 4 and 5. 0 means unknown.
+struct Shard {
+  TokenStream tokens;        // memory-mapped
+  int64_t vocabulary = 0;    // size; 0: unknown
+  uint64_t fingerprint = 0;  // Tokenizer::fingerprint(); 0: unknown
+};
+
+// A file without a header's magic is a plain one. Throws an Error naming the file if it is missing, empty, truncated,
+// or of another version. Ids are not read.
+Shard open_shard(const std::string& path);
+
+// Writes a shard under a temporary name. The shard exists after close().
+class ShardWriter {
+ public:
+  // Throws if the file cannot be written, or if a plain shard's ids would exceed 16 bits.
+  ShardWriter(const std::string& path, ShardFormat format, const Tokenizer& tokenizer);
+  ~ShardWriter();  // removes an unfinished file
+  ShardWriter(const ShardWriter&) = delete;
+  ShardWriter& operator=(const ShardWriter&) = delete;
+
+  void add(std::span<const int32_t> ids);  // ids of the tokenizer
+  void close();                            // writes the header and renames the file
+  int64_t size() const { return count_; }  // ids so far
+
+ private:
+  void write(const void* data, size_t bytes);
+
+  std::string path_, temporary_;
+  ShardFormat format_;
+  int64_t vocabulary_;
+  uint64_t fingerprint_;
+  int64_t count_ = 0;
+  bool closed_ = false;
+  std::ofstream file_;
+};
+
+}  // namespace godwit::data

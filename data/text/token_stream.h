@@ -1,0 +1,45 @@
+// TokenStream: a long sequence of token ids in memory or in memory-mapped files.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace godwit::data {
+
+// A cheap handle: copies share the tokens. Thread-safe.
+class TokenStream {
+ public:
+  TokenStream() = default;                                   // no tokens
+  explicit TokenStream(const std::vector<int32_t>& tokens);  // stores each id in 2 or 4 bytes; none may be negative
+  // `count` ids of `width` bytes (2 or 4, unsigned) at `data`, which `owner` keeps alive. `name`: for messages.
+  TokenStream(std::shared_ptr<const void> owner, const void* data, int width, int64_t count, std::string name);
+
+  int64_t size() const { return size_; }                        // number of tokens
+  void append(const TokenStream& other);                        // adds the tokens of `other` at the end
+  TokenStream range(int64_t begin, int64_t end) const;          // tokens [begin, end)
+  void limit(int64_t vocabulary) { vocabulary_ = vocabulary; }  // read() refuses ids from `vocabulary` on
+
+  // Copies the tokens at [begin, begin + to.size()). Throws, naming file and place, if one is outside of the
+  // vocabulary.
+  void read(int64_t begin, std::span<int32_t> to) const;
+  // Of the size, and of the first and last 65,536 tokens of each part: whether ranks have the same data.
+  uint64_t hash() const;
+
+ private:
+  struct Part {
+    std::shared_ptr<const void> owner;
+    const void* data;
+    int width;      // bytes of an id
+    int64_t first;  // index of the first id in `data` that belongs to the stream
+    int64_t count;  // ids
+    int64_t begin;  // index of the part's first id in the stream
+    std::string name;
+  };
+  std::vector<Part> parts_;
+  int64_t size_ = 0;
+  int64_t vocabulary_ = int64_t{1} << 31;
+};
+
+}  // namespace godwit::data

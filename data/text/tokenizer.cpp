@@ -1,0 +1,68 @@
+#include "data/text/tokenizer.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "data/text/byte_bpe_files.h"
+#include "data/text/char_tokenizer.h"
+#include "engine/check.h"
+
+namespace godwit::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// Names of a vocabulary and of its merges: HuggingFace's and OpenAI's.
+constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
+
+// The tokenizer file of a folder; "" if it has none.
+std::string file_in(const std::string& folder) {
+  for (const char* name : {kCharactersFile, kTokenizerJson})
+    if (const fs::path path = fs::path(folder) / name; is_file(path)) return path.string();
+  for (const auto& [vocab, merges] : kPairs)
+    if (const fs::path path = fs::path(folder) / vocab; is_file(path) && is_file(fs::path(folder) / merges))
+      return path.string();
+  return "";
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 1);
+  encode(text, ids);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (const int32_t id : ids) {
+    check(id >= 0 && id < size(), "tokenizer: the id ", id, " is not below the vocabulary's size, ", size());
+    text += token(id);
+  }
+  return text;
+}
+
+bool has_tokenizer(const std::string& folder) { return !file_in(folder).empty(); }
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  std::error_code ignored;
+  const std::string file = fs::is_directory(path, ignored) ? file_in(path) : path;
+  check(!file.empty(), path, ": holds no tokenizer; expected tokenizer.json, vocab.json with merges.txt, or ",
+        kCharactersFile);
+  const fs::path name = fs::path(file).filename();
+  if (name == kCharactersFile) return std::make_unique<CharTokenizer>(read_characters(file));
+  for (const auto& [vocab, merges] : kPairs)
+    if (name == vocab || name == merges) {
+      const fs::path parent = fs::path(file).parent_path();
+      return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
+    }
+  return std::make_unique<ByteBpe>(read_bpe_json(file));
+}
+
+}  // namespace godwit::data

@@ -1,0 +1,22 @@
+// Trains a byte-level BPE. Gives the vocabulary and merges of HuggingFace's BpeTrainer with the alphabet of all bytes.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "data/text/byte_bpe.h"
+#include "data/text/word_counts.h"
+
+namespace godwit::data {
+
+// Size and limits of the vocabulary.
+struct BpeTraining {
+  int64_t size = 8192;        // tokens, including <|endoftext|> and the 256 bytes; fewer if no pair is frequent enough
+  int64_t min_frequency = 2;  // of a merged pair
+  WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
+};
+
+// Order of ids: <|endoftext|>, the bytes by their characters, the merges. The result depends neither on the number of
+// threads nor on the order of the texts. Throws if `size` is below 257.
+ByteBpe train_bpe(const TextReader& next, const BpeTraining& training = {});
+
+}  // namespace godwit::data

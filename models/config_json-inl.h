@@ -1,0 +1,43 @@
+// ConfigReader: the fields of a HuggingFace config.json.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "engine/check.h"
+#include "engine/excerpt.h"
+#include "engine/json-inl.h"
+
+namespace godwit {
+
+// The fields of one config.json. A field that is null counts as missing. Errors name file, field and value.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::string& path);  // the file, or the folder that contains it
+
+  const std::string& file() const { return file_; }    // path of the file
+  const nlohmann::json* find(const char* name) const;  // null if the field is missing
+  bool is_null(const char* name) const {               // whether it is there and null
+    return object_.contains(name) && object_[name].is_null();
+  }
+  template <class... Parts>
+  [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
+    fail(file_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
+  }
+  // Each sets *to, unless the field is missing. Throws if the field has another type.
+  void integer(const char* name, int64_t* to) const;
+  void number(const char* name, double* to) const;
+  void boolean(const char* name, bool* to) const;
+  void text(const char* name, std::string* to) const;
+  // Throws if the field has another value, with the reason.
+  void only(const char* name, const nlohmann::json& supported, const char* why) const;
+
+ private:
+  std::string file_;
+  nlohmann::json object_;
+};
+
+// Writes a config.json: the whole file or nothing.
+void write_config_json(const std::string& path, const nlohmann::ordered_json& object);
+
+}  // namespace godwit

@@ -1,0 +1,93 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/json_text.h"
+#include "engine/text_file.h"
+#include "models/config_json-inl.h"
+
+namespace godwit {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxConfigMib = 16;  // of a config.json; id2label may be long
+
+json parse(const std::string& path) {
+  std::error_code error;
+  check(std::filesystem::exists(path, error), path, ": is not there");
+  check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
+  const std::string text = read_text_file(path, kMaxConfigMib, "; expected a config.json");
+  check_json(text, path + ":", {.depth = 32});
+  json object = parse_json(text);
+  check(object.is_object(), path, ": is not a JSON object");
+  return object;
+}
+
+std::string config_file(const std::string& path) {
+  return std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "config.json").string() : path;
+}
+
+}  // namespace
+
+ConfigReader::ConfigReader(const std::string& path) : file_(config_file(path)), object_(parse(file_)) {}
+
+const json* ConfigReader::find(const char* name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+void ConfigReader::integer(const char* name, int64_t* to) const {
+  if (const json* value = find(name)) {
+    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
+      wrong(name, *value, "must be a whole number");
+    *to = value->get<int64_t>();
+  }
+}
+
+void ConfigReader::number(const char* name, double* to) const {
+  if (const json* value = find(name)) {
+    if (!value->is_number()) wrong(name, *value, "must be a number");
+    *to = value->get<double>();
+  }
+}
+
+void ConfigReader::boolean(const char* name, bool* to) const {
+  if (const json* value = find(name)) {
+    if (!value->is_boolean()) wrong(name, *value, "must be true or false");
+    *to = value->get<bool>();
+  }
+}
+
+void ConfigReader::text(const char* name, std::string* to) const {
+  if (const json* value = find(name)) {
+    if (!value->is_string()) wrong(name, *value, "must be a text");
+    *to = value->get<std::string>();
+  }
+}
+
+void ConfigReader::only(const char* name, const json& supported, const char* why) const {
+  if (const json* value = find(name); value && *value != supported)
+    wrong(name, *value, "must be ", dump_json(supported), " (", why, ")");
+}
+
+void write_config_json(const std::string& path, const nlohmann::ordered_json& object) {
+  std::string text;
+  try {
+    text = dump_json(object, 2) + "\n";
+  } catch (const nlohmann::ordered_json::exception& error) {
+    fail(path, ": a label is not UTF-8: ", printable(error.what()));
+  }
+  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
+  std::ofstream out(temporary, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out.good() || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    fail(path, ": cannot be written");
+  }
+}
+
+}  // namespace godwit

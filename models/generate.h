@@ -1,0 +1,37 @@
+// Generation of text with a language model, one token after the other.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "models/gpt2.h"
+
+namespace godwit {
+
+// How the next token is drawn from the network's probabilities.
+struct SampleOptions {
+  double temperature = 1;  // the logits are divided by it; 0: always the most probable token
+  int64_t top_k = 0;       // only the k most probable tokens; 0: all
+  double top_p = 1;        // only the most probable tokens that together reach this probability
+  uint64_t seed = 1;       // of the draws
+};
+
+// Throws unless temperature and top_k are not negative and top_p is in (0, 1].
+void check_sample_options(const SampleOptions& options);
+
+// Draws a token from logits [vocab_size]. `uniform` is a random number in [0, 1). As in transformers, the temperature
+// is applied first, then top_k, then top_p, which keeps at least one token. Of equal logits the lower token ranks
+// first. Throws if a logit is NaN.
+int32_t sample_token(std::span<const float> logits, const SampleOptions& options, double uniform);
+
+// Continues `prompt` by at most `count` tokens, and stops after token `end`. Calls `each` with every new token. The
+// result depends only on weights, prompt and options. Reads each token once, with a key-value cache; when the text
+// reaches the network's positions, it goes on from the second half of the tokens. Throws if the prompt is empty, longer
+// than the positions, or has a token outside of the vocabulary.
+std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt, int64_t count,
+                              const SampleOptions& options, std::optional<int32_t> end = std::nullopt,
+                              const std::function<void(int32_t)>& each = {});
+
+}  // namespace godwit

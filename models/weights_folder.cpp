@@ -1,0 +1,62 @@
+#include "models/weights_folder.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "engine/safetensors.h"
+
+namespace godwit {
+
+namespace fs = std::filesystem;
+
+std::string weights_file(const std::string& path) {
+  if (!fs::is_directory(path)) return path;
+  const fs::path folder(path);
+  if (fs::exists(folder / kWeightsFile)) return (folder / kWeightsFile).string();
+  const std::string index = (folder / kWeightsFile).string() + ".index.json";
+  if (fs::exists(index)) return index;
+  check(!fs::exists(folder / "pytorch_model.bin"), path, ": has pytorch_model.bin, but only safetensors files are ",
+        "read; save model and tokenizer anew with a current version of transformers");
+  fail(path, ": has no ", kWeightsFile);
+}
+
+std::string difference(const std::string& name, const Tensor& loaded, const Shape& expected, const FieldOf& field_of) {
+  const Shape& is = loaded.shape();
+  const DType type = loaded.dtype();
+  if (type != DType::f32 && type != DType::f64 && type != DType::f16 && type != DType::bf16)
+    return detail::concat(name, " is ", type, ", expected a floating-point type");
+  if (is == expected) return "";
+  std::string text = detail::concat(name, " is ", is, ", the model expects ", expected);
+  if (is.rank() != expected.rank()) return text;
+  for (int i = 0; i < is.rank(); ++i)
+    if (is[i] != expected[i])
+      return detail::concat(text, " by ", field_of(name, i), " ", expected[i], " of config.json");
+  return text;
+}
+
+std::string listed(const std::vector<std::string>& items, const char* what) {
+  if (items.empty()) return "";
+  constexpr size_t kShown = 5;
+  std::string text = detail::concat(" ", items.size(), " ", what, " (");
+  for (size_t i = 0; i < items.size() && i < kShown; ++i) text += (i ? ", " : "") + items[i];
+  return text + (items.size() > kShown ? ", …);" : ");");
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
+  for (const auto& [loaded, value] : pairs)
+    value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
+}
+
+void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, folder, ": cannot be created: ", error.message());
+  save_safetensors((fs::path(folder) / kWeightsFile).string(), tensors, {{"format", "pt"}});
+}
+
+}  // namespace godwit

@@ -1,0 +1,35 @@
+// Tensors of HuggingFace folders: shared by the loaders of the models.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace godwit {
+
+inline constexpr const char* kWeightsFile = "model.safetensors";
+
+// The weights in `path`: the file itself, or model.safetensors or its index in the folder. Throws if there is none.
+std::string weights_file(const std::string& path);
+
+// The field of config.json that determines extent `dimension` of a tensor.
+using FieldOf = std::function<const char*(std::string_view name, int dimension)>;
+
+// Describes how a tensor of a file differs in type or shape from what the model expects; "" if it fits.
+std::string difference(const std::string& name, const Tensor& loaded, const Shape& expected, const FieldOf& field_of);
+
+// " 3 missing (a, b, c);": names at most five items; "" without items.
+std::string listed(const std::vector<std::string>& items, const char* what);
+
+bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
+
+// Copies each first tensor to the second, which has its shape.
+void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs);
+
+// Writes model.safetensors to a folder, which is created if it does not exist.
+void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors);
+
+}  // namespace godwit

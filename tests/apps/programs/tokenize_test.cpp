@@ -1,0 +1,78 @@
+// tokenize, started as by a user: shards, the tokenizer beside them, and refusal of invalid input.
+#include <gmock/gmock.h>
+
+#include "data/text/token_data.h"
+#include "data/text/token_shard.h"
+#include "tests/apps/programs/program_test.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Tokenize : public ProgramTest {
+ protected:
+  Tokenize() : ProgramTest("tokenize", "") {}
+  void SetUp() override {
+    std::string story, lines;
+    for (int i = 0; i < 300; ++i) story += "Line " + std::to_string(i) + " of the story is short.\n";
+    for (int i = 0; i < 20; ++i) lines += "{\"text\": \"Document " + std::to_string(i) + " is short too.\"}\n";
+    write_file(folder_ / "text" / "story.txt", story);
+    write_file(folder_ / "text" / "lines.jsonl", lines);
+  }
+  std::string refusal(const std::string& flags) {
+    const Outcome outcome = train(flags);
+    EXPECT_EQ(outcome.exit_code, 1) << flags;
+    return outcome.err;
+  }
+  std::string text_of(const data::TokenData& data, const data::TokenStream& stream) {
+    std::vector<int32_t> ids(static_cast<size_t>(stream.size()));
+    stream.read(0, ids);
+    return data.tokenizer->decode(ids);
+  }
+};
+
+TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
+  const Outcome outcome = train("text --out shards --train-bpe 300 --validation 0.25 --shard-tokens 1000");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("tokenizer: byte-level BPE, 300 tokens"));
+  EXPECT_THAT(outcome.out, HasSubstr("file 2 of 2"));
+  EXPECT_TRUE(fs::exists(folder_ / "shards" / "train_000001.bin"));
+  const data::TokenData data = data::load_token_data({.path = (folder_ / "shards").string()});
+  const std::string training = text_of(data, data.train), validation = text_of(data, data.valid);
+  EXPECT_TRUE(training.starts_with("Document 0 is short too.<|endoftext|>Document 1 is short too.<|endoftext|>"));
+  EXPECT_THAT(training, HasSubstr("Document 14 is short too.<|endoftext|>Line 0 of the story"));
+  EXPECT_TRUE(validation.starts_with("Document 15 is short too.<|endoftext|>")) << validation.substr(0, 50);
+  EXPECT_TRUE(validation.ends_with("Line 299 of the story is short.\n"));
+  EXPECT_EQ(data::open_shard((folder_ / "shards" / "train_000000.bin").string()).tokens.size(), 1000);
+}
+
+TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
+  const Outcome outcome = train("text/story.txt --out plain --tokenizer characters --format plain");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const data::TokenData data = data::load_token_data({.path = (folder_ / "plain").string()});
+  EXPECT_EQ(text_of(data, data.train) + text_of(data, data.valid), read_file(folder_ / "text" / "story.txt"));
+  EXPECT_TRUE(fs::exists(folder_ / "plain" / "val.bin"));
+}
+
+TEST_F(Tokenize, RefusesInvalidArguments) {
+  EXPECT_THAT(refusal("text --tokenizer characters"), HasSubstr("tokenize: --out is missing"));
+  EXPECT_THAT(refusal("text --out x"), HasSubstr("expected either --tokenizer TOKENIZER or --train-bpe SIZE"));
+  EXPECT_THAT(refusal("text --out x --train-bpe 100"), HasSubstr("--train-bpe: is '100', expected a number from 257"));
+  EXPECT_THAT(refusal("none --out x --tokenizer characters"), HasSubstr("none: no such file"));
+  EXPECT_THAT(refusal("text --out text --tokenizer characters"), HasSubstr("text: exists already; name a new folder"));
+  EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
+  EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
+  EXPECT_FALSE(fs::exists(folder_ / "x"));
+  write_file(folder_ / "text" / "z.jsonl", "{\"text\": 3}\n");
+  EXPECT_THAT(refusal("text --out x --tokenizer characters"), HasSubstr("z.jsonl: line 1: its member"));
+  write_file(folder_ / "full.jsonl", "{\"text\": \"abc\"}\n");
+  EXPECT_THAT(refusal("full.jsonl --out x --tokenizer characters --validation 0.9999"),
+              HasSubstr("no text for training"));
+  EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial")) << "nothing is left half-written";
+  EXPECT_THAT(train("--help").out, HasSubstr("--train-bpe SIZE"));
+}
+
+}  // namespace
+}  // namespace godwit

@@ -1,0 +1,195 @@
+// train_gpt, started as by a user: reproducibility, data parallelism, evaluations, generation, HuggingFace folders, and
+// refusal of invalid input.
+#include <cmath>
+
+#include "tests/apps/programs/program_test.h"
+#include "tests/apps/small_data.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class TrainGpt : public ProgramTest {
+ protected:
+  TrainGpt()
+      : ProgramTest("train_gpt",
+                    "--run-dir run --data text.txt --set model.n_layer=2 --set model.n_head=2 --set model.n_embd=16 "
+                    "--context 16 --batch 4 --max-steps 4 --set generate.tokens=20 --threads 1") {}
+  void SetUp() override {
+    write_file(folder_ / "text.txt", story(40));
+    write_file(folder_ / "valid.txt", story(5));
+  }
+
+  // Trains and expects success; leaves the run directory for inspection.
+  Outcome done(const std::string& flags) {
+    fs::remove_all(run_dir());
+    const Outcome outcome = train(flags);
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << flags;
+    return outcome;
+  }
+  // Trains one step with rate 0 and moves the model to `to`.
+  void save_model(const std::string& to, const std::string& flags = "--max-steps 1") {
+    done(flags);
+    fs::rename(run_dir() / "model", folder_ / to);
+    fs::remove_all(run_dir());
+  }
+};
+
+TEST_F(TrainGpt, RunsAreReproducible) {
+  const std::string flags =
+      "--optimizer birder --nodes 2 --workers-per-node 2 --batch 2 --set log_every=1 --check-replicas 1 "
+      "--accumulation 2 --set model.dropout=0.2 --set evaluate_every=3";
+  const Outcome outcome = done(flags);
+  EXPECT_NE(outcome.out.find("sample:\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("tokens/s"), std::string::npos) << outcome.out;
+  const std::vector<json> first = metrics();
+  ASSERT_EQ(first.size(), 6u) << "four steps and evaluations after steps 3 and 4";
+  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  const std::string samples = read_file(run_dir() / "samples.txt");
+  EXPECT_NE(samples.find("--------"), std::string::npos);
+  fs::remove_all(folder_ / "first");
+  fs::rename(run_dir(), folder_ / "first");
+  const Outcome again = train("--config first/config.json", "--run-dir run");
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(results(metrics()), results(first)) << "config.json must repeat the run bit for bit";
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  EXPECT_EQ(read_file(run_dir() / "samples.txt"), samples);
+}
+
+// A bit per byte is ln 2 nats. In ASCII text every character is a byte.
+TEST_F(TrainGpt, EvaluationsReportLossPerplexityAndBitsPerByte) {
+  done("--set data.valid=valid.txt");
+  const json last = metrics().back();
+  const double loss = last["val_loss"];
+  EXPECT_NEAR(last["perplexity"].get<double>(), std::exp(loss), 1e-6);
+  EXPECT_NEAR(last["bits_per_byte"].get<double>(), loss / std::log(2.0), 1e-6);
+  // "ä" is one token of two bytes.
+  std::string wide = story(40);
+  for (size_t at = 0; (at = wide.find('a', at)) != std::string::npos; at += 2) wide.replace(at, 1, "ä");
+  write_file(folder_ / "wide.txt", wide);
+  done("--data wide.txt");
+  EXPECT_LT(metrics().back()["bits_per_byte"].get<double>(),
+            0.97 * metrics().back()["val_loss"].get<double>() / std::log(2.0));
+}
+
+// A model of character frequencies alone has a loss of 2.8.
+TEST_F(TrainGpt, LossFalls) {
+  for (const std::string flags : {"--lr 1e-2", "--optimizer birder --lr 6e-3 --nodes 2 --batch 2",
+                                  "--lr 1e-2 --nodes 2 --batch 2 --dtype bf16"}) {
+    done("--epochs 2 --max-steps 0 " + flags);
+    EXPECT_LT(metrics().back()["val_loss"].get<double>(), 1.6) << flags;
+  }
+}
+
+TEST_F(TrainGpt, EvaluationsDoNotDependOnTheNumberOfWorkers) {
+  std::vector<double> losses;
+  for (const std::string nodes : {"1", "3"}) {
+    done("--lr 0 --max-steps 1 --nodes " + nodes);
+    losses.push_back(metrics().back()["val_loss"]);
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-6);
+}
+
+TEST_F(TrainGpt, EvaluationsWithinAnEpochChangeNoStep) {
+  done("--max-steps 6 --set log_every=1");
+  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  const std::vector<json> whole = metrics();
+  done("--max-steps 6 --set log_every=1 --set evaluate_every=2");
+  EXPECT_EQ(metrics().size(), whole.size() + 2);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+}
+
+TEST_F(TrainGpt, ResumesWithTheSameBits) {
+  const std::string flags =
+      "--max-steps 8 --set evaluate_every=4 --set log_every=1 --checkpoint-every 4 --set model.dropout=0.1";
+  done(flags + " --set checkpoint.keep=9");
+  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  const std::string whole = results(metrics());
+  fs::remove_all(run_dir() / "checkpoints/step-8");
+  const Outcome outcome = train("", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(results(metrics()), whole);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+}
+
+TEST_F(TrainGpt, ContinuesFromASavedFolder) {
+  done("--max-steps 20 --lr 1e-2 --set data.valid=valid.txt");
+  const double before = metrics().back()["val_loss"].get<double>();
+  fs::rename(run_dir(), folder_ / "first");
+  const Outcome outcome = train(
+      "--data text.txt --init-weights first/model --max-steps 1 --lr 0 --batch 4 --context 16 "
+      "--set data.valid=valid.txt --threads 1",
+      "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+}
+
+TEST_F(TrainGpt, GeneratesFromASavedFolder) {
+  save_model("first", "--max-steps 40 --lr 1e-2");
+  const auto generate = [&](const std::string& flags) {
+    const Outcome outcome = train("--init-weights first --set generate.tokens=12 " + flags, "");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  };
+  const std::string greedy = generate("--generate 'anna lives' --temperature 0");
+  EXPECT_TRUE(greedy.starts_with("anna lives")) << greedy;
+  EXPECT_EQ(greedy.size(), std::string("anna lives").size() + 12 + 1) << greedy;
+  EXPECT_EQ(generate("--generate 'anna lives' --temperature 0 --set seed=2"), greedy);
+  EXPECT_EQ(generate("--generate 'anna lives' --top-k 1"), greedy);
+  const std::string warm = generate("--generate 'anna lives' --temperature 3");
+  EXPECT_EQ(generate("--generate 'anna lives' --temperature 3"), warm);
+  EXPECT_NE(generate("--generate 'anna lives' --temperature 3 --set seed=2"), warm);
+  EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+TEST_F(TrainGpt, RefusesInvalidInput) {
+  expect_refused("--data none.txt", {"none.txt"});
+  expect_refused("--context 100000", {"training: ", "lower --context, --batch or the number of workers"});
+  expect_refused("--batch 200 --nodes 4", {"training: ", "lower --context, --batch or the number of workers"});
+  expect_refused("--set model.n_embd=15", {"n_embd 15 is not a multiple of n_head 2"});
+  expect_refused("--model gpt2_nan", {"gpt2_nano"});
+  expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
+  expect_refused("--generate ''", {"--generate expects a value, got nothing"});
+  expect_refused("--tokenizer none", {"none"});
+  expect_refused("--set model.dropout=1", {"model.dropout"});
+  save_model("first");
+  const std::string sizes = "--data text.txt --threads 1 --max-steps 1 ";
+  const auto refused = [&](const std::string& flags, const std::vector<std::string>& words) {
+    const Outcome outcome = train(flags, "--run-dir run");
+    EXPECT_NE(outcome.exit_code, 0) << flags;
+    for (const std::string& word : words) EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+    EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
+  };
+  refused(sizes + "--init-weights first --context 17", {"blocks of 17 tokens, but first has 16 positions"});
+  refused(sizes + "--init-weights first --context 16 --set model.n_layer=3", {"determine model.n_layer"});
+  write_file(folder_ / "other.txt", story(40) + "ÄÖÜ");
+  refused("--data other.txt --threads 1 --context 16 --init-weights first", {"Ä"});
+  refused("--data other.txt --threads 1 --context 16 --init-weights first --tokenizer characters",
+          {"the tokenizer has", "tokens, but first has", "use the tokenizer of the weights"});
+  refused("--init-weights first --generate 'anna lives in oslo'",
+          {"the prompt has 18 tokens, the model has 16 positions"});
+  refused("--init-weights first --generate 'ANNA'", {"A"});
+  json config = json::parse(read_file(folder_ / "first/config.json"));
+  config["model_type"] = "llama";
+  write_file(folder_ / "first/config.json", config.dump());
+  refused("--init-weights first --generate anna", {"model_type must be \"gpt2\"", "it is \"llama\""});
+  refused(sizes + "--init-weights first --context 16", {"model_type must be \"gpt2\"", "it is \"llama\""});
+}
+
+TEST_F(TrainGpt, HelpListsTheOptions) {
+  const Outcome help = train("--help", "");
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* text : {"./train_gpt --optimizer birder", "--model", "gpt2_xl", "--generate", "--top-p",
+                           "evaluate_every", "blocks per worker"})
+    EXPECT_NE(help.out.find(text), std::string::npos) << text;
+  const json printed = json::parse(train("--model gpt2_medium --print-config", "").out);
+  EXPECT_EQ(printed["model"]["n_embd"], 1024);
+  EXPECT_EQ(printed["clip"]["norm"], 1);
+}
+
+}  // namespace
+}  // namespace godwit

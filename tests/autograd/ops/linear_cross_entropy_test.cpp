@@ -1,0 +1,138 @@
+#include "autograd/ops/linear_cross_entropy.h"
+
+#include <gmock/gmock.h>
+
+#include "autograd/ops/cast.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/context.h"
+#include "tests/autograd/gradient_check.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using ::testing::HasSubstr, testing::check_gradients, testing::random_tensor, testing::values;
+
+constexpr int64_t kMany = 30011;  // classes; with 90 rows, the logits are computed in parts
+
+// Labels of every part of the classes; each seventh is -1 if `ignored`.
+Tensor labels_of(int64_t n, int64_t classes, bool ignored) {
+  Tensor labels({n}, DType::i32, kCpu);
+  for (int64_t i = 0; i < n; ++i)
+    labels.data<int32_t>()[i] = ignored && i % 7 == 3 ? -1 : static_cast<int32_t>(i * 7919 % classes);
+  return labels;
+}
+
+struct Results {
+  double loss;
+  std::vector<double> dx, dw;
+};
+
+template <class F>
+Results run(const Tensor& x, const Tensor& w, const F& f) {
+  const Var vx(x, true), vw(w, true);
+  const Var loss = f(vx, vw);
+  backward(loss, 0.5);
+  return {loss.value().item(), values(vx.grad()), values(vw.grad())};
+}
+
+TEST(LinearCrossEntropy, FewClassesGradients) {
+  const Tensor labels = labels_of(5, 7, true);
+  check_gradients([&](const auto& in) { return ops::linear_cross_entropy(in[0], in[1], labels, -1); },
+                  {random_tensor({5, 3}, DType::f64, 1), random_tensor({7, 3}, DType::f64, 2)});
+}
+
+// Central differences of directions: one for all of x, one for all of w.
+TEST(LinearCrossEntropy, GradientsInParts) {
+  constexpr int64_t n = 90, width = 3;
+  const Tensor labels = labels_of(n, kMany, true);
+  const Tensor x = random_tensor({n, width}, DType::f64, 1), w = random_tensor({kMany, width}, DType::f64, 2);
+  const Tensor along_x = random_tensor({n, width}, DType::f64, 3),
+               along_w = random_tensor({kMany, width}, DType::f64, 4);
+  const auto loss_at = [&](double t) {
+    const auto moved = [t](const Tensor& from, const Tensor& along) {
+      const Tensor to = from.clone();
+      for (int64_t i = 0; i < to.numel(); ++i) to.data<double>()[i] += t * along.data<double>()[i];
+      return Var(to);
+    };
+    return std::pair{ops::linear_cross_entropy(moved(x, along_x), Var(w), labels, -1).value().item(),
+                     ops::linear_cross_entropy(Var(x), moved(w, along_w), labels, -1).value().item()};
+  };
+  const Results found =
+      run(x, w, [&](const Var& a, const Var& b) { return ops::linear_cross_entropy(a, b, labels, -1); });
+  const auto dot = [](const std::vector<double>& g, const Tensor& along) {
+    double sum = 0;
+    for (size_t i = 0; i < g.size(); ++i) sum += g[i] * along.data<double>()[i];
+    return 2 * sum;  // the gradients are of half of the loss
+  };
+  const double h = 0x1p-17;
+  const auto [x_up, w_up] = loss_at(h);
+  const auto [x_down, w_down] = loss_at(-h);
+  EXPECT_NEAR(dot(found.dx, along_x), (x_up - x_down) / (2 * h), 1e-6);
+  EXPECT_NEAR(dot(found.dw, along_w), (w_up - w_down) / (2 * h), 1e-6);
+}
+
+TEST(LinearCrossEntropy, PartsEqualTheWhole) {
+  constexpr int64_t n = 90, width = 20;
+  for (const bool ignored : {false, true})
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+      const DType wide = compute_dtype(dtype);
+      const Tensor x = random_tensor({n, width}, DType::f32, 1).to(dtype);
+      const Tensor w = random_tensor({kMany, width}, DType::f32, 2, 0.2).to(wide),
+                   labels = labels_of(n, kMany, ignored);
+      const auto ignore = ignored ? std::optional<int32_t>(-1) : std::nullopt;
+      const Results parts =
+          run(x, w, [&](const Var& a, const Var& b) { return ops::linear_cross_entropy(a, b, labels, ignore); });
+      const Results whole = run(x, w, [&](const Var& a, const Var& b) {
+        return ops::softmax_cross_entropy(ops::cast(ops::linear(a, b), wide), labels, 0, ignore);
+      });
+      // Gradients are at most 1/n. bfloat16 rounds logits of order 10 and the gradients of x in each of ten parts.
+      const double tolerance = dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? 1e-6 : 2e-2;
+      EXPECT_NEAR(parts.loss, whole.loss, 10 * tolerance);
+      for (size_t i = 0; i < whole.dx.size(); ++i) ASSERT_NEAR(parts.dx[i], whole.dx[i], tolerance / n) << dtype << i;
+      for (size_t i = 0; i < whole.dw.size(); ++i) ASSERT_NEAR(parts.dw[i], whole.dw[i], tolerance / n) << dtype << i;
+    }
+}
+
+TEST(LinearCrossEntropy, PeakMemoryIsBelowAFifthOfTheLogits) {
+  constexpr int64_t n = 640, width = 8;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Var x(random_tensor({n, width}, DType::f32, 1).to(dtype), true),
+        w(random_tensor({kMany, width}, DType::f32, 2), true);
+    const Tensor labels = labels_of(n, kMany, false);
+    w.rebind(w.value(), Tensor({kMany, width}, DType::f32, kCpu));  // the gradient's memory, as in a bucket
+    Pool& pool = *context().pool;
+    pool.reset_peak();
+    const int64_t before = pool.stats().bytes_in_use;
+    backward(ops::linear_cross_entropy(x, w, labels));
+    EXPECT_LT(pool.stats().peak_bytes_in_use - before, n * kMany * 4 / 5) << dtype;
+  }
+}
+
+TEST(LinearCrossEntropy, OnlyOneInputMayNeedAGradient) {
+  const Tensor x = random_tensor({90, 4}, DType::f32, 1), w = random_tensor({kMany, 4}, DType::f32, 2);
+  const Tensor labels = labels_of(90, kMany, false);
+  const Results both = run(x, w, [&](const Var& a, const Var& b) { return ops::linear_cross_entropy(a, b, labels); });
+  const Var vx(x, true), vw(w, true);
+  backward(ops::linear_cross_entropy(vx, Var(w), labels), 0.5);
+  backward(ops::linear_cross_entropy(Var(x), vw, labels), 0.5);
+  EXPECT_EQ(values(vx.grad()), both.dx);
+  EXPECT_EQ(values(vw.grad()), both.dw);
+}
+
+TEST(LinearCrossEntropy, NamesInvalidArguments) {
+  const Var x(Tensor::zeros({90, 4})), w(Tensor::zeros({kMany, 4}));
+  const auto message = [&](const Var& b, const Tensor& labels) {
+    return error_of([&] { ops::linear_cross_entropy(x, b, labels); });
+  };
+  Tensor labels = labels_of(90, kMany, false);
+  EXPECT_THAT(message(Var(Tensor::zeros({kMany, 5})), labels), HasSubstr("x must be [n, width]"));
+  EXPECT_THAT(message(Var(Tensor::zeros({kMany, 4}, DType::f64)), labels), HasSubstr("the weight must be float32"));
+  EXPECT_THAT(message(w, labels_of(89, kMany, false)), HasSubstr("labels must be int32 [90]"));
+  labels.data<int32_t>()[3] = kMany;
+  EXPECT_EQ(message(w, labels), "linear_cross_entropy: label 3 is 30011, there are 30011 classes");
+}
+
+}  // namespace
+}  // namespace godwit

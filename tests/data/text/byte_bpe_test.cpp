@@ -1,0 +1,166 @@
+#include "data/text/byte_bpe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "data/text/byte_bpe_files.h"
+#include "data/text/train_bpe.h"
+#include "engine/clock.h"
+#include "tests/support.h"
+
+namespace godwit::data {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre, testing::HasSubstr;
+
+const std::string kGolden = GODWIT_SOURCE_DIR "/tests/data/golden/bpe/";
+
+std::string text_of(const std::string& path) {
+  const Bytes bytes = read(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::unique_ptr<Tokenizer> golden(const std::string& name) {
+  return load_tokenizer(kGolden + (name == "gpt2" ? "vocab.json" : name + ".json"));
+}
+
+TEST(ByteBpe, IdsEqualHuggingFaces) {
+  const json expected = json::parse(text_of(kGolden + "expected.json"));
+  ASSERT_GT(expected.size(), 200u);
+  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+    const auto tokenizer = golden(name);
+    for (int pass = 0; pass < 2; ++pass)  // the second one finds the words in the cache
+      for (const json& entry : expected) {
+        const auto text = entry["text"].get<std::string>();
+        EXPECT_EQ(tokenizer->encode(text), entry[name].get<std::vector<int32_t>>())
+            << name << ": " << json(text).dump();
+      }
+  }
+}
+
+TEST(ByteBpe, AllThreadsGetTheSameIds) {
+  const auto tokenizer = golden("gpt2"), alone = golden("gpt2");
+  const std::string text = text_of(kGolden + "train.txt");
+  std::vector<std::vector<int32_t>> ids(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& to : ids) threads.emplace_back([&] { tokenizer->encode(text, to); });
+  }
+  for (const auto& found : ids) EXPECT_EQ(found, alone->encode(text));
+}
+
+TEST(ByteBpe, DecodingReturnsAnyBytes) {
+  const auto tokenizer = golden("gpt2");
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) bytes.push_back(static_cast<char>(i * i * 7 + i / 3));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(bytes)), bytes);
+}
+
+TEST(ByteBpe, LongRunsTakeLinearTime) {
+  const auto tokenizer = golden("gpt2");
+  const Clock::time_point start = Clock::now();
+  for (const std::string piece : {"a", "the", "ab", "\xc3\xa9", "."}) {
+    std::string run;
+    while (run.size() < 500'000) run += piece;
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(run)), run);
+  }
+  EXPECT_LT(seconds_since(start), 20) << "a quadratic algorithm takes minutes";
+}
+
+TEST(ByteBpe, KnowsTheEndOfText) {
+  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+    const auto tokenizer = golden(name);
+    EXPECT_EQ(tokenizer->end_of_text(), 0) << name;
+    EXPECT_TRUE(tokenizer->is_special(0));
+    EXPECT_FALSE(tokenizer->is_special(5));
+    EXPECT_EQ(tokenizer->token(0), "<|endoftext|>");
+  }
+}
+
+TEST(ByteBpe, AFolderKeepsIt) {
+  const json texts = json::parse(text_of(kGolden + "expected.json"));
+  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+    const TempFolder folder;
+    const auto tokenizer = golden(name);
+    tokenizer->save(folder.str());
+    const auto again = load_tokenizer(folder.str());
+    EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint()) << name;
+    for (const json& entry : texts)
+      EXPECT_EQ(again->encode(entry["text"].get<std::string>()), entry[name].get<std::vector<int32_t>>());
+    if (name == "gpt2") {
+      EXPECT_EQ(text_of(folder / "merges.txt"), text_of(kGolden + "merges.txt"));
+      EXPECT_EQ(load_tokenizer(folder / "merges.txt")->fingerprint(), tokenizer->fingerprint());
+    }
+  }
+  EXPECT_NE(golden("gpt2")->fingerprint(), golden("qwen2")->fingerprint());
+}
+
+TEST(ByteBpe, NamesUnsupportedTokenizers) {
+  const TempFolder folder;
+  const json good = json::parse(text_of(kGolden + "llama3.json"));
+  const auto message = [&](const char* pointer, const json& value) {
+    json changed = good;
+    changed[json::json_pointer(pointer)] = value;
+    const std::string text = changed.dump();
+    write(folder / "tokenizer.json", Bytes(text.begin(), text.end()));
+    return error_of([&] { load_tokenizer(folder.str()); });
+  };
+  EXPECT_THAT(message("/model/type", "Unigram"), HasSubstr("model.type: is \"Unigram\"; supported are byte-level BPE"));
+  EXPECT_THAT(message("/model/byte_fallback", true), HasSubstr("a SentencePiece-style BPE; supported are byte-level"));
+  EXPECT_THAT(message("/model/dropout", 0.1), HasSubstr("has a dropout"));
+  EXPECT_THAT(message("/model/end_of_word_suffix", "</w>"),
+              HasSubstr("end_of_word_suffix: is \"</w>\", expected null"));
+  EXPECT_THAT(message("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("pre_tokenizer.type: is \"Metaspace\""));
+  EXPECT_THAT(message("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
+              HasSubstr("is \"\\w+\"; supported are the patterns of GPT-2, LLaMA 3 and Qwen 2"));
+  EXPECT_THAT(message("/pre_tokenizer/pretokenizers/1/add_prefix_space", true), HasSubstr("is true, expected false"));
+  EXPECT_THAT(message("/normalizer", {{"type", "NFKC"}}),
+              HasSubstr("normalizer.type: is \"NFKC\", expected none or NFC"));
+  EXPECT_THAT(message("/added_tokens/0/single_word", true), HasSubstr("single_word: is true, expected false"));
+  EXPECT_THAT(message("/added_tokens/1/id", 9999), HasSubstr("id is 9999, expected at most"));
+  EXPECT_THAT(message("/model/merges/0", "a b c"), HasSubstr("model.merges[0]: \"a b c\" is not a merge"));
+  EXPECT_THAT(message("/model/merges/0", "a \u4e2d"), HasSubstr("\"\u4e2d\" is not in the vocabulary"));
+  EXPECT_THAT(message("/model/vocab/!", 77), HasSubstr("the id 77 is that of"));
+  EXPECT_THAT(message("/model/vocab/zzzz", 5000), HasSubstr("the id of \"zzzz\" is 5000, expected 0 to"));
+}
+
+TEST(ByteBpe, RefusesBadMerges) {
+  const TempFolder folder;
+  std::filesystem::copy(kGolden + "vocab.json", folder / "vocab.json");
+  const auto message = [&](const std::string& merges) {
+    write(folder / "merges.txt", Bytes(merges.begin(), merges.end()));
+    return error_of([&] { load_tokenizer(folder.str()); });
+  };
+  EXPECT_THAT(message("#version: 0.2\nh e\nab\n"), HasSubstr("merges.txt: line 3: \"ab\" is not a merge"));
+  EXPECT_THAT(message("Q Z\n"),
+              HasSubstr("vocab.json: tokenizer: merge 0 makes \"QZ\", which is not in the vocabulary"));
+  std::filesystem::remove(folder / "merges.txt");
+  EXPECT_THAT(error_of([&] { load_tokenizer(folder / "vocab.json"); }), HasSubstr("merges.txt: no such file"));
+  const std::string small = "{\"a\": 0}";
+  write(folder / "vocab.json", Bytes(small.begin(), small.end()));
+  EXPECT_THAT(message("#version: 0.2\n"), HasSubstr("which stands for the byte 0; a byte-level BPE has all 256 bytes"));
+}
+
+TEST(TrainBpe, MergesEqualHuggingFaces) {
+  const std::string text = text_of(kGolden + "train.txt");
+  bool taken = false;
+  const TextReader next = [&](std::string& to) { return !taken && (to = text, taken = true); };
+  const ByteBpe tokenizer = train_bpe(next, {.size = 500});
+  EXPECT_EQ(tokenizer.size(), 500);
+  EXPECT_EQ(tokenizer.fingerprint(), golden("gpt2")->fingerprint());
+  taken = false;
+  const ByteBpe qwen = train_bpe(next, {.size = 450, .pattern = WordPatternKind::qwen2});
+  const ByteBpe expected = read_bpe_json(kGolden + "qwen2.json");
+  EXPECT_EQ(qwen.model().tokens, expected.model().tokens);
+  EXPECT_EQ(qwen.model().merges, expected.model().merges);
+  taken = false;
+  EXPECT_THAT(error_of([&] { train_bpe(next, {.size = 256}); }),
+              HasSubstr("a vocabulary of 256 tokens, expected at least 257"));
+}
+
+}  // namespace
+}  // namespace godwit::data

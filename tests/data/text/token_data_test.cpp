@@ -1,0 +1,196 @@
+#include "data/text/token_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/text/char_tokenizer.h"
+#include "data/text/documents.h"
+#include "data/text/token_shard.h"
+#include "tests/data/files.h"
+#include "tests/support.h"
+
+namespace godwit::data {
+namespace {
+
+using testing::ElementsAre, testing::HasSubstr;
+
+const std::string kGolden = GODWIT_SOURCE_DIR "/tests/data/golden/bpe/";
+
+Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::vector<int32_t> ids_of(const TokenStream& stream) {
+  std::vector<int32_t> ids(static_cast<size_t>(stream.size()));
+  stream.read(0, ids);
+  return ids;
+}
+
+std::vector<std::string> documents_of(const std::string& path) {
+  std::vector<std::string> texts;
+  for (const std::string& file : files_below(path, text_endings()))
+    each_document(file, [&](std::string_view text) { texts.emplace_back(text); });
+  return texts;
+}
+
+// A file of int32 header words and uint16 ids.
+Bytes shard_bytes(std::vector<int32_t> header, const std::vector<uint16_t>& ids) {
+  header.resize(256);
+  Bytes bytes(1024 + 2 * ids.size());
+  std::memcpy(bytes.data(), header.data(), 1024);
+  std::memcpy(bytes.data() + 1024, ids.data(), 2 * ids.size());
+  return bytes;
+}
+
+TEST(Documents, AreReadInOrderOfPaths) {
+  const TempFolder folder;
+  write(folder / "b.txt", bytes_of("last"));
+  write(folder / "a/2.jsonl.gz", gzip(bytes_of("{\"text\": \"packed\"}\n")));
+  write(folder / "a/1.jsonl",
+        bytes_of("{\"text\": \"one\\n\", \"id\": 1}\r\n\n{\"text\": \"\"}\n{\"text\": \"zwei ü\"}"));
+  write(folder / "a/notes.md", bytes_of("ignored"));
+  EXPECT_THAT(documents_of(folder.str()), ElementsAre("one\n", "zwei ü", "packed", "last"));
+  EXPECT_THAT(documents_of(folder / "a/notes.md"), ElementsAre("ignored"));
+}
+
+TEST(Documents, ErrorsNameTheLine) {
+  const TempFolder folder;
+  const std::string path = folder / "x.jsonl";
+  const auto message = [&](const std::string& line) {
+    write(path, bytes_of("{\"text\": \"a\"}\n" + line + "\n"));
+    return error_of([&] { documents_of(path); });
+  };
+  EXPECT_THAT(message("{\"txt\": 1}"), HasSubstr("x.jsonl: line 2: its member \"text\" is missing"));
+  EXPECT_THAT(message("{\"text\": 1}"), HasSubstr("x.jsonl: line 2: its member \"text\" is no string"));
+  EXPECT_THAT(message("[1]"), HasSubstr("x.jsonl: line 2: is not a JSON object"));
+  EXPECT_THAT(message("{\"text\""), HasSubstr("x.jsonl: line 2:"));
+  EXPECT_THAT(error_of([&] { documents_of(folder / "none"); }), HasSubstr("none: no such file"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(error_of([&] { documents_of(folder.str()); }), HasSubstr("has no files *.txt, *.jsonl"));
+}
+
+TEST(TokenShard, ReadsBothFormats) {
+  const TempFolder folder;
+  write(folder / "plain.bin", {1, 0, 2, 0, 0xff, 0xff});
+  EXPECT_THAT(ids_of(open_shard(folder / "plain.bin").tokens), ElementsAre(1, 2, 65535));
+  write(folder / "llmc.bin", shard_bytes({20240520, 1, 3}, {7, 8, 50256}));
+  const Shard shard = open_shard(folder / "llmc.bin");
+  EXPECT_THAT(ids_of(shard.tokens), ElementsAre(7, 8, 50256));
+  EXPECT_EQ(shard.fingerprint, 0u);
+}
+
+TEST(TokenShard, WritesWhatItReads) {
+  const TempFolder folder;
+  const auto tokenizer = load_tokenizer(kGolden + "vocab.json");
+  const std::vector<int32_t> ids{3, 499, 0, 7};
+  for (const ShardFormat format : {ShardFormat::plain, ShardFormat::header}) {
+    ShardWriter writer(folder / "a.bin", format, *tokenizer);
+    writer.add(ids);
+    writer.add(std::span(ids).first(2));
+    EXPECT_EQ(writer.size(), 6);
+    writer.close();
+    const Shard shard = open_shard(folder / "a.bin");
+    EXPECT_THAT(ids_of(shard.tokens), ElementsAre(3, 499, 0, 7, 3, 499));
+    EXPECT_EQ(shard.fingerprint, format == ShardFormat::header ? tokenizer->fingerprint() : 0);
+    EXPECT_EQ(shard.vocabulary, format == ShardFormat::header ? 500 : 0);
+  }
+  std::filesystem::remove(folder / "a.bin");
+  { ShardWriter unfinished(folder / "a.bin", ShardFormat::header, *tokenizer); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.str())) << "an unfinished shard leaves nothing";
+}
+
+TEST(TokenShard, IdsAbove16BitsNeedAHeader) {
+  const TempFolder folder;
+  std::vector<char32_t> characters;
+  for (char32_t code = 0x20000; code < 0x20000 + 70000; ++code) characters.push_back(code);
+  const CharTokenizer large(characters);
+  EXPECT_THAT(error_of([&] { ShardWriter(folder / "a.bin", ShardFormat::plain, large); }),
+              HasSubstr("70000 tokens do not fit into the uint16 ids"));
+  ShardWriter writer(folder / "a.bin", ShardFormat::header, large);
+  writer.add(std::vector<int32_t>{1, 69999});
+  writer.close();
+  EXPECT_THAT(ids_of(open_shard(folder / "a.bin").tokens), ElementsAre(1, 69999));
+}
+
+TEST(TokenShard, RefusesDamagedFiles) {
+  const TempFolder folder;
+  const auto message = [&](const Bytes& bytes) {
+    write(folder / "a.bin", bytes);
+    return error_of([&] { open_shard(folder / "a.bin"); });
+  };
+  EXPECT_THAT(message({}), HasSubstr("a.bin: is empty"));
+  EXPECT_THAT(message({1, 2, 3}), HasSubstr("has 3 bytes and no header, expected uint16 ids"));
+  EXPECT_THAT(message(shard_bytes({20240520, 2, 1}, {1})), HasSubstr("has version 2, expected 1"));
+  EXPECT_THAT(message(shard_bytes({20240520, 1, 3}, {1})), HasSubstr("states 3 tokens of 2 bytes, but 2 bytes follow"));
+  EXPECT_THAT(message(shard_bytes({20240520, 1, -1}, {1})), HasSubstr("states -1 tokens"));
+  Bytes half = shard_bytes({20240520, 1, 1}, {1});
+  half.resize(500);
+  EXPECT_THAT(message(half), HasSubstr("is truncated: has 500 bytes"));
+  EXPECT_THAT(error_of([&] { open_shard(folder / "none.bin"); }), HasSubstr("none.bin: cannot be opened"));
+  EXPECT_THAT(error_of([&] { open_shard(folder.str()); }), HasSubstr("is not a regular file"));
+}
+
+TEST(TokenData, ATextIsSplitAtItsEnd) {
+  const TempFolder folder;
+  write(folder / "a.txt", bytes_of("abcabcabcd"));
+  const TokenData data = load_token_data({.path = folder / "a.txt", .valid_fraction = 0.3});
+  EXPECT_EQ(data.tokenizer->size(), 4);
+  EXPECT_THAT(ids_of(data.train), ElementsAre(0, 1, 2, 0, 1, 2, 0));
+  EXPECT_THAT(ids_of(data.valid), ElementsAre(1, 2, 3));
+}
+
+TEST(TokenData, EndOfTextSeparatesDocuments) {
+  const TempFolder folder;
+  write(folder / "t/a.jsonl", bytes_of("{\"text\": \"the\"}\n{\"text\": \"you\"}\n"));
+  write(folder / "v.txt", bytes_of("the you"));
+  const TokenData data =
+      load_token_data({.path = folder / "t", .valid = folder / "v.txt", .tokenizer = kGolden + "vocab.json"});
+  std::vector<int32_t> expected = data.tokenizer->encode("the");
+  expected.push_back(0);
+  data.tokenizer->encode("you", expected);
+  EXPECT_EQ(ids_of(data.train), expected);
+  EXPECT_EQ(ids_of(data.valid), data.tokenizer->encode("the you"));
+  const TokenData characters = load_token_data({.path = folder / "t", .valid = folder / "v.txt"});
+  EXPECT_EQ(characters.tokenizer->decode(ids_of(characters.train)), "the\nyou");
+}
+
+TEST(TokenData, ShardsKeepTheirTokenizer) {
+  const TempFolder folder;
+  const auto tokenizer = load_tokenizer(kGolden + "vocab.json");
+  const auto add = [&](const std::string& name, const std::vector<int32_t>& ids, ShardFormat format) {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    ShardWriter writer(folder / name, format, *tokenizer);
+    writer.add(ids);
+    writer.close();
+  };
+  add("s/train_000000.bin", {1, 2, 3}, ShardFormat::header);
+  add("s/train_000001.bin", {4}, ShardFormat::header);
+  add("s/val_000000.bin", {5, 6}, ShardFormat::header);
+  EXPECT_EQ(load_token_data({.path = folder / "s"}).tokenizer, nullptr);
+  tokenizer->save(folder / "s");
+  const TokenData data = load_token_data({.path = folder / "s"});
+  EXPECT_EQ(data.tokenizer->fingerprint(), tokenizer->fingerprint());
+  EXPECT_THAT(ids_of(data.train), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(ids_of(data.valid), ElementsAre(5, 6));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kGolden + "qwen2.json"}); }),
+              HasSubstr("train_000000.bin: was made with another tokenizer, of 500 tokens, than the byte-level BPE"));
+  add("p/train.bin", {1, 2, 499, 3}, ShardFormat::plain);
+  const TokenData plain =
+      load_token_data({.path = folder / "p/train.bin", .tokenizer = kGolden + "qwen2.json", .valid_fraction = 0.25});
+  EXPECT_THAT(error_of([&] { ids_of(plain.train); }),
+              HasSubstr("train.bin: token 2 is 499, expected ids below 450, the size of the vocabulary"));
+}
+
+TEST(TokenData, RefusesMissingAndEmptyText) {
+  const TempFolder folder;
+  write(folder / "empty.txt", {});
+  write(folder / "one.txt", bytes_of("a"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "none.txt"}); }), HasSubstr("none.txt: no such file"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "empty.txt"}); }),
+              HasSubstr("empty.txt: holds no text"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "one.txt"}); }),
+              HasSubstr("one.txt: has 0 tokens for training and 1 for validation"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "one.txt", .valid_fraction = 1}); }),
+              HasSubstr("the validation fraction is 1"));
+}
+
+}  // namespace
+}  // namespace godwit::data
