@@ -1,24 +1,7 @@
 // The options that all programs have.
 #include "apps/config/config.h"
 
-#include <charconv>
-
-#include "engine/excerpt.h"
-
 namespace godwit::apps {
-namespace {
-
-constexpr Range kBucketMib{1.0 / 1024, 1 << 20};
-
-void check_bucket_mib(const std::string& text, const std::string& subject) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole_text = error == std::errc() && end == text.data() + text.size();
-  check(text == "auto" || (whole_text && number >= kBucketMib.min && number <= kBucketMib.max), subject,
-        " expects auto or a number", range_text(kBucketMib), ", got '", excerpt(text), "'");
-}
-
-}  // namespace
 
 OptionList CommonConfig::options() const {
   OptionList list;
@@ -49,13 +32,12 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
            "0: off",
            {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the norm of all gradients together; 0: no limit", kNotNegative);
-  begin("training", "spike.");
-  spike.describe(list);
-  begin("training", "");
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});
   list.add("ema.decay", ema.decay, "moving average of the weights, evaluated and saved; 0: none", {0, 1, false, true});
   list.add("seed", seed, texts.seed).with_flag("--seed");
+  begin("training", "spike.");
+  spike.describe(list);
 
   begin("workers", "");
   describe_topology(list);
@@ -71,27 +53,20 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   begin("workers", "");
-  list.add("bucket.first_mib", bucket.first_mib, "size of the first bucket, MiB", kBucketMib);
-  list.add("bucket.mib", bucket.mib,
-           "size of the other buckets, MiB; auto: the run measures its exchange and its backward pass, and picks the "
-           "size with the shortest predicted step")
-      .or_number()
-      .check_text = check_bucket_mib;
   describe_devices(list);
   list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");
   list.add("dtype", dtype, "type of activations; parameters stay f32")
       .with_flag("--dtype")
       .with_choices({"f32", "bf16"});
+  begin("workers", "bucket.");
+  bucket.describe(list);
 
   begin("run", "");
   list.add("run_dir", run_dir, "folder for results; default: " + texts.run_dir)
       .with_flag("--run-dir")
       .with_placeholder("DIR")
       .differs_by_host();
-  begin("run", "checkpoint.");
-  checkpoint.describe(list);
-  begin("run", "");
   list.add("resume", resume,
            "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
            "if it has no checkpoint")
@@ -101,6 +76,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   describe_log(list);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
       .with_flag("--check-replicas");
+  begin("run", "checkpoint.");
+  checkpoint.describe(list);
 }
 
 }  // namespace godwit::apps

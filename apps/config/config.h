@@ -7,6 +7,7 @@
 #include "apps/report/log_options.h"
 #include "comm/exchange/method.h"
 #include "comm/transport/worker_options.h"
+#include "optim/bucket_size_options.h"
 #include "optim/checkpoint_options.h"
 #include "optim/method.h"
 #include "optim/schedule.h"
@@ -27,10 +28,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";
   ScheduleConfig schedule;
   ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
-  struct {
-    double first_mib = 1;
-    std::string mib = "25";  // a number, or auto until the run has picked one
-  } bucket;
+  BucketSizeOptions bucket;
   struct {
     double norm = 0;  // limit of the norm of all gradients together; 0: no limit
   } clip;

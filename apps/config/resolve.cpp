@@ -162,12 +162,9 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   }
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
-  if (const Assignment* picked = last(kept.assignments, "bucket.mib");
-      picked && !config.resume.empty() && config.bucket.mib == "auto") {
-    // A resumed run keeps the size that it has picked.
-    const OptionList list = config.options();
-    assign(*list.find("bucket.mib"), picked->value, picked->subject);
-  }
+  const Assignment* picked = last(kept.assignments, "bucket.mib");  // by the run that is continued
+  if (picked && !config.resume.empty() && config.bucket.mib == "auto")
+    assign(*config.options().find("bucket.mib"), picked->value, picked->subject);
   // A launcher may continue a run with another number of workers than its config.json says.
   const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));

@@ -38,7 +38,8 @@ std::string pick_bucket_size(CommonConfig& config, Task& task, Communicator& com
       return task.forward(0).loss;
     });
   }
-  const BucketSize best = best_bucket_size(gradients, measure_bucket_cost(comm, options), overlaps, options.buckets);
+  const BucketSizeOptions first{.first_mib = config.bucket.first_mib};
+  const BucketSize best = best_bucket_size(gradients, measure_bucket_cost(comm, options), overlaps, first.sizes());
   const Tensor mib = cpu_tensor<int64_t>({best.mib});
   comm.world->broadcast(mib, 0, "bucket_size/broadcast");
   const std::string picked = std::to_string(mib.to_vector<int64_t>()[0]);

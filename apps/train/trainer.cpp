@@ -14,14 +14,6 @@
 namespace godwit::apps {
 namespace {
 
-BucketOptions bucket_options(const CommonConfig& config, const std::string& mib) {
-  const auto bytes = [](double size) { return std::max<int64_t>(1, std::llround(size * (1 << 20))); };
-  BucketOptions options;
-  options.first_bytes = bytes(config.bucket.first_mib);
-  options.bytes = bytes(std::stod(mib));
-  return options;
-}
-
 // Drops the micro-batches at the end of an epoch that do not fill a step.
 int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
   check(config.accumulation <= batches, "accumulation: ", config.accumulation,
@@ -57,9 +49,9 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
-  std::string mib = config.bucket.mib;
-  if (mib == "auto") mib = pick_bucket_size(config, task, comm, options);
-  options.buckets = bucket_options(config, mib);
+  BucketSizeOptions buckets = config.bucket;
+  if (buckets.mib == "auto") buckets.mib = pick_bucket_size(config, task, comm, options);
+  options.buckets = buckets.sizes();
   replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
   if (options.skip_not_finite || spike_guard_)

@@ -1,0 +1,18 @@
+// Options of the sizes of buckets.
+#pragma once
+#include <string>
+
+#include "comm/parallel/bucket.h"
+#include "engine/options.h"
+
+namespace godwit {
+
+struct BucketSizeOptions {
+  double first_mib = 1;    // of the first bucket
+  std::string mib = "25";  // of the other buckets: a number, or auto until the run has picked one
+
+  void describe(OptionList& list);  // adds the options
+  BucketOptions sizes() const;      // in bytes; `mib` must be a number
+};
+
+}  // namespace godwit
