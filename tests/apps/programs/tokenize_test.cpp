@@ -42,8 +42,8 @@ TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
   const data::TokenData data = data::load_token_data({.path = (folder_ / "shards").string()});
   const std::string training = text_of(data, data.train), validation = text_of(data, data.valid);
   EXPECT_TRUE(training.starts_with("Document 0 is short too.<|endoftext|>Document 1 is short too.<|endoftext|>"));
-  EXPECT_THAT(training, HasSubstr("Document 14 is short too.<|endoftext|>Line 0 of the story"));
-  EXPECT_TRUE(validation.starts_with("Document 15 is short too.<|endoftext|>")) << validation.substr(0, 50);
+  EXPECT_THAT(training, HasSubstr("Document 15 is short too.<|endoftext|>Line 0 of the story"));
+  EXPECT_TRUE(validation.starts_with("Document 16 is short too.<|endoftext|>")) << validation.substr(0, 50);
   EXPECT_TRUE(validation.ends_with("Line 299 of the story is short.\n"));
   EXPECT_EQ(data::open_shard((folder_ / "shards" / "train_000000.bin").string()).tokens.size(), 1000);
 }
