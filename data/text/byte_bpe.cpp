@@ -94,6 +94,7 @@ void ByteBpe::check_tokens() {
         " tokens, expected an added token, in order of ids");
   for (size_t id = 0; id < tokens.size(); ++id) {
     check(!tokens[id].empty(), "tokenizer: token ", id, " is empty");
+    check(is_utf8(tokens[id]), "tokenizer: token ", id, ", \"", excerpt(tokens[id]), "\", is not UTF-8");
     const auto [known, is_new] = ids_.emplace(tokens[id], static_cast<int32_t>(id));
     if (!is_new) fail("tokenizer: \"", excerpt(tokens[id]), "\" is token ", known->second, " and token ", id);
     const std::optional<std::string> bytes = from_byte_characters(tokens[id]);
@@ -160,14 +161,14 @@ ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view te
     if (match.length == 0) continue;
     const AddedToken& token = model_.added[static_cast<size_t>(match.value)];
     const size_t end = begin + match.length;
-    return {token.lstrip ? spaces_before(text, at, begin) : begin, token.rstrip ? spaces_behind(text, end) : end, end,
-            token.id};
+    return {token.lstrip ? std::max(at, spaces_before(text, at, begin)) : begin,
+            token.rstrip ? spaces_behind(text, end) : end, end, token.id};
   }
   return {text.size(), text.size(), text.size(), -1};
 }
 
-// Appends the added tokens of a set. Calls encode_stretch(text) for the stretches between them. A token may begin in
-// the white space that the one before it has taken, as in HuggingFace's library.
+// Appends the added tokens of a set. Calls encode_stretch(text) for the stretches between them. An added token may
+// begin in the white space that the added token before it has taken, as in HuggingFace's library.
 template <class Encode>
 void ByteBpe::encode_between(std::string_view text, const AddedSet& set, std::vector<int32_t>& ids,
                              const Encode& encode_stretch) const {
@@ -177,8 +178,10 @@ void ByteBpe::encode_between(std::string_view text, const AddedSet& set, std::ve
     const AddedMatch match = next_added(set, text, at, search);
     if (match.begin > at) encode_stretch(text.substr(at, match.begin - at));
     if (match.id < 0) return;
-    ids.push_back(match.id);
-    at = match.end;
+    if (match.begin < match.end) {  // empty: an lstrip token in the white space of the token before it
+      ids.push_back(match.id);
+      at = match.end;
+    }
     search = match.content_end;
   }
 }

@@ -41,8 +41,8 @@ struct ByteBpeModel {
 // The tokenizer, with a cache of words that all threads share.
 class ByteBpe : public Tokenizer {
  public:
-  // Throws if a token is empty or occurs twice, if one of the 256 bytes is no token, if a merge does not make a token,
-  // or if an added token is longer than 1,024 bytes.
+  // Throws if a token is empty, not UTF-8, or occurs twice, if one of the 256 bytes is no token, if a merge does not
+  // make a token, or if an added token is longer than 1,024 bytes.
   explicit ByteBpe(ByteBpeModel model);
 
   std::string name() const override;

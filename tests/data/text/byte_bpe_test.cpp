@@ -215,6 +215,7 @@ TEST(ByteBpe, SavesTokensWithSpaces) {
   model.merges.clear();
   model.added = {{.id = 257, .content = "a "}};
   saved(model);
+  EXPECT_THAT(error_of([&] { ByteBpe(bytes_and({"\xff"})); }), HasSubstr("token 256, \""));
 }
 
 TEST(TrainBpe, MergesEqualHuggingFaces) {

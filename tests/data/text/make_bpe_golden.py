@@ -63,7 +63,7 @@ added.add_tokens([AddedToken("q\u0301e\u0301", normalized=True), AddedToken("\u1
 added.add_special_tokens([AddedToken("\u212b\u0301", normalized=True)])
 save(added, "added.json")
 texts += ["xq\u0301\u00e9y", "q\u0301e\u0301", "q\u0301e\u0301q", "a \uac00 \uac01 \u1100\u1161\u11a8 \u1100\u1161", "\u00c5\u0301 \u212b\u0301 \u01fa A\u030a\u0301 A\u0301\u030a",
-          "END   x", "END  END", "END  \nx", "xEND    \n\n", "END     the", "END", "  END\u3000  a", "zq\u0120 zq zq "]
+          "END   x", "END  END", "END  \nx", "END\nzq", "xEND    \n\n", "END     the", "END", "  END\u3000  a", "zq\u0120 zq zq "]
 with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
     json.dump([{"text": text, **{name: tokenizer.encode(text, add_special_tokens=False).ids
                                  for name, tokenizer in (("gpt2", gpt2), ("llama3", third), ("qwen2", second), ("added", added))}} for text in texts],
