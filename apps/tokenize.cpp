@@ -1,9 +1,8 @@
 // tokenize: turns text files, JSONL files and folders of them into shards of tokens for train_gpt.
-#include <unistd.h>
-
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +41,7 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> texts;
   std::string out, tokenizer;
-  int64_t train_bpe = 0, shard_tokens = 100'000'000;
+  int64_t train_bpe = 0, shard_tokens = 0;  // 0: not given
   double validation = 0.1;
   data::ShardFormat format = data::ShardFormat::header;
 };
@@ -81,6 +80,9 @@ Arguments parse(const std::vector<std::string>& args) {
   check(!result.out.empty(), "--out is missing: a new folder for the shards");
   check(result.tokenizer.empty() != (result.train_bpe == 0),
         "expected either --tokenizer TOKENIZER or --train-bpe SIZE");
+  check(result.format == data::ShardFormat::header || result.shard_tokens == 0,
+        "--shard-tokens: is for --format header; a plain shard holds all tokens");
+  if (result.shard_tokens == 0) result.shard_tokens = 100'000'000;
   return result;
 }
 
@@ -109,8 +111,11 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const 
   if (arguments.train_bpe > 0) return train(files, arguments.train_bpe);
   if (arguments.tokenizer != data::kCharacters) return data::load_tokenizer(arguments.tokenizer);
   data::CharacterSet characters;
-  characters.add("\n");
-  each_text(files, [&](std::string_view text) { characters.add(text); });
+  int64_t documents = 0;
+  each_text(files, [&](std::string_view text) {
+    if (++documents == 2) characters.add("\n");  // separates documents
+    characters.add(text);
+  });
   return std::make_unique<data::CharTokenizer>(characters.sorted());
 }
 
@@ -121,10 +126,10 @@ class Part {
   Part(const Arguments& arguments, const data::Tokenizer& tokenizer, std::string path)
       : arguments_(arguments), tokenizer_(tokenizer), path_(std::move(path)) {}
 
-  void add(std::string_view text) {
+  void add(const std::string& file, std::string_view text) {
     ids_.clear();
     if (tokens_ > 0) data::append_separator(tokenizer_, ids_);
-    tokenizer_.encode(text, ids_);
+    data::encode_document(tokenizer_, file, text, ids_);
     tokens_ += std::ssize(ids_);
     for (std::span<const int32_t> left = ids_; !left.empty();) {
       if (!writer_) writer_.emplace(next_path(), arguments_.format, tokenizer_);
@@ -181,14 +186,14 @@ size_t add_file(const std::string& file, double validation, Part& train, Part& v
   if (documents.size() == 1) {
     const std::string_view text = documents[0];
     const size_t at = split_at(text, validation);
-    if (at > 0) train.add(text.substr(0, at));
-    if (at < text.size()) valid.add(text.substr(at));
+    if (at > 0) train.add(file, text.substr(0, at));
+    if (at < text.size()) valid.add(file, text.substr(at));
     return bytes;
   }
   const double limit = static_cast<double>(bytes) * (1 - validation);
   size_t begin = 0;
   for (const std::string& text : documents) {
-    (validation == 0 || static_cast<double>(begin) < limit ? train : valid).add(text);
+    (validation == 0 || static_cast<double>(begin) < limit ? train : valid).add(file, text);
     begin += text.size();
   }
   return bytes;
@@ -226,8 +231,9 @@ void run(const Arguments& arguments) {
   std::printf("tokenizer: %s\n", tokenizer->name().c_str());
   // The folder gets its name when it is complete.
   const std::string partial = arguments.out + ".partial";
-  fs::remove_all(partial, error);
-  check(fs::create_directories(partial, error), partial, ": cannot be made: ", error.message());
+  const bool made = fs::create_directories(partial, error);
+  check(!error, partial, ": cannot be made: ", error.message());
+  check(made, partial, ": exists already, from an interrupted or a running tokenize; remove it or name another folder");
   try {
     write_shards(arguments, files, *tokenizer, partial);
     fs::rename(partial, arguments.out);

@@ -12,13 +12,23 @@
 namespace godwit::data {
 namespace {
 
-std::vector<std::pair<std::string_view, int32_t>> contents_of(const std::vector<AddedToken>& tokens, bool normalized) {
-  std::vector<std::pair<std::string_view, int32_t>> contents;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::string& content = tokens[i].content;
-    check(!content.empty(), "tokenizer: the added token ", tokens[i].id, " is empty");
-    check(content.find('\0') == content.npos, "tokenizer: the added token ", tokens[i].id, " contains a byte 0");
-    if (tokens[i].normalized == normalized) contents.emplace_back(tokens[i].content, static_cast<int32_t>(i));
+// The search at each place of a text reads up to the length of an added token, so this bounds the time per byte.
+constexpr size_t kLongestAdded = 1024;
+
+// Contents of the added tokens of one set with their indices; of equal normal forms the last one.
+std::map<std::string, int32_t> contents_of(const ByteBpeModel& model, bool normalized) {
+  std::map<std::string, int32_t> contents;
+  std::string normal;
+  for (size_t i = 0; i < model.added.size(); ++i) {
+    const int32_t id = model.added[i].id;
+    const std::string& content = model.added[i].content;
+    check(!content.empty(), "tokenizer: the added token ", id, " is empty");
+    check(content.find('\0') == content.npos, "tokenizer: the added token ", id, " contains a byte 0");
+    check(content.size() <= kLongestAdded, "tokenizer: the added token ", id, " has ", content.size(),
+          " bytes, expected at most ", kLongestAdded);
+    if (model.added[i].normalized != normalized) continue;
+    const std::string_view key = normalized && model.nfc ? normalize_nfc(content, normal) : content;
+    contents.insert_or_assign(std::string(key), static_cast<int32_t>(i));
   }
   return contents;
 }
@@ -48,18 +58,15 @@ size_t spaces_behind(std::string_view text, size_t at) {
 
 }  // namespace
 
-ByteBpe::AddedSet::AddedSet(const std::vector<AddedToken>& tokens, bool normalized)
-    : trie(contents_of(tokens, normalized)) {
-  for (const auto& [content, index] : contents_of(tokens, normalized)) {
-    first[static_cast<uint8_t>(content[0])] = true;
-    empty = false;
-  }
+ByteBpe::AddedSet::AddedSet(const std::map<std::string, int32_t>& contents)
+    : empty(contents.empty()), trie({contents.begin(), contents.end()}) {
+  for (const auto& [content, index] : contents) first[static_cast<uint8_t>(content[0])] = true;
 }
 
 ByteBpe::ByteBpe(ByteBpeModel model)
     : model_(std::move(model)),
-      added_(model_.added, false),
-      added_normalized_(model_.added, true),
+      added_(contents_of(model_, false)),
+      added_normalized_(contents_of(model_, true)),
       pattern_(model_.pattern) {
   check_tokens();
   set_merges();
@@ -71,21 +78,29 @@ ByteBpe::ByteBpe(ByteBpeModel model)
 void ByteBpe::check_tokens() {
   const std::vector<std::string>& tokens = model_.tokens;
   check(tokens.size() < size_t{1} << 31, "tokenizer: ", tokens.size(), " tokens, expected fewer than 2^31");
+  check(model_.added_only <= tokens.size(), "tokenizer: ", model_.added_only, " of ", tokens.size(),
+        " tokens are only added tokens");
   byte_ids_.fill(-1);
   special_.resize(tokens.size());
+  size_t next = vocabulary();
   for (const AddedToken& added : model_.added) {
     check(added.id >= 0 && added.id < size() && tokens[static_cast<size_t>(added.id)] == added.content,
           "tokenizer: the added token \"", excerpt(added.content), "\" has the id ", added.id,
           ", which is not its token");
     if (added.special) special_[static_cast<size_t>(added.id)] = true;
+    if (static_cast<size_t>(added.id) == next) ++next;
   }
+  check(next == tokens.size(), "tokenizer: token ", next, " is not in the vocabulary of ", vocabulary(),
+        " tokens, expected an added token, in order of ids");
   for (size_t id = 0; id < tokens.size(); ++id) {
     check(!tokens[id].empty(), "tokenizer: token ", id, " is empty");
+    check(is_utf8(tokens[id]), "tokenizer: token ", id, ", \"", excerpt(tokens[id]), "\", is not UTF-8");
     const auto [known, is_new] = ids_.emplace(tokens[id], static_cast<int32_t>(id));
     if (!is_new) fail("tokenizer: \"", excerpt(tokens[id]), "\" is token ", known->second, " and token ", id);
-    bytes_.push_back(from_byte_characters(tokens[id]).value_or(tokens[id]));
-    if (bytes_[id].size() == 1 && decode_utf8(tokens[id], 0).bytes == tokens[id].size())
-      byte_ids_[static_cast<uint8_t>(bytes_[id][0])] = static_cast<int32_t>(id);
+    const std::optional<std::string> bytes = from_byte_characters(tokens[id]);
+    bytes_.push_back(bytes.value_or(tokens[id]));
+    if (bytes && bytes->size() == 1 && id < vocabulary())
+      byte_ids_[static_cast<uint8_t>((*bytes)[0])] = static_cast<int32_t>(id);
   }
   for (size_t byte = 0; byte < 256; ++byte)
     check(byte_ids_[byte] >= 0, "tokenizer: no token is \"",
@@ -104,8 +119,8 @@ void ByteBpe::set_merges() {
           " names an id outside of the vocabulary");
     merged = model_.tokens[static_cast<size_t>(left)] + model_.tokens[static_cast<size_t>(right)];
     const auto found = ids_.find(merged);
-    check(found != ids_.end(), "tokenizer: merge ", rules.size(), " makes \"", excerpt(merged),
-          "\", which is not in the vocabulary");
+    check(found != ids_.end() && static_cast<size_t>(found->second) < vocabulary(), "tokenizer: merge ", rules.size(),
+          " makes \"", excerpt(merged), "\", which is not in the vocabulary");
     rules.push_back({left, right, found->second});
   }
   merges_ = std::make_unique<const PairMerges>(rules);
@@ -118,9 +133,12 @@ void ByteBpe::set_fingerprint() {
   hash.add(model_.merges.size());
   for (const auto& [left, right] : model_.merges)
     hash.add(uint64_t{static_cast<uint32_t>(left)} << 32 | uint64_t(right));
+  // Otherwise all added tokens are matched together, in the text itself.
+  const bool in_order = model_.nfc || (!added_.empty && !added_normalized_.empty);
   for (const AddedToken& added : model_.added)
     hash.add(static_cast<uint64_t>(added.id) << 4 | uint64_t{added.lstrip} << 2 | uint64_t{added.rstrip} << 1 |
-             uint64_t{added.normalized});
+             uint64_t{added.normalized && in_order});
+  if (model_.ignore_merges) hash.add(uint64_t{vocabulary()});  // added tokens are no words
   hash.add(static_cast<uint64_t>(model_.pattern) << 2 | uint64_t{model_.ignore_merges} << 1 | uint64_t{model_.nfc});
   fingerprint_ = hash.value();
 }
@@ -128,40 +146,47 @@ void ByteBpe::set_fingerprint() {
 std::string ByteBpe::name() const { return "byte-level BPE, " + std::to_string(size()) + " tokens"; }
 
 void ByteBpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  const AddedSet* sets[] = {&added_, &added_normalized_};
-  encode_between(text, sets, 2, ids);
+  std::string normal;
+  encode_between(text, added_, ids, [&](std::string_view stretch) {
+    if (model_.nfc) stretch = normalize_nfc(stretch, normal);
+    encode_between(stretch, added_normalized_, ids, [&](std::string_view words) { encode_words(words, ids); });
+  });
 }
 
-// The first added token of a set from text[at] on; the longest one at its place.
-ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view text, size_t at) const {
-  for (size_t begin = at; begin < text.size(); ++begin) {
+// The first added token of a set from text[search] on; the longest one at its place. The text before `at` is encoded.
+ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view text, size_t at, size_t search) const {
+  for (size_t begin = search; begin < text.size(); ++begin) {
     if (!set.first[static_cast<uint8_t>(text[begin])]) continue;
     const ByteTrie::Match match = set.trie.longest(text.substr(begin));
     if (match.length == 0) continue;
     const AddedToken& token = model_.added[static_cast<size_t>(match.value)];
     const size_t end = begin + match.length;
-    return {token.lstrip ? spaces_before(text, at, begin) : begin, token.rstrip ? spaces_behind(text, end) : end,
-            token.id};
+    return {token.lstrip ? std::max(at, spaces_before(text, at, begin)) : begin,
+            token.rstrip ? spaces_behind(text, end) : end, end, token.id};
   }
-  return {text.size(), text.size(), -1};
+  return {text.size(), text.size(), text.size(), -1};
 }
 
-// Splits the text at the tokens of sets[0], the stretches between them at those of sets[1], and so on.
-void ByteBpe::encode_between(std::string_view text, const AddedSet* const* sets, size_t count,
-                             std::vector<int32_t>& ids) const {
-  if (count == 0) return encode_plain(text, ids);
-  if (sets[0]->empty) return encode_between(text, sets + 1, count - 1, ids);
-  for (size_t at = 0; at < text.size();) {
-    const AddedMatch match = next_added(*sets[0], text, at);
-    if (match.begin > at) encode_between(text.substr(at, match.begin - at), sets + 1, count - 1, ids);
-    if (match.id >= 0) ids.push_back(match.id);
-    at = match.end;
+// Appends the added tokens of a set. Calls encode_stretch(text) for the stretches between them. An added token may
+// begin in the white space that the added token before it has taken, as in HuggingFace's library.
+template <class Encode>
+void ByteBpe::encode_between(std::string_view text, const AddedSet& set, std::vector<int32_t>& ids,
+                             const Encode& encode_stretch) const {
+  if (set.empty) return encode_stretch(text);
+  size_t at = 0, search = 0;
+  while (true) {
+    const AddedMatch match = next_added(set, text, at, search);
+    if (match.begin > at) encode_stretch(text.substr(at, match.begin - at));
+    if (match.id < 0) return;
+    if (match.begin < match.end) {  // empty: an lstrip token in the white space of the token before it
+      ids.push_back(match.id);
+      at = match.end;
+    }
+    search = match.content_end;
   }
 }
 
-void ByteBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
-  std::string normal;
-  if (model_.nfc) text = normalize_nfc(text, normal);
+void ByteBpe::encode_words(std::string_view text, std::vector<int32_t>& ids) const {
   for (size_t at = 0; at < text.size();) {
     const size_t end = pattern_.end_of_word(text, at);
     encode_word(text.substr(at, end - at), ids);
@@ -181,7 +206,9 @@ inline void ByteBpe::encode_word(std::string_view word, std::vector<int32_t>& id
   }
   std::vector<int32_t> pieces;
   if (model_.ignore_merges)
-    if (const auto whole = ids_.find(to_byte_characters(word)); whole != ids_.end()) pieces.push_back(whole->second);
+    if (const auto whole = ids_.find(to_byte_characters(word));
+        whole != ids_.end() && static_cast<size_t>(whole->second) < vocabulary())
+      pieces.push_back(whole->second);
   if (pieces.empty()) {
     pieces.reserve(word.size());
     for (const char byte : word) pieces.push_back(byte_ids_[static_cast<uint8_t>(byte)]);

@@ -2,6 +2,7 @@
 // unsupervised multitask learners, 2019), with the ids of HuggingFace's tokenizers.
 #pragma once
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,7 +24,7 @@ struct AddedToken {
   std::string content;                  // not empty
   bool special = true;                  // marks structure
   bool lstrip = false, rstrip = false;  // also takes the white space before or behind it
-  bool normalized = false;              // matched only between tokens that are not `normalized`
+  bool normalized = false;              // matched after normalization, between tokens that are not `normalized`
 };
 
 // A byte-level BPE as in its files.
@@ -31,6 +32,7 @@ struct ByteBpeModel {
   std::vector<std::string> tokens;                  // by id; bytes are written as GPT-2's characters
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids of left and right part, most frequent first
   std::vector<AddedToken> added;                    // their tokens are among `tokens`
+  size_t added_only = 0;                            // tokens at the end of `tokens` that are only added tokens
   WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
   bool ignore_merges = false;                       // a word that is a token needs no merges (LLaMA 3)
   bool nfc = false;                                 // Unicode normalization form C of the text (Qwen)
@@ -39,8 +41,8 @@ struct ByteBpeModel {
 // The tokenizer, with a cache of words that all threads share.
 class ByteBpe : public Tokenizer {
  public:
-  // Throws if a token is empty or occurs twice, if one of the 256 bytes is no token, or if a merge does not make a
-  // token.
+  // Throws if a token is empty, not UTF-8, or occurs twice, if one of the 256 bytes is no token, if a merge does not
+  // make a token, or if an added token is longer than 1,024 bytes.
   explicit ByteBpe(ByteBpeModel model);
 
   std::string name() const override;
@@ -49,23 +51,26 @@ class ByteBpe : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   using Tokenizer::encode;
-  // Added tokens in the text become these tokens. Nothing is added around the text. Bytes that are not UTF-8 are kept,
-  // so that decode() returns the text itself unless it is normalized.
+  // Added tokens in the text become these tokens. Nothing is added around the text. Bytes that are not UTF-8 are kept.
+  // decode() returns the bytes of the text, except for NFC, white space taken by `lstrip` and `rstrip`, and added
+  // tokens that consist of GPT-2's byte characters.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string_view token(int32_t id) const override { return bytes_[static_cast<size_t>(id)]; }
   bool is_special(int32_t id) const override { return special_[static_cast<size_t>(id)]; }
-  void save(const std::string& folder) const override;  // tokenizer.json; for gpt2 also vocab.json and merges.txt
+  // Writes tokenizer.json, and also vocab.json and merges.txt if read_bpe() restores the tokenizer from them.
+  void save(const std::string& folder) const override;
 
   const ByteBpeModel& model() const { return model_; }  // as given to the constructor
 
  private:
   struct AddedMatch {
-    size_t begin, end;  // bytes of the text, white space included
-    int32_t id;         // -1: no match
+    size_t begin, end;   // bytes of the text, white space included
+    size_t content_end;  // end without white space
+    int32_t id;          // -1: no match
   };
   // Added tokens that are matched together.
   struct AddedSet {
-    explicit AddedSet(const std::vector<AddedToken>& tokens, bool normalized);
+    explicit AddedSet(const std::map<std::string, int32_t>& contents);
     std::array<bool, 256> first{};  // bytes with which contents begin
     bool empty = true;
     ByteTrie trie;  // values are indices into ByteBpeModel::added
@@ -74,10 +79,12 @@ class ByteBpe : public Tokenizer {
   void check_tokens();
   void set_merges();
   void set_fingerprint();
-  AddedMatch next_added(const AddedSet& set, std::string_view text, size_t at) const;
-  void encode_between(std::string_view text, const AddedSet* const* sets, size_t count,
-                      std::vector<int32_t>& ids) const;
-  void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
+  size_t vocabulary() const { return model_.tokens.size() - model_.added_only; }
+  AddedMatch next_added(const AddedSet& set, std::string_view text, size_t at, size_t search) const;
+  template <class Encode>
+  void encode_between(std::string_view text, const AddedSet& set, std::vector<int32_t>& ids,
+                      const Encode& encode_stretch) const;
+  void encode_words(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
 
   ByteBpeModel model_;
@@ -85,7 +92,7 @@ class ByteBpe : public Tokenizer {
   std::vector<bool> special_;       // by id
   std::array<int32_t, 256> byte_ids_{};
   std::unordered_map<std::string_view, int32_t> ids_;  // by content, as in model_.tokens
-  AddedSet added_, added_normalized_;
+  AddedSet added_, added_normalized_;                  // matched in the text, and in the normalized text
   WordPattern pattern_;
   std::unique_ptr<const PairMerges> merges_;
   std::unique_ptr<WordCache> cache_;

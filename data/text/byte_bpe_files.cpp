@@ -49,24 +49,46 @@ int32_t id_of(const Ids& ids, const std::string& token, const std::string& where
   return found->second;
 }
 
+std::pair<int32_t, int32_t> merge_of(const std::string& left, const std::string& right, const Ids& ids,
+                                     const std::string& where) {
+  const std::pair<int32_t, int32_t> merge{id_of(ids, left, where), id_of(ids, right, where)};
+  check(ids.contains(left + right), where, "makes \"", excerpt(left + right), "\", which is not in the vocabulary");
+  return merge;
+}
+
 // `where` begins messages: "FILE: line 3: ".
 std::pair<int32_t, int32_t> merge_of(std::string_view line, const Ids& ids, const std::string& where) {
   const size_t space = line.find(' ');
   check(space != line.npos && line.find(' ', space + 1) == line.npos, where, "\"", excerpt(line),
         "\" is not a merge, expected two tokens with one space between them");
-  return {id_of(ids, std::string(line.substr(0, space)), where),
-          id_of(ids, std::string(line.substr(space + 1)), where)};
+  const std::string left(line.substr(0, space)), right(line.substr(space + 1));
+  return merge_of(left, right, ids, where);
 }
 
 std::string merge_text(const ByteBpeModel& model, const std::pair<int32_t, int32_t>& merge) {
   return model.tokens[static_cast<size_t>(merge.first)] + ' ' + model.tokens[static_cast<size_t>(merge.second)];
 }
 
+// Whether vocab.json and merges.txt hold the whole model, so that read_bpe() restores it.
+bool is_plain(const ByteBpeModel& model) {
+  if (model.pattern != WordPatternKind::gpt2 || model.nfc || model.ignore_merges || model.added_only > 0) return false;
+  const bool has_end = std::ranges::find(model.tokens, kEndOfText) != model.tokens.end();
+  if (model.added.size() != (has_end ? 1 : 0)) return false;
+  for (const AddedToken& end : model.added)
+    if (end.content != kEndOfText || !end.special || end.lstrip || end.rstrip) return false;
+  return std::ranges::all_of(model.merges, [&](const auto& merge) {
+    const std::string line = merge_text(model, merge);
+    const auto separates = [](char c) { return c == ' ' || c == '\n' || c == '\r'; };
+    return std::ranges::count_if(line, separates) == 1 && !line.starts_with("#version");
+  });
+}
+
 nlohmann::ordered_json vocab_json(const ByteBpeModel& model) {
   nlohmann::ordered_json vocab = nlohmann::ordered_json::object();
   auto& members = vocab.get_ref<nlohmann::ordered_json::object_t&>();
-  members.reserve(model.tokens.size());
-  for (size_t id = 0; id < model.tokens.size(); ++id)  // operator[] would search all members
+  const size_t count = model.tokens.size() - model.added_only;
+  members.reserve(count);
+  for (size_t id = 0; id < count; ++id)  // operator[] would search all members
     members.emplace_back(std::piecewise_construct, std::forward_as_tuple(model.tokens[id]), std::forward_as_tuple(id));
   return vocab;
 }
@@ -156,7 +178,10 @@ void read_added_tokens(const JsonNode& list, ByteBpeModel* model) {
   list.each([&](const JsonNode& node) {
     AddedToken added = read_added(node);
     const auto known = static_cast<size_t>(added.id);
-    if (known == model->tokens.size()) model->tokens.push_back(added.content);
+    if (known == model->tokens.size()) {
+      model->tokens.push_back(added.content);
+      ++model->added_only;
+    }
     check(known < model->tokens.size(), node.where(), "id is ", added.id, ", expected at most ", model->tokens.size(),
           ", the next free one");
     check(model->tokens[known] == added.content, node.where(), "\"", excerpt(added.content), "\" has the id ", added.id,
@@ -216,7 +241,8 @@ void write_bpe_json(const std::string& path, const ByteBpeModel& model) {
                      {"rstrip", token.rstrip},
                      {"normalized", token.normalized},
                      {"special", token.special}});
-  for (const auto& merge : model.merges) merges.push_back(merge_text(model, merge));
+  for (const auto& [left, right] : model.merges)
+    merges.push_back({model.tokens[static_cast<size_t>(left)], model.tokens[static_cast<size_t>(right)]});
   const auto byte_level = [](bool regex) {
     return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
   };
@@ -266,17 +292,17 @@ ByteBpe read_bpe_json(const std::string& path) {
       model.merges.push_back(merge_of(merge.text(), ids, merge.where()));
       return;
     }
-    std::vector<int32_t> pair;
-    merge.each([&](const JsonNode& token) { pair.push_back(id_of(ids, token.text(), token.where())); });
+    std::vector<std::string> pair;
+    merge.each([&](const JsonNode& token) { pair.push_back(token.text()); });
     check(pair.size() == 2, merge.where(), "has ", pair.size(), " tokens, expected 2");
-    model.merges.emplace_back(pair[0], pair[1]);
+    model.merges.push_back(merge_of(pair[0], pair[1], ids, merge.where()));
   });
   if (const auto added = root.find("added_tokens")) read_added_tokens(*added, &model);
   return tokenizer_of(std::move(model), path);
 }
 
 void ByteBpe::save(const std::string& folder) const {
-  if (model_.pattern == WordPatternKind::gpt2) write_bpe(folder + "/vocab.json", folder + "/merges.txt", model_);
+  if (is_plain(model_)) write_bpe(folder + "/vocab.json", folder + "/merges.txt", model_);
   write_bpe_json(folder + "/" + kTokenizerJson, model_);
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "data/text/tokenizer.h"

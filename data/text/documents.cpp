@@ -6,6 +6,7 @@
 
 #include "data/file.h"
 #include "data/text/bible.h"
+#include "data/text/tokenizer.h"
 #include "engine/check.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
@@ -15,10 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 30;
-
 bool ends_with_one(const std::string& name, const std::vector<std::string>& endings) {
   return std::ranges::any_of(endings, [&](const std::string& ending) { return name.ends_with(ending); });
+}
+
+bool is_merges(const fs::path& file) {
+  return file.filename() == "merges.txt" && has_tokenizer(file.parent_path().string());
 }
 
 std::string text_of(std::string_view line, const std::string& where) {
@@ -45,9 +48,21 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
     return {path};
   }
   std::vector<std::string> files;
-  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
-    if (at->is_regular_file() && ends_with_one(at->path().filename().string(), endings))
+  std::vector<fs::path> parents{fs::canonical(path, error)};  // of the current entry, without links
+  for (fs::recursive_directory_iterator at(path, fs::directory_options::follow_directory_symlink, error), end;
+       !error && at != end; at.increment(error)) {
+    std::error_code ignored;  // of a link to nothing
+    if (at->is_directory(ignored)) {
+      parents.resize(static_cast<size_t>(at.depth()) + 1);
+      parents.push_back(fs::canonical(at->path(), error));
+      if (std::find(parents.begin(), parents.end() - 1, parents.back()) != parents.end() - 1)
+        at.disable_recursion_pending();
+    } else if (at->is_regular_file(ignored) && ends_with_one(at->path().filename().string(), endings) &&
+               !is_merges(at->path())) {
       files.push_back(at->path().string());
+    }
+    if (error) break;
+  }
   check(!error, path, ": cannot be read: ", error.message());
   std::string list;
   for (const std::string& ending : endings) list += (list.empty() ? "*" : ", *") + ending;
@@ -57,7 +72,7 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 }
 
 void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
-  const std::vector<uint8_t> bytes = read_unpacked(file, "a text file", kMostBytes);
+  const std::vector<uint8_t> bytes = read_unpacked(file, "a text file");
   if (is_bible(bytes)) return f(bible_text(bytes, file));
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!file.ends_with(".jsonl") && !file.ends_with(".jsonl.gz")) {

@@ -7,15 +7,17 @@
 
 namespace godwit::data {
 
-// `path` itself, or the files below a folder whose names end with one of `endings`, in order of their paths. Throws if
-// there is none.
+// `path` itself, or the files below a folder whose names end with one of `endings`, in order of their paths. Follows
+// links, except links to a folder that contains them. Leaves out a merges.txt beside a tokenizer. Throws if there is no
+// file.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
 // Endings of the text files of a folder: .txt and .jsonl, also with .gz.
 const std::vector<std::string>& text_endings();
 
 // Calls f for each document of a file, which may be gzip. A line of a .jsonl file is an object whose member `text` is a
-// document; any other file is one document. Empty documents are left out. Throws an Error naming file and line.
+// document; any other file is one document. Empty documents are left out. Throws an Error naming file and line,
+// or if a file has more than 8 GiB after unpacking.
 void each_document(const std::string& file, const std::function<void(std::string_view text)>& f);
 
 }  // namespace godwit::data

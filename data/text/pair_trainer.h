@@ -1,4 +1,4 @@
-// PairTrainer: makes tokens by merging the most frequent pair of adjacent tokens again and again (Sennrich et al.,
+// PairTrainer: makes tokens by repeatedly merging the most frequent pair of adjacent tokens (Sennrich et al.,
 // Neural machine translation of rare words with subword units, 2016).
 #pragma once
 #include <cstdint>

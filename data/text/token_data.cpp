@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "data/text/char_tokenizer.h"
@@ -16,12 +17,30 @@ namespace fs = std::filesystem;
 
 constexpr const char* kShard = ".bin";
 
-bool has_shards(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return path.ends_with(kShard);
-  for (const auto& entry : fs::directory_iterator(path, error))
-    if (entry.path().extension() == kShard) return true;
-  return false;
+// The files of a text or of a folder, all of one kind.
+struct Files {
+  std::vector<std::string> paths;
+  bool shards = false;
+};
+
+Files list_files(const std::string& path) {
+  std::vector<std::string> endings = text_endings();
+  endings.push_back(kShard);
+  Files files{.paths = files_below(path, endings)};
+  const auto shards =
+      std::ranges::count_if(files.paths, [](const std::string& file) { return file.ends_with(kShard); });
+  check(shards == 0 || shards == std::ssize(files.paths), path,
+        ": has text files and shards (*.bin); name one kind of file");
+  files.shards = shards > 0;
+  return files;
+}
+
+// Removes the files that are also for validation, under this name or by a link.
+void remove_validation(const std::vector<std::string>& valid, std::vector<std::string>& train) {
+  std::set<fs::path> paths;
+  std::error_code ignored;
+  for (const std::string& file : valid) paths.insert(fs::canonical(file, ignored));
+  std::erase_if(train, [&](const std::string& file) { return paths.contains(fs::canonical(file, ignored)); });
 }
 
 std::string folder_of(const std::string& path) {
@@ -36,99 +55,141 @@ bool is_validation(const std::string& file) {
 }
 
 std::shared_ptr<const Tokenizer> shard_tokenizer(const TokenDataOptions& options) {
+  check(options.tokenizer != kCharacters,
+        "data.tokenizer: \"characters\" is for text; shards need the tokenizer with which they were made");
   if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer);
   const std::string folder = folder_of(options.path);
   return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 
-// Appends the shard to `to`.
-void add_shard(const std::string& file, const Tokenizer* tokenizer, uint64_t* fingerprint, TokenStream* to) {
-  const Shard shard = open_shard(file);
-  if (shard.fingerprint != 0) {
-    check(tokenizer == nullptr || tokenizer->fingerprint() == shard.fingerprint, file,
-          ": was made with another tokenizer, of ", shard.vocabulary, " tokens, than the ",
-          tokenizer ? tokenizer->name() : "", "; use the tokenizer with which the shards were made");
-    check(*fingerprint == 0 || *fingerprint == shard.fingerprint, file,
-          ": was made with another tokenizer than the shards before it");
-    *fingerprint = shard.fingerprint;
-  }
-  to->append(shard.tokens);
-}
+// Shards of one tokenizer.
+struct Shards {
+  const Tokenizer* tokenizer;  // may be null
+  uint64_t fingerprint = 0;    // of the shards; 0: unknown
+  int64_t vocabulary = 0;      // in the shards' headers; 0: unknown
 
-TokenData load_shards(const TokenDataOptions& options) {
-  TokenData data{.tokenizer = shard_tokenizer(options), .train = {}, .valid = {}};
-  uint64_t fingerprint = 0;
-  const auto add = [&](const std::string& file, TokenStream* to) {
-    add_shard(file, data.tokenizer.get(), &fingerprint, to);
-  };
-  const std::vector<std::string> files = files_below(options.path, {kShard});
-  const bool split = options.valid.empty() && files.size() > 1;
-  for (const std::string& file : files)
-    if (!split || !is_validation(file)) add(file, &data.train);
-  if (split)
-    for (const std::string& file : files)
-      if (is_validation(file)) add(file, &data.valid);
-  if (!options.valid.empty())
-    for (const std::string& file : files_below(options.valid, {kShard})) {
-      check(has_shards(file), file, ": is no shard (", kShard, "), as the training data is");
-      add(file, &data.valid);
+  void append(const std::string& file, TokenStream* to) {
+    const Shard shard = open_shard(file);
+    if (shard.fingerprint != 0) {
+      check(tokenizer == nullptr || tokenizer->fingerprint() == shard.fingerprint, file,
+            ": was made with a tokenizer of ", shard.vocabulary,
+            " tokens; the given tokenizer is another one: ", tokenizer ? tokenizer->name() : "",
+            "; use the tokenizer of the shards");
+      check(fingerprint == 0 || fingerprint == shard.fingerprint, file,
+            ": was made with another tokenizer than the shards before it");
+      fingerprint = shard.fingerprint;
     }
+    vocabulary = std::max(vocabulary, shard.vocabulary);
+    to->append(shard.tokens);
+  }
+};
+
+// `valid` may be empty.
+TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
+  TokenData data{.tokenizer = shard_tokenizer(options), .train = {}, .valid = {}};
+  if (train.size() > 1) {
+    const auto first = std::ranges::stable_partition(train, [](const auto& file) { return !is_validation(file); });
+    if (options.valid.empty()) valid.assign(first.begin(), first.end());
+    train.erase(first.begin(), first.end());
+  }
+  remove_validation(valid, train);
+  check(!train.empty(), options.path, ": all files are for validation, expected some for training");
+  Shards shards{.tokenizer = data.tokenizer.get()};
+  for (const std::string& file : train) shards.append(file, &data.train);
+  for (const std::string& file : valid) shards.append(file, &data.valid);
+  if (shards.vocabulary > 0)
+    for (TokenStream* stream : {&data.train, &data.valid}) stream->limit(shards.vocabulary);
   return data;
 }
 
-// The documents of all files, one after the other.
-std::vector<std::string> read_documents(const std::string& path) {
+struct FileText {
+  std::string file;
   std::vector<std::string> documents;
-  for (const std::string& file : files_below(path, text_endings()))
-    each_document(file, [&](std::string_view text) { documents.emplace_back(text); });
-  check(!documents.empty(), path, ": holds no text");
-  return documents;
+};
+
+// The documents of all files.
+std::vector<FileText> read_documents(const std::string& path, const std::vector<std::string>& files) {
+  std::vector<FileText> texts;
+  for (const std::string& file : files) {
+    FileText text{.file = file, .documents = {}};
+    each_document(file, [&](std::string_view document) { text.documents.emplace_back(document); });
+    if (!text.documents.empty()) texts.push_back(std::move(text));
+  }
+  check(!texts.empty(), path, ": holds no text");
+  return texts;
 }
 
-std::shared_ptr<const Tokenizer> text_tokenizer(const std::string& name, const std::vector<std::string>& train,
-                                                const std::vector<std::string>& valid) {
+std::shared_ptr<const Tokenizer> text_tokenizer(const std::string& name, const std::vector<FileText>& train,
+                                                const std::vector<FileText>& valid) {
   if (!name.empty() && name != kCharacters) return load_tokenizer(name);
   CharacterSet characters;
-  for (const auto* documents : {&train, &valid}) {
-    if (documents->size() > 1) characters.add("\n");
-    for (const std::string& text : *documents) characters.add(text);
+  for (const auto* texts : {&train, &valid}) {
+    size_t documents = 0;
+    for (const FileText& text : *texts)
+      for (const std::string& document : text.documents) {
+        if (++documents == 2) characters.add("\n");
+        characters.add(document);
+      }
   }
   return std::make_shared<CharTokenizer>(characters.sorted());
 }
 
-TokenStream encode_documents(const std::vector<std::string>& documents, const Tokenizer& tokenizer) {
+// The documents, one after the other.
+TokenStream encode_documents(const std::vector<FileText>& texts, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
-  for (const std::string& text : documents) {
-    if (&text != &documents.front()) append_separator(tokenizer, ids);
-    tokenizer.encode(text, ids);
-  }
+  for (const FileText& text : texts)
+    for (const std::string& document : text.documents) {
+      if (&document != &texts.front().documents.front()) append_separator(tokenizer, ids);
+      encode_document(tokenizer, text.file, document, ids);
+    }
   return TokenStream(ids);
 }
 
-TokenData load_texts(const TokenDataOptions& options) {
-  const std::vector<std::string> train = read_documents(options.path);
-  std::vector<std::string> valid;
-  if (!options.valid.empty()) {
-    check(!has_shards(options.valid), options.valid, ": is a shard, but the training data is text");
-    valid = read_documents(options.valid);
-  }
-  TokenData data{.tokenizer = text_tokenizer(options.tokenizer, train, valid), .train = {}, .valid = {}};
-  data.train = encode_documents(train, *data.tokenizer);
-  if (!valid.empty()) data.valid = encode_documents(valid, *data.tokenizer);
+// `valid` may be empty.
+TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train,
+                     const std::vector<std::string>& valid) {
+  remove_validation(valid, train);
+  check(!train.empty(), options.path, ": all files are for validation, expected some for training");
+  const std::vector<FileText> texts = read_documents(options.path, train);
+  std::vector<FileText> valid_texts;
+  if (!valid.empty()) valid_texts = read_documents(options.valid, valid);
+  TokenData data{.tokenizer = text_tokenizer(options.tokenizer, texts, valid_texts), .train = {}, .valid = {}};
+  data.train = encode_documents(texts, *data.tokenizer);
+  if (!valid.empty()) data.valid = encode_documents(valid_texts, *data.tokenizer);
   return data;
 }
 
 }  // namespace
 
+void encode_document(const Tokenizer& tokenizer, const std::string& file, std::string_view text,
+                     std::vector<int32_t>& ids) {
+  try {
+    tokenizer.encode(text, ids);
+  } catch (const Error& error) {
+    throw error.with_text(file + ": " + error.what());
+  }
+}
+
 void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
-  if (const auto end = tokenizer.end_of_text()) ids.push_back(*end);
-  else tokenizer.encode("\n", ids);
+  if (const auto end = tokenizer.end_of_text()) return ids.push_back(*end);
+  try {
+    tokenizer.encode("\n", ids);
+  } catch (const Error&) {
+    fail("tokenizer: has neither an end-of-text token nor a line feed, expected one of them to separate documents");
+  }
 }
 
 TokenData load_token_data(const TokenDataOptions& options) {
   check(options.valid_fraction > 0 && options.valid_fraction < 1, "data: the validation fraction is ",
         options.valid_fraction, ", expected a number between 0 and 1");
-  TokenData data = has_shards(options.path) ? load_shards(options) : load_texts(options);
+  Files train = list_files(options.path), valid;
+  if (!options.valid.empty()) {
+    valid = list_files(options.valid);
+    check(valid.shards || !train.shards, options.valid, ": is not a shard, but the training data is; use *.bin files");
+    check(!valid.shards || train.shards, options.valid, ": is a shard, but the training data is text");
+  }
+  TokenData data = train.shards ? load_shards(options, std::move(train.paths), std::move(valid.paths))
+                                : load_texts(options, std::move(train.paths), valid.paths);
   if (data.valid.size() == 0) {
     const auto all = static_cast<double>(data.train.size());
     const auto kept = static_cast<int64_t>(all * (1 - options.valid_fraction));

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/text/token_stream.h"
@@ -13,10 +14,11 @@ inline constexpr const char* kCharacters = "characters";  // names the character
 
 // Where the tokens come from.
 struct TokenDataOptions {
-  // Text file, JSONL file (.jsonl, a `text` field per line), shard (.bin), or folder of such files. A folder's files
-  // are read in order of their names; in a folder of shards, names that contain "val" are for validation.
+  // Text file, JSONL file (.jsonl, a `text` field per line), shard (.bin), or folder of text files or of shards. A
+  // folder's files are read in order of their paths. In a folder of several shards, names that contain "val" are never
+  // for training.
   std::string path = "";
-  std::string valid = "";       // for validation: as `path`; "": a part of `path`
+  std::string valid = "";       // for validation: as `path`; its files are never for training; "": a part of `path`
   std::string tokenizer = "";   // "characters", or a path for load_tokenizer(); "": see load_token_data()
   double valid_fraction = 0.1;  // of the tokens, at the end of `path`, if there are no other ones for validation
 };
@@ -24,14 +26,18 @@ struct TokenDataOptions {
 // Tokens of one run.
 struct TokenData {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: shards whose tokenizer is unknown
-  TokenStream train, valid;                    // limited to the tokenizer's vocabulary
+  TokenStream train, valid;                    // limited to the vocabulary of the tokenizer or of the shards
 };
 
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the
 // tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder, if there is one, and text
-// uses characters. Throws an Error naming the file if one is missing, malformed or empty, or if a shard's header names
-// another tokenizer.
+// uses characters. Throws an Error naming the file if one is missing, malformed or empty, if a shard's header names
+// another tokenizer, or if a folder has both text files and shards.
 TokenData load_token_data(const TokenDataOptions& options);
+
+// Appends the ids of a text. Errors name the file.
+void encode_document(const Tokenizer& tokenizer, const std::string& file, std::string_view text,
+                     std::vector<int32_t>& ids);
 
 // Appends what separates two documents. Throws if the tokenizer has neither an end-of-text token nor a line feed.
 void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids);

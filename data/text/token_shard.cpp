@@ -28,7 +28,8 @@ struct Mapping {
 };
 
 std::shared_ptr<const Mapping> map_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a FIFO does not wait for a writer.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   check(file >= 0, path, ": cannot be opened: ", std::strerror(errno));
   struct stat status {};
   const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);

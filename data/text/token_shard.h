@@ -26,7 +26,8 @@ struct Shard {
 };
 
 // A file without a header's magic is a plain one. Throws an Error naming the file if it is missing, empty, truncated,
-// or of another version. Ids are not read.
+// or of another version. Ids are not read. If the file is truncated while a stream uses it, the process ends with
+// SIGBUS.
 Shard open_shard(const std::string& path);
 
 // Writes a shard under a temporary name. The shard exists after close().

@@ -20,6 +20,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return hash ^ hash >> 32;
 }
 
+constexpr size_t kMostProbes = 64;  // bounds the time of words whose hashes collide
+
 }  // namespace
 
 struct WordCache::Entry {
@@ -53,13 +55,14 @@ WordCache::Key WordCache::key_of(std::string_view word) {
 }
 
 std::span<const int32_t> WordCache::find(const Key& key, std::string_view word) const {
-  for (size_t i = key.hash & (slots_.size() - 1);; i = (i + 1) & (slots_.size() - 1)) {
-    const Entry* entry = slots_[i].load(std::memory_order_acquire);
+  for (size_t probe = 0; probe < kMostProbes; ++probe) {
+    const Entry* entry = slots_[(key.hash + probe) & (slots_.size() - 1)].load(std::memory_order_acquire);
     if (entry == nullptr) return {};
     if (entry->first == key.first && entry->last == key.last && entry->size == key.size &&
         (key.size <= 16 || entry->word == word))
       return entry->ids;
   }
+  return {};
 }
 
 void WordCache::add(const Key& key, std::string_view word, std::span<const int32_t> ids) {
@@ -73,13 +76,15 @@ void WordCache::add(const Key& key, std::string_view word, std::span<const int32
                                                    static_cast<uint32_t>(key.size),
                                                    {ids.begin(), ids.end()},
                                                    key.size <= 16 ? std::string() : std::string(word)});
-  for (size_t i = key.hash & (slots_.size() - 1);; i = (i + 1) & (slots_.size() - 1)) {
+  for (size_t probe = 0; probe < kMostProbes; ++probe) {
     const Entry* expected = nullptr;
-    if (slots_[i].compare_exchange_strong(expected, entry.get(), std::memory_order_acq_rel)) {
+    if (slots_[(key.hash + probe) & (slots_.size() - 1)].compare_exchange_strong(expected, entry.get(),
+                                                                                 std::memory_order_acq_rel)) {
       entry.release();
       return;
     }
   }
+  left_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace godwit::data

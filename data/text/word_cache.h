@@ -30,7 +30,7 @@ class WordCache {
 
   // Returns the ids of a word; empty if it is not in the cache.
   std::span<const int32_t> find(const Key& key, std::string_view word) const;
-  // Keeps a word that is not in the cache, if there is room.
+  // Keeps a word that is not in the cache, if there is room, also among words with similar hashes.
   void add(const Key& key, std::string_view word, std::span<const int32_t> ids);
 
  private:

@@ -42,8 +42,8 @@ TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
   const data::TokenData data = data::load_token_data({.path = (folder_ / "shards").string()});
   const std::string training = text_of(data, data.train), validation = text_of(data, data.valid);
   EXPECT_TRUE(training.starts_with("Document 0 is short too.<|endoftext|>Document 1 is short too.<|endoftext|>"));
-  EXPECT_THAT(training, HasSubstr("Document 14 is short too.<|endoftext|>Line 0 of the story"));
-  EXPECT_TRUE(validation.starts_with("Document 15 is short too.<|endoftext|>")) << validation.substr(0, 50);
+  EXPECT_THAT(training, HasSubstr("Document 15 is short too.<|endoftext|>Line 0 of the story"));
+  EXPECT_TRUE(validation.starts_with("Document 16 is short too.<|endoftext|>")) << validation.substr(0, 50);
   EXPECT_TRUE(validation.ends_with("Line 299 of the story is short.\n"));
   EXPECT_EQ(data::open_shard((folder_ / "shards" / "train_000000.bin").string()).tokens.size(), 1000);
 }
@@ -54,6 +54,14 @@ TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
   const data::TokenData data = data::load_token_data({.path = (folder_ / "plain").string()});
   EXPECT_EQ(text_of(data, data.train) + text_of(data, data.valid), read_file(folder_ / "text" / "story.txt"));
   EXPECT_TRUE(fs::exists(folder_ / "plain" / "val.bin"));
+  write_file(folder_ / "ab.txt", "abab");
+  EXPECT_THAT(train("ab.txt --out ab --tokenizer characters").out, HasSubstr("character tokenizer, 2 characters"));
+  write_file(folder_ / "ba.txt", "baba");
+  EXPECT_THAT(train("ab.txt ba.txt --out ba --tokenizer characters").out,
+              HasSubstr("character tokenizer, 3 characters"))
+      << "a line feed separates documents";
+  write_file(folder_ / "c.txt", "abc");
+  EXPECT_THAT(refusal("c.txt --out c --tokenizer ab"), HasSubstr("c.txt: tokenizer: the character 'c' at byte"));
 }
 
 TEST_F(Tokenize, RefusesInvalidArguments) {
@@ -64,7 +72,13 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out text --tokenizer characters"), HasSubstr("text: exists already; name a new folder"));
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
+  EXPECT_THAT(refusal("text --out x --tokenizer characters --format plain --shard-tokens 5"),
+              HasSubstr("--shard-tokens: is for --format header"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));
+  write_file(folder_ / "y.partial" / "mine", "kept");
+  EXPECT_THAT(refusal("text --out y --tokenizer characters"),
+              HasSubstr("y.partial: exists already, from an interrupted"));
+  EXPECT_EQ(read_file(folder_ / "y.partial" / "mine"), "kept");
   write_file(folder_ / "text" / "z.jsonl", "{\"text\": 3}\n");
   EXPECT_THAT(refusal("text --out x --tokenizer characters"), HasSubstr("z.jsonl: line 1: its member"));
   write_file(folder_ / "full.jsonl", "{\"text\": \"abc\"}\n");

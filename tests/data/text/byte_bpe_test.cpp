@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "data/text/byte_bpe_files.h"
+#include "data/text/byte_characters.h"
 #include "data/text/train_bpe.h"
 #include "engine/clock.h"
 #include "tests/support.h"
@@ -31,7 +32,7 @@ std::unique_ptr<Tokenizer> golden(const std::string& name) {
 TEST(ByteBpe, IdsEqualHuggingFaces) {
   const json expected = json::parse(text_of(kGolden + "expected.json"));
   ASSERT_GT(expected.size(), 200u);
-  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+  for (const std::string name : {"gpt2", "llama3", "qwen2", "added"}) {
     const auto tokenizer = golden(name);
     for (int pass = 0; pass < 2; ++pass)  // the second one finds the words in the cache
       for (const json& entry : expected) {
@@ -83,7 +84,7 @@ TEST(ByteBpe, KnowsTheEndOfText) {
 
 TEST(ByteBpe, AFolderKeepsIt) {
   const json texts = json::parse(text_of(kGolden + "expected.json"));
-  for (const std::string name : {"gpt2", "llama3", "qwen2"}) {
+  for (const std::string name : {"gpt2", "llama3", "qwen2", "added"}) {
     const TempFolder folder;
     const auto tokenizer = golden(name);
     tokenizer->save(folder.str());
@@ -91,6 +92,7 @@ TEST(ByteBpe, AFolderKeepsIt) {
     EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint()) << name;
     for (const json& entry : texts)
       EXPECT_EQ(again->encode(entry["text"].get<std::string>()), entry[name].get<std::vector<int32_t>>());
+    EXPECT_EQ(std::filesystem::exists(folder / "vocab.json"), name == "gpt2");
     if (name == "gpt2") {
       EXPECT_EQ(text_of(folder / "merges.txt"), text_of(kGolden + "merges.txt"));
       EXPECT_EQ(load_tokenizer(folder / "merges.txt")->fingerprint(), tokenizer->fingerprint());
@@ -136,13 +138,84 @@ TEST(ByteBpe, RefusesBadMerges) {
     return error_of([&] { load_tokenizer(folder.str()); });
   };
   EXPECT_THAT(message("#version: 0.2\nh e\nab\n"), HasSubstr("merges.txt: line 3: \"ab\" is not a merge"));
-  EXPECT_THAT(message("Q Z\n"),
-              HasSubstr("vocab.json: tokenizer: merge 0 makes \"QZ\", which is not in the vocabulary"));
+  EXPECT_THAT(message("Q Z\n"), HasSubstr("merges.txt: line 1: makes \"QZ\", which is not in the vocabulary"));
   std::filesystem::remove(folder / "merges.txt");
   EXPECT_THAT(error_of([&] { load_tokenizer(folder / "vocab.json"); }), HasSubstr("merges.txt: no such file"));
   const std::string small = "{\"a\": 0}";
   write(folder / "vocab.json", Bytes(small.begin(), small.end()));
   EXPECT_THAT(message("#version: 0.2\n"), HasSubstr("which stands for the byte 0; a byte-level BPE has all 256 bytes"));
+}
+
+// A model of the 256 bytes in order, and some more tokens.
+ByteBpeModel bytes_and(const std::vector<std::string>& more) {
+  ByteBpeModel model;
+  for (int byte = 0; byte < 256; ++byte)
+    model.tokens.push_back(to_byte_characters(std::string(1, static_cast<char>(byte))));
+  model.tokens.insert(model.tokens.end(), more.begin(), more.end());
+  return model;
+}
+
+TEST(ByteBpe, ARawControlCharacterInTheVocabularyIsNoByte) {
+  const ByteBpe tokenizer(bytes_and({"\x01", " ", "\u00ad"}));
+  EXPECT_THAT(tokenizer.encode("\x01 "), ElementsAre(1, 32));
+}
+
+TEST(ByteBpe, AddedTokensAreNoWords) {
+  ByteBpeModel model = bytes_and({"ab", "cd"});
+  model.added = {{.id = 257, .content = "cd", .special = false, .normalized = true}};
+  model.ignore_merges = true;
+  EXPECT_THAT(ByteBpe(model).encode("ab"), ElementsAre(256));
+  model.added_only = 1;
+  model.added[0].content = model.tokens[257] = "\u0120cd";  // the word " cd" in the vocabulary's characters
+  const ByteBpe tokenizer(model);
+  EXPECT_THAT(tokenizer.encode(" cd"), ElementsAre(' ', 'c', 'd'));
+  EXPECT_THAT(tokenizer.encode("\u0120cd"), ElementsAre(257));
+  model.merges = {{'c', 'd'}};
+  model.added[0].content = model.tokens[257] = "cd";
+  EXPECT_THAT(error_of([&] { ByteBpe{model}; }), HasSubstr("merge 0 makes \"cd\", which is not in the vocabulary"));
+  model.added.clear();
+  EXPECT_THAT(error_of([&] { ByteBpe{model}; }), HasSubstr("token 257 is not in the vocabulary of 257 tokens"));
+}
+
+TEST(ByteBpe, LimitsTheLengthOfAddedTokens) {
+  ByteBpeModel model = bytes_and({std::string(1024, 'a'), std::string(1025, 'b')});
+  model.added = {{.id = 256, .content = model.tokens[256]}};
+  EXPECT_THAT(ByteBpe(model).encode(model.tokens[256]), ElementsAre(256));
+  model.added.push_back({.id = 257, .content = model.tokens[257]});
+  EXPECT_THAT(error_of([&] { ByteBpe{model}; }),
+              HasSubstr("the added token 257 has 1025 bytes, expected at most 1024"));
+}
+
+TEST(ByteBpe, TokenizersWithEqualIdsHaveEqualFingerprints) {
+  const auto fingerprint = [](bool first, bool second, bool nfc) {
+    ByteBpeModel model = bytes_and({"<a>", "<a>b"});
+    model.added = {{.id = 256, .content = "<a>", .normalized = first},
+                   {.id = 257, .content = "<a>b", .normalized = second}};
+    model.nfc = nfc;
+    return ByteBpe(model).fingerprint();
+  };
+  EXPECT_EQ(fingerprint(false, false, false), fingerprint(true, true, false));
+  EXPECT_NE(fingerprint(false, false, false), fingerprint(false, true, false)) << "gives <a> and b";
+  EXPECT_NE(fingerprint(false, false, true), fingerprint(true, true, true));
+}
+
+TEST(ByteBpe, SavesTokensWithSpaces) {
+  ByteBpeModel model = bytes_and({" ", "a ", "#version", "#versionx"});
+  model.merges = {{'a', 256}, {258, 'x'}};
+  const auto saved = [](const ByteBpeModel& what) {
+    const TempFolder folder;
+    const ByteBpe tokenizer(what);
+    tokenizer.save(folder.str());
+    EXPECT_FALSE(std::filesystem::exists(folder / "merges.txt"));
+    EXPECT_EQ(load_tokenizer(folder.str())->fingerprint(), tokenizer.fingerprint());
+  };
+  saved(model);
+  model.merges.erase(model.merges.begin());
+  saved(model);
+  model.merges.clear();
+  model.added = {{.id = 257, .content = "a "}};
+  saved(model);
+  EXPECT_THAT(error_of([&] { ByteBpe(bytes_and({"\xff"})); }), HasSubstr("token 256, \""));
 }
 
 TEST(TrainBpe, MergesEqualHuggingFaces) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/data/golden/bpe with HuggingFace tokenizers: vocabularies trained on train.txt there, tokenizers with the
-patterns of GPT-2, LLaMA 3 and Qwen 2, and the ids of hostile texts.
+patterns of GPT-2, LLaMA 3 and Qwen 2, one with NFC and added tokens, and the ids of hostile texts.
 
   python3 tests/data/text/make_bpe_golden.py      (tokenizers 0.23.3)"""
 import json
@@ -53,8 +53,19 @@ second = trained(split(qwen2), 450, train)
 second.normalizer = normalizers.NFC()
 save(third, "llama3.json")
 save(second, "qwen2.json")
+# Added tokens: matched after NFC, in white space that another one takes, and a merge of bytes that is no word.
+added = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), 450, train)
+added.model = models.BPE.from_file(os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt"), ignore_merges=True)
+added.normalizer = normalizers.NFC()
+added.add_tokens([AddedToken("q\u0301e\u0301", normalized=True), AddedToken("\u1100\u1161", normalized=True), AddedToken("e\u0301q", normalized=False),
+                  AddedToken("END", normalized=False, rstrip=True), AddedToken("  ", normalized=False), AddedToken("\n", normalized=False, lstrip=True),
+                  AddedToken("zq\u0120", normalized=False)])
+added.add_special_tokens([AddedToken("\u212b\u0301", normalized=True)])
+save(added, "added.json")
+texts += ["xq\u0301\u00e9y", "q\u0301e\u0301", "q\u0301e\u0301q", "a \uac00 \uac01 \u1100\u1161\u11a8 \u1100\u1161", "\u00c5\u0301 \u212b\u0301 \u01fa A\u030a\u0301 A\u0301\u030a",
+          "END   x", "END  END", "END  \nx", "END\nzq", "xEND    \n\n", "END     the", "END", "  END\u3000  a", "zq\u0120 zq zq "]
 with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
     json.dump([{"text": text, **{name: tokenizer.encode(text, add_special_tokens=False).ids
-                                 for name, tokenizer in (("gpt2", gpt2), ("llama3", third), ("qwen2", second))}} for text in texts],
+                                 for name, tokenizer in (("gpt2", gpt2), ("llama3", third), ("qwen2", second), ("added", added))}} for text in texts],
               file, separators=(",", ":"))
     file.write("\n")

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "data/text/char_tokenizer.h"
 #include "data/text/documents.h"
@@ -49,6 +50,17 @@ TEST(Documents, AreReadInOrderOfPaths) {
   write(folder / "a/notes.md", bytes_of("ignored"));
   EXPECT_THAT(documents_of(folder.str()), ElementsAre("one\n", "zwei ü", "packed", "last"));
   EXPECT_THAT(documents_of(folder / "a/notes.md"), ElementsAre("ignored"));
+}
+
+TEST(Documents, FollowsLinks) {
+  const TempFolder folder;
+  write(folder / "other/a.txt", bytes_of("linked"));
+  write(folder / "d/b.txt", bytes_of("plain"));
+  std::filesystem::create_directory_symlink(folder / "other", folder / "d/link");
+  std::filesystem::create_directory_symlink(folder / "d", folder / "d/loop");
+  std::filesystem::create_directory_symlink(folder / "d", folder / "other/back");
+  std::filesystem::create_symlink(folder / "none", folder / "d/c.txt");
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("plain", "linked"));
 }
 
 TEST(Documents, ErrorsNameTheLine) {
@@ -126,6 +138,8 @@ TEST(TokenShard, RefusesDamagedFiles) {
   EXPECT_THAT(message(half), HasSubstr("is truncated: has 500 bytes"));
   EXPECT_THAT(error_of([&] { open_shard(folder / "none.bin"); }), HasSubstr("none.bin: cannot be opened"));
   EXPECT_THAT(error_of([&] { open_shard(folder.str()); }), HasSubstr("is not a regular file"));
+  ASSERT_EQ(::mkfifo((folder / "fifo.bin").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { open_shard(folder / "fifo.bin"); }), HasSubstr("fifo.bin: is not a regular file"));
 }
 
 TEST(TokenData, ATextIsSplitAtItsEnd) {
@@ -170,13 +184,76 @@ TEST(TokenData, ShardsKeepTheirTokenizer) {
   EXPECT_EQ(data.tokenizer->fingerprint(), tokenizer->fingerprint());
   EXPECT_THAT(ids_of(data.train), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(ids_of(data.valid), ElementsAre(5, 6));
-  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kGolden + "qwen2.json"}); }),
-              HasSubstr("train_000000.bin: was made with another tokenizer, of 500 tokens, than the byte-level BPE"));
+  EXPECT_THAT(
+      error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kGolden + "qwen2.json"}); }),
+      HasSubstr("train_000000.bin: was made with a tokenizer of 500 tokens; the given tokenizer is another one: "
+                "byte-level BPE, 450 tokens; use the tokenizer of the shards"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kCharacters}); }),
+              HasSubstr("data.tokenizer: \"characters\" is for text; shards need the tokenizer"));
   add("p/train.bin", {1, 2, 499, 3}, ShardFormat::plain);
   const TokenData plain =
       load_token_data({.path = folder / "p/train.bin", .tokenizer = kGolden + "qwen2.json", .valid_fraction = 0.25});
   EXPECT_THAT(error_of([&] { ids_of(plain.train); }),
               HasSubstr("train.bin: token 2 is 499, expected ids below 450, the size of the vocabulary"));
+}
+
+TEST(TokenData, NeverTrainsOnValidationFiles) {
+  const TempFolder folder;
+  write(folder / "s/train_0.bin", {1, 0, 2, 0});
+  write(folder / "s/train_1.bin", {3, 0});
+  write(folder / "s/val_0.bin", {4, 0});
+  write(folder / "other.bin", {5, 0});
+  const TokenData other = load_token_data({.path = folder / "s", .valid = folder / "other.bin"});
+  EXPECT_THAT(ids_of(other.train), ElementsAre(1, 2, 3));
+  EXPECT_THAT(ids_of(other.valid), ElementsAre(5));
+  std::filesystem::create_symlink(folder / "s/train_1.bin", folder / "link.bin");
+  const TokenData same = load_token_data({.path = folder / "s", .valid = folder / "link.bin"});
+  EXPECT_THAT(ids_of(same.train), ElementsAre(1, 2));
+  EXPECT_THAT(ids_of(same.valid), ElementsAre(3));
+  write(folder / "t/a.txt", bytes_of("ab"));
+  write(folder / "t/b.txt", bytes_of("ba"));
+  const TokenData text = load_token_data({.path = folder / "t", .valid = folder / "t/b.txt"});
+  EXPECT_THAT(ids_of(text.train), ElementsAre(0, 1));
+  EXPECT_THAT(ids_of(text.valid), ElementsAre(1, 0));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "t", .valid = folder / "t"}); }),
+              HasSubstr("t: all files are for validation"));
+}
+
+TEST(TokenData, RefusesTextBesideShards) {
+  const TempFolder folder;
+  write(folder / "d/a/0.bin", {1, 0, 2, 0, 3, 0});
+  write(folder / "d/1.bin", {4, 0, 5, 0, 6, 0});
+  std::filesystem::create_directories(folder / "d/x.bin");
+  std::filesystem::copy(kGolden + "vocab.json", folder / "d/vocab.json");
+  std::filesystem::copy(kGolden + "merges.txt", folder / "d/merges.txt");
+  EXPECT_EQ(load_token_data({.path = folder / "d"}).train.size(), 5) << "merges.txt is no text";
+  write(folder / "t.txt", bytes_of("text"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "d", .valid = folder / "t.txt"}); }),
+              HasSubstr("t.txt: is not a shard, but the training data is; use *.bin files"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "t.txt", .valid = folder / "d"}); }),
+              HasSubstr("d: is a shard, but the training data is text"));
+  write(folder / "d/a/story.txt", bytes_of("text"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "d"}); }),
+              HasSubstr("d: has text files and shards (*.bin); name one kind of file"));
+}
+
+TEST(TokenData, LimitsIdsToTheVocabularyOfTheHeader) {
+  const TempFolder folder;
+  write(folder / "a.bin", shard_bytes({20240520, 1, 3, 9}, {1, 9, 2}));
+  const TokenData data = load_token_data({.path = folder / "a.bin"});
+  EXPECT_EQ(data.tokenizer, nullptr);
+  EXPECT_THAT(error_of([&] { ids_of(data.train); }), HasSubstr("a.bin: token 1 is 9, expected ids below 9"));
+}
+
+TEST(TokenData, ErrorsOfCharactersNameTheFile) {
+  const TempFolder folder;
+  CharTokenizer({U'a', U'b'}).save(folder.str());
+  write(folder / "t.txt", bytes_of("abc"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "t.txt", .tokenizer = folder.str()}); }),
+              HasSubstr("t.txt: tokenizer: the character 'c' at byte 2"));
+  write(folder / "l.jsonl", bytes_of("{\"text\": \"a\"}\n{\"text\": \"b\"}"));
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "l.jsonl", .tokenizer = folder.str()}); }),
+              HasSubstr("tokenizer: has neither an end-of-text token nor a line feed, expected one of them"));
 }
 
 TEST(TokenData, RefusesMissingAndEmptyText) {
