@@ -39,11 +39,11 @@ int64_t CheckpointOptions::steps() const { return read_interval(every).value_or(
 double CheckpointOptions::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
 
 void CheckpointOptions::describe(OptionList& list) {
-  list.add("every", every, "steps between checkpoints, or minutes, as 10min; 0: none")
+  list.add("every", every, "steps between checkpoints, or minutes, as 10min; 0: none before the last step")
       .with_flag("--checkpoint-every")
       .or_number()
       .check_text = check_interval;
-  list.add("at_end", at_end, "a checkpoint after the last step, from which --resume can train longer");
+  list.add("at_end", at_end, "a checkpoint after the last step, from which --resume with more epochs or steps continues");
   list.add("keep", keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
   list.add("best", best,
            "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "

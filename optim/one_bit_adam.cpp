@@ -39,7 +39,8 @@ void OneBitAdam::Options::fit(const Schedule&, int64_t steps) {
 OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
-      freeze_(kName, options.warmup, options.warmup_steps, options.beta2, options.refresh_variance, buckets),
+      freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
+              options.refresh_variance ? VarianceFreeze::Refresh::follow : VarianceFreeze::Refresh::off, buckets),
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);

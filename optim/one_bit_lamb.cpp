@@ -64,7 +64,8 @@ void OneBitLamb::Options::fit(const Schedule&, int64_t steps) {
 OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
-      freeze_(kName, options.warmup, options.warmup_steps, options.beta2, options.refresh_variance, buckets),
+      freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
+              options.refresh_variance ? VarianceFreeze::Refresh::outgrown : VarianceFreeze::Refresh::off, buckets),
       lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
       coefficients_(one_per_slot(buckets, "coefficient", 0)),

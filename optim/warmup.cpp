@@ -16,6 +16,7 @@ namespace {
 constexpr double kSettled = 0.96;        // bound of a change of ‖v̂‖₁, and its reciprocal
 constexpr double kSettledShare = 0.99;   // of all values, in tensors that have settled
 constexpr double kOutgrown = 4;          // ‖ĝ‖²/‖v̂‖₁ from which on v̂ is refreshed
+constexpr double kLargestWeight = 0.5;   // of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
 constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
@@ -34,7 +35,7 @@ void dense_mean(Group& world, const Tensor& x, DenseWire wire, const std::string
             (purpose + "_all_to_all").c_str(), (purpose + "_all_gather").c_str());
 }
 
-VarianceFreeze::VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, bool refresh,
+VarianceFreeze::VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh,
                                const Buckets& buckets)
     : name_(name), end_(end), limit_(limit), beta2_(beta2), refresh_(refresh) {
   for (const Bucket& bucket : buckets) {
@@ -61,7 +62,7 @@ bool VarianceFreeze::warming_up(int64_t step) {
 }
 
 bool VarianceFreeze::refreshes(int64_t step) const {
-  if (!refresh_ || frozen_at_ == 0) return false;
+  if (refresh_ == Refresh::off || frozen_at_ == 0) return false;
   const int64_t h = refresh_interval(), after = step - frozen_at_;
   return after > 0 && after % h == 0 && ((after / h + 1) & (after / h)) == 0;  // after/h is 2ʲ − 1
 }
@@ -83,7 +84,7 @@ void VarianceFreeze::measure(const Bucket& bucket) {
 
 std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v) {
   const double correction = 1 - std::pow(beta2_, static_cast<double>(frozen_at_));
-  const double weight = refresh_weight();
+  const double weight = refresh_ == Refresh::follow ? std::min(refresh_weight(), kLargestWeight) : 0;
   const std::vector<double> all = squares_of_slots(bucket, g);
   const Tensor masked = g.clone();
   on_device(g, [&](auto device) {

@@ -49,7 +49,7 @@ void describe_freeze(Options& o, OptionList& list) {
            "warmup_fraction; fixed: after these");
   list.add(
       "refresh_variance", o.refresh_variance,
-      "after the warm-up, scale the second moments of each tensor to its gradients in a few steps, whose gradients "
+      "after the warm-up, adapt the second moments of each tensor to its gradients in a few steps, whose gradients "
       "are also sent uncompressed");
 }
 
@@ -74,12 +74,14 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
 // uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂ of
 // a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because the
-// gradients have outgrown v. Otherwise it is 1 − w + w·r, where w is the weight in Adam's v̂ of the steps since the last
-// refresh: ‖v̂‖₁ then follows Adam's, up or down.
+// gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ as it is. With Refresh::follow the factor is
+// 1 − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁ then follows
+// Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
 class VarianceFreeze {
  public:
-  // `limit`: longest warm-up, in steps. `refresh`: whether v is refreshed later. `name` is for event().
-  VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, bool refresh, const Buckets& buckets);
+  enum class Refresh { off, outgrown, follow };
+  // `limit`: longest warm-up, in steps. `refresh`: how v is refreshed later. `name` is for event().
+  VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh, const Buckets& buckets);
 
   // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the one before.
   bool warming_up(int64_t step);
@@ -104,7 +106,7 @@ class VarianceFreeze {
   WarmupEnd end_;
   int64_t limit_;
   double beta2_;
-  bool refresh_;
+  Refresh refresh_;
   std::vector<std::string> names_;             // of all slots
   std::vector<int64_t> sizes_;                 // of all slots, in values
   std::vector<size_t> first_slot_;             // of each bucket

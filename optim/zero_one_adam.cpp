@@ -1,5 +1,6 @@
 #include "optim/zero_one_adam.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/update_each.h"
@@ -23,8 +24,8 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
   describe_warmup(*this, list, "warm-up with a synchronization in every step");
   list.add(
       "bias_correction", bias_correction,
-      "weigh the squares of a change of the second moment by the steps since the last change, and apply Adam's bias "
-      "correction");
+      "weight a squared gradient by the number of steps since the previous change of the second moment, and apply "
+      "Adam's bias correction");
   list.add("intervals", intervals,
            "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
            "halved, doubling every doubling_steps, or always max_interval");
@@ -93,10 +94,14 @@ void ZeroOneAdam::begin(const StepInfo& step) {
 
 // The weights of v and of ĝ², the squares of the mean gradient, when v changes in `step`. With bias correction ĝ²
 // counts for every step since the last change, so that v is Adam's v̂ if the squares were constant over these steps.
+// From t ≈ 1/(1−β2) on, n steps have a larger weight than n/t; the limit keeps the gradient of one batch from replacing
+// v.
 std::pair<double, double> ZeroOneAdam::variance_weights(int64_t step) const {
   if (!options_.bias_correction) return {options_.beta2, 1 - options_.beta2};
   const auto held = [&](int64_t steps) { return 1 - std::pow(options_.beta2, static_cast<double>(steps)); };
-  const double change = held(since_variance_) / held(step);
+  const double share = static_cast<double>(since_variance_) / static_cast<double>(step);
+  const double most = std::max(2 / static_cast<double>(options_.kappa), share);
+  const double change = std::min(held(since_variance_) / held(step), most);
   return {1 - change, change};
 }
 

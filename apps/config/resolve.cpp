@@ -163,7 +163,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
   const Assignment* picked = last(kept.assignments, "bucket.mib");  // by the run that is continued
-  if (picked && !config.resume.empty() && config.bucket.mib == "auto")
+  if (picked && !config.resume.empty() && config.resume != "auto" && config.bucket.mib == "auto")
     assign(*config.options().find("bucket.mib"), picked->value, picked->subject);
   // A launcher may continue a run with another number of workers than its config.json says.
   const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;

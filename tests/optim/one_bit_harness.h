@@ -1,6 +1,7 @@
 // Trains with an optimizer that communicates itself, on ranks that are threads, and collects the state of every rank.
 // Also contains the methods' parameter servers in plain code: float32 for bit-exact comparison, or float64.
 #pragma once
+#include <algorithm>
 #include <limits>
 
 #include "optim/clip.h"
@@ -90,7 +91,7 @@ struct Settings {
     read("lr", lr), read("weight_decay", weight_decay), read("decay_norm_and_bias", decay_norm_and_bias);
     read("beta1", beta1), read("beta2", beta2), read("eps", eps);
     read("bias_correction", bias_correction), read("keep_local_momentum", keep_local_momentum);
-    read("warmup_steps", warmup_steps), read("block_size", block_size), read("update_limit", update_limit);
+    read("kappa", kappa), read("warmup_steps", warmup_steps), read("block_size", block_size), read("update_limit", update_limit);
     read("min_coeff", min_coeff), read("max_coeff", max_coeff), read("coeff_beta", coeff_beta);
     read("factor_min", factor_min), read("factor_max", factor_max), read("factor_threshold", factor_threshold);
     root_mean_square = config.has("sign_scale") && config.text("sign_scale") == "l2_rms";
@@ -99,7 +100,7 @@ struct Settings {
   bool decay_norm_and_bias = true, bias_correction = false, keep_local_momentum = false, root_mean_square = false;
   int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // infinite for lamb, which never compresses
   int64_t block_size = 4096;
-  double update_limit = 0;
+  double update_limit = 0, kappa = 0;
   double min_coeff = 0, max_coeff = 0, coeff_beta = 0, factor_min = 0, factor_max = 0, factor_threshold = 0;
 };
 
@@ -234,7 +235,8 @@ class ZeroOneAdamServer : public Server<T> {
       // Adam's v̂ if ĝ² of all steps since the change before were that of this step
       const Values all = this->mean(g);
       const double b = this->settings_.beta2, since = static_cast<double>(t - last_change_);
-      const double adam = (1 - std::pow(b, since)) / (1 - std::pow(b, static_cast<double>(t)));
+      const double most = std::max(2 / this->settings_.kappa, since / static_cast<double>(t));
+      const double adam = std::min((1 - std::pow(b, since)) / (1 - std::pow(b, static_cast<double>(t))), most);
       const double weight = this->settings_.bias_correction ? adam : 1 - b;
       const double kept = this->settings_.bias_correction ? 1 - adam : b;
       for (size_t j = 0; j < this->d_; ++j) this->average(v[j], T(kept), T(weight), all[j] * all[j]);

@@ -226,6 +226,28 @@ TEST(ZeroOneAdam, Pitfall22ALosslessSynchronizationReturnsTheMeanOfTheLocalParam
   EXPECT_GT(differing, 50);
 }
 
+// With β2 = 0.5 a change of v after 4 steps has Adam's weight 0.94, and max(2/κ, n/t) limits it to 2/3.
+TEST(ZeroOneAdam, OneBatchCannotReplaceTheSecondMoment) {
+  Plan plan = plan_of("zero_one_adam", {2, 1}, 30);
+  plan.config.set("beta2", 0.5).set("warmup_steps", 30).set("update_limit", 0);
+  plan.gradient = [](int, int64_t step, int64_t, double) { return step < 12 ? 1.0 : 0.0; };
+  const EachRank run = test::train_each(plan);
+  SyncSchedule schedule(plan.config.as<ZeroOneAdam::Options>());
+  double v = 0, largest = 0;
+  for (int64_t t = 1; t <= plan.steps; ++t) {
+    const SyncSchedule::Step now = schedule.at(t);
+    if (!now.variance) continue;
+    const auto n = static_cast<double>(now.since_variance), time = static_cast<double>(t);
+    const double adam = (1 - std::pow(0.5, n)) / (1 - std::pow(0.5, time));
+    const double w = std::min(adam, std::max(2.0 / 3, n / time));
+    largest = std::max(largest, adam);
+    v = (1 - w) * v + w * (t < 12 ? 1 : 0);
+  }
+  EXPECT_GT(largest, 0.9);
+  const Vector& found = run.state.at({"v", 0});
+  EXPECT_NEAR(found[0], v, 1e-6 * v);
+}
+
 // Pitfall 6: weight decay is not part of the accumulated and sent value. A parameter without gradients decays by
 // Π(1−αλ).
 TEST(ZeroOneAdam, Pitfall6WeightDecayStaysOutsideTheCompressedValue) {

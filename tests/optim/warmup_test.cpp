@@ -13,15 +13,18 @@
 namespace godwit {
 namespace {
 
-// One parameter of four values: v̂ after each of two refreshes, in steps 25 and 35 with the gradients `first` and
+using Refresh = VarianceFreeze::Refresh;
+
+// One parameter of four values: v̂ after each of two refreshes, in steps 25 and `last` with the gradients `first` and
 // `second`, after a warm-up of 20 steps with the gradient `warm`.
 std::vector<double> refreshed(const std::array<double, 4>& warm, const std::array<double, 4>& first,
-                              const std::array<double, 4>& second) {
+                              const std::array<double, 4>& second, int64_t last = 35,
+                              Refresh refresh = Refresh::follow) {
   std::vector<double> all;
   run_local({1, 1}, [&](Communicator& comm) {
     Buckets buckets({{"x", Var(Tensor::zeros({4}), true)}}, {});
     Bucket& bucket = *buckets.begin();
-    VarianceFreeze freeze("one_bit_adam", WarmupEnd::fixed, 20, 0.999, true, buckets);
+    VarianceFreeze freeze("one_bit_adam", WarmupEnd::fixed, 20, 0.999, refresh, buckets);
     const Tensor v = Tensor::zeros({bucket.padded_numel()});
     const auto set = [&](const std::array<double, 4>& g) {
       for (size_t j = 0; j < 4; ++j) bucket.grad.data<float>()[j] = static_cast<float>(g[j]);
@@ -35,7 +38,7 @@ std::vector<double> refreshed(const std::array<double, 4>& warm, const std::arra
       }
     }
     const double correction = 1 - std::pow(0.999, 20);
-    for (const auto& [step, g] : {std::pair(25, first), std::pair(35, second)}) {
+    for (const auto& [step, g] : {std::pair(int64_t{25}, first), std::pair(last, second)}) {
       EXPECT_FALSE(freeze.warming_up(step));
       EXPECT_TRUE(freeze.refreshes(step));
       set(g);
@@ -74,6 +77,16 @@ TEST(Refresh, SecondMomentsFollowAdams) {
   expect_near(refreshed({1, 1, 1, 1}, {1.5, 1.5, 1.5, 1.5}, {3, 3, 3, 3}), {first, first, first, first, 9, 9, 9, 9});
 }
 
+// After 2,560 steps without a refresh, Adam's weight of these steps is 0.93.
+TEST(Refresh, OneBatchCannotReplaceTheSecondMoment) {
+  expect_near(refreshed({1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}, 20 + 5 * 1023), {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5});
+}
+
+TEST(Refresh, OutgrownSecondMomentsAloneMayChange) {
+  expect_near(refreshed({1, 1, 1, 1}, {0.5, 0.5, 0.5, 0.5}, {3, 3, 3, 3}, 35, Refresh::outgrown),
+              {1, 1, 1, 1, 9, 9, 9, 9});
+}
+
 // The criterion on squared norms that are given directly.
 class Freeze : public testing::Test {
  protected:
@@ -82,7 +95,7 @@ class Freeze : public testing::Test {
                                          const std::function<double(int64_t)>& small, int64_t limit = 400,
                                          WarmupEnd end = WarmupEnd::automatic) {
     Buckets buckets({{"large", Var(Tensor::zeros({990}), true)}, {"small", Var(Tensor::zeros({10}), true)}}, {});
-    VarianceFreeze freeze("one_bit_adam", end, limit, 0.99, true, buckets);
+    VarianceFreeze freeze("one_bit_adam", end, limit, 0.99, Refresh::follow, buckets);
     for (int64_t step = 1; freeze.warming_up(step); ++step)
       for (Bucket& bucket : buckets) {
         for (const Slot& slot : bucket.slots)

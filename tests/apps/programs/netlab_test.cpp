@@ -40,9 +40,10 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
 // One bit per value goes to the owner of the value, and one comes back: 2(n−1)P/8 bytes of all n hosts in a step. The
 // interfaces also count headers, acknowledgments and the start of the processes.
 TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
-  constexpr int kHosts = 3, kSteps = 6;
-  const MpiOutcome outcome = netlab("--hosts 3 --measure 0 -- " + train_ +
-                                    " --model resnet18 --set model.small_stem=true --max-steps 6 --run-dir run");
+  constexpr int kHosts = 3, kSteps = 12;
+  const MpiOutcome outcome = netlab("--hosts 3 --rate 200mbit --measure 0 -- " + train_ +
+                                    " --model resnet18 --set model.small_stem=true --max-steps 12 --set "
+                                    "checkpoint.at_end=false --run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json summary = json::parse(read_file(run_dir() / "summary.json"));
   const double expected = 2.0 * (kHosts - 1) * summary["parameters"].get<double>() / 8 * kSteps;

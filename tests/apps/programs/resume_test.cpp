@@ -376,7 +376,7 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   refused("--resume auto", "--data data", "--run-dir");
   refused("--resume other", "--run-dir run", "leave --run-dir out");
   ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
-  refused("", "--resume run", "run/checkpoints: has no checkpoint; train with --checkpoint-every STEPS");
+  refused("", "--resume run", "run/checkpoints: has no checkpoint; a run saves one after its last step");
   fs::remove_all(run_dir());
   ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
   const std::string before = read_file(run_dir() / "metrics.jsonl");
