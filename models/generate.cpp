@@ -54,7 +54,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
   return tokens[n - 1];
 }
 
-std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt, int64_t count,
+std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt, int64_t count, int64_t vocabulary,
                               const SampleOptions& options, std::optional<int32_t> end,
                               const std::function<void(int32_t)>& each) {
   check_sample_options(options);
@@ -62,11 +62,13 @@ std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt
   check(!prompt.empty(), "the prompt is empty; give at least one token to continue");
   check(std::ssize(prompt) <= positions, "the prompt has ", prompt.size(), " tokens, the model has ", positions,
         " positions (n_positions); shorten the prompt");
+  check(vocabulary >= 1 && vocabulary <= model.config().vocab_size, "generate: a vocabulary of ", vocabulary,
+        " tokens, the model has ", model.config().vocab_size, " (vocab_size)");
   const NoGrad no_grad;
   RandomStream random(options.seed, Purpose::sample);
   std::vector<int32_t> text(prompt.begin(), prompt.end()), result;
   size_t read = 0;  // tokens in the cache end here
-  KeyValueCache cache = model.make_cache(positions);
+  KeyValueCache cache = model.make_cache(std::min(positions, std::ssize(prompt) + std::min(count, positions)));
   while (std::ssize(result) < count) {
     if (cache.length() + std::ssize(text) - static_cast<int64_t>(read) > positions) {
       cache = model.make_cache(positions);
@@ -74,7 +76,7 @@ std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt
     }
     const std::vector<float> logits = next_logits(model, std::span(text).subspan(read), cache);
     read = text.size();
-    text.push_back(sample_token(logits, options, random.uniform()));
+    text.push_back(sample_token(std::span(logits).first(static_cast<size_t>(vocabulary)), options, random.uniform()));
     result.push_back(text.back());
     if (each) each(text.back());
     if (text.back() == end) break;

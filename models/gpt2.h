@@ -40,7 +40,7 @@ class Gpt2 : public nn::Module {
   // config.dtype. Throws if an id is outside of the vocabulary or if length exceeds n_positions. `run`: null: no
   // dropout.
   Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const;
-  // The same for one text, ids [1, new], that continues the tokens in the cache. Requires gradients to be disabled.
+  // Hidden states of ids [1, new], which continue the tokens in the cache. Requires gradients to be disabled.
   Var forward(const Tensor& ids, KeyValueCache& cache) const;
   Var logits(const Var& hidden) const;  // [n, n_embd] -> [n, vocab_size], not bfloat16
   // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` do not count. Large

@@ -15,7 +15,7 @@ struct Gpt2Config {
   int64_t n_embd = 768, n_layer = 12, n_head = 12;               // n_embd must be a multiple of n_head
   std::optional<int64_t> n_inner = {};                           // width of the feed-forward layers; none: 4 · n_embd
   std::string activation_function = "gelu_new";                  // tanh form; gelu (erf form), gelu_pytorch_tanh, relu
-  double embd_pdrop = 0.1, attn_pdrop = 0.1, resid_pdrop = 0.1;  // dropout: embeddings, attention, added outputs
+  double embd_pdrop = 0.1, attn_pdrop = 0.1, resid_pdrop = 0.1;  // dropout: embeddings, attention, residual outputs
   double initializer_range = 0.02;                               // standard deviation of the initial weights
   double layer_norm_epsilon = 1e-5;                              // added to variances
   std::optional<int64_t> bos_token_id = {},

@@ -9,10 +9,11 @@
 namespace godwit::apps {
 
 struct GptDataConfig {
-  std::string path;       // text, JSONL or token shards; empty: the packaged King James Bible
-  std::string valid;      // the same for validation; empty: of the folder, or the end of `path`
+  std::string path;  // text, JSONL or token shards; empty: the packaged King James Bible
+  // The same for validation; empty: shards named *val* in the folder, or the last valid_fraction of the tokens.
+  std::string valid;
   std::string tokenizer;  // "characters", a folder or a file; empty: of the initial weights, the shards, characters
-  double valid_fraction = 0.1;  // of the tokens, at the end of `path`, without `valid`
+  double valid_fraction = 0.1;  // for validation, without `valid` and without shards named *val*
   int64_t context = 128;        // tokens of a block
 };
 
@@ -35,7 +36,7 @@ struct GptConfig : CommonConfig {
 
   std::string model_name = "auto";              // auto: of the initial weights, or gpt2_nano without them
   Gpt2Config model = gpt2_config("gpt2_nano");  // sizes without initial weights; the rest is set later
-  double dropout = 0;                           // of embeddings, attention and added outputs
+  double dropout = 0;                           // of embeddings, attention probabilities and residual outputs
   GptDataConfig data;
   GptGenerateConfig generate;
   int64_t evaluate_every = 0;  // steps; 0: at the end of every epoch only

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "apps/text/gpt_data.h"
+#include "engine/check.h"
 #include "engine/excerpt.h"
 #include "models/generate.h"
 
@@ -31,21 +32,25 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
 std::string printable_lines(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
-  for (std::string line; std::getline(lines, line);) result.append(result.empty() ? "" : "\n").append(printable(line));
+  const char* gap = "";
+  for (std::string line; std::getline(lines, line); gap = "\n") result.append(gap).append(printable(line));
   return result;
 }
 
 std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
   const std::vector<int32_t> start = start_of_text(tokenizer);
   if (start.empty() || config.generate.tokens == 0) return "";
-  return tokenizer.decode(
-      generate(model, start, config.generate.tokens, sample_options(config), tokenizer.end_of_text()));
+  return tokenizer.decode(generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config),
+                                   tokenizer.end_of_text()));
 }
 
 void continue_prompt(const GptConfig& config) {
+  Gpt2Config settings = read_gpt2_config(config.init_weights);
+  check(config.data.tokenizer != data::kCharacters, "--tokenizer characters needs a text; leave it out or name a ",
+        "characters.json");
   const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config);
   check(tokenizer != nullptr, config.init_weights, ": has no tokenizer; name one with --tokenizer PATH");
-  Gpt2Config settings = read_gpt2_config(config.init_weights);
+  check_vocabulary(config, *tokenizer, settings);
   if (config.dtype == "bf16") settings.dtype = DType::bf16;
   const Gpt2 model(settings);
   load_pretrained(config.init_weights, model);
@@ -60,7 +65,7 @@ void continue_prompt(const GptConfig& config) {
     line.clear();
   };
   const auto end = tokenizer->end_of_text();
-  generate(model, prompt, config.generate.tokens, sample_options(config), end, [&](int32_t token) {
+  generate(model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), end, [&](int32_t token) {
     if (token != end) print(token);
   });
   if (!line.empty()) std::printf("%s\n", printable_lines(line).c_str());

@@ -62,6 +62,8 @@ void GptConfig::check_together() const {
   check(validation == 0, "validation is ", validation,
         ", but train_gpt always evaluates a validation text: data.valid");
   check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
+  check(init_weights.empty() || model_name == "auto", "model.name is ", model_name,
+        ", but the initial weights determine the network; leave it out");
   check(generate.prompt.empty() || !init_weights.empty(),
         "--generate requires --init-weights DIR, the folder of a model");
   check_sample_options(generate.sample);
@@ -82,7 +84,9 @@ void GptConfig::describe(OptionList& list) {
   add_size("n_layer", model.n_layer, "number of layers", 1 << 12);
   add_size("n_head", model.n_head, "attention heads of a layer", 1 << 12);
   add_size("n_embd", model.n_embd, "width of the hidden states", 1 << 16);
-  list.add("dropout", dropout, "fraction of embeddings, attention and added outputs", {0, 1, false, true});
+  list.add("dropout", dropout,
+           "fraction of embeddings, attention probabilities and residual outputs that dropout sets to 0",
+           {0, 1, false, true});
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder to start from")
       .with_flag("--init-weights")
@@ -94,9 +98,12 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--data")
       .with_placeholder("PATH")
       .differs_by_host();
-  list.add("valid", data.valid, "validation file or folder; empty: of the folder, or the end of the text")
+  list.add("valid", data.valid,
+           "validation file or folder; empty: shards named *val* in the folder, or the last data.valid_fraction of the "
+           "tokens")
       .differs_by_host();
-  list.add("tokenizer", data.tokenizer, "characters, or a folder or file; empty: the weights', or characters")
+  list.add("tokenizer", data.tokenizer,
+           "characters, or a tokenizer's file or folder; empty: that of the weights or shards, otherwise characters")
       .with_flag("--tokenizer")
       .with_placeholder("PATH")
       .differs_by_host();

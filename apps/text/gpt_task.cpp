@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
@@ -31,9 +35,22 @@ data::TokenBlocks blocks(const GptConfig& config, const data::TokenStream& token
              .seed = config.seed,
              .train = train}};
   } catch (const Error& error) {
-    throw error.with_text(std::string(train ? "training: " : "validation: ") + error.what() + "; lower --context" +
-                          (train ? ", --batch or the number of workers" : "") + ", or use more text");
+    throw error.with_text(std::string(train ? "training: " : "validation: ") + error.what());
   }
+}
+
+constexpr std::string_view kStep = "step ", kSampleEnd = "\n\n--------\n\n";  // around a sample in samples.txt
+
+// Cuts samples.txt before the first sample of `step` or a later one, or that is incomplete.
+void cut_samples(const std::string& path, int64_t step) {
+  std::error_code missing;
+  if (!std::filesystem::exists(path, missing)) return;
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  size_t kept = 0;
+  for (size_t end; (end = text.find(kSampleEnd, kept)) != std::string::npos; kept = end + kSampleEnd.size())
+    if (std::strtoll(text.c_str() + kept + kStep.size(), nullptr, 10) >= step) break;
+  if (kept < text.size()) std::filesystem::resize_file(path, kept);
 }
 
 std::string with_digits(double value) {
@@ -43,11 +60,11 @@ std::string with_digits(double value) {
   return text.str();
 }
 
-// Bytes of the text that a batch predicts.
+// Bytes of the text that a batch predicts. A separator of documents counts as one byte.
 double bytes_of(const data::TokenBatch& batch, const data::Tokenizer& tokenizer) {
   size_t bytes = 0;
   for (const int32_t label : batch.labels.span<int32_t>())
-    if (label != data::kNoLabel) bytes += tokenizer.token(label).size();
+    if (label != data::kNoLabel) bytes += tokenizer.is_special(label) ? 1 : tokenizer.token(label).size();
   return static_cast<double>(bytes);
 }
 
@@ -121,7 +138,7 @@ Evaluation GptTask::evaluate() {
   Evaluation result{.metrics = {{"val_loss", val_loss}, {"perplexity", perplexity}, {"bits_per_byte", bits_per_byte}},
                     .text = "validation loss " + with_digits(val_loss) + ", perplexity " + with_digits(perplexity) +
                             ", " + with_digits(bits_per_byte) + " bits per byte"};
-  if (comm_.rank == 0) {
+  if (comm_.rank == 0 && std::isfinite(val_loss)) {
     const auto busy = comm_.world->busy();  // the other ranks wait
     sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_));
     if (!sample_.empty()) result.below = "sample:\n" + sample_ + "\n";
@@ -129,11 +146,12 @@ Evaluation GptTask::evaluate() {
   return result;
 }
 
-void GptTask::write_evaluation(const std::string& run_dir) {
+void GptTask::write_evaluation(const std::string& run_dir, int64_t step) {
   if (sample_.empty()) return;
   const std::string path = run_dir + "/samples.txt";
+  cut_samples(path, step);
   std::ofstream out(path, std::ios::app);
-  out << sample_ << "\n\n--------\n\n";
+  out << kStep << step << "\n" << sample_ << kSampleEnd;
   check(out.flush().good(), path, ": cannot be written");
 }
 

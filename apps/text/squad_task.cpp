@@ -20,7 +20,7 @@ class SquadTask : public TextTask {
 
   std::string unit() const override { return "windows"; }
   Evaluation evaluate() override;  // em and f1 of the official evaluation, in percent, on rank 0
-  void write_evaluation(const std::string& run_dir) override {
+  void write_evaluation(const std::string& run_dir, int64_t /*step*/) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);
     data::write_nbest(run_dir + "/nbest_predictions.json", answers_);
   }

@@ -59,7 +59,9 @@ class Task {
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
   virtual Evaluation evaluate() = 0;                      // collective: evaluates the current model
-  virtual void write_evaluation(const std::string& /*run_dir*/) {}  // on rank 0: files of the last evaluate()
+  // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces what an interrupted run wrote for
+  // this step and later ones.
+  virtual void write_evaluation(const std::string& /*run_dir*/, int64_t /*step*/) {}
   virtual std::vector<std::string> corrupt_files() { return {}; }  // corrupt files found so far, "path: reason"
   // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights).
   virtual void save(const std::string& run_dir, const std::string& which) = 0;

@@ -115,7 +115,10 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
   accumulator_.since += Clock::now() - before;
   task_.model().train();
   notice_convolutions(progress);
-  check(std::isfinite(last.loss.value_or(0)), "step ", step_, ": the test loss is ", last.loss.value_or(0), nan_hint());
+  // The loss comes first. Perplexities may overflow.
+  if (const auto all = figures(last); !all.empty())
+    check(std::isfinite(all.front().second), "step ", step_, ": ", all.front().first, " is ", all.front().second,
+          nan_hint());
   if (leader()) report(last, progress);
   evaluated_step_ = step_;
   note_best(last, progress);

@@ -94,7 +94,7 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
   const EvalMetrics metrics{step_, epoch(), figures(result)};
   const std::string set = evaluated_set();
   write([&] { log_->evaluation(metrics); });
-  write([&] { task_.write_evaluation(run_dir_); });
+  write([&] { task_.write_evaluation(run_dir_, step_); });
   std::ostringstream text;
   text << "epoch " << epoch() << (ema_ ? ", averaged weights" : "") << ": ";
   if (result.loss) text << set << " loss " << std::setprecision(4) << *result.loss << ", ";

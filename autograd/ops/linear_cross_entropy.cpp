@@ -12,12 +12,12 @@ namespace godwit {
 namespace {
 
 constexpr int64_t kParts = 10, kFewLogits = 1 << 21;  // fewer logits are kept
-constexpr int64_t kUnit = 64;                         // the size of a part is a multiple of it
+constexpr int64_t kRowUnit = 8, kClassUnit = 64;      // the size of a part is a multiple of them
 
-// Calls f(first, count) for the parts of n rows or classes.
+// Calls f(first, count) for the parts of n rows or classes, whose sizes are multiples of `unit`.
 template <class F>
-void for_parts(int64_t n, const F& f) {
-  const int64_t size = ((n + kParts - 1) / kParts + kUnit - 1) / kUnit * kUnit;
+void for_parts(int64_t n, int64_t unit, const F& f) {
+  const int64_t size = ((n + kParts - 1) / kParts + unit - 1) / unit * unit;
   for (int64_t first = 0; first < n; first += size) f(first, std::min(size, n - first));
 }
 
@@ -29,7 +29,7 @@ Tensor logits_of(const Tensor& x, const Tensor& w) {
   return in_type(y, w.dtype());
 }
 
-// What backward reads.
+// Tensors and settings that backward reads.
 struct Saved {
   Tensor x, w, labels, log_sums;
   std::optional<int32_t> ignore;
@@ -39,7 +39,7 @@ struct Saved {
 void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, const Gradient& dw) {
   const Tensor gw = dw ? dw.target() : Tensor();
   const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
-  for_parts(s.w.dim(0), [&](int64_t first, int64_t count) {
+  for_parts(s.w.dim(0), kClassUnit, [&](int64_t first, int64_t count) {
     const Tensor w = s.w.rows(first, count), wide = logits_of(s.x, w);
     on_device(s.x, [&](auto device) {
       softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
@@ -76,7 +76,7 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
   const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
-  for_parts(n, [&](int64_t first, int64_t count) {
+  for_parts(n, kRowUnit, [&](int64_t first, int64_t count) {
     const Tensor logits = logits_of(saved.x.rows(first, count), saved.w);
     on_device(mean, [&](auto device) {
       softmax_cross_entropy_forward(device, logits, saved.labels.rows(first, count), 0, ignore,

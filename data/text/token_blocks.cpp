@@ -29,9 +29,10 @@ SamplerOptions sampling(const TokenBlockOptions& o) {
 Sampler sampler_of(int64_t blocks, const TokenBlockOptions& o) {
   if (o.train && o.batch >= 1 && o.world >= 1) {  // Sampler refuses other ones
     const int64_t global = std::min(o.batch, INT64_MAX / o.world) * o.world;
-    check(global <= blocks, "the text has ", blocks, " blocks of context ", o.context, ", but a batch of ", o.batch,
-          o.world == 1 ? " on 1 worker" : " on ", o.world == 1 ? "" : std::to_string(o.world) + " workers", " needs ",
-          global, "; use more text, a smaller --batch, fewer workers or a shorter context");
+    check(global <= blocks, "the text has ", blocks, blocks == 1 ? " block" : " blocks", " of context ", o.context,
+          ", but a batch of ", o.batch, o.world == 1 ? " on 1 worker" : " on ",
+          o.world == 1 ? "" : std::to_string(o.world) + " workers", " needs ", global,
+          "; use more text, a smaller --batch, fewer workers or a shorter context");
   }
   return {blocks, sampling(o)};
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "engine/context.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/models/gpt2_golden.h"
 #include "tests/support.h"
@@ -22,7 +23,7 @@ TEST(Generate, GreedyEqualsTransformers) {
   for (const auto& text : golden.file["greedy"]) {
     const auto prompt = text["prompt"].get<std::vector<int32_t>>();
     const auto expected = text["continuation"].get<std::vector<int32_t>>();
-    EXPECT_EQ(generate(model, prompt, std::ssize(expected), kGreedy), expected);
+    EXPECT_EQ(generate(model, prompt, std::ssize(expected), golden.config.vocab_size, kGreedy), expected);
   }
 }
 
@@ -55,7 +56,7 @@ TEST(Generate, GoesOnBeyondThePositions) {
   testing::fill_by_formula(model);
   const int64_t positions = golden.config.n_positions;
   std::vector<int32_t> text{1, 2, 3};
-  const auto found = generate(model, text, 3 * positions, kGreedy);
+  const auto found = generate(model, text, 3 * positions, golden.config.vocab_size, kGreedy);
   // The definition: each token continues the last tokens that the cache held.
   std::vector<int32_t> expected;
   size_t first = 0;
@@ -78,9 +79,29 @@ TEST(Generate, SameSeedSameText) {
   const Gpt2 model(golden.config);
   testing::fill_by_formula(model);
   const std::vector<int32_t> prompt{5, 6};
-  const auto with = [&](uint64_t seed) { return generate(model, prompt, 14, {.seed = seed}); };
+  const auto with = [&](uint64_t seed) {
+    return generate(model, prompt, 14, golden.config.vocab_size, {.seed = seed});
+  };
   EXPECT_EQ(with(1), with(1));
   EXPECT_NE(with(1), with(2));
+}
+
+TEST(Generate, DrawsOnlyTokensOfTheVocabulary) {
+  gpt2_golden::Golden golden(DType::f32);
+  const Gpt2 model(golden.config);
+  testing::fill_by_formula(model);
+  const std::vector<int32_t> prompt{1, 2};
+  for (const int32_t token : generate(model, prompt, 50, 10, {.temperature = 100})) EXPECT_LT(token, 10);
+}
+
+// The cache for all positions alone has 4 MiB.
+TEST(Generate, CacheHasTheSizeOfTheText) {
+  const auto model = make_gpt2({.vocab_size = 8, .n_positions = 1 << 15, .n_embd = 16, .n_layer = 1, .n_head = 1});
+  Pool& pool = *context().pool;
+  pool.reset_peak();
+  const int64_t before = pool.stats().bytes_in_use;
+  generate(*model, std::vector<int32_t>{1, 2, 3}, 5, 8, kGreedy);
+  EXPECT_LT(pool.stats().peak_bytes_in_use - before, 1 << 20);
 }
 
 TEST(Generate, StopsAfterTheEndToken) {
@@ -91,7 +112,8 @@ TEST(Generate, StopsAfterTheEndToken) {
   const auto prompt = text["prompt"].get<std::vector<int32_t>>();
   const auto all = text["continuation"].get<std::vector<int32_t>>();
   std::vector<int32_t> seen;
-  const auto found = generate(model, prompt, 11, kGreedy, all[0], [&](int32_t token) { seen.push_back(token); });
+  const auto found = generate(model, prompt, 11, golden.config.vocab_size, kGreedy, all[0],
+                              [&](int32_t token) { seen.push_back(token); });
   EXPECT_EQ(found, std::vector<int32_t>{all[0]});
   EXPECT_EQ(seen, found);
 }
@@ -125,7 +147,7 @@ TEST(Generate, NamesInvalidInput) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
   const auto message = [&](const std::vector<int32_t>& prompt, const SampleOptions& options = {}) {
-    return error_of([&] { generate(model, prompt, 1, options); });
+    return error_of([&] { generate(model, prompt, 1, golden.config.vocab_size, options); });
   };
   EXPECT_THAT(message({}), HasSubstr("the prompt is empty"));
   EXPECT_THAT(message(std::vector<int32_t>(17, 1)), HasSubstr("the prompt has 17 tokens, the model has 16 positions"));
@@ -133,6 +155,8 @@ TEST(Generate, NamesInvalidInput) {
   EXPECT_THAT(message({1}, {.temperature = -1}), HasSubstr("temperature must be finite and not negative, it is -1"));
   EXPECT_THAT(message({1}, {.top_k = -1}), HasSubstr("top_k must not be negative"));
   EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], it is 0"));
+  EXPECT_EQ(error_of([&] { generate(model, std::vector<int32_t>{1}, 1, 98, {}); }),
+            "generate: a vocabulary of 98 tokens, the model has 97 (vocab_size)");
   const std::vector<float> bad{0, std::numeric_limits<float>::quiet_NaN()};
   EXPECT_THAT(error_of([&] { sample_token(bad, {}, 0); }), HasSubstr("the logit of token 1 is not a number"));
 }

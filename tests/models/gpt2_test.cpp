@@ -16,16 +16,27 @@ using ::testing::AllOf, ::testing::HasSubstr;
 
 const std::string kFolder = std::string(GODWIT_SOURCE_DIR) + "/tests/models/golden/gpt2";
 
+Gpt2Config small() {
+  Gpt2Config config;
+  config.vocab_size = 11, config.n_positions = 6, config.n_embd = 8, config.n_layer = 2, config.n_head = 2;
+  return config;
+}
+
 TEST(Gpt2, PublishedSizes) {
+  const auto parameters = [](const Gpt2Config& c) {
+    const int64_t layer = 12 * c.n_embd * c.n_embd + 13 * c.n_embd;
+    return (c.vocab_size + c.n_positions + 2) * c.n_embd + c.n_layer * layer;
+  };
+  int64_t counted = 0;
+  const Gpt2 model(small());
+  for (const Parameter& p : model.parameters()) counted += p.var.shape().numel();
+  EXPECT_EQ(parameters(small()), counted);
   // Parameters of transformers' models: 124.4, 354.8, 774.0 and 1557.6 million.
   for (const auto& [name, count] : {std::pair<std::string, int64_t>{"gpt2", 124439808},
                                     {"gpt2_medium", 354823168},
                                     {"gpt2_large", 774030080},
-                                    {"gpt2_xl", 1557611200}}) {
-    const Gpt2Config c = gpt2_config(name);
-    const int64_t layer = 12 * c.n_embd * c.n_embd + 13 * c.n_embd;
-    EXPECT_EQ((c.vocab_size + c.n_positions + 2) * c.n_embd + c.n_layer * layer, count) << name;
-  }
+                                    {"gpt2_xl", 1557611200}})
+    EXPECT_EQ(parameters(gpt2_config(name)), count) << name;
   EXPECT_THAT(error_of([] { gpt2_config("gpt2_midium"); }), HasSubstr("did you mean 'gpt2_medium'"));
 }
 
@@ -48,12 +59,6 @@ TEST(Gpt2, InitialWeights) {
       EXPECT_EQ(deviation, p.name.ends_with("weight") ? 1 : 0) << p.name;
     }
   }
-}
-
-Gpt2Config small() {
-  Gpt2Config config;
-  config.vocab_size = 11, config.n_positions = 6, config.n_embd = 8, config.n_layer = 2, config.n_head = 2;
-  return config;
 }
 
 Tensor ids_of(const std::vector<int32_t>& ids, int64_t batch) {

@@ -30,7 +30,7 @@ class TrainGpt : public ProgramTest {
     EXPECT_EQ(outcome.err, "") << flags;
     return outcome;
   }
-  // Trains one step with rate 0 and moves the model to `to`.
+  // Trains with `flags` and moves the model to `to`.
   void save_model(const std::string& to, const std::string& flags = "--max-steps 1") {
     done(flags);
     fs::rename(run_dir() / "model", folder_ / to);
@@ -49,7 +49,8 @@ TEST_F(TrainGpt, RunsAreReproducible) {
   ASSERT_EQ(first.size(), 6u) << "four steps and evaluations after steps 3 and 4";
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
   const std::string samples = read_file(run_dir() / "samples.txt");
-  EXPECT_NE(samples.find("--------"), std::string::npos);
+  EXPECT_TRUE(samples.starts_with("step 3\n")) << samples;
+  EXPECT_NE(samples.find("\n--------\n\nstep 4\n"), std::string::npos) << samples;
   fs::remove_all(folder_ / "first");
   fs::rename(run_dir(), folder_ / "first");
   const Outcome again = train("--config first/config.json", "--run-dir run");
@@ -73,6 +74,27 @@ TEST_F(TrainGpt, EvaluationsReportLossPerplexityAndBitsPerByte) {
   done("--data wide.txt");
   EXPECT_LT(metrics().back()["bits_per_byte"].get<double>(),
             0.97 * metrics().back()["val_loss"].get<double>() / std::log(2.0));
+}
+
+// Each token of this text is one byte or a separator.
+TEST_F(TrainGpt, ASeparatorOfDocumentsCountsAsOneByte) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "{\"text\": \"7\"}\n";
+  write_file(folder_ / "lines.jsonl", lines);
+  done("--data lines.jsonl --tokenizer " GODWIT_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json");
+  ASSERT_FALSE(metrics().empty());
+  EXPECT_NEAR(metrics().back()["bits_per_byte"].get<double>(),
+              metrics().back()["val_loss"].get<double>() / std::log(2.0), 1e-6);
+}
+
+TEST_F(TrainGpt, ANonFiniteValidationLossIsAnError) {
+  for (const std::string tokens : {"0", "20"}) {
+    const Outcome outcome =
+        train("--max-steps 1 --lr 1e38 --set schedule.warmup_fraction=0 --set generate.tokens=" + tokens);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_NE(outcome.err.find("step 1: val_loss is "), std::string::npos) << outcome.err;
+    fs::remove_all(run_dir());
+  }
 }
 
 // A model of character frequencies alone has a loss of 2.8.
@@ -107,11 +129,12 @@ TEST_F(TrainGpt, ResumesWithTheSameBits) {
       "--max-steps 8 --set evaluate_every=4 --set log_every=1 --checkpoint-every 4 --set model.dropout=0.1";
   done(flags + " --set checkpoint.keep=9");
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
-  const std::string whole = results(metrics());
+  const std::string whole = results(metrics()), samples = read_file(run_dir() / "samples.txt");
   fs::remove_all(run_dir() / "checkpoints/step-8");
   const Outcome outcome = train("", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(results(metrics()), whole);
+  EXPECT_EQ(read_file(run_dir() / "samples.txt"), samples);
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
 }
 
@@ -125,6 +148,8 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
       "--run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+  const Outcome again = train("--config run/config.json", "--run-dir again");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
 }
 
 TEST_F(TrainGpt, GeneratesFromASavedFolder) {
@@ -146,15 +171,34 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_FALSE(fs::exists(run_dir()));
 }
 
+TEST_F(TrainGpt, GeneratesOnlyTokensOfTheTokenizer) {
+  save_model("first");
+  write_file(folder_ / "few.txt", "anna sees anna .\n" + std::string(200, 'a'));
+  save_model("few", "--data few.txt --max-steps 1 --batch 1");
+  const std::string flags = " --generate 'anna' --temperature 100 --set generate.tokens=100";
+  const Outcome outcome = train("--init-weights first --tokenizer few" + flags, "");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find_first_not_of("anse .\n"), std::string::npos) << outcome.out;
+  const Outcome more = train("--init-weights few --tokenizer first" + flags, "");
+  EXPECT_NE(more.err.find("(vocab_size); use the tokenizer of the weights"), std::string::npos) << more.err;
+}
+
+TEST_F(TrainGpt, KeepsLeadingLineFeeds) {
+  save_model("first");
+  const Outcome outcome = train("--init-weights first --set generate.tokens=1 --generate '\n\nanna'", "");
+  EXPECT_TRUE(outcome.out.starts_with("\n\nanna")) << outcome.err << outcome.out;
+}
+
 TEST_F(TrainGpt, RefusesInvalidInput) {
-  expect_refused("--data none.txt", {"none.txt"});
-  expect_refused("--context 100000", {"training: ", "lower --context, --batch or the number of workers"});
-  expect_refused("--batch 200 --nodes 4", {"training: ", "lower --context, --batch or the number of workers"});
+  expect_refused("--data none.txt", {"none.txt: no such file"});
+  expect_refused("--context 100000", {"training: the text has ", "; use more text or a shorter context\n"});
+  expect_refused("--batch 200 --nodes 4", {"training: the text has ",
+                                           "; use more text, a smaller --batch, fewer workers or a shorter context\n"});
   expect_refused("--set model.n_embd=15", {"n_embd 15 is not a multiple of n_head 2"});
   expect_refused("--model gpt2_nan", {"gpt2_nano"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
   expect_refused("--generate ''", {"--generate expects a value, got nothing"});
-  expect_refused("--tokenizer none", {"none"});
+  expect_refused("--tokenizer none", {"none: no such file"});
   expect_refused("--set model.dropout=1", {"model.dropout"});
   save_model("first");
   const std::string sizes = "--data text.txt --threads 1 --max-steps 1 ";
@@ -172,12 +216,19 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
           {"the tokenizer has", "tokens, but first has", "use the tokenizer of the weights"});
   refused("--init-weights first --generate 'anna lives in oslo'",
           {"the prompt has 18 tokens, the model has 16 positions"});
-  refused("--init-weights first --generate 'ANNA'", {"A"});
+  refused("--init-weights first --generate 'ANNA'", {"the character 'A' at byte 0"});
+  refused("--init-weights first --generate anna --tokenizer characters",
+          {"--tokenizer characters needs a text; leave it out or name a characters.json"});
+  refused("--init-weights nowhere --generate anna", {"nowhere"});
+  refused(sizes + "--init-weights first --context 16 --model gpt2_nano",
+          {"model.name is gpt2_nano, but the initial weights determine the network; leave it out"});
   json config = json::parse(read_file(folder_ / "first/config.json"));
   config["model_type"] = "llama";
   write_file(folder_ / "first/config.json", config.dump());
   refused("--init-weights first --generate anna", {"model_type must be \"gpt2\"", "it is \"llama\""});
-  refused(sizes + "--init-weights first --context 16", {"model_type must be \"gpt2\"", "it is \"llama\""});
+  refused("--init-weights first --context 16 --data none.txt", {"model_type must be \"gpt2\"", "it is \"llama\""});
+  fs::remove(folder_ / "first/characters.json");
+  refused("--init-weights first --generate anna", {"model_type must be \"gpt2\""});
 }
 
 TEST_F(TrainGpt, HelpListsTheOptions) {

@@ -122,7 +122,7 @@ TEST_F(TrainResnet, SkipsNonFiniteSteps) {
   const std::vector<json> lines = metrics();
   ASSERT_EQ(lines.size(), 4u);
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(lines[static_cast<size_t>(i)]["skipped"], i);
-  EXPECT_NE(outcome.err.find("the test loss is"), std::string::npos) << "the evaluation of the model: " << outcome.err;
+  EXPECT_NE(outcome.err.find("test_loss is"), std::string::npos) << "the evaluation of the model: " << outcome.err;
 }
 
 // The classes differ in the position of the bright quadrant, so augmentation is off.

@@ -104,6 +104,8 @@ TEST(TokenBlocks, RefusesTooLittleText) {
               HasSubstr("the text has 8 tokens, but a block of context 8 needs 9"));
   EXPECT_THAT(message(40, {.context = 8, .batch = 3, .world = 2}),
               HasSubstr("the text has 4 blocks of context 8, but a batch of 3 on 2 workers needs 6"));
+  EXPECT_THAT(message(9, {.context = 8, .batch = 3}),
+              HasSubstr("the text has 1 block of context 8, but a batch of 3 on"));
   EXPECT_THAT(message(40, {.context = 8, .batch = INT64_MAX, .world = 2}),
               HasSubstr("but a batch of 9223372036854775807 on 2 workers needs 9223372036854775806"));
   EXPECT_THAT(message(1, {.train = false}), HasSubstr("the text has 1 token; an evaluation needs 2"));
