@@ -23,7 +23,8 @@ void Trainer::find_resumed() {
   const std::string newest = leader() ? newest_checkpoint(folder) : "";
   resumed_ = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
   if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
-  check(!resumed_.empty() || wanted == "auto", folder, ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");
+  check(!resumed_.empty() || wanted == "auto", folder,
+        ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");
 }
 
 // The tensors share memory with the model and the averages, so load_checkpoint() restores these.
