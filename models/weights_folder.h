@@ -10,7 +10,7 @@
 
 namespace godwit {
 
-inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kWeightsFile = "model.safetensors";  // in a HuggingFace folder
 
 // The weights in `path`: the file itself, or model.safetensors or its index in the folder. Throws if there is none.
 std::string weights_file(const std::string& path);

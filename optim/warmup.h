@@ -79,8 +79,8 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
 class VarianceFreeze {
  public:
-  enum class Refresh { off, outgrown, follow };
-  // `limit`: longest warm-up, in steps. `refresh`: how v is refreshed later. `name` is for event().
+  enum class Refresh { off, outgrown, follow };  // how v is refreshed
+  // `limit`: longest warm-up, in steps. `refresh`: after the warm-up. `name` is for event().
   VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh, const Buckets& buckets);
 
   // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the one before.

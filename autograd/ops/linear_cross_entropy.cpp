@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kParts = 10, kFewLogits = 1 << 21;  // fewer logits are kept
+constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // fewer logits are kept
 constexpr int64_t kRowUnit = 8, kClassUnit = 64;      // the size of a part is a multiple of them
 
 // Calls f(first, count) for the parts of n rows or classes, whose sizes are multiples of `unit`.

@@ -27,7 +27,7 @@ TEST_F(CudaLinearCrossEntropy, MatchesTheCpu) {
     };
     const auto expected = run(DType::f64, DType::f64);
     const auto found = on_gpu([&] { return run(dtype, DType::f32); });
-    // Gradients are at most 1/n. bfloat16 rounds logits of order 1 and the gradients of x in each of ten parts.
+    // Gradients are at most 1/n. bfloat16 rounds logits of order 1 and the gradients of x in each of 14 parts.
     const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
     EXPECT_NEAR(found[0][0], expected[0][0], tolerance);
     for (size_t r : {1u, 2u})

@@ -87,7 +87,7 @@ TEST(LinearCrossEntropy, PartsEqualTheWhole) {
       const Results whole = run(x, w, [&](const Var& a, const Var& b) {
         return ops::softmax_cross_entropy(ops::cast(ops::linear(a, b), wide), labels, 0, ignore);
       });
-      // Gradients are at most 1/n. bfloat16 rounds logits of order 10 and the gradients of x in each of ten parts.
+      // Gradients are at most 1/n. bfloat16 rounds logits of order 10 and the gradients of x in each of 14 parts.
       const double tolerance = dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? 1e-6 : 2e-2;
       EXPECT_NEAR(parts.loss, whole.loss, 10 * tolerance);
       for (size_t i = 0; i < whole.dx.size(); ++i) ASSERT_NEAR(parts.dx[i], whole.dx[i], tolerance / n) << dtype << i;
