@@ -25,7 +25,7 @@ file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${targets} ${engine} ${data} ${compress} apps/report/log_options.cpp comm/transport/launcher.cpp models/bert_config.cpp
                models/config_json.cpp models/gpt2_config.cpp
-               nn/weights.cpp optim/bucket_size_options.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/checkpoint_options.cpp
+               nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/checkpoint_options.cpp
                optim/saved_parts.cpp optim/spike_guard.cpp $<TARGET_OBJECTS:fuzz_methods>)
 target_link_libraries(fuzz PRIVATE ${libraries})
 target_precompile_headers(fuzz PRIVATE ${headers})

@@ -88,9 +88,10 @@ struct Shards {
 TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
   TokenData data{.tokenizer = shard_tokenizer(options), .train = {}, .valid = {}};
   if (train.size() > 1) {
-    const auto first = std::ranges::stable_partition(train, [](const auto& file) { return !is_validation(file); });
-    if (options.valid.empty()) valid.assign(first.begin(), first.end());
-    train.erase(first.begin(), first.end());
+    const auto is_training = [](const std::string& file) { return !is_validation(file); };
+    const auto first = std::stable_partition(train.begin(), train.end(), is_training);
+    if (options.valid.empty()) valid.assign(first, train.end());
+    train.erase(first, train.end());
   }
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");
