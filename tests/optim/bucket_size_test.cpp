@@ -112,12 +112,14 @@ TEST(BucketSize, MeasuresEveryKindOfMethod) {
       DataParallelOptions options{.optimizer = "adamw", .exchange = exchange};
       if (options.exchange.name() != "powersgd") options.exchange.sharding = Sharding::zero2;
       options.clip_norm = 1;
-      EXPECT_GT(measure_bucket_cost(comm, options).s_per_byte, 0) << exchange;
+      const BucketCost cost = measure_bucket_cost(comm, options);
+      EXPECT_GT(cost.s_per_bucket + cost.s_per_byte, 0) << exchange;
     });
   run_local({2, 2}, [](Communicator& comm) {
     OptimizerConfig birder = "birder";
     birder.set("frozen", "a name of the model");
-    EXPECT_GT(measure_bucket_cost(comm, {.optimizer = birder}).s_per_byte, 0);
+    const BucketCost cost = measure_bucket_cost(comm, {.optimizer = birder});
+    EXPECT_GT(cost.s_per_bucket + cost.s_per_byte, 0);
   });
 }
 
