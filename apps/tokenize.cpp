@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kUsage =
     "usage: tools/tokenize TEXT… --out FOLDER (--tokenizer TOKENIZER | --train-bpe SIZE) [OPTION…]\n"
-    "Turns text into shards of tokens for train_gpt, nanoGPT and llm.c, and saves the tokenizer beside them.\n"
+    "Writes the tokens of texts into shards for train_gpt, nanoGPT and llm.c. Saves the tokenizer in their folder.\n"
     "TEXT: text files, JSONL files (*.jsonl: member \"text\" of each line), folders of *.txt and *.jsonl; also gzip\n"
     "\n"
     "  --out FOLDER            new folder for the shards\n"
-    "  --tokenizer TOKENIZER   \"characters\", a tokenizer.json, a vocab.json with merges.txt beside it, or a folder\n"
+    "  --tokenizer TOKENIZER   \"characters\", a tokenizer.json, a vocab.json next to its merges.txt, or their folder\n"
     "  --train-bpe SIZE        trains a byte-level BPE of SIZE tokens on the texts\n"
     "  --validation FRACTION   end of each file that is for validation (0.1); 0: none\n"
     "  --format FORMAT         header: as llm.c, with the tokenizer's fingerprint (default); plain: as nanoGPT\n"

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_bpe TOKENIZER TEXTS [ROUNDS] [OUT]\n"
       "Byte-level BPE on many texts with one thread: megabytes and tokens per second of CPU time.\n"
-      "TOKENIZER: tokenizer.json, vocab.json (merges.txt beside it), or a folder with these files\n"
+      "TOKENIZER: tokenizer.json, vocab.json next to its merges.txt, or their folder\n"
       "TEXTS: the length (uint32) and bytes of each text; bench/peers/bpe.py makes and compares it\n"
       "OUT: number of tokens of each text and their ids (int32)   ROUNDS: 5";
   return bench::run_program(argc, argv, usage, [&] { run({argv + 1, argv + argc}, usage); });

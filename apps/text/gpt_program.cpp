@@ -103,7 +103,8 @@ void GptConfig::describe(OptionList& list) {
            "tokens")
       .differs_by_host();
   list.add("tokenizer", data.tokenizer,
-           "characters, or a tokenizer's file or folder; empty: that of the weights or shards, otherwise characters")
+           "characters, or the file or folder of a tokenizer; empty: the tokenizer of the weights or shards, or "
+           "characters if there is none")
       .with_flag("--tokenizer")
       .with_placeholder("PATH")
       .differs_by_host();

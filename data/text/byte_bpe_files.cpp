@@ -35,8 +35,8 @@ std::vector<std::string> read_vocab(const JsonNode& vocab, Ids* ids) {
     check(id >= 0 && id < std::ssize(tokens), vocab.where(), "the id of \"", excerpt(token), "\" is ", id,
           ", expected 0 to ", tokens.size() - 1, " for ", tokens.size(), " tokens");
     std::string& place = tokens[static_cast<size_t>(id)];
-    check(place.empty(), vocab.where(), "the id ", id, " is that of \"", excerpt(place), "\" and of \"", excerpt(token),
-          '"');
+    check(place.empty(), vocab.where(), "the id ", id, " belongs to two tokens, \"", excerpt(place), "\" and \"",
+          excerpt(token), '"');
     ids->emplace(token, static_cast<int32_t>(id));
     place = std::move(token);
   }
@@ -185,7 +185,7 @@ void read_added_tokens(const JsonNode& list, ByteBpeModel* model) {
     check(known < model->tokens.size(), node.where(), "id is ", added.id, ", expected at most ", model->tokens.size(),
           ", the next free one");
     check(model->tokens[known] == added.content, node.where(), "\"", excerpt(added.content), "\" has the id ", added.id,
-          ", which is that of \"", excerpt(model->tokens[known]), '"');
+          ", but this id belongs to \"", excerpt(model->tokens[known]), '"');
     model->added.push_back(std::move(added));
   });
 }

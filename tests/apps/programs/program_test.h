@@ -63,6 +63,15 @@ class ProgramTest : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
 
+  // Trains and expects success; leaves the run directory for inspection.
+  Outcome done(const std::string& flags) {
+    std::filesystem::remove_all(run_dir());
+    const Outcome outcome = train(flags);
+    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << flags;
+    return outcome;
+  }
+
   // Expects one line on stderr that contains each of `words`, a failing exit code, and no run directory.
   void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
     const Outcome outcome = train(flags);

@@ -25,15 +25,6 @@ class TrainBert : public ProgramTest {
     write_file(folder_ / "tsv" / "train.tsv", reviews(160));
     write_file(folder_ / "tsv" / "dev.tsv", reviews(31));
   }
-
-  // Trains and expects success; leaves the run directory for inspection.
-  Outcome done(const std::string& flags) {
-    fs::remove_all(run_dir());
-    const Outcome outcome = train(flags);
-    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
-    EXPECT_EQ(outcome.err, "") << flags;
-    return outcome;
-  }
 };
 
 const std::string kPretrain = "--task pretrain --data text.txt --set data.hold_out=8 ";

@@ -22,14 +22,6 @@ class TrainGpt : public ProgramTest {
     write_file(folder_ / "valid.txt", story(5));
   }
 
-  // Trains and expects success; leaves the run directory for inspection.
-  Outcome done(const std::string& flags) {
-    fs::remove_all(run_dir());
-    const Outcome outcome = train(flags);
-    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
-    EXPECT_EQ(outcome.err, "") << flags;
-    return outcome;
-  }
   // Trains with `flags` and moves the model to `to`.
   void save_model(const std::string& to, const std::string& flags = "--max-steps 1") {
     done(flags);

@@ -22,15 +22,6 @@ class TrainLm : public ProgramTest {
     write_file(folder_ / "text" / "test.txt", story(11));
     write_file(folder_ / "one.txt", story(60));
   }
-
-  // Trains and expects success; leaves the run directory for inspection.
-  Outcome done(const std::string& flags) {
-    fs::remove_all(run_dir());
-    const Outcome outcome = train(flags);
-    EXPECT_EQ(outcome.exit_code, 0) << flags << ": " << outcome.err;
-    EXPECT_EQ(outcome.err, "") << flags;
-    return outcome;
-  }
 };
 
 const std::string kFolder = "--data text ";

@@ -126,7 +126,7 @@ TEST(ByteBpe, NamesUnsupportedTokenizers) {
   EXPECT_THAT(message("/added_tokens/1/id", 9999), HasSubstr("id is 9999, expected at most"));
   EXPECT_THAT(message("/model/merges/0", "a b c"), HasSubstr("model.merges[0]: \"a b c\" is not a merge"));
   EXPECT_THAT(message("/model/merges/0", "a \u4e2d"), HasSubstr("\"\u4e2d\" is not in the vocabulary"));
-  EXPECT_THAT(message("/model/vocab/!", 77), HasSubstr("the id 77 is that of"));
+  EXPECT_THAT(message("/model/vocab/!", 77), HasSubstr("the id 77 belongs to two tokens, "));
   EXPECT_THAT(message("/model/vocab/zzzz", 5000), HasSubstr("the id of \"zzzz\" is 5000, expected 0 to"));
 }
 
