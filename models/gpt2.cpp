@@ -25,6 +25,7 @@ const Gpt2Config& checked(const Gpt2Config& config) {
 }
 
 // Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer.
+constexpr FileLayout kConv1D = FileLayout::transposed;
 constexpr int64_t kSitesPerLayer = 3;
 
 Var activate(const std::string& name, const Var& x) {
@@ -58,11 +59,11 @@ class Gpt2::Layer : public nn::Module {
       : config_(c),
         number_(number),
         attention_norm_(c.n_embd, c.layer_norm_epsilon, c.dtype),
-        qkv_(c.n_embd, 3 * c.n_embd, c.dtype),
-        attended_(c.n_embd, c.n_embd, c.dtype),
+        qkv_(c.n_embd, 3 * c.n_embd, c.dtype, kConv1D),
+        attended_(c.n_embd, c.n_embd, c.dtype, kConv1D),
         mlp_norm_(c.n_embd, c.layer_norm_epsilon, c.dtype),
-        inner_(c.n_embd, c.inner(), c.dtype),
-        output_(c.inner(), c.n_embd, c.dtype) {
+        inner_(c.n_embd, c.inner(), c.dtype, kConv1D),
+        output_(c.inner(), c.n_embd, c.dtype, kConv1D) {
     add("ln_1", attention_norm_);
     add("attn.c_attn", qkv_);
     add("attn.c_proj", attended_);

@@ -2,7 +2,6 @@
 #include <map>
 #include <string_view>
 
-#include "autograd/ops/transpose.h"
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
 #include "models/gpt2.h"
@@ -13,22 +12,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "transformer.";
 constexpr const char *kTokens = "transformer.wte.weight", *kHead = "lm_head.weight";
-
-// Whether HuggingFace stores the parameter as [in, out].
-bool is_conv1d(std::string_view name) {
-  for (const std::string_view layer : {"c_attn.weight", "c_proj.weight", "c_fc.weight"})
-    if (name.ends_with(layer)) return true;
-  return false;
-}
-
-Shape swapped(const Shape& shape) { return {shape[1], shape[0]}; }
-
-Tensor transposed(const Tensor& x) {
-  const int64_t rows = x.dim(0), columns = x.dim(1);
-  const Tensor y({1, columns, rows}, x.dtype(), kCpu);
-  transpose_forward(Cpu{}, x.to(kCpu).view({1, rows, columns}), y);
-  return y.view({columns, rows});
-}
 
 // The field of config.json behind an extent of a tensor, in HuggingFace's layout.
 const char* field_of(std::string_view name, int dimension) {
@@ -74,13 +57,12 @@ void load_pretrained(const std::string& path, const Gpt2& model) {
       missing.push_back(p.name);
       continue;
     }
-    const bool swap = is_conv1d(p.name);
     const Tensor& loaded = found.mapped();
-    const std::string problem = difference(p.name, loaded, swap ? swapped(p.var.shape()) : p.var.shape(), field_of);
+    const std::string problem = difference(p.name, loaded, file_shape(p.var.shape(), p.layout), field_of);
     const DType type = p.var.dtype();
     if (!problem.empty()) different.push_back(problem);
     else
-      pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
+      pairs.emplace_back(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), p.layout), p.var.value());
   }
   for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit a GPT-2 of ",
@@ -92,7 +74,7 @@ void load_pretrained(const std::string& path, const Gpt2& model) {
 void save_pretrained(const std::string& folder, const Gpt2& model) {
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const Parameter& p : model.parameters())
-    tensors.emplace_back(p.name, is_conv1d(p.name) ? transposed(p.var.value()) : p.var.value());
+    tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
   save_weights_file(folder, tensors);
   write_gpt2_config(folder + "/config.json", model.config());
 }

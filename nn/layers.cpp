@@ -10,7 +10,8 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options, D
         kernel);
   check(options.groups > 0 && in % options.groups == 0 && out % options.groups == 0, "Conv2d: ", in, " to ", out,
         " channels do not divide into ", options.groups, " groups");
-  weight_ = add_parameter("weight", Tensor::zeros({out, kernel, kernel, in / options.groups}, compute_dtype(dtype)));
+  weight_ = add_parameter("weight", Tensor::zeros({out, kernel, kernel, in / options.groups}, compute_dtype(dtype)),
+                          /*decay=*/true, FileLayout::channels_first);
   if (bias) bias_ = add_parameter("bias", Tensor::zeros({out}, compute_dtype(dtype)), /*decay=*/false);
 }
 
@@ -36,9 +37,9 @@ Var BatchNorm2d::add_relu(const Var& x, const Var& residual) const {
   return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, options(true), residual);
 }
 
-Linear::Linear(int64_t in, int64_t out, DType dtype) {
+Linear::Linear(int64_t in, int64_t out, DType dtype, FileLayout layout) {
   check(in > 0 && out > 0, "Linear: in and out must be positive, they are ", in, ", ", out);
-  weight_ = add_parameter("weight", Tensor::zeros({out, in}, compute_dtype(dtype)));
+  weight_ = add_parameter("weight", Tensor::zeros({out, in}, compute_dtype(dtype)), /*decay=*/true, layout);
   bias_ = add_parameter("bias", Tensor::zeros({out}, compute_dtype(dtype)), /*decay=*/false);
 }
 

@@ -50,8 +50,9 @@ class BatchNorm2d : public Module {
 // x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters: weight [out, in], bias [out] (no weight decay), initially zero.
 class Linear : public Module {
  public:
-  Linear(int64_t in, int64_t out, DType dtype = DType::f32);  // throws unless both are positive
-  Var operator()(const Var& x) const;                         // ops::linear
+  // layout: of weight in files. Throws unless in and out are positive.
+  Linear(int64_t in, int64_t out, DType dtype = DType::f32, FileLayout layout = FileLayout::as_in_memory);
+  Var operator()(const Var& x) const;  // ops::linear
 
  private:
   Var weight_, bias_;

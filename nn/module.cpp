@@ -26,18 +26,18 @@ void Module::visit(const std::function<void(Module&)>& f) {
     if (entry.child) entry.child->visit(f);
 }
 
-Var Module::add_parameter(std::string name, Tensor value, bool decay) {
+Var Module::add_parameter(std::string name, Tensor value, bool decay, FileLayout layout) {
   Var var(std::move(value), /*requires_grad=*/true);
-  entries_.push_back({std::move(name), var, decay, {}, nullptr});
+  entries_.push_back({.name = std::move(name), .var = var, .decay = decay, .layout = layout});
   return var;
 }
 
 Tensor Module::add_buffer(std::string name, Tensor value) {
-  entries_.push_back({std::move(name), {}, false, value, nullptr});
+  entries_.push_back({.name = std::move(name), .buffer = value});
   return value;
 }
 
-void Module::add(std::string name, Module& child) { entries_.push_back({std::move(name), {}, false, {}, &child}); }
+void Module::add(std::string name, Module& child) { entries_.push_back({.name = std::move(name), .child = &child}); }
 
 void Module::collect(const std::string& prefix, std::vector<Parameter>* parameters,
                      std::vector<NamedTensor>* buffers) const {
@@ -45,7 +45,7 @@ void Module::collect(const std::string& prefix, std::vector<Parameter>* paramete
     const std::string name = prefix + entry.name;
     if (entry.child) entry.child->collect(name + ".", parameters, buffers);
     else if (entry.buffer.defined() && buffers) buffers->push_back({name, entry.buffer});
-    else if (entry.var.defined() && parameters) parameters->push_back({name, entry.var, entry.decay});
+    else if (entry.var.defined() && parameters) parameters->push_back({name, entry.var, entry.decay, entry.layout});
   }
 }
 

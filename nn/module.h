@@ -33,7 +33,7 @@ class Module {
 
  protected:
   // Registers a parameter and returns it. decay: whether weight decay applies.
-  Var add_parameter(std::string name, Tensor value, bool decay = true);
+  Var add_parameter(std::string name, Tensor value, bool decay = true, FileLayout layout = FileLayout::as_in_memory);
   Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
   void add(std::string name, Module& child);          // registers a child, which must live as long
 
@@ -42,9 +42,10 @@ class Module {
 
   struct Entry {  // one list, to keep the registration order of parameters and children
     std::string name;
-    Var var;
+    Var var = {};
     bool decay = true;
-    Tensor buffer;
+    FileLayout layout = FileLayout::as_in_memory;
+    Tensor buffer = {};
     Module* child = nullptr;
   };
   std::vector<Entry> entries_;

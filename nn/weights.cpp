@@ -10,43 +10,18 @@
 namespace godwit::nn {
 namespace {
 
-std::vector<NamedTensor> state(const Module& module) {
-  std::vector<NamedTensor> tensors = module.buffers();
-  for (const Parameter& p : module.parameters()) tensors.push_back({p.name, p.var.value()});
-  return tensors;
-}
+// A parameter or buffer of a module.
+struct Entry {
+  std::string name;
+  Tensor tensor;
+  FileLayout layout = FileLayout::as_in_memory;
+};
 
-// Filters only: [out, kh, kw, in] <-> [out, in, kh, kw].
-Shape file_shape(const Shape& s) { return s.rank() == 4 ? Shape{s[0], s[3], s[1], s[2]} : s; }
-
-// y [n, b, a] from x [n, a, b]
-void swap_last_two(const Tensor& x, int64_t n, int64_t a, int64_t b, const Tensor& y) {
-  dispatch_real(x.dtype(), "weights", [&]<class T>() {
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
-    for (int64_t k = 0; k < n; ++k, from += a * b, to += a * b)
-      for (int64_t i = 0; i < a; ++i)
-        for (int64_t j = 0; j < b; ++j) to[j * a + i] = from[i * b + j];
-  });
-}
-
-// Copies to the CPU.
-Tensor to_file_layout(const Tensor& anywhere) {
-  const Tensor value = anywhere.to(kCpu);
-  const Shape& s = value.shape();
-  if (s.rank() != 4) return value;
-  Tensor result(file_shape(s), value.dtype(), kCpu);
-  swap_last_two(value, s[0], s[1] * s[2], s[3], result);
-  return result;
-}
-
-void assign(const Tensor& loaded, const Tensor& value) {
-  const Shape& s = value.shape();
-  const Tensor converted = loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype());
-  if (s.rank() != 4) return value.copy_from(converted);
-  const Tensor ours(s, value.dtype(), kCpu);
-  swap_last_two(converted, s[0], s[3], s[1] * s[2], ours);
-  value.copy_from(ours);
+std::vector<Entry> state(const Module& module) {
+  std::vector<Entry> entries;
+  for (const NamedTensor& buffer : module.buffers()) entries.push_back({buffer.name, buffer.tensor});
+  for (const Parameter& p : module.parameters()) entries.push_back({p.name, p.var.value(), p.layout});
+  return entries;
 }
 
 // "3 missing (a, b, c); ": lists at most five names.
@@ -62,7 +37,8 @@ std::string listed(const std::vector<std::string>& items, const char* what) {
 
 void save_weights(const std::string& path, const Module& module) {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const NamedTensor& t : state(module)) tensors.emplace_back(t.name, to_file_layout(t.tensor));
+  for (const Entry& entry : state(module))
+    tensors.emplace_back(entry.name, to_file_layout(entry.tensor, entry.layout));
   save_safetensors(path, tensors, {{"format", "pt"}});
 }
 
@@ -73,21 +49,22 @@ void load_weights(const std::string& path, const Module& module,
     const std::string own = name_of ? name_of(name) : name;
     check(file.emplace(own, tensor).second, path, ": holds ", excerpt(own), " under two names");
   }
-  const std::vector<NamedTensor> own = state(module);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // (from the file, in the module)
+  const std::vector<Entry> own = state(module);
+  std::vector<std::pair<Tensor, Entry>> pairs;  // (from the file, in the module)
   std::vector<std::string> missing, different, unexpected;
-  for (const NamedTensor& t : own) {
-    const auto found = file.find(t.name);
+  for (const Entry& entry : own) {
+    const auto found = file.find(entry.name);
     if (found == file.end()) {
-      missing.push_back(t.name);
+      missing.push_back(entry.name);
       continue;
     }
     const Tensor& loaded = found->second;
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
-    if (real && loaded.shape() == file_shape(t.tensor.shape())) pairs.emplace_back(loaded, t.tensor);
+    const Shape expected = file_shape(entry.tensor.shape(), entry.layout);
+    if (real && loaded.shape() == expected) pairs.emplace_back(loaded, entry);
     else
-      different.push_back(detail::concat(t.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ",
-                                         t.tensor.dtype(), " ", file_shape(t.tensor.shape())));
+      different.push_back(detail::concat(entry.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ",
+                                         entry.tensor.dtype(), " ", expected));
     file.erase(found);
   }
   for (const auto& entry : file)
@@ -96,7 +73,10 @@ void load_weights(const std::string& path, const Module& module,
         ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
         listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", pairs.size(),
         " of them match the file");
-  for (const auto& [loaded, value] : pairs) assign(loaded, value);
+  for (const auto& [loaded, entry] : pairs) {
+    const DType type = entry.tensor.dtype();
+    entry.tensor.copy_from(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), entry.layout));
+  }
 }
 
 }  // namespace godwit::nn

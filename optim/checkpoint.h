@@ -1,9 +1,11 @@
 // Checkpoints: everything that a DataParallel needs to continue with the same bits.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/group.h"
@@ -20,6 +22,9 @@ struct CheckpointExtras {
   std::map<std::string, Tensor> own = {};       // by name, of this rank; unchanged if the number of ranks is unchanged
   std::map<std::string, double> numbers = {};   // by name, as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state left unused; rank 0 has all
+  // Writes further files into a new folder; they become files of the checkpoint, as a HuggingFace config.json. Called on
+  // rank 0 by another thread, before the checkpoint is complete. May be empty.
+  std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
 
@@ -30,8 +35,9 @@ class CheckpointFailed : public Error {
 };
 
 // Collective. Writes a folder with the files
-//   model.safetensors      the parameters by name, float32 master weights if ranks compute with rounded ones. A large
-//                          model has files model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
+//   model.safetensors      the parameters by name, in the order of weight files (FileLayout); float32 master weights
+//                          if ranks compute with rounded ones. A large model has files
+//                          model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
 // The folder has a temporary name until it is complete, so an interrupted call leaves no checkpoint of that name. All
@@ -63,6 +69,11 @@ class PendingCheckpoint {
 // Collective: save_checkpoint() that returns when the values have been copied.
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
                                                     Communicator& comm, const CheckpointExtras& extras = {});
+
+// Takes memory for the copies of begin_checkpoint() from the system and gives it to the pool. A thread does this in the
+// background, so that the first checkpoint does not wait for new pages. Call between steps.
+std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
+                                       const CheckpointExtras& extras);
 
 // Collective. Restores a checkpoint of a run with the same model and methods; buckets and threads may differ. Fills the
 // extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file before it uses

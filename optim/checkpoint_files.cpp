@@ -26,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kVersion = 2;  // version 1: the model in one file
+// Version 1: the model in one file. Versions 1 and 2: parameters in the order of memory.
+constexpr int kVersion = 3;
 constexpr const char *kDamaged = "; the checkpoint is damaged: remove the folder ",
                      *kRemedy = " to continue from the checkpoint before it";
 
@@ -84,13 +85,13 @@ Digest digest_of(const std::string& folder, const std::string& name) {
   return digester.digest(name);
 }
 
-void sync_folder(const std::string& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY);
-  check(descriptor >= 0, folder, ": cannot be opened (", std::strerror(errno), ")");
+void sync(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY);
+  check(descriptor >= 0, path, ": cannot be opened (", std::strerror(errno), ")");
   const bool good = ::fsync(descriptor) == 0 || errno == EINVAL;  // some file systems cannot sync folders
   const int error = errno;
   ::close(descriptor);
-  check(good, folder, ": cannot be synced to disk (", std::strerror(error), ")");
+  check(good, path, ": cannot be synced to disk (", std::strerror(error), ")");
 }
 
 void write_synced(const std::string& path, const std::string& text) {
@@ -154,7 +155,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
           excerpt(dump_json(value)));
     return value.get<int>();
   };
-  Manifest manifest{{count("nodes"), count("workers_per_node")}, {}};
+  Manifest manifest{version.get<int>() >= 3, {count("nodes"), count("workers_per_node")}, {}};
   check(int64_t{manifest.topology.nodes} * manifest.topology.workers_per_node <= (1 << 20), path, ": has ",
         manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, the limit is ", 1 << 20);
   check(field("files").is_object(), path, ": \"files\" is no object");

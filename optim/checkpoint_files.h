@@ -41,12 +41,13 @@ class Digester {
 
 // Writes a text and syncs it to disk; throws with path and reason if it cannot.
 void write_synced(const std::string& path, const std::string& text);
-void sync_folder(const std::string& folder);  // its entries
+void sync(const std::string& path);  // a file, or the entries of a folder; throws if it cannot
 
 // The JSON object of a manifest, except for the files.
 std::string manifest_of(const DataParallel& replica, const Communicator& comm);
 // A manifest that this program can use: of a version that it reads, of the same model and methods.
 struct Manifest {
+  bool file_layout = true;                            // parameters are in the order of weight files
   Topology topology;                                  // of the saved run
   std::vector<Digest> files;                          // sorted by name
   const Digest* find(const std::string& name) const;  // null: not listed

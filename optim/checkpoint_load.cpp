@@ -51,10 +51,12 @@ void load_parameters(const std::string& folder, const Manifest& manifest, DataPa
           const auto found = saved.find(slot.name);
           check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
           const Tensor& values = found->second;
-          const Shape shape = slot.var.value().shape();
+          const FileLayout layout = manifest.file_layout ? slot.layout : FileLayout::as_in_memory;
+          const Shape shape = file_shape(slot.var.value().shape(), layout);
           check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
                 values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
-          bucket.param.range(slot.offset, slot.numel).copy_from(values.to(bucket.param.device()).view({slot.numel}));
+          bucket.param.range(slot.offset, slot.numel).copy_from(
+              from_file_layout(values, layout).to(bucket.param.device()).view({slot.numel}));
           ++used;
         }
       check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);

@@ -15,6 +15,7 @@
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
 #include "engine/safetensors.h"
+#include "engine/start_thread.h"
 #include "optim/checkpoint_files.h"
 
 namespace godwit {
@@ -39,6 +40,7 @@ struct File {
   std::string name;
   std::vector<std::pair<std::string, Tensor>> tensors;
   std::map<std::string, std::string> metadata;
+  std::vector<FileLayout> layouts = {};  // of the tensors; empty: all as in memory
 };
 
 // One file of the model: some parameters, in order of names.
@@ -87,13 +89,15 @@ std::string written_file(const std::string& folder, int rank) { return folder + 
 // Writes the files of a rank. That of rank 0 waits for the others and then writes the manifest.
 class PendingCheckpoint::Writer {
  public:
-  Writer(std::string folder, int rank, int world, std::string manifest, std::vector<File> files, std::string index)
+  Writer(std::string folder, int rank, int world, std::string manifest, std::vector<File> files, std::string index,
+         std::function<void(const std::string&)> describe)
       : folder_(std::move(folder)),
         rank_(rank),
         world_(world),
         manifest_(std::move(manifest)),
         files_(std::move(files)),
         index_(std::move(index)),
+        describe_(std::move(describe)),
         context_(context()),
         thread_([this] { run(); }) {}
   ~Writer() {
@@ -132,18 +136,32 @@ class PendingCheckpoint::Writer {
 
   void write_files() {
     std::string list;
+    const auto written = [&](const Digest& digest) {
+      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+    };
     for (File& file : files_) {
+      for (size_t i = 0; i < file.layouts.size(); ++i)
+        file.tensors[i].second = to_file_layout(file.tensors[i].second, file.layouts[i]);
       Digester digester;
       save_safetensors(partial() + "/" + file.name, file.tensors, file.metadata,
                        [&](const void* data, uint64_t bytes) { digester.add(data, bytes); });
       file.tensors.clear();  // frees the copies
-      const Digest digest = digester.digest(file.name);
-      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+      written(digester.digest(file.name));
     }
     if (!index_.empty()) {
       write_synced(partial() + "/" + kIndex, index_);
-      const Digest digest = digest_of(partial(), kIndex);
-      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+      written(digest_of(partial(), kIndex));
+    }
+    if (describe_) {
+      const std::string folder = partial() + "/description";
+      describe_(folder);
+      for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+        const std::string name = file.path().filename().string();
+        sync(file.path().string());
+        fs::rename(file.path(), partial() + "/" + name);
+        written(digest_of(partial(), name));
+      }
+      fs::remove(folder);
     }
     const std::string path = written_file(partial(), rank_);
     write_synced(path + ".new", list);
@@ -178,12 +196,12 @@ class PendingCheckpoint::Writer {
     }
     for (int rank = 0; rank < world_; ++rank) fs::remove(written_file(partial(), rank));
     write_synced(partial() + "/" + kManifest, dump_json(manifest, 1) + "\n");
-    sync_folder(partial());
+    sync(partial());
     std::error_code error;
     fs::rename(partial(), folder_, error);
     check(!error, folder_, ": cannot be renamed from ", partial(), " (", error.message(), ")");
     const fs::path parent = fs::path(folder_).parent_path();
-    sync_folder(parent.empty() ? "." : parent.string());
+    sync(parent.empty() ? "." : parent.string());
   }
 
   std::string folder_;
@@ -191,6 +209,7 @@ class PendingCheckpoint::Writer {
   std::string manifest_;  // without the files
   std::vector<File> files_;
   std::string index_;  // empty: the model has one file, or another rank writes the index
+  std::function<void(const std::string& folder)> describe_;  // may be empty
   Context context_;
   std::chrono::steady_clock::time_point begun_ = Clock::now();
   std::string problem_;
@@ -230,6 +249,31 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
+// The files of this rank. The tensors share the memory of the replica and the extras.
+std::vector<File> files_of(const std::vector<ModelFile>& of_model, const DataParallel& replica,
+                           const Communicator& comm, const CheckpointExtras& extras) {
+  std::vector<File> files;
+  for (size_t i = 0; i < of_model.size(); ++i) {
+    if (static_cast<int>(i) % comm.world->size() != comm.rank) continue;
+    files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
+    for (const auto& [bucket, slot] : of_model[i].parameters) {
+      files.back().tensors.emplace_back(
+          slot->name, bucket->param.range(slot->offset, slot->numel).view(slot->var.value().shape()));
+      files.back().layouts.push_back(slot->layout);
+    }
+  }
+  File own{rank_file(comm.rank), {}, {}};
+  for (const StateTensor& part : parts_of(replica, extras))
+    if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), part.values);
+  for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
+    for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, values);
+  for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
+  const std::vector<double> counters = replica.counters();
+  for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
+  files.push_back(std::move(own));
+  return files;
+}
+
 // Throws on all ranks if the disk has no room for their files.
 void check_room(const std::string& folder, const std::vector<File>& files, Communicator& comm) {
   constexpr int64_t kMiB = 1 << 20;
@@ -265,31 +309,33 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
     fs::create_directories(partial, error);
     check(!error, partial, ": cannot be created (", error.message(), ")");
   });
-  std::vector<File> files;
   const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
+  std::vector<File> files;
   replica.with_master_weights([&] {
-    for (size_t i = 0; i < of_model.size(); ++i) {
-      if (static_cast<int>(i) % world.size() != comm.rank) continue;
-      files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
-      for (const auto& [bucket, slot] : of_model[i].parameters)
-        files.back().tensors.emplace_back(
-            slot->name, copy_of(bucket->param.range(slot->offset, slot->numel)).view(slot->var.value().shape()));
-    }
+    files = files_of(of_model, replica, comm, extras);
+    for (File& file : files)
+      for (auto& [name, values] : file.tensors) values = copy_of(values);
   });
-  File own{rank_file(comm.rank), {}, {}};
-  for (const StateTensor& part : parts_of(replica, extras))
-    if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), copy_of(part.values));
-  for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
-    for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, copy_of(values));
-  for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
-  const std::vector<double> counters = replica.counters();
-  for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
-  files.push_back(std::move(own));
   check_room(partial, files, comm);
   const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model) : "";
   auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
-                                                            std::move(files), index);
+                                                            std::move(files), index,
+                                                            comm.rank == 0 ? extras.describe : nullptr);
   return std::unique_ptr<PendingCheckpoint>(new PendingCheckpoint(std::move(writer)));
+}
+
+std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
+                                       const CheckpointExtras& extras) {
+  int64_t bytes = 0;
+  for (const File& file : files_of(model_files(replica.buckets(), extras.model_file_bytes), replica, comm, extras))
+    for (const auto& [name, values] : file.tensors) bytes += values.bytes();
+  const Tensor memory({bytes}, DType::u8, kCpu);
+  return start_thread<std::jthread>(
+      [memory] {
+        constexpr int64_t kPage = 4096;
+        for (int64_t i = 0; i < memory.bytes(); i += kPage) memory.data<uint8_t>()[i] = 0;
+      },
+      "the thread that takes memory for checkpoints");
 }
 
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,

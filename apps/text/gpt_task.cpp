@@ -161,4 +161,10 @@ void GptTask::save(const std::string& run_dir, const std::string& which) {
   data_.tokens.tokenizer->save(folder);
 }
 
+void GptTask::save_description(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  write_gpt2_config(folder + "/config.json", model_->config());
+  data_.tokens.tokenizer->save(folder);
+}
+
 }  // namespace godwit::apps

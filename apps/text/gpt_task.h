@@ -31,6 +31,7 @@ class GptTask : public Task {
   Evaluation evaluate() override;  // val_loss, perplexity, bits_per_byte; a sample
   void write_evaluation(const std::string& run_dir, int64_t step) override;  // appends the sample to samples.txt
   void save(const std::string& run_dir, const std::string& which) override;  // a HuggingFace folder
+  void save_description(const std::string& folder) override;
 
  private:
   std::string default_name() const { return config_.init_weights.empty() ? "gpt2_nano" : "gpt2"; }

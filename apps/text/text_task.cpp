@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "apps/train/loader.h"
@@ -101,6 +102,12 @@ void TextTask::for_test_batches(const std::function<void(const data::TextBatch&)
 void TextTask::save(const std::string& run_dir, const std::string& which) {
   const std::string folder = run_dir + "/" + (which == "weights" ? "model" : which);
   save_pretrained(folder, *model_);
+  save_tokenizer(folder, data_.tokenizer);
+}
+
+void TextTask::save_description(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  write_bert_config(folder + "/config.json", model_->config(), model_->architecture());
   save_tokenizer(folder, data_.tokenizer);
 }
 

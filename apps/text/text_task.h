@@ -26,6 +26,7 @@ class TextTask : public Task {
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
   void save(const std::string& run_dir, const std::string& which) override;  // a folder in HuggingFace's format
+  void save_description(const std::string& folder) override;
 
  protected:
   // Collective: checks that all ranks have the same text. References must outlive the task. Loads the initial weights

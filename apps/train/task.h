@@ -1,6 +1,7 @@
 // Task: the model, batches and evaluation of one rank, as used by Trainer.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +66,9 @@ class Task {
   virtual std::vector<std::string> corrupt_files() { return {}; }  // corrupt files found so far, "path: reason"
   // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights).
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
+  // On rank 0, possibly while the model trains: writes the files that a HuggingFace folder has besides the weights, into
+  // a folder that is created if it does not exist.
+  virtual void save_description(const std::string& folder) { std::filesystem::create_directories(folder); }
 };
 
 }  // namespace godwit::apps

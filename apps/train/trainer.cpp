@@ -82,6 +82,8 @@ Evaluation Trainer::run(Progress& progress) {
       const auto begun = Clock::now();
       trace_->begin_step(++step_);
       train_step(progress);
+      if (step_ == first_step_ + 1 && (config_.checkpoint.steps() > 0 || config_.checkpoint.seconds() > 0))
+        reserve_ = reserve_checkpoint_memory(*replica_, comm_, extras());
       notice_convolutions(progress);
       check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronized()) check_replicas(), check_due = false;

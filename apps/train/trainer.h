@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/config/program.h"
@@ -130,6 +131,7 @@ class Trainer {
   double load_s_ = 0;           // how long that took
   // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
+  std::jthread reserve_;  // reserve_checkpoint_memory()
   int64_t pending_step_ = 0;
   double pending_wait_s_ = 0;
   bool announced_ = true;

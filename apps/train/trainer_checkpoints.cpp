@@ -37,6 +37,7 @@ CheckpointExtras Trainer::extras() const {
   }
   for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
   for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
+  extras.describe = [this](const std::string& folder) { task_.save_description(folder); };
   if (spike_guard_)
     for (const auto& [name, values] : spike_guard_->state()) extras.optional["spike/" + name] = values;
   extras.numbers = {{"step", static_cast<double>(step_)},

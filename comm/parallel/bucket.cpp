@@ -102,7 +102,7 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
     const int64_t numel = parameter.var.value().numel();
     if (bucket_of[i] == std::ssize(buckets_)) buckets_.push_back({bucket_of[i], numel_, 0, {}, {}, {}, {}});
     Bucket& bucket = buckets_.back();
-    bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel});
+    bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel, parameter.layout});
     bucket.numel += numel;
     numel_ += numel;
   }

@@ -8,6 +8,7 @@
 
 #include "autograd/var.h"
 #include "comm/segment.h"
+#include "engine/file_layout.h"
 
 namespace godwit {
 
@@ -16,6 +17,7 @@ struct Parameter {
   std::string name;   // as in the reference implementation: "layer1.0.conv1.weight"
   Var var;            // value and gradient
   bool decay = true;  // weight decay applies
+  FileLayout layout = FileLayout::as_in_memory;  // in weight files and checkpoints
 };
 
 // A parameter's position in its bucket. Offsets are in elements.
@@ -25,6 +27,7 @@ struct Slot {
   bool decay;        // weight decay applies
   int64_t offset;    // in the bucket
   int64_t numel;     // number of elements
+  FileLayout layout;  // in checkpoints
 };
 
 // Some parameters, one after another in one tensor.

@@ -41,7 +41,7 @@ void safetensors(Input input) {
 
 struct SmallModule : nn::Module {
   SmallModule() {
-    add_parameter("weight", Tensor({2, 1, 2, 3}, DType::f32, kCpu));
+    add_parameter("weight", Tensor({2, 1, 2, 3}, DType::f32, kCpu), /*decay=*/true, FileLayout::channels_first);
     add_parameter("bias", Tensor({2}, DType::f32, kCpu));
     add_buffer("running_mean", Tensor({2}, DType::f32, kCpu));
   }
@@ -86,7 +86,7 @@ void index(Input input) {
 }
 
 void manifest(Input input) {
-  const std::string own = R"({"version": 2, "parameters": 64, "methods": ["sgdm", "dense"]})";
+  const std::string own = R"({"version": 3, "parameters": 64, "methods": ["sgdm", "dense"]})";
   const checkpoint::Manifest manifest =
       checkpoint::parse_manifest(std::string(input.text()), "step-1/manifest.json", own);
   const Topology& topology = manifest.topology;

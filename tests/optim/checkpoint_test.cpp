@@ -21,7 +21,7 @@ using test::MethodPlan;
 using test::set_if_known;
 using test::train_by;
 
-constexpr int kNewestVersion = 2;
+constexpr int kNewestVersion = 3;
 
 // Saves at the first step from the third on at which replicas are equal. Returns that step; 0 if there was none.
 int64_t save_in_between(MethodPlan plan, const std::string& folder, MethodOutcome* outcome) {
@@ -171,9 +171,9 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
     changed.replace(at, from.size(), to);
     write(file("manifest.json"), Bytes(changed.begin(), changed.end()));
   };
-  with("\"version\": 2", "\"version\": 3");
+  with("\"version\": 3", "\"version\": 4");
   expect_refused(
-      "version 3 is not readable; this program reads versions 1 to 2; continue with the program that wrote it");
+      "version 4 is not readable; this program reads versions 1 to 3; continue with the program that wrote it");
   with("\"nodes\": 2", "\"nodes\": -2");
   expect_refused("\"nodes\" is -2");
   with("\"nodes\": 2", "\"nodes\": 1048576");
@@ -341,6 +341,50 @@ TEST(Checkpoint, ALargeModelHasSeveralFilesAndAnIndex) {
     load_checkpoint(folder / "step", replica, comm, extras);
   };
   EXPECT_TRUE(train_by(plan).same(whole));
+}
+
+// Values 0, 1, 2, … in a parameter with a layout.
+Parameter counting(const std::string& name, const Shape& shape, FileLayout layout, float first) {
+  const Tensor values(shape, DType::f32, kCpu);
+  for (int64_t i = 0; i < values.numel(); ++i) values.data<float>()[i] = first + static_cast<float>(i);
+  return {name, Var(values, true), true, layout};
+}
+
+// PyTorch and transformers read the parameters by their names and shapes.
+TEST(Checkpoint, ParametersHaveTheOrderOfWeightFiles) {
+  const TempFolder folder;
+  const auto parameters = [](float first) {
+    return std::vector<Parameter>{counting("filter", {2, 1, 2, 3}, FileLayout::channels_first, first),
+                                  counting("conv1d", {2, 3}, FileLayout::transposed, first),
+                                  counting("linear", {2, 3}, FileLayout::as_in_memory, first)};
+  };
+  run_local({2, 1}, [&](Communicator& comm) {
+    DataParallel replica(parameters(0), comm);
+    CheckpointExtras extras;
+    extras.describe = [](const std::string& to) {
+      std::filesystem::create_directories(to);
+      std::ofstream(to + "/config.json") << "{}";
+    };
+    save_checkpoint(folder / "step", replica, comm, extras);
+  });
+  const std::map<std::string, Tensor> saved = load_safetensors(folder / "step/model.safetensors");
+  EXPECT_EQ(saved.at("filter").shape(), Shape({2, 3, 1, 2}));
+  EXPECT_EQ(saved.at("filter").to_vector<float>(), (std::vector<float>{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11}));
+  EXPECT_EQ(saved.at("conv1d").shape(), Shape({3, 2}));
+  EXPECT_EQ(saved.at("conv1d").to_vector<float>(), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(saved.at("linear").to_vector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(read(folder / "step/config.json"), (Bytes{'{', '}'}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "step/description"));
+  const Bytes manifest = read(folder / "step/manifest.json");
+  EXPECT_EQ(nlohmann::json::parse(manifest.begin(), manifest.end())["files"]["config.json"]["bytes"], 2);
+  run_local({2, 1}, [&](Communicator& comm) {
+    const std::vector<Parameter> own = parameters(100), expected = parameters(0);
+    DataParallel replica(own, comm);
+    CheckpointExtras extras;
+    load_checkpoint(folder / "step", replica, comm, extras);
+    for (size_t i = 0; i < own.size(); ++i)
+      EXPECT_EQ(own[i].var.value().to_vector<float>(), expected[i].var.value().to_vector<float>()) << own[i].name;
+  });
 }
 
 // A hash of everything that the ranks hold.

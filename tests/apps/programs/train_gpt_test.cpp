@@ -2,6 +2,8 @@
 // refusal of invalid input.
 #include <cmath>
 
+#include "engine/safetensors.h"
+#include "models/weights_folder.h"
 #include "tests/apps/programs/program_test.h"
 #include "tests/apps/small_data.h"
 
@@ -122,6 +124,12 @@ TEST_F(TrainGpt, ResumesWithTheSameBits) {
   done(flags + " --set checkpoint.keep=9");
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
   const std::string whole = results(metrics()), samples = read_file(run_dir() / "samples.txt");
+  const fs::path saved = run_dir() / "checkpoints/step-8", model = run_dir() / "model";
+  for (const char* file : {"config.json", "characters.json"})
+    EXPECT_EQ(read_file(saved / file), read_file(model / file)) << "a checkpoint is a HuggingFace folder";
+  const auto of_checkpoint = load_safetensors(saved / "model.safetensors");
+  for (const auto& [name, values] : load_safetensors(model / "model.safetensors"))
+    EXPECT_TRUE(same_bits(of_checkpoint.at(name), values)) << name;
   fs::remove_all(run_dir() / "checkpoints/step-8");
   const Outcome outcome = train("", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
