@@ -46,6 +46,13 @@ struct Square {
   int64_t columns;
   double eps;
   __device__ double operator()(int64_t i, int64_t j) const { return squared(g[i * columns + j]) + eps; }
+
+  static constexpr int kSums = 1;
+  template <int n>
+  __device__ void operator()(int64_t i, int64_t j, double (&sums)[1][n]) const {
+    const auto values = detail::load_pack<n>(g + i * columns + j, 0);
+    for (int k = 0; k < n; ++k) sums[0][k] += squared(values.values[k]) + eps;
+  }
 };
 
 template <class T>
@@ -109,13 +116,19 @@ __global__ void rate_kernel(Args<T> a, const double* changes, const double* size
   if (threadIdx.x == 0) *rate = static_cast<T>(lr / (excess > 1 ? excess : 1.0));
 }
 
+// x ← keep·x − rate·u
 template <class T>
 struct Apply {
   Change<T> u;
-  const T* rate;
+  const T *rate, *x;
   T keep;
-  __device__ void operator()(int64_t i, T& x) const {
-    x = keep * x - *rate * u.value(i / u.columns, i % u.columns);
+  template <int n>
+  __device__ void operator()(uint32_t i, uint32_t j, T (&values)[n]) const {
+    const int64_t at = i * u.columns + j;
+    const auto before = detail::load_pack<n>(x + at, 0), g = detail::load_pack<n>(u.g + at, 0);
+    const auto by_column = load_any<n>(u.by_column + j);
+    for (int k = 0; k < n; ++k)
+      values[k] = keep * before.values[k] - *rate * (g.values[k] * u.by_row[i] * by_column.values[k]);
   }
 };
 
@@ -128,13 +141,15 @@ void apply(Cuda device, const Args<T>& a, const Tensor& by_row, const T* column)
   const Tensor sizes = a.relative ? row_sums(device, a.rows, a.columns, SquareOfSize<T>{a.x, a.columns}) : changes;
   launch(device, "adafactor", rate_kernel<T>, 1, kLanes, a, changes.cuda_data<double>(), sizes.cuda_data<double>(),
          rate.cuda_data<T>());
-  update_each(device, "adafactor", 0, a.rows * a.columns, Apply<T>{u, rate.cuda_data<T>(), a.keep}, a.x);
+  generate_rows(device, "adafactor", a.rows, a.columns, a.columns, Apply<T>{u, rate.cuda_data<T>(), a.x, a.keep}, a.x,
+                a.g);
 }
 
 template <class T>
 void move_columns(Cuda device, const Args<T>& a, T* column) {
   const Tensor sums({a.columns}, DType::f64);
-  column_sums(device, "adafactor", a.rows, a.columns, Square<T>{a.g, a.columns, a.eps}, sums.cuda_data<double>());
+  column_sums<T, Square<T>, double>(device, "adafactor", a.rows, a.columns, {a.g, a.columns, a.eps},
+                                    {sums.cuda_data<double>()}, {a.g});
   const Move<T> move{a.beta2, static_cast<double>(a.rows)};
   update_each(device, "adafactor", 0, a.columns, move, column, static_cast<const double*>(sums.cuda_data<double>()));
 }

@@ -6,35 +6,53 @@
 namespace godwit {
 namespace {
 
-// One block per position.
-template <class T>
-__global__ void gather_kernel(int64_t width, const int32_t* ids, const T* table, T* y) {
-  const T* from = table + ids[blockIdx.x] * width;
-  T* to = y + blockIdx.x * width;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) to[c] = from[c];
-}
+using detail::load_pack, detail::Pack, detail::store_pack;
 
-// One block per piece: partial [pieces, width] = the sum of the rows of dy at its positions.
+// A row of the table for each position.
 template <class T>
+struct Gather {
+  const int32_t* ids;
+  const T* table;
+  int64_t width;
+  template <int n>
+  __device__ void operator()(uint32_t row, uint32_t c, T (&values)[n]) const {
+    const auto from = load_pack<n>(table + ids[row] * width + c, 0);
+    for (int k = 0; k < n; ++k) values[k] = from.values[k];
+  }
+};
+
+// One block per piece: partial [pieces, width] = the sum of the rows of dy at its positions. Threads process n columns
+// at a time.
+template <int n, class T>
 __global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t* piece, const T* dy,
                              compute_t<T>* partial) {
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-    compute_t<T> sum = 0;
-    for (int32_t k = piece[blockIdx.x]; k < piece[blockIdx.x + 1]; ++k) sum += compute_t<T>(dy[order[k] * width + c]);
-    partial[blockIdx.x * width + c] = sum;
+  const int32_t begin = piece[blockIdx.x], end = piece[blockIdx.x + 1];
+  for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
+    Pack<compute_t<T>, n> sum = {};
+    for (int32_t i = begin; i < end; ++i) {
+      const auto from = load_pack<n>(dy + order[i] * width + c, 0);
+      for (int k = 0; k < n; ++k) sum.values[k] += compute_t<T>(from.values[k]);
+    }
+    store_pack(partial + blockIdx.x * width + c, sum);
   }
 }
 
 // One block per row of the table that was used; no effect if row < 0.
-template <class T>
+template <int n, class T>
 __global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* row, const compute_t<T>* partial,
                            T* d_table) {
   if (row[blockIdx.x] < 0) return;
   T* to = d_table + row[blockIdx.x] * width;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-    compute_t<T> sum = 0;
-    for (int32_t p = first[blockIdx.x]; p < first[blockIdx.x + 1]; ++p) sum += partial[p * width + c];
-    to[c] = static_cast<T>(compute_t<T>(to[c]) + sum);
+  const int32_t begin = first[blockIdx.x], end = first[blockIdx.x + 1];
+  for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
+    Pack<compute_t<T>, n> sum = {};
+    for (int32_t p = begin; p < end; ++p) {
+      const auto from = load_pack<n>(partial + p * width + c, 0);
+      for (int k = 0; k < n; ++k) sum.values[k] += from.values[k];
+    }
+    auto values = load_pack<n>(to + c, 0);
+    for (int k = 0; k < n; ++k) values.values[k] = static_cast<T>(compute_t<T>(values.values[k]) + sum.values[k]);
+    store_pack(to + c, values);
   }
 }
 
@@ -43,8 +61,10 @@ __global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* r
 void embedding_forward(Cuda device, const Tensor& ids, const Tensor& table, const Tensor& y) {
   const Tensor there = ids.to(table.device());
   dispatch_float(table.dtype(), "embedding", [&]<class T>() {
-    launch(device, "embedding", gather_kernel<T>, ids.numel(), row_threads(table.dim(1)), table.dim(1),
-           there.cuda_data<int32_t>(), table.cuda_data<T>(), y.cuda_data<T>());
+    const T* from = table.cuda_data<T>();
+    const int64_t width = table.dim(1);
+    generate_rows(device, "embedding", ids.numel(), width, width, Gather<T>{there.cuda_data<int32_t>(), from, width},
+                  y.cuda_data<T>(), from);
   });
 }
 
@@ -75,10 +95,17 @@ void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const 
   dispatch_float(dy.dtype(), "embedding", [&]<class T>() {
     using C = compute_t<T>;
     const Tensor partial({count, width}, dtype_of<C>, d_table.device());
-    launch(device, "embedding", piece_kernel<T>, count, row_threads(width), width, order, piece, dy.cuda_data<T>(),
-           partial.cuda_data<C>());
-    launch(device, "embedding", add_kernel<T>, rows, row_threads(width), width, first, row, partial.cuda_data<C>(),
-           d_table.cuda_data<T>());
+    const T* from = dy.cuda_data<T>();
+    T* to = d_table.cuda_data<T>();
+    C* sums = partial.cuda_data<C>();
+    by_packs<T>(
+        width,
+        [&]<int n>() {
+          const int threads = row_threads(width / n);
+          launch(device, "embedding", piece_kernel<n, T>, count, threads, width, order, piece, from, sums);
+          launch(device, "embedding", add_kernel<n, T>, rows, threads, width, first, row, sums, to);
+        },
+        from, to);
   });
 }
 

@@ -1,5 +1,5 @@
 #include "autograd/ops/prepend_token.h"
-#include "engine/cuda/elementwise.h"
+#include "engine/cuda/rows.h"
 
 namespace godwit {
 namespace {
@@ -7,21 +7,32 @@ namespace {
 template <class T>
 struct Prepended {
   using C = compute_t<T>;
-  int64_t length, width;  // of y
+  uint32_t length, width;  // of y
   const T* x;
   const C *token, *positions;
-  __device__ C operator()(int64_t at) const {
-    const int64_t row = at / width, i = row % length, k = at % width;
-    const C value = i == 0 ? token[k] : C(x[(row - row / length - 1) * width + k]);
-    return value + positions[i * width + k];
+  template <int n>
+  __device__ void operator()(uint32_t row, uint32_t c, T (&values)[n]) const {
+    const uint32_t image = row / length, i = row - image * length;
+    const auto position = load_any<n>(positions + int64_t{i} * width + c);
+    if (i == 0) {
+      const auto first = load_any<n>(token + c);
+      for (int k = 0; k < n; ++k) values[k] = static_cast<T>(first.values[k] + position.values[k]);
+    } else {
+      const auto from = detail::load_pack<n>(x + int64_t{row - image - 1} * width + c, 0);
+      for (int k = 0; k < n; ++k) values[k] = static_cast<T>(C(from.values[k]) + position.values[k]);
+    }
   }
 };
 
 template <class T>
 struct WithoutFirst {
-  int64_t length, width;  // of dx
+  uint32_t length, width;  // of dx
   const T* dy;
-  __device__ T operator()(int64_t at) const { return dy[at + (at / (length * width) + 1) * width]; }
+  template <int n>
+  __device__ void operator()(uint32_t row, uint32_t c, T (&values)[n]) const {
+    const auto from = detail::load_pack<n>(dy + int64_t{row + row / length + 1} * width + c, 0);
+    for (int k = 0; k < n; ++k) values[k] = from.values[k];
+  }
 };
 
 }  // namespace
@@ -30,16 +41,20 @@ void prepend_token_forward(Cuda device, const Tensor& x, const Tensor& token, co
                            const Tensor& y) {
   dispatch_float(x.dtype(), "prepend_token", [&]<class T>() {
     using C = compute_t<T>;
-    generate(device, "prepend_token", y.numel(),
-             Prepended<T>{y.dim(1), y.dim(2), x.cuda_data<T>(), token.cuda_data<C>(), positions.cuda_data<C>()},
-             y.cuda_data<T>());
+    const T* from = x.cuda_data<T>();
+    const uint32_t length = index_count("prepend_token", y.dim(1)), width = index_count("prepend_token", y.dim(2));
+    generate_rows(device, "prepend_token", y.dim(0) * length, width, width,
+                  Prepended<T>{length, width, from, token.cuda_data<C>(), positions.cuda_data<C>()}, y.cuda_data<T>(),
+                  from);
   });
 }
 
 void prepend_token_backward(Cuda device, const Tensor& dy, const Tensor& dx) {
   dispatch_float(dy.dtype(), "prepend_token", [&]<class T>() {
-    generate(device, "prepend_token", dx.numel(), WithoutFirst<T>{dx.dim(1), dx.dim(2), dy.cuda_data<T>()},
-             dx.cuda_data<T>());
+    const T* from = dy.cuda_data<T>();
+    const uint32_t length = index_count("prepend_token", dx.dim(1)), width = index_count("prepend_token", dx.dim(2));
+    generate_rows(device, "prepend_token", dx.dim(0) * length, width, width, WithoutFirst<T>{length, width, from},
+                  dx.cuda_data<T>(), from);
   });
 }
 

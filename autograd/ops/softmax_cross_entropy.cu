@@ -16,10 +16,12 @@ struct Ignore {
   __device__ bool operator()(int32_t other) const { return any && other == label; }
 };
 
+using detail::load_pack, detail::Pack, detail::store_pack;
+
 // One block per row: the maximum, then the sum of exp(x - largest): per thread in T, over the threads in float64.
 template <class T>
-__global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing, Ignore ignore,
-                               double* losses, double* log_sums) {
+__global__ void forward_kernel(uint32_t classes, const T* logits, const int32_t* labels, double smoothing,
+                               Ignore ignore, double* losses, double* log_sums) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
   const int64_t row = blockIdx.x;
   const T* x = logits + row * classes;
@@ -29,17 +31,26 @@ __global__ void forward_kernel(int64_t classes, const T* logits, const int32_t* 
     return;
   }
   T largest = kNone;
-  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) largest = Larger()(largest, x[c]);
+  for_row(x, classes, true, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + c, 0);
+    for (int k = 0; k < n; ++k) largest = Larger()(largest, in.values[k]);
+  });
   largest = block_reduce(largest, Larger());
   const T base = largest > kNone ? largest : T(0);
   T share = 0;
-  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) share += exp_below(x[c] - base);
+  for_row(x, classes, true, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + c, 0);
+    for (int k = 0; k < n; ++k) share += exp_below(in.values[k] - base);
+  });
   const double sum = block_reduce(static_cast<double>(share), Plus());
   const double log_sum = static_cast<double>(largest) + std::log(sum);
   double loss = (1 - smoothing) * (log_sum - static_cast<double>(x[label]));
   if (smoothing != 0) {  // with smoothing 0, a class at -inf must not contribute
     double all = 0;
-    for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) all += log_sum - static_cast<double>(x[c]);
+    for_row(x, classes, true, [&]<int n>(uint32_t c) {
+      const auto in = load_pack<n>(x + c, 0);
+      for (int k = 0; k < n; ++k) all += log_sum - static_cast<double>(in.values[k]);
+    });
     loss += smoothing / static_cast<double>(classes) * block_reduce(all, Plus());
   }
   if (threadIdx.x == 0) {
@@ -58,7 +69,7 @@ __global__ void mean_kernel(int64_t n, const double* losses, double share, T* me
 }
 
 template <class T>
-__global__ void backward_kernel(int64_t classes, const T* logits, const int32_t* labels, double smoothing,
+__global__ void backward_kernel(uint32_t classes, bool packed, const T* logits, const int32_t* labels, double smoothing,
                                 Ignore ignore, const double* log_sums, const T* dy, double share, T* d_logits,
                                 int64_t first) {
   const int64_t row = blockIdx.x;
@@ -70,10 +81,16 @@ __global__ void backward_kernel(int64_t classes, const T* logits, const int32_t*
   const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
   const T off = static_cast<T>(smoothing / static_cast<double>(classes));
   const T most = static_cast<T>(log_sums[row]), rest = static_cast<T>(static_cast<double>(most) - log_sums[row]);
-  for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) {
-    const T all = factor * (exp_below(x[c] - most, rest) - off);
-    dx[c] = left_out ? T(0) : c == label - first ? all - at_label : all;
-  }
+  const int64_t own_label = label - first;
+  for_row(x, classes, packed, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + c, 0);
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k) {
+      const T all = factor * (exp_below(in.values[k] - most, rest) - off);
+      to.values[k] = left_out ? T(0) : c + k == own_label ? all - at_label : all;
+    }
+    store_pack(dx + c, to);
+  });
 }
 
 // One block per row.
@@ -81,7 +98,7 @@ template <class T>
 __global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* labels, int k, double* hits) {
   const T* x = logits + blockIdx.x * classes;
   const int64_t label = labels[blockIdx.x];
-  int64_t before = 0;
+  int before = 0;
   for (int64_t c = threadIdx.x; c < classes; c += blockDim.x) before += goes_before(x, c, label);
   before = block_reduce(before, Plus());
   if (threadIdx.x == 0) hits[blockIdx.x] = before < k && x[label] == x[label] ? 1 : 0;
@@ -92,9 +109,9 @@ __global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* lab
 void softmax_cross_entropy_forward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
                                    std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums) {
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(logits.dim(1)), logits.dim(1),
-           logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), losses.cuda_data<double>(),
-           log_sums.cuda_data<double>());
+    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(logits.dim(1) / kPack<T>),
+           index_count("softmax_cross_entropy", logits.dim(1)), logits.cuda_data<T>(), labels.cuda_data<int32_t>(),
+           smoothing, Ignore(ignore), losses.cuda_data<double>(), log_sums.cuda_data<double>());
   });
 }
 
@@ -116,9 +133,12 @@ void softmax_cross_entropy_backward(Cuda device, const Tensor& logits, const Ten
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first) {
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1)),
-           logits.dim(1), logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore),
-           log_sums.cuda_data<double>(), dy.cuda_data<T>(), share, d_logits.cuda_data<T>(), first);
+    const T* from = logits.cuda_data<T>();
+    T* to = d_logits.cuda_data<T>();
+    launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1) / kPack<T>),
+           index_count("softmax_cross_entropy", logits.dim(1)), aligned_alike(from, to), from,
+           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), log_sums.cuda_data<double>(), dy.cuda_data<T>(),
+           share, to, first);
   });
 }
 

@@ -1,8 +1,8 @@
-#include "comm/compress/low_rank.h"
-
 #include <cmath>
 
 #include "comm/compress/cuda/block_sums.h"
+#include "comm/compress/low_rank.h"
+#include "engine/cuda/rows.h"
 #include "engine/philox.h"
 
 namespace godwit::low_rank {
@@ -15,8 +15,9 @@ __device__ double dot(const float* a, const float* b, int64_t n) {
 // Half a warp per element of P.
 __global__ void project_kernel(Sizes sizes, const float* m, const float* q, float* p) {
   const int64_t count = sizes.rows * sizes.rank;
+  const auto rank = static_cast<uint32_t>(sizes.rank);
   for_half_warps(count, [&](int64_t item) {
-    const int64_t i = item / sizes.rank, k = item % sizes.rank, n = item < count ? sizes.cols : 0;
+    const int64_t i = static_cast<uint32_t>(item) / rank, k = item - i * rank, n = item < count ? sizes.cols : 0;
     const double sum = dot(m + i * sizes.cols, q + k * sizes.cols, n);
     if (item < count && threadIdx.x % kSumLanes == 0) p[k * sizes.rows + i] = static_cast<float>(sum);
   });
@@ -32,7 +33,7 @@ __device__ double dot_of_block(const float* a, const float* b, int64_t n) {
   __shared__ double products[2][kChunk];
   __shared__ double result;
   double of_piece = 0, of_pieces = 0;  // of this lane
-  __syncthreads();  // a and b are written, and the previous result has been read
+  __syncthreads();                     // a and b are written, and the previous result has been read
   for (int64_t begin = 0; begin < n + kChunk; begin += kChunk) {
     const int buffer = static_cast<int>(begin / kChunk % 2);
     if (threadIdx.x >= 32) {
@@ -105,8 +106,7 @@ __global__ void project_back_kernel(Sizes sizes, const float* m, const float* p,
     if (threadIdx.x >= kSums) {
       const int64_t rows = sizes.rows - begin < kRows ? sizes.rows - begin : kRows;
       if (c < cols)
-        for (int64_t i = k; i < rows; i += kRanks)
-          of_m[buffer][i][c] = m[(begin + i) * sizes.cols + first_col + c];
+        for (int64_t i = k; i < rows; i += kRanks) of_m[buffer][i][c] = m[(begin + i) * sizes.cols + first_col + c];
       for (int64_t at = own; at < ranks * kRows; at += kSums)
         if (at % kRows < rows)
           of_p[buffer][at / kRows][at % kRows] = p[(first_rank + at / kRows) * sizes.rows + begin + at % kRows];
@@ -119,19 +119,29 @@ __global__ void project_back_kernel(Sizes sizes, const float* m, const float* p,
   if (sums) q[(first_rank + k) * sizes.cols + first_col + c] = sum;
 }
 
-__global__ void multiply_kernel(Sizes sizes, const float* p, const float* q, bool subtract, float* m) {
-  for (int64_t item = grid_thread(); item < sizes.rows * sizes.cols; item += grid_threads()) {
-    const int64_t i = item / sizes.cols, j = item % sizes.cols;
-    float product = 0;
-    for (int64_t k = 0; k < sizes.rank; ++k) product = product + p[k * sizes.rows + i] * q[k * sizes.cols + j];
-    m[item] = subtract ? m[item] - product : product;
+// Elements of P·Qᵀ, or of M − P·Qᵀ.
+struct Product {
+  Sizes sizes;
+  const float *p, *q, *m;
+  bool subtract;
+  template <int n>
+  __device__ void operator()(uint32_t i, uint32_t j, float (&values)[n]) const {
+    float products[n] = {};
+    for (int64_t k = 0; k < sizes.rank; ++k) {
+      const float left = p[k * sizes.rows + i];
+      const auto right = detail::load_pack<n>(q + k * sizes.cols + j, 0);
+      for (int c = 0; c < n; ++c) products[c] = products[c] + left * right.values[c];
+    }
+    detail::Pack<float, n> before = {};
+    if (subtract) before = detail::load_pack<n>(m + i * sizes.cols + j, 0);
+    for (int c = 0; c < n; ++c) values[c] = subtract ? before.values[c] - products[c] : products[c];
   }
-}
+};
 
 }  // namespace
 
 void project(Cuda device, const Sizes& sizes, const float* m, const float* q, float* p) {
-  const int64_t sums = sizes.rows * sizes.rank;
+  const int64_t sums = index_count("powersgd", sizes.rows * sizes.rank);
   launch(device, "powersgd", project_kernel, blocks_for(device, kSumLanes * sums), kBlock, sizes, m, q, p);
 }
 
@@ -146,8 +156,7 @@ void project_back(Cuda device, const Sizes& sizes, const float* m, const float* 
 }
 
 void multiply(Cuda device, const Sizes& sizes, const float* p, const float* q, bool subtract, float* m) {
-  const int64_t values = sizes.rows * sizes.cols;
-  launch(device, "powersgd", multiply_kernel, blocks_for(device, values), kBlock, sizes, p, q, subtract, m);
+  generate_rows(device, "powersgd", sizes.rows, sizes.cols, sizes.cols, Product{sizes, p, q, m, subtract}, m, q);
 }
 
 }  // namespace godwit::low_rank

@@ -9,8 +9,9 @@ namespace godwit {
 
 namespace detail {
 
+// n elements; more than 16 bytes take several accesses of 16 bytes.
 template <class T, int n>
-struct alignas(n * sizeof(T)) Pack {
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T values[n];
 };
 
@@ -19,12 +20,17 @@ __device__ Pack<T, n> load_pack(const T* from, int64_t pack) {
   return reinterpret_cast<const Pack<T, n>*>(from)[pack];
 }
 
+template <class T, int n>
+__device__ void store_pack(T* to, const Pack<T, n>& pack) {
+  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+
 // f computes in compute_t; the result is rounded once, to To.
 template <int n, class F, class To, class... From>
 __device__ void map_pack(const F& f, To* to, int64_t pack, const Pack<From, n>&... from) {
   Pack<To, n> result;
   for (int k = 0; k < n; ++k) result.values[k] = static_cast<To>(f(static_cast<compute_t<From>>(from.values[k])...));
-  reinterpret_cast<Pack<To, n>*>(to)[pack] = result;
+  store_pack(to + n * pack, result);
 }
 
 // Processes `packs` packs of n elements, then the remaining elements.

@@ -31,8 +31,19 @@ inline int64_t blocks_for(Cuda device, int64_t n, int threads = kBlock) {
                            int64_t{8} * device.context->multiprocessors * kBlock / threads);
 }
 
+// `n`, checked for kernels with 32-bit indices.
+inline uint32_t index_count(const char* operation, int64_t n) {
+  check(n < int64_t{1} << 31, operation, ": ", n,
+        " elements exceed the limit of a GPU kernel, 2^31 - 1; use a smaller batch");
+  return static_cast<uint32_t>(n);
+}
+
 // The thread's index in the whole grid, and the number of threads in the grid.
 __device__ inline int64_t grid_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
+
+// The same indices for kernels over an index_count(): 32-bit integers divide fast.
+__device__ inline uint32_t grid_thread32() { return blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ inline uint32_t grid_threads32() { return gridDim.x * blockDim.x; }
 
 }  // namespace godwit

@@ -1,9 +1,12 @@
 // Reductions over a block's threads and over the rows of a matrix, in a fixed order, so results do not depend on
 // timing.
 #pragma once
+#include <array>
+#include <initializer_list>
+
 #include "engine/column_chunk.h"
 #include "engine/context.h"
-#include "engine/cuda/launch.h"
+#include "engine/cuda/rows.h"
 
 namespace godwit {
 
@@ -42,40 +45,53 @@ inline int row_threads(int64_t width) {
 
 namespace detail {
 
-// Each block sums a chunk of rows for kBlock columns.
-template <class Term>
-__global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, int64_t width, int64_t tiles,
+// Each thread sums a chunk of rows for n columns.
+template <int n, class Term>
+__global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, int64_t width, uint32_t tiles,
                                       double* partial) {
-  const int64_t first = blockIdx.x / tiles * chunk, c = blockIdx.x % tiles * kBlock + threadIdx.x;
+  const int64_t first = blockIdx.x / tiles * chunk, c = int64_t{blockIdx.x % tiles * blockDim.x + threadIdx.x} * n;
   if (c >= width) return;
   const int64_t end = first + chunk < rows ? first + chunk : rows;
-  double sum = 0;
-  for (int64_t row = first; row < end; ++row) sum += static_cast<double>(term(row, c));
-  partial[blockIdx.x / tiles * width + c] = sum;
+  double sums[Term::kSums][n] = {};
+#pragma unroll 4
+  for (int64_t row = first; row < end; ++row) term(row, c, sums);
+  for (int s = 0; s < Term::kSums; ++s)
+    for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
+// Adds the chunks, in order; many loads are in flight.
 template <class C>
-__global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, C* to) {
+__global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t stride, int64_t width, C* to) {
   for (int64_t c = grid_thread(); c < width; c += grid_threads()) {
     double sum = 0;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * width + c];
+#pragma unroll 16
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * stride + c];
     to[c] = static_cast<C>(sum);
   }
 }
 
 }  // namespace detail
 
-// to[c] = Σ term(row, c) over the rows, in float64: first in chunks of column_chunk() rows, then over the chunks, each
-// in order.
-template <class Term, class C>
-void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term, C* to) {
+// to[s][c] = Σ of sum s of column c over the rows, in float64: first in chunks of column_chunk() rows, then over the
+// chunks, each in order. term(row, c, sums) adds the values of columns [c, c + n) of a row to double
+// sums[Term::kSums][n]; it is a template of n, which is kPack<T> or 1, as by_packs() chooses from `from`, matrices of
+// `width` columns.
+template <class T, class Term, class C>
+void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term,
+                 const std::array<C*, Term::kSums>& to, std::initializer_list<const T*> from) {
   const int64_t chunk = column_chunk(rows), chunks = (rows + chunk - 1) / chunk;
-  const int64_t tiles = (width + kBlock - 1) / kBlock;
-  const Tensor partial({chunks, width}, DType::f64, cuda_device(device.context->index));
-  launch(device, operation, detail::column_partial_kernel<Term>, chunks * tiles, kBlock, term, rows, chunk, width,
-         tiles, partial.cuda_data<double>());
-  launch(device, operation, detail::column_total_kernel<C>, blocks_for(device, width), kBlock,
-         partial.cuda_data<double>(), chunks, width, to);
+  const Tensor partial({chunks, Term::kSums, width}, DType::f64, cuda_device(device.context->index));
+  const bool aligned = std::all_of(from.begin(), from.end(), [](const T* x) { return aligned_to<16>(x); });
+  by_packs<T>(aligned ? width : 1, [&]<int n>() {
+    const int threads = row_threads(width / n);
+    const int64_t tiles = (width / n + threads - 1) / threads;
+    launch(device, operation, detail::column_partial_kernel<n, Term>, chunks * tiles, threads, term, rows, chunk, width,
+           tiles, partial.cuda_data<double>());
+  });
+  constexpr int kThreads = 32;  // many blocks, because a thread takes long
+  for (int s = 0; s < Term::kSums; ++s)
+    launch(device, operation, detail::column_total_kernel<C>, blocks_for(device, width, kThreads), kThreads,
+           partial.cuda_data<double>() + s * width, chunks, Term::kSums * width, width, to[s]);
 }
 
 }  // namespace godwit

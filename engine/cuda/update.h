@@ -9,10 +9,6 @@ namespace godwit {
 namespace detail {
 
 template <class T, int n>
-__device__ void store_pack(T* to, const Pack<T, n>& pack) {
-  *reinterpret_cast<Pack<T, n>*>(to) = pack;
-}
-template <class T, int n>
 __device__ void store_pack(const T*, const Pack<T, n>&) {}  // read-only array
 
 template <int n, class F, class... T>
@@ -35,19 +31,33 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
 
 }  // namespace detail
 
+// The part [first, last) of a range that kernels process in packs.
+struct PackedRange {
+  int64_t first, last, packs;
+  // Threads that process all of [begin, end) at once.
+  int64_t threads(int64_t begin, int64_t end) const { return std::max({packs, first - begin, end - last}); }
+};
+
+// The packs of n elements of [begin, end), aligned to 16 bytes in all arrays; none if the arrays do not reach this
+// alignment at the same element.
+template <int n, class... T>
+PackedRange packed_range(int64_t begin, int64_t end, const T*... at) {
+  int64_t first = begin;
+  while (first < end && first < begin + n && !aligned_to<16>((at + first)...)) ++first;
+  if (!aligned_to<16>((at + first)...)) first = end;
+  const int64_t packs = (end - first) / n;
+  return {first, first + packs * n, packs};
+}
+
 // f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements to
 // update by reference; one with GODWIT_INLINE also runs on the CPU (engine/update_each.h). A read-only array may be one
 // of the updated arrays. Arrays that do not reach 16-byte alignment at the same i are processed element by element.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
-  int64_t first = begin;
-  while (first < end && first < begin + kWidth && !aligned_to<16>((at + first)...)) ++first;
-  if (!aligned_to<16>((at + first)...)) first = end;
-  const int64_t packs = (end - first) / kWidth, last = first + packs * kWidth;
-  const int64_t threads = std::max({packs, first - begin, end - last});
-  launch(device, operation, detail::update_kernel<kWidth, F, T...>, blocks_for(device, threads), kBlock, f, begin,
-         first, last, end, at...);
+  const PackedRange packed = packed_range<kWidth>(begin, end, at...);
+  launch(device, operation, detail::update_kernel<kWidth, F, T...>, blocks_for(device, packed.threads(begin, end)),
+         kBlock, f, begin, packed.first, packed.last, end, at...);
 }
 
 }  // namespace godwit

@@ -48,6 +48,7 @@ struct Tiles {
   static __device__ void scores(const C* a, const C* b, C (&sums)[kPer][kPer]) {
     for (int r = 0; r < kPer; ++r)
       for (int c = 0; c < kPer; ++c) sums[r][c] = 0;
+#pragma unroll 8
     for (int k = 0; k < kWidth; ++k) {
       C left[kPer], right[kPer];
       for (int r = 0; r < kPer; ++r) left[r] = a[(y() + kSide * r) * kRow + k];
@@ -60,6 +61,7 @@ struct Tiles {
   // sums[r][c] += Σ_k p(y + kSide · r, k) · b(k, x + kSide · c), over the tile.
   template <class P>
   static __device__ void add_product(const P& p, const C* b, C (&sums)[kPer][kColumns]) {
+#pragma unroll 4
     for (int k = 0; k < kRows; ++k) {
       C left[kPer], right[kColumns];
       for (int r = 0; r < kPer; ++r) left[r] = p(y() + kSide * r, k);
@@ -110,7 +112,7 @@ struct Tiles {
 
 // One block per tile of queries; o, largest and sum are updated for each tile of keys.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
+__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     forward_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, T* out,
                    compute_t<T>* log_sums) {
   using Of = Tiles<T, kWidth>;
@@ -172,13 +174,14 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
 
 // delta [batch, heads, queries] = Σ d_out · out; one warp per query.
 template <class T, class C = compute_t<T>>
-__global__ void delta_kernel(AttentionView call, const T* out, const T* d_out, C* delta) {
-  const int64_t rows = call.batch * call.heads * call.queries, step = grid_threads() / 32;
+__global__ void delta_kernel(AttentionView call, uint32_t rows, const T* out, const T* d_out, C* delta) {
+  const uint32_t step = grid_threads32() / 32, queries = static_cast<uint32_t>(call.queries);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int64_t i = grid_thread() / 32; i < rows; i += step) {
-    const AttentionHeadView head(call, i / call.queries);
-    const T* a = head.row(call, out, call.queries, i % call.queries);
-    const T* b = head.row(call, d_out, call.queries, i % call.queries);
+  for (uint32_t i = grid_thread32() / 32; i < rows; i += step) {
+    const uint32_t number = i / queries, query = i - number * queries;
+    const AttentionHeadView head(call, number);
+    const T* a = head.row(call, out, call.queries, query);
+    const T* b = head.row(call, d_out, call.queries, query);
     C sum = 0;
     for (int64_t c = lane; c < call.width; c += 32) sum += C(a[c]) * C(b[c]);
     for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
@@ -217,7 +220,7 @@ __device__ void tile_gradients(const AttentionView& call, const AttentionHeadVie
 
 // One block per tile of queries: dq = scale · Σ ds · k, over the tiles of keys.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
+__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     query_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
                            const compute_t<T>* log_sums, const compute_t<T>* delta, T* dq) {
   using Of = Tiles<T, kWidth>;
@@ -251,7 +254,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
 
 // One block per tile of keys: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q, over the tiles of queries.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads)
+__global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     key_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
                          const compute_t<T>* log_sums, const compute_t<T>* delta, T* dk, T* dv) {
   using Of = Tiles<T, kWidth>;
@@ -334,7 +337,7 @@ void attention_backward(Cuda device, const AttentionTensors& t, const AttentionO
     const T *q = t.q.cuda_data<T>(), *k = t.k.cuda_data<T>(), *v = t.v.cuda_data<T>(), *d_out = d.out.cuda_data<T>();
     const C* log_sums = t.log_sums.cuda_data<C>();
     launch(device, "attention", delta_kernel<T>, blocks_for(device, delta.numel() * 32), kBlock, call,
-           t.out.cuda_data<T>(), d_out, delta.cuda_data<C>());
+           index_count("attention", delta.numel()), t.out.cuda_data<T>(), d_out, delta.cuda_data<C>());
     dispatch_width(t, [&](auto width) {
       using Of = Tiles<T, width()>;
       const int64_t queries = Of::count(call.queries), keys = Of::count(call.keys), heads = call.batch * call.heads;

@@ -3,19 +3,17 @@
 #include "engine/context.h"
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/reduce.h"
-#include "engine/cuda/update.h"
 
 namespace godwit {
 namespace {
 
-// Indices of an element of memory [.., rows, columns, channels].
+// Indices of a pixel of memory [.., rows, columns].
 struct Place {
-  int64_t image, row, column, channel;
-  __device__ Place(int64_t at, int64_t rows, int64_t columns, int64_t channels)
-      : image(at / (rows * columns * channels)),
-        row(at / (columns * channels) % rows),
-        column(at / channels % columns),
-        channel(at % channels) {}
+  uint32_t image, row, column;
+  __device__ Place(uint32_t pixel, int64_t rows, int64_t columns)
+      : image(pixel / static_cast<uint32_t>(columns) / static_cast<uint32_t>(rows)),
+        row(pixel / static_cast<uint32_t>(columns) % static_cast<uint32_t>(rows)),
+        column(pixel % static_cast<uint32_t>(columns)) {}
 };
 
 // Offset in x of tap (i, j) of window (r, o), or -1 for padding.
@@ -30,10 +28,15 @@ template <class T>
 struct Correlated {
   Conv2dShape s;
   const T *x, *w;
-  __device__ compute_t<T> operator()(int64_t at) const {
-    const Place p(at, s.ho, s.wo, s.o);
-    const int64_t in = s.c / s.groups, first = p.channel / (s.o / s.groups) * in;
-    const T* tap = w + p.channel * s.kh * s.kw * in;
+  uint32_t in, out;  // channels of a group
+  template <int n>
+  __device__ void operator()(uint32_t window, uint32_t channel, T (&values)[n]) const {
+    const Place p(window, s.ho, s.wo);
+    for (int k = 0; k < n; ++k) values[k] = static_cast<T>(correlation(p, channel + k));
+  }
+  __device__ compute_t<T> correlation(const Place& p, uint32_t channel) const {
+    const int64_t first = channel / out * in;
+    const T* tap = w + channel * s.kh * s.kw * in;
     compute_t<T> sum = 0;
     for (int64_t i = 0; i < s.kh; ++i)
       for (int64_t j = 0; j < s.kw; ++j, tap += in) {
@@ -50,15 +53,22 @@ template <class T>
 struct DataSlope {
   Conv2dShape s;
   const T *dy, *w;
-  __device__ compute_t<T> operator()(int64_t at) const {
-    const Place p(at, s.h, s.w, s.c);
-    const int64_t in = s.c / s.groups, out = s.o / s.groups, first = p.channel / in * out, c = p.channel % in;
+  uint32_t in, out;  // channels of a group
+  template <int n>
+  __device__ void operator()(uint32_t pixel, uint32_t channel, T (&values)[n]) const {
+    const Place p(pixel, s.h, s.w);
+    for (int k = 0; k < n; ++k) values[k] = static_cast<T>(slope(p, channel + k));
+  }
+  __device__ compute_t<T> slope(const Place& p, uint32_t channel) const {
+    const int64_t first = channel / in * out, c = channel % in;
+    const auto stride = static_cast<uint32_t>(s.stride);
     compute_t<T> sum = 0;
     for (int64_t i = 0; i < s.kh; ++i)
       for (int64_t j = 0; j < s.kw; ++j) {
         const int64_t row = p.row + s.padding - i * s.dilation, column = p.column + s.padding - j * s.dilation;
-        const int64_t r = row / s.stride, o = column / s.stride;
-        if (row < 0 || column < 0 || row != r * s.stride || column != o * s.stride || r >= s.ho || o >= s.wo) continue;
+        if (row < 0 || column < 0) continue;
+        const int64_t r = static_cast<uint32_t>(row) / stride, o = static_cast<uint32_t>(column) / stride;
+        if (row != r * stride || column != o * stride || r >= s.ho || o >= s.wo) continue;
         const T* from = dy + ((p.image * s.ho + r) * s.wo + o) * s.o;
         for (int64_t k = first; k < first + out; ++k)
           sum += compute_t<T>(from[k]) * compute_t<T>(w[((k * s.kh + i) * s.kw + j) * in + c]);
@@ -69,14 +79,14 @@ struct DataSlope {
 
 // One block per element of dw.
 template <class T>
-__global__ void filter_slope_kernel(Conv2dShape s, const T* x, const T* dy, compute_t<T>* dw) {
+__global__ void filter_slope_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy, compute_t<T>* dw) {
   using C = compute_t<T>;
-  const int64_t in = s.c / s.groups;
-  const Place p(blockIdx.x, s.kh, s.kw, in);  // within a filter
-  const int64_t channel = p.image / (s.o / s.groups) * in + p.channel;
+  const auto in = static_cast<uint32_t>(s.c / s.groups), out = static_cast<uint32_t>(s.o / s.groups);
+  const Place p(blockIdx.x / in, s.kh, s.kw);  // its image is a filter
+  const int64_t channel = p.image / out * in + blockIdx.x % in;
   C sum = 0;
-  for (int64_t window = threadIdx.x; window < s.n * s.ho * s.wo; window += blockDim.x) {
-    const Place at(window, s.ho, s.wo, 1);
+  for (uint32_t window = threadIdx.x; window < windows; window += blockDim.x) {
+    const Place at(window, s.ho, s.wo);
     const int64_t from = pixel(s, at.image, at.row, at.column, p.row, p.column);
     if (from >= 0) sum += C(x[from + channel]) * C(dy[window * s.o + p.image]);
   }
@@ -84,14 +94,24 @@ __global__ void filter_slope_kernel(Conv2dShape s, const T* x, const T* dy, comp
   if (threadIdx.x == 0) dw[blockIdx.x] = sum;
 }
 
-template <class C>
+template <class T>
 struct AddBias {
-  const C* bias;
+  const compute_t<T>* bias;
+  const T* y;
   int64_t width;
-  template <class T>
-  __device__ void operator()(int64_t i, T& y) const {
-    y = static_cast<T>(C(y) + bias[i % width]);
+  template <int n>
+  __device__ void operator()(uint32_t pixel, uint32_t c, T (&values)[n]) const {
+    const auto from = detail::load_pack<n>(y + pixel * width + c, 0);
+    const auto add = load_any<n>(bias + c);
+    for (int k = 0; k < n; ++k) values[k] = static_cast<T>(compute_t<T>(from.values[k]) + add.values[k]);
   }
+};
+
+// Channels of x and of y in a group.
+struct GroupChannels {
+  uint32_t in, out;
+  explicit GroupChannels(const Conv2dShape& s)
+      : in(index_count("conv2d", s.c / s.groups)), out(index_count("conv2d", s.o / s.groups)) {}
 };
 
 // For bfloat16 images, filters are rounded to bfloat16.
@@ -164,10 +184,13 @@ void conv2d_forward(Cuda device, const Conv2dShape& s, const Tensor& x, const Te
   const Tensor w = like(w_given, x);
   dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
     using C = compute_t<T>;
+    const GroupChannels group(s);
+    T* to = y.cuda_data<T>();
     if (!by_library(device, Convolution::forward, s, x, w, y))
-      generate(device, "conv2d", y.numel(), Correlated<T>{s, x.cuda_data<T>(), w.cuda_data<T>()}, y.cuda_data<T>());
+      generate_rows(device, "conv2d", s.n * s.ho * s.wo, s.o, 1,
+                    Correlated<T>{s, x.cuda_data<T>(), w.cuda_data<T>(), group.in, group.out}, to);
     if (bias.defined())
-      update_each(device, "conv2d", 0, y.numel(), AddBias<C>{bias.cuda_data<C>(), s.o}, y.cuda_data<T>());
+      generate_rows(device, "conv2d", s.n * s.ho * s.wo, s.o, s.o, AddBias<T>{bias.cuda_data<C>(), to, s.o}, to);
   });
 }
 
@@ -176,7 +199,9 @@ void conv2d_backward_data(Cuda device, const Conv2dShape& s, const Tensor& dy, c
   const Tensor w = like(w_given, dy);
   if (by_library(device, Convolution::backward_data, s, dx, w, dy)) return;
   dispatch_float(dy.dtype(), "conv2d", [&]<class T>() {
-    generate(device, "conv2d", dx.numel(), DataSlope<T>{s, dy.cuda_data<T>(), w.cuda_data<T>()}, dx.cuda_data<T>());
+    const GroupChannels group(s);
+    generate_rows(device, "conv2d", s.n * s.h * s.w, s.c, 1,
+                  DataSlope<T>{s, dy.cuda_data<T>(), w.cuda_data<T>(), group.in, group.out}, dx.cuda_data<T>());
   });
 }
 
@@ -185,8 +210,9 @@ void conv2d_backward_weights(Cuda device, const Conv2dShape& s, const Tensor& x,
   if (db.defined()) bias_backward(device, dy, db);
   if (by_library(device, Convolution::backward_filter, s, x, dw, dy)) return;
   dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
-    launch(device, "conv2d", filter_slope_kernel<T>, dw.numel(), row_threads(s.n * s.ho * s.wo), s, x.cuda_data<T>(),
-           dy.cuda_data<T>(), dw.cuda_data<compute_t<T>>());
+    const int64_t windows = s.n * s.ho * s.wo;
+    launch(device, "conv2d", filter_slope_kernel<T>, dw.numel(), row_threads(windows), s,
+           index_count("conv2d", windows), x.cuda_data<T>(), dy.cuda_data<T>(), dw.cuda_data<compute_t<T>>());
   });
 }
 

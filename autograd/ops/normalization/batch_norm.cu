@@ -1,13 +1,12 @@
 #include <cmath>
 
 #include "autograd/ops/normalization/batch_norm.h"
-#include "engine/cuda/elementwise.h"
 #include "engine/cuda/reduce.h"
 
 namespace godwit {
 namespace {
 
-using detail::load_pack, detail::Pack;
+using detail::load_pack, detail::Pack, detail::store_pack;
 
 // How [rows, channels] is split into blocks: chunks of rows, tiles of channels. `lanes` adjacent threads of a block
 // each have a pack of n channels and process every row_lanes-th row. The split depends only on the shape and the pack
@@ -34,9 +33,10 @@ struct Tiling {
 struct Strip {
   int64_t channel, begin, end;
   __device__ Strip(const Tiling& t, int n) {
-    const int64_t lane = threadIdx.x % t.lanes, down = threadIdx.x / t.lanes,
-                  pack = blockIdx.x % t.tiles * t.lanes + lane;
-    const int64_t first = blockIdx.x / t.tiles * t.chunk, last = first + t.chunk;
+    const auto lanes = static_cast<uint32_t>(t.lanes), tiles = static_cast<uint32_t>(t.tiles);
+    const uint32_t down = threadIdx.x / lanes, lane = threadIdx.x - down * lanes;
+    const int64_t pack = blockIdx.x % tiles * lanes + lane;
+    const int64_t first = blockIdx.x / tiles * t.chunk, last = first + t.chunk;
     channel = pack * n;
     end = last < t.rows ? last : t.rows;
     begin = down < t.row_lanes && pack < t.packs ? first + down : end;
@@ -63,11 +63,6 @@ struct Packs {
   __device__ Packs() : packs{} {}
   __device__ const Pack<T, n>& operator[](int i) const { return packs[i]; }
 };
-
-template <class T, int n>
-__device__ void store_pack(T* to, const Pack<T, n>& pack) {
-  *reinterpret_cast<Pack<T, n>*>(to) = pack;
-}
 
 // Parameters [channels] as passed to kernels, and those of a thread's channels.
 template <class C>
@@ -100,7 +95,7 @@ struct Channels {
 // blocks. `Term` creates the run<n> of a thread's channels; its add<u> is the f of for_rows().
 template <int n, class Term>
 __global__ void sums_kernel(Tiling t, Term term, double* partial) {
-  __shared__ double sums[kBlock * 2 * n];
+  __shared__ double sums[2 * n][kBlock];  // in this order, so that a warp uses all banks
   double of_thread[2 * n] = {};
   const Strip strip(t, n);
   if (strip.begin < strip.end) {
@@ -108,13 +103,16 @@ __global__ void sums_kernel(Tiling t, Term term, double* partial) {
     for_rows<Term::kDeep>(
         strip, t, [&]<int u>(int64_t at, int64_t step) { run.template add<u>(at, step, of_thread, of_thread + n); });
   }
-  for (int k = 0; k < 2 * n; ++k) sums[threadIdx.x * 2 * n + k] = of_thread[k];
+  for (int k = 0; k < 2 * n; ++k) sums[k][threadIdx.x] = of_thread[k];
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < t.lanes * 2 * n; i += blockDim.x) {
-    const int64_t lane = i / (2 * n), k = i % (2 * n), pack = blockIdx.x % t.tiles * t.lanes + lane;
+  const auto lanes = static_cast<int>(t.lanes), row_lanes = static_cast<int>(t.row_lanes);
+  for (int i = static_cast<int>(threadIdx.x); i < lanes * 2 * n; i += kBlock) {
+    const int k = i / lanes, lane = i - k * lanes;
+    const int64_t pack = blockIdx.x % static_cast<uint32_t>(t.tiles) * lanes + lane;
     double total = 0;
-    for (int64_t down = 0; down < t.row_lanes; ++down) total += sums[down * t.lanes * 2 * n + i];
-    if (pack < t.packs) partial[(blockIdx.x / t.tiles * 2 + k / n) * t.channels + pack * n + k % n] = total;
+    for (int down = 0; down < row_lanes; ++down) total += sums[k][down * lanes + lane];
+    if (pack < t.packs)
+      partial[(blockIdx.x / static_cast<uint32_t>(t.tiles) * 2 + k / n) * t.channels + pack * n + k % n] = total;
   }
 }
 
@@ -303,14 +301,7 @@ __global__ void input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma
   });
 }
 
-// Calls f.operator()<n>() with packs of 16 bytes if the rows are a multiple of packs and all pointers are aligned;
-// otherwise with single elements.
-template <class T, class F, class... Pointers>
-void by_packs(const Tensor& x, F&& f, Pointers... pointers) {
-  constexpr int kWidth = 16 / sizeof(T);
-  if (x.dim(x.shape().rank() - 1) % kWidth == 0 && aligned_to<16>(pointers...)) f.template operator()<kWidth>();
-  else f.template operator()<1>();
-}
+int64_t channels_of(const Tensor& x) { return x.dim(x.shape().rank() - 1); }
 
 template <class T>
 T* data_or_null(const Tensor& x) {
@@ -326,7 +317,7 @@ void batch_norm_statistics(Cuda device, const Tensor& x, const Tensor& mean, con
     const Moments<T> moments{from, static_cast<double>(channels ? x.numel() / channels : 0), mean.cuda_data<double>(),
                              variance.cuda_data<double>()};
     by_packs<T>(
-        x, [&]<int n>() { channel_sums<n>(device, x, Squares<T>{from}, moments); }, from);
+        channels, [&]<int n>() { channel_sums<n>(device, x, Squares<T>{from}, moments); }, from);
   });
 }
 
@@ -335,9 +326,9 @@ void batch_norm_settle(Cuda device, const Tensor& mean, const Tensor& variance, 
                        const BatchNormState& state) {
   dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {
     launch(device, "batch_norm", settle_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
-           mean.cuda_data<double>(), variance.cuda_data<double>(), rows, data_or_null<double>(all_rows), options.momentum,
-           options.eps, data_or_null<C>(running_mean), data_or_null<C>(running_var), state.mean.cuda_data<C>(),
-           state.inv_std.cuda_data<C>());
+           mean.cuda_data<double>(), variance.cuda_data<double>(), rows, data_or_null<double>(all_rows),
+           options.momentum, options.eps, data_or_null<C>(running_mean), data_or_null<C>(running_var),
+           state.mean.cuda_data<C>(), state.inv_std.cuda_data<C>());
   });
 }
 
@@ -350,7 +341,7 @@ void batch_norm_forward(Cuda device, const BatchNormState& state, const Tensor& 
       const Tiling t(state.x, n);
       launch(device, "batch_norm", forward_kernel<n, T>, t.blocks(), kBlock, t, norm, state.relu, x, plus, to);
     };
-    by_packs<T>(state.x, run, x, plus, to);
+    by_packs<T>(channels_of(state.x), run, x, plus, to);
   });
 }
 
@@ -362,8 +353,8 @@ void batch_norm_backward_parameters(Cuda device, const BatchNormState& state, co
                                dy.cuda_data<T>(), data_or_null<T>(state.y), g.cuda_data<T>()};
     const ParameterSlopes<C> finish{state.inv_std.cuda_data<C>(), d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()};
     by_packs<T>(
-        state.x, [&]<int n>() { channel_sums<n>(device, state.x, products, finish); }, products.x, products.dy,
-        products.y, products.g);
+        channels_of(state.x), [&]<int n>() { channel_sums<n>(device, state.x, products, finish); }, products.x,
+        products.dy, products.y, products.g);
   });
 }
 
@@ -381,7 +372,7 @@ void batch_norm_backward_input(Cuda device, const BatchNormState& state, const T
       launch(device, "batch_norm", input_kernel<n, T>, t.blocks(), kBlock, t, norm, mask_of(state) == Mask::recomputed,
              of_gamma, of_beta, x, from, to);
     };
-    by_packs<T>(state.x, run, x, from, to);
+    by_packs<T>(channels_of(state.x), run, x, from, to);
   });
 }
 

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-detail::AdaptiveWindows windows(const Tensor& x, const Tensor& y) {
+detail::AdaptiveWindows<int64_t> windows(const Tensor& x, const Tensor& y) {
   return {{x.dim(1), y.dim(1)}, {x.dim(2), y.dim(2)}, x.dim(3)};
 }
 
@@ -15,7 +15,7 @@ int64_t grain(int64_t row) { return std::max<int64_t>(1, (1 << 12) / std::max<in
 }  // namespace
 
 void adaptive_avg_pool2d_forward(Cpu, const Tensor& x, const Tensor& y) {
-  const detail::AdaptiveWindows w = windows(x, y);
+  const detail::AdaptiveWindows<int64_t> w = windows(x, y);
   const int64_t out_h = y.dim(1), out_w = y.dim(2), image = x.dim(1) * x.dim(2) * x.dim(3), c = w.channels;
   dispatch_float(x.dtype(), "adaptive_avg_pool2d", [&]<class T>() {
     const T* from = x.data<T>();
@@ -29,7 +29,7 @@ void adaptive_avg_pool2d_forward(Cpu, const Tensor& x, const Tensor& y) {
 }
 
 void adaptive_avg_pool2d_backward(Cpu, const Tensor& dy, const Tensor& dx) {
-  const detail::AdaptiveWindows w = windows(dx, dy);
+  const detail::AdaptiveWindows<int64_t> w = windows(dx, dy);
   const int64_t in_h = dx.dim(1), in_w = dx.dim(2), image = dy.dim(1) * dy.dim(2) * dy.dim(3), c = w.channels;
   dispatch_float(dy.dtype(), "adaptive_avg_pool2d", [&]<class T>() {
     const T* from = dy.data<T>();

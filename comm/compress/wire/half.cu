@@ -1,8 +1,8 @@
-#include "comm/compress/wire/half.h"
-
 #include <cmath>
 #include <limits>
 
+#include "comm/compress/wire/half.h"
+#include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
 
 namespace godwit {
@@ -26,17 +26,28 @@ struct Round {
   }
 };
 
-template <class T>
-struct Mean {
-  const T* parts;
-  int64_t n, senders;
-  float divisor;
-  __device__ float operator()(int64_t i) const {
-    float sum = parts[i];
-    for (int64_t sender = 1; sender < senders; ++sender) sum = sum + float{parts[sender * n + i]};
-    return sum / divisor;
+template <int n, class T>
+__device__ void mean_at(const T* parts, int64_t count, int64_t senders, float divisor, int64_t i, T* mean) {
+  float sums[n] = {};
+#pragma unroll 4
+  for (int64_t sender = 0; sender < senders; ++sender) {
+    const auto part = detail::load_pack<n>(parts + sender * count + i, 0);
+    for (int k = 0; k < n; ++k) sums[k] = sender == 0 ? float{part.values[k]} : sums[k] + float{part.values[k]};
   }
-};
+  detail::Pack<T, n> to;
+  for (int k = 0; k < n; ++k) to.values[k] = T(sums[k] / divisor);
+  detail::store_pack(mean + i, to);
+}
+
+// Processes `packs` packs of 16 bytes, then the remaining elements.
+template <class T>
+__global__ void mean_kernel(const T* parts, int64_t packs, int64_t count, int64_t senders, float divisor, T* mean) {
+  constexpr int kWidth = kPack<T>;
+  for (int64_t pack = grid_thread(); pack < packs; pack += grid_threads())
+    mean_at<kWidth>(parts, count, senders, divisor, pack * kWidth, mean);
+  for (int64_t i = packs * kWidth + grid_thread(); i < count; i += grid_threads())
+    mean_at<1>(parts, count, senders, divisor, i, mean);
+}
 
 struct Same {
   __device__ float operator()(float x) const { return x; }
@@ -67,8 +78,12 @@ void mean_of_halves(Cuda device, const Tensor& parts, int divisor, const Tensor&
   check(parts.numel() == senders * n && parts.dtype() == mean.dtype() && divisor > 0, "mean_of_halves: ", parts.dtype(),
         " ", parts.shape(), " to ", mean.dtype(), " ", mean.shape(), ", divided by ", divisor);
   dispatch_half(mean.dtype(), "mean_of_halves", [&]<class T>() {
-    generate(device, "mean_of_halves", n, Mean<T>{parts.cuda_data<T>(), n, senders, static_cast<float>(divisor)},
-             mean.cuda_data<T>());
+    const T* from = parts.cuda_data<T>();
+    T* to = mean.cuda_data<T>();
+    // Packs need all parts aligned: the first, and the distance between them.
+    const int64_t packs = aligned_to<16>(from, to) && (senders <= 1 || n % kPack<T> == 0) ? n / kPack<T> : 0;
+    launch(device, "mean_of_halves", mean_kernel<T>, blocks_for(device, packs > 0 ? packs : n), kBlock, from, packs, n,
+           senders, static_cast<float>(divisor), to);
   });
 }
 

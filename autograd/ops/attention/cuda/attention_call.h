@@ -20,7 +20,7 @@ struct AttentionView {
   int32_t dropped;  // U is below the dropout if its 24 bits are below this; 0 without dropout
   RngKey rng;
   const uint32_t* counter;  // null, or the device address of the step
-  const uint8_t* mask;  // [batch, keys] or null
+  const uint8_t* mask;      // [batch, keys] or null
 
   AttentionView(const AttentionTensors& t, const AttentionOptions& o)
       : batch(t.q.dim(0)),
@@ -50,8 +50,8 @@ struct AttentionView {
 struct AttentionHeadView {
   int64_t b, h;
 
-  __device__ AttentionHeadView(const AttentionView& call, int64_t number)
-      : b(number / call.heads), h(number % call.heads) {}
+  __device__ AttentionHeadView(const AttentionView& call, uint32_t number)
+      : b(number / static_cast<uint32_t>(call.heads)), h(number % static_cast<uint32_t>(call.heads)) {}
   // Row i of the head in x [batch, length, heads, width].
   template <class T>
   __device__ T* row(const AttentionView& call, T* x, int64_t length, int64_t i) const {
@@ -68,7 +68,7 @@ struct AttentionPlace {
   AttentionHeadView head;
   int64_t tile;
   __device__ AttentionPlace(const AttentionView& call, int64_t tiles)
-      : head(call, blockIdx.x / tiles), tile(blockIdx.x % tiles) {}
+      : head(call, blockIdx.x / static_cast<uint32_t>(tiles)), tile(blockIdx.x % static_cast<uint32_t>(tiles)) {}
 };
 
 }  // namespace godwit

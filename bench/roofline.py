@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Estimates the time of a training step on a GPU from the bytes and operations of each kernel. No GPU is needed.
+
+  bench/roofline.py [MODEL…] [--batch N] [--kernels]
+
+Models: resnet50, bert_base, gpt2. Prints Markdown: per model the time of a step on each GPU, with --kernels also every
+group of kernels. All times are estimates: a kernel takes the longer of its memory traffic and its arithmetic, at
+assumed shares of the published peaks, and a pause until the next kernel starts. Memory traffic counts each array once
+per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
+
+The numbers of parameters and forward operations are compared with tools/predict_models.py before anything is printed.
+"""
+import argparse
+import collections
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import predict_models  # noqa: E402
+
+# Published peaks of the SXM modules: dense bfloat16 tensor-core operations and bytes per second. NVIDIA's data sheets:
+# A100 80GB (June 2021), H100 (2023), H200 (2024).
+GPUS = {"A100": (312e12, 2.039e12), "H100": (989.4e12, 3.35e12), "H200": (989.4e12, 4.8e12)}
+# Assumed shares of the peaks. Godwit's attention uses mma.sync, which reaches about 60 % of the tensor cores of an H100.
+LIBRARY, MEMORY, PAUSE = 0.6, 0.8, 2e-6
+ATTENTION = {"A100": 0.5, "H100": 0.3, "H200": 0.3}
+HALF, FULL = 2, 4  # bytes per element
+
+Kernel = collections.namedtuple("Kernel", "group operations bytes launches attention forward")
+
+
+class Step:
+    """The kernels of one training step."""
+
+    def __init__(self):
+        self.kernels, self.parameters = [], 0
+
+    def add(self, group, bytes_, operations=0, launches=1, attention=False, forward=False):
+        self.kernels.append(Kernel(group, operations, bytes_, launches, attention, forward))
+
+    def seconds(self, gpu):
+        operations, bytes_ = GPUS[gpu]
+        return sum(max(k.operations / (operations * (ATTENTION[gpu] if k.attention else LIBRARY)), k.bytes / (bytes_ * MEMORY))
+                   + k.launches * PAUSE for k in self.kernels)
+
+    def bound(self, gpu):
+        """The same at the peaks, without pauses."""
+        operations, bytes_ = GPUS[gpu]
+        return sum(max(k.operations / operations, k.bytes / bytes_) for k in self.kernels)
+
+    def product(self, name, m, inputs, outputs, weights=None, data=True):
+        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. Weights are rounded to bfloat16 in each pass."""
+        weights = inputs * outputs if weights is None else weights
+        x, y, operations = HALF * m * inputs, HALF * m * outputs, 2 * m * inputs * outputs
+        self.add(f"{name} forward", x + y + HALF * weights, operations, forward=True)
+        self.add("weights to bfloat16", (FULL + HALF) * weights, launches=1)
+        if data:
+            self.add(f"{name} gradient of the input", x + y + HALF * weights, operations)
+            self.add("weights to bfloat16", (FULL + HALF) * weights)
+        self.add(f"{name} gradient of the weights", x + y + FULL * weights, operations)
+
+    def traffic(self, group, elements, arrays, launches=1):
+        """A kernel that reads or writes `arrays` bfloat16 arrays."""
+        self.add(group, HALF * elements * arrays, launches=launches)
+
+    def layer_norm(self, elements, residual):
+        self.traffic("layer norm forward", elements, 4 if residual else 2)
+        self.traffic("layer norm gradients of the parameters", elements, 2, launches=3)
+        self.traffic("layer norm gradient of the input", elements, 3)
+
+    def batch_norm(self, elements, residual):
+        self.traffic("batch norm statistics", elements, 1, launches=3)
+        self.traffic("batch norm forward", elements, 3 if residual else 2)
+        self.traffic("batch norm gradients of the parameters", elements, 4 if residual else 2, launches=2)
+        self.traffic("batch norm gradient of the input", elements, 3)
+
+    def attention(self, batch, tokens, width, causal):
+        """Forward has two products, backward seven: the scores are computed three times and never written."""
+        product, rows = 2 * batch * tokens * tokens * width / (2 if causal else 1), HALF * batch * tokens * width
+        self.add("attention forward", 4 * rows, 2 * product, attention=True, forward=True)
+        self.add("attention backward", 2 * rows)
+        self.add("attention backward", 5 * rows, 3 * product, attention=True)
+        self.add("attention backward", 6 * rows, 4 * product, attention=True)
+
+    def optimizer(self, bytes_per_parameter):
+        """One kernel per bucket of 25 MiB."""
+        self.add("optimizer", bytes_per_parameter * self.parameters, launches=-(-FULL * self.parameters // (25 << 20)))
+
+
+def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, data=True):
+    """A convolution to side × side pixels, and its batch norm."""
+    weights, x, y = outputs * kernel**2 * inputs, batch * (side * stride) ** 2 * inputs, batch * side**2 * outputs
+    operations = 2 * batch * side**2 * weights
+    step.parameters += weights + 2 * outputs
+    step.add("convolution forward", HALF * (x + y + weights), operations, forward=True)
+    if data:
+        step.add("convolution gradient of the input", HALF * (x + y + weights), operations)
+    step.add("convolution gradient of the filters", HALF * (x + y) + FULL * weights, operations)
+    step.add("weights to bfloat16", (FULL + HALF) * weights * (1 + data), launches=1 + data)
+    step.batch_norm(y, residual)
+
+
+def resnet50(batch):
+    step = Step()
+    conv(step, batch, 3, 64, 7, 112, 2, data=False)
+    step.traffic("max pooling", batch * 64 * (112 * 112 + 1.5 * 56 * 56), 2, launches=2)
+    channels, side = 64, 56
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        width = 64 << stage
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            before, side = side, side // stride
+            conv(step, batch, channels, width, 1, before)
+            conv(step, batch, width, width, 3, side, stride)
+            conv(step, batch, width, 4 * width, 1, side, residual=True)
+            if block == 0:
+                conv(step, batch, channels, 4 * width, 1, side, stride)
+            step.traffic("sums of two gradients", batch * before**2 * channels, 3)
+            channels = 4 * width
+    step.traffic("average pooling", batch * channels * side * side, 1, launches=2)
+    step.product("linear", batch, channels, 1000)
+    step.parameters += 1001 * channels - channels + 1000
+    step.optimizer(5 * FULL)  # SGD with momentum reads x, m and g, and writes x and m
+    return step, predict_models.model("resnet50"), batch
+
+
+def linear(step, m, inputs, outputs):
+    step.product("linear", m, inputs, outputs)
+    step.parameters += (inputs + 1) * outputs
+
+
+def mlp(step, m, width):
+    linear(step, m, width, 4 * width)
+    step.traffic("GELU forward", 4 * m * width, 2)
+    step.traffic("GELU gradient", 4 * m * width, 3)
+    linear(step, m, 4 * width, width)
+
+
+def bert_base(batch, tokens=384, width=768):
+    """SQuAD, with dropout."""
+    step, m = Step(), batch * tokens
+    step.parameters = (30522 + 512 + 2) * width + 2 * width
+    step.add("embedding", FULL * m * width * 16, launches=16)
+    for _ in range(12):
+        for _ in range(3):
+            linear(step, m, width, width)
+        step.attention(batch, tokens, width, causal=False)
+        linear(step, m, width, width)
+        mlp(step, m, width)
+        for _ in range(2):
+            step.traffic("dropout", m * width, 4, launches=2)
+            step.layer_norm(m * width, residual=True)
+            step.parameters += 2 * width
+        step.traffic("sums of two gradients", m * width, 3 * 4, launches=4)
+    linear(step, m, width, 2)
+    step.optimizer(7 * FULL)  # AdamW reads x, m, v and g, and writes x, m and v
+    return step, predict_models.model("bert_base"), batch
+
+
+def gpt2(batch, tokens=1024, width=768, words=50257):
+    """124 million parameters, without dropout."""
+    step, m = Step(), batch * tokens
+    step.parameters = (words + tokens) * width + 2 * width
+    step.add("embedding", FULL * m * width * 9, launches=9)
+    step.layer_norm(m * width, residual=False)
+    for _ in range(12):
+        step.layer_norm(m * width, residual=True)
+        step.layer_norm(m * width, residual=True)
+        step.parameters += 4 * width
+        linear(step, m, width, 3 * width)
+        step.traffic("split and join of Q, K and V", 3 * m * width, 4, launches=2)
+        step.attention(batch, tokens, width, causal=True)
+        linear(step, m, width, width)
+        mlp(step, m, width)
+        step.traffic("sums of two gradients", m * width, 3 * 2, launches=2)
+    # The logits are computed in parts, and again for the gradients (autograd/ops/linear_cross_entropy.h).
+    parts, logits, operations = 14, m * words, 2 * m * width * words
+    step.product("output layer", m, width, words)
+    step.add("output layer logits, again", HALF * logits, operations, launches=parts)
+    step.add("output layer between bfloat16 and float32", (HALF + FULL) * 3 * logits, launches=3 * parts)
+    step.add("cross entropy", FULL * 4 * logits, launches=2 * parts)
+    step.optimizer(7 * FULL)
+    return step, predict_models.model("gpt2"), batch
+
+
+MODELS = {"resnet50": (resnet50, 256, "images of 224 × 224"), "bert_base": (bert_base, 32, "texts of 384 tokens"),
+          "gpt2": (gpt2, 8, "texts of 1,024 tokens")}
+
+
+def check(name, step, layers, batch):
+    """Parameters and forward operations equal those of the other description of the model."""
+    parameters = predict_models.parameters(layers)
+    operations = sum(layer.flops for layer in layers) * batch
+    ours = sum(k.operations for k in step.kernels if k.forward)
+    if name == "gpt2":  # the other description counts masked scores
+        ours += sum(k.operations for k in step.kernels if k.forward and k.attention)
+    if step.parameters != parameters or abs(ours / operations - 1) > 1e-9:
+        sys.exit(f"roofline: {name} has {step.parameters} parameters and {ours:.0f} forward operations; "
+                 f"tools/predict_models.py counts {parameters} and {operations:.0f}")
+
+
+def kernels_table(step):
+    groups = {}
+    for kernel in step.kernels:
+        count, operations, bytes_ = groups.get(kernel.group, (0, 0, 0))
+        groups[kernel.group] = (count + kernel.launches, operations + kernel.operations, bytes_ + kernel.bytes)
+    lines = ["| kernels | launches | TFLOP | GB | " + " | ".join(f"{gpu}, ms" for gpu in GPUS) + " |",
+             "| --- |" + " ---: |" * (3 + len(GPUS))]
+    for group, (count, operations, bytes_) in groups.items():
+        part = Step()
+        part.kernels = [kernel for kernel in step.kernels if kernel.group == group]
+        times = " | ".join(f"{1000 * part.seconds(gpu):.2f}" for gpu in GPUS)
+        lines.append(f"| {group} | {count} | {operations / 1e12:.2f} | {bytes_ / 1e9:.2f} | {times} |")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(MODELS))
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--kernels", action="store_true")
+    options = parser.parse_args()
+    for name in options.models:
+        if name not in MODELS:
+            parser.error(f"no such model: {name}; available: {', '.join(MODELS)}")
+    if options.batch is not None and options.batch < 1:
+        parser.error(f"--batch {options.batch}; expected at least 1")
+    lines = ["| step | kernels | TFLOP | GB | " + " | ".join(f"{gpu}, ms" for gpu in GPUS) + " | at the peaks, ms |",
+             "| --- |" + " ---: |" * (4 + len(GPUS))]
+    tables = []
+    for name in options.models:
+        build, batch, unit = MODELS[name]
+        step, layers, batch = build(options.batch or batch)
+        check(name, step, layers, batch)
+        operations, bytes_ = (sum(getattr(k, field) for k in step.kernels) for field in ("operations", "bytes"))
+        times = " | ".join(f"{1000 * step.seconds(gpu):.0f}" for gpu in GPUS)
+        bounds = ", ".join(f"{1000 * step.bound(gpu):.0f}" for gpu in GPUS)
+        lines.append(f"| `{name}`, {batch} {unit} | {sum(k.launches for k in step.kernels)} | {operations / 1e12:.1f} | "
+                     f"{bytes_ / 1e9:.0f} | {times} | {bounds} |")
+        if options.kernels:
+            tables += ["", f"{name}, batch {batch}:", "", *kernels_table(step)]
+    print("\n".join(lines + tables))
+
+
+main()
