@@ -36,9 +36,11 @@ void run(const bench::Settings& settings, Communicator& comm) {
   Gpt2Config config = gpt2_config(settings.text("model"));
   config.dtype = settings.dtype();
   config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0;
-  const auto model = make_gpt2(config);
-  if (const std::string& folder = settings.text("save"); !folder.empty()) return save_pretrained(folder, *model);
-  if (const std::string& folder = settings.text("weights"); !folder.empty()) load_pretrained(folder, *model);
+  config.recompute = settings.number("recompute");
+  const std::string& folder = settings.text("weights");
+  const auto model = folder.empty() ? make_gpt2(config) : std::make_unique<Gpt2>(config);
+  if (!folder.empty()) load_pretrained(folder, *model);
+  if (const std::string& to = settings.text("save"); !to.empty()) return save_pretrained(to, *model);
   const int64_t batch = settings.number("batch"), length = settings.number("length");
   const Tensor ids = tokens(0, {batch, length}, config.vocab_size);
   const Tensor labels = tokens(1, {batch * length}, config.vocab_size);
@@ -54,14 +56,15 @@ int main(int argc, char** argv) {
       "usage: bench_gpt2_step [KEY=VALUE…]\n"
       "A training step of a GPT-2 without dropout, one rank: median time by phase, peak memory.\n"
       "keys: model=gpt2 batch=4 length=1024 optimizer=adamw threads=0 (0: all cores) steps=7 dtype=f32|bf16\n"
-      "      graph=0 (1: CUDA graphs) device=cpu json=0 (1: one line of JSON)\n"
+      "      recompute=0 (layers to compute again in backward) graph=0 (1: CUDA graphs) device=cpu\n"
+      "      json=0 (1: one line of JSON)\n"
       "      save=DIR (write the initial weights as a HuggingFace folder, and exit) weights=DIR (start from them)\n"
       "      losses=FILE (expected losses of the first steps, one per line; another loss is an error)";
   return bench::run_program(argc, argv, usage, [&] {
     const bench::Settings settings(
         argc, argv,
         {{"model", "gpt2"}, {"batch", "4"}, {"length", "1024"}, {"optimizer", "adamw"}, {"threads", "0"}, {"steps", "7"},
-         {"dtype", "f32"},  {"graph", "0"}, {"save", ""},       {"weights", ""},        {"losses", ""}});
+         {"dtype", "f32"},  {"graph", "0"}, {"save", ""},       {"weights", ""},        {"losses", ""},   {"recompute", "0"}});
     settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
   });
 }
