@@ -20,16 +20,18 @@ struct Node {
   Tensor grad;
   bool has_grad = false;
   std::vector<std::shared_ptr<Node>> inputs;
-  std::function<void(const Tensor&)> backward;  // empty for leaves
+  std::function<void(const Tensor&)> backward;  // empty for leaves and for results of recompute()
+  std::function<Var()> again;                   // recompute() only: the function
   std::function<void()> hook;                   // leaves only
   std::function<Tensor()> allocate_grad;                 // leaves only: allocates grad
-  bool leaf() const { return !walked && !backward; }
+  bool leaf() const { return !walked && !backward && !again; }
   bool walked = false;  // true for an op's node after its backward has run
 };
 
 namespace {
+thread_local uint64_t created = 0;  // nodes of this thread
+
 std::shared_ptr<Node> make_node(const Tensor& value) {
-  thread_local uint64_t created = 0;
   auto node = std::make_shared<Node>();
   node->shape = value.shape();
   node->dtype = value.dtype();
@@ -173,20 +175,54 @@ bool wants_grad(const std::vector<Var>& inputs) {
   return false;
 }
 
+Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f) {
+  if (!wants_grad(inputs)) return f();
+  const Tensor value = [&] {
+    const NoGrad no_grad;
+    return f().value();
+  }();
+  const Var result = Var::result(value, inputs, nullptr);
+  result.impl_->node->again = f;
+  return result;
+}
+
 namespace {
 
 // For each node: the number of reachable ops that have yet to contribute.
-std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
-  std::unordered_map<Node*, int> uses{{root.get(), 0}};
+using Uses = std::unordered_map<Node*, int>;
+
+// Counts a use of `root` and, if it is the first one, the uses of all nodes that it depends on. Nodes older than
+// `oldest` must have uses already.
+void count_use(const std::shared_ptr<Node>& root, uint64_t oldest, Uses& uses) {
+  if (uses[root.get()]++ != 0) return;
   std::vector<Node*> open{root.get()};
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
+    check(node->order >= oldest, "recompute: the function depends on a variable ", node->shape,
+          " with a gradient that is not one of the inputs");
     check(!node->walked, "backward: this part of the graph was already traversed and freed");
     for (const auto& input : node->inputs)
       if (uses[input.get()]++ == 0) open.push_back(input.get());
   }
-  return uses;
+}
+
+Var with_gradients(const std::function<Var()>& f) {
+  Context enabled = context();
+  enabled.grad_enabled = true;
+  const ContextGuard guard(std::move(enabled));
+  return f();
+}
+
+// Calls the function of recompute() again. The node of its result becomes an input of `node` with the gradient `dy`.
+void expand(Node& node, const Tensor& dy, const std::function<std::shared_ptr<Node>()>& again, Uses& uses) {
+  const ProfileRange range("recompute");
+  const uint64_t oldest = detail::created;
+  const std::shared_ptr<Node> result = again();
+  check(result != nullptr, "recompute: the second result of the function has no gradient, the first one has");
+  count_use(result, oldest, uses);
+  node.inputs.push_back(result);
+  Gradient(result).add(dy);
 }
 
 }  // namespace
@@ -196,7 +232,8 @@ void backward(const Var& loss, double seed) {
   check(loss.requires_grad(), "backward: the loss does not depend on anything that requires a gradient");
   check(loss.value().numel() == 1, "backward: the loss must have one element, it is ", loss.shape());
   const std::shared_ptr<Node>& root = loss.impl_->node;
-  auto uses = count_uses(root);
+  Uses uses;
+  count_use(root, 0, uses);
   auto earlier = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(earlier)> ready(earlier);
   // Hooks of leaves run immediately, although leaves are the oldest nodes: the work they start overlaps with backward.
@@ -211,11 +248,15 @@ void backward(const Var& loss, double seed) {
   while (!ready.empty()) {
     const std::shared_ptr<Node> node = ready.top();
     ready.pop();
-    auto run = std::move(node->backward);
-    node->backward = nullptr;
+    auto run = std::exchange(node->backward, nullptr);
+    auto again = std::exchange(node->again, nullptr);
     node->walked = true;
-    if (node->has_grad) run(std::exchange(node->grad, Tensor()));
-    run = nullptr;  // frees the captured activations
+    if (node->has_grad) {
+      const Tensor dy = std::exchange(node->grad, Tensor());
+      if (again) expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
+      else run(dy);
+    }
+    run = nullptr, again = nullptr;  // frees the captured activations
     for (auto& input : std::exchange(node->inputs, {}))
       if (--uses.at(input.get()) == 0) release(std::move(input));
   }

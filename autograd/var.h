@@ -73,11 +73,18 @@ class Var {
   struct Impl;
   std::shared_ptr<Impl> impl_;
   friend void backward(const Var& loss, double seed);
+  friend Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
   friend bool wants_grad(const std::vector<Var>& inputs);
 };
 
 // True if gradients are enabled and an input requires one. Ops use it to skip work that only backward needs.
 bool wants_grad(const std::vector<Var>& inputs);
+
+// Returns f() without keeping its intermediate values. backward() calls f again when it arrives at the result, and
+// passes through the graph of this second call, so gradients, their order and the calls of hooks are those of f().
+// `inputs`: all variables with a gradient that f depends on; another one is an error in backward(). Both calls must
+// give the same value: f must not change what it reads, and must take random numbers from keys.
+Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 
 // Adds the gradients of seed · loss to all leaves it depends on. The loss must have one element. Nodes run in a fixed
 // order, the reverse of creation. Each graph can be traversed only once.

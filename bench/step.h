@@ -132,12 +132,23 @@ class StepTimer {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
+// Throws unless the first losses are those of a reference in float32, up to rounding.
+inline void check_losses(const std::vector<double>& losses, const std::vector<double>& expected, DType dtype) {
+  const double tolerance = dtype == DType::bf16 ? 2e-3 : 2e-5;
+  for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i)
+    check(std::abs(losses[i] - expected[i]) <= tolerance * expected[i], "the loss of step ", i, " is ", losses[i],
+          "; expected ", expected[i]);
+}
+
 // Runs two warm-up steps, times steps with the configured optimizer, and prints medians. `what` describes the run,
-// `unit` names the samples. Throws if the loss does not decrease.
+// `unit` names the samples. Throws if the loss does not decrease, or if the losses of the warm-up differ from
+// `expected`.
 inline void time_steps(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
-                       const std::string& what, const char* unit, std::function<Var(int step)> loss_of) {
+                       const std::string& what, const char* unit, std::function<Var(int step)> loss_of,
+                       const std::vector<double>& expected = {}) {
   StepTimer timer(settings, comm, model, lr, std::move(loss_of));
   for (int i = 0; i < 2; ++i) timer.losses.push_back(timer.step().value().item());
+  check_losses(timer.losses, expected, settings.dtype());
   const int samples = settings.number("steps");
   const bool on_gpu = context().device.is_cuda();
   if (on_gpu) timer.time(samples);

@@ -116,7 +116,6 @@ Blocks blocks_of(const Desc& plain, const Desc& wanted) {
   const Dims extents = dims_of(wanted);
   if (extents.size() != 2) return Blocks::none;
   for (const DType type : {DType::f32, DType::bf16}) {
-    if (extents[0] % block_rows(type) != 0 || extents[1] % kBlockColumns != 0) continue;
     if (wanted != Desc(extents, type_of(type), type == DType::f32 ? Tag::BA16a64b : Tag::BA16a64b2a)) continue;
     if (plain == matrix(extents[0], extents[1])) return Blocks::of_rows;
     if (plain == transposed(matrix(extents[1], extents[0]))) return Blocks::of_columns;
@@ -126,8 +125,13 @@ Blocks blocks_of(const Desc& plain, const Desc& wanted) {
 
 void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to) {
   const Dims extents = dims_of(wanted);
-  pack_weights(Cpu{}, w, blocks == Blocks::of_columns, extents[0], extents[1],
-                    wanted.get_size() == static_cast<size_t>(w.bytes()) ? DType::f32 : DType::bf16, to.raw());
+#if DNNL_VERSION_MAJOR < 3
+  const bool halves = wanted.data_type() == dnnl::memory::data_type::bf16;
+#else
+  const bool halves = wanted.get_data_type() == dnnl::memory::data_type::bf16;
+#endif
+  pack_weights(Cpu{}, w, blocks == Blocks::of_columns, extents[0], extents[1], halves ? DType::bf16 : DType::f32,
+               to.raw());
 }
 
 size_t KeyHash::operator()(const Key& key) const {

@@ -72,7 +72,7 @@ struct Checker {
     T result{};
     if constexpr (std::is_same_v<T, std::string>) {
       if (text) return *text;
-      if (option.number_or_text && (i || u || d)) return shown;
+      if (option.number_or_text && (i || u || d || std::holds_alternative<bool>(value.data))) return shown;
       fail_type(option.number_or_text ? "text or a number" : "text");
     } else if (value.is_text && from_text(*text, result)) {
       return result;

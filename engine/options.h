@@ -49,7 +49,7 @@ struct Option {
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
   std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
-  bool number_or_text = false;            // a text that may be a number in JSON
+  bool number_or_text = false;            // a text that may be a number, true or false in JSON
   bool host_specific = false;             // may differ between the processes of a run
   // Replaces `choices`; applies in addition to those of an enum.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;

@@ -60,11 +60,10 @@ HWY_INLINE void round_pairs(const float* from, int64_t stride, uint32_t* to) {
     }
 }
 
-// Packs the block at row r and column c of w.
-void pack_block(const float* w, bool transposed, int64_t stride, int64_t r, int64_t c, bool halves, void* to) {
+// Packs a block of w that begins at `block`.
+void pack_block(const float* block, bool transposed, int64_t stride, bool halves, void* to) {
   const int64_t rows = halves ? 32 : 16;
   HWY_ALIGN float turned[32 * kBlockColumns];
-  const float* block = w + (transposed ? c * stride + r : r * stride + c);
   if (transposed) {
     transpose(block, stride, rows, halves ? turned : static_cast<float*>(to));
     block = turned, stride = kBlockColumns;
@@ -85,17 +84,27 @@ HWY_EXPORT(pack_block);
 
 void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to) {
   const bool halves = type == DType::bf16;
-  const int64_t height = block_rows(type), down = rows / height, across = columns / kBlockColumns;
+  const int64_t height = block_rows(type), down = (rows + height - 1) / height;
+  const int64_t across = (columns + kBlockColumns - 1) / kBlockColumns;
   check(w.dtype() == DType::f32 && w.numel() == rows * columns && (halves || type == DType::f32),
         "pack_weights: takes float32 [", rows, ", ", columns, "] to float32 or bfloat16, not ", w.dtype(), " ",
         w.shape(), " to ", type);
-  check(rows % height == 0 && columns % kBlockColumns == 0, "pack_weights: [", rows, ", ", columns,
-        "] is not divisible into blocks of [", height, ", ", kBlockColumns, "]");
   const float* from = w.data<float>();
   const int64_t stride = transposed ? rows : columns, bytes = 16 * kBlockColumns * 4;
+  // Extents of a block as stored.
+  const int64_t lines = transposed ? kBlockColumns : height, length = transposed ? height : kBlockColumns;
   const auto block = [&](int64_t i, int64_t j) {
+    const int64_t line = transposed ? j * lines : i * lines, at = transposed ? i * length : j * length;
+    const int64_t there = std::min(lines, (transposed ? columns : rows) - line), wide = std::min(length, stride - at);
+    const float* source = from + line * stride + at;
+    HWY_ALIGN float padded[32 * kBlockColumns];
+    const bool ragged = there < lines || wide < length;
+    if (ragged) {
+      std::fill(std::begin(padded), std::end(padded), 0.0F);
+      for (int64_t k = 0; k < there; ++k) std::copy_n(source + k * stride, wide, padded + k * length);
+    }
     HWY_DYNAMIC_DISPATCH(pack_block)
-    (from, transposed, stride, i * height, j * kBlockColumns, halves,
+    (ragged ? padded : source, transposed, ragged ? length : stride, halves,
      static_cast<std::byte*>(to) + (j * down + i) * bytes);
   };
   // Iterates along the rows as stored.

@@ -9,7 +9,7 @@ constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16;
 
 // Packs w [rows, columns] float32, stored as [columns, rows] if `transposed`. `to` is float32 [columns / 64][rows /
 // 16][16][64], or bfloat16 [columns / 64][rows / 32][16][64][2], where the last extent is a pair of rows. Rows and
-// columns must be multiples of the block size.
+// columns that do not fill the last blocks are padded with 0.
 void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to);
 
 }  // namespace godwit

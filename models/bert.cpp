@@ -16,6 +16,7 @@
 #include "autograd/ops/tanh.h"
 #include "engine/graph.h"
 #include "nn/init.h"
+#include "nn/recompute.h"
 
 namespace godwit {
 namespace {
@@ -184,7 +185,11 @@ Var Bert::forward(const TextInput& input, const DropoutContext* run) const {
   x = ops::cast(x, config().dtype);
   TextInput there = input;
   if (there.mask.defined()) there.mask = there.mask.to(x.value().device());  // once for all layers
-  for (const auto& layer : layers_) x = (*layer)(x, there, dropouts);
+  for (int64_t i = 0; i < config().num_hidden_layers; ++i) {
+    const Layer& layer = *layers_[static_cast<size_t>(i)];
+    const auto apply = [&layer, there, dropouts](const Var& y) { return layer(y, there, dropouts); };
+    x = i < config().recompute ? nn::recompute(layer, x, apply) : apply(x);
+  }
   return x;
 }
 

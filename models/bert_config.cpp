@@ -113,6 +113,8 @@ void check_bert_config(const BertConfig& config) {
   check(config.layer_norm_eps > 0 && std::isfinite(config.layer_norm_eps),
         "bert: layer_norm_eps must be finite and positive, it is ", config.layer_norm_eps);
   check(!config.labels.empty(), "bert: a classifier needs at least one label");
+  check(config.recompute >= 0 && config.recompute <= config.num_hidden_layers,
+        "bert: recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", it is ", config.recompute);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
         "bert: dtype must be f32, bf16 or f64, it is ", config.dtype);
 }

@@ -25,6 +25,9 @@ struct BertConfig {
 
   DType dtype = DType::f32;  // or f64; bf16: of activations within the encoder, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
+  // The first so many layers keep only their input for backward, which computes the layer again: less memory, the same
+  // gradients.
+  int64_t recompute = 0;
 };
 
 std::vector<std::string> bert_names();            // bert_tiny mini small medium base large
@@ -33,7 +36,7 @@ BertConfig bert_config(const std::string& name);  // throws for an unknown name,
 // Throws for settings that describe no network, naming the field and its value.
 void check_bert_config(const BertConfig& config);
 
-uint64_t hash(const BertConfig& config);  // of everything but the seed
+uint64_t hash(const BertConfig& config);  // of everything but seed and recompute
 
 // From a config.json, or the folder it lies in; what it leaves out is as HuggingFace has it. Throws Error naming file,
 // field and value for anything malformed, out of range, or asking for another network than this BERT.

@@ -1,14 +1,19 @@
 // Dropouts: the dropouts of a model in one forward pass.
 #pragma once
+#include <optional>
+
 #include "autograd/ops/attention/attention.h"
 #include "nn/dropout.h"
 
 namespace godwit {
 
-// The dropouts of a model. Each call names its site, an index that is unique within the model.
+// The dropouts of a model. Each call names its site, an index that is unique within the model. Copies may outlive the
+// DropoutContext.
 class Dropouts {
  public:
-  explicit Dropouts(const DropoutContext* run) : run_(run) {}  // null: nothing is dropped
+  explicit Dropouts(const DropoutContext* run) {  // null: nothing is dropped
+    if (run) run_ = *run;
+  }
   // Drops elements of x with probability p.
   Var operator()(const Var& x, double p, int64_t site) const { return run_ ? ops::dropout(x, p, run_->key(site)) : x; }
   AttentionOptions attention(double p, int64_t site) const {  // options that drop attention probabilities
@@ -16,7 +21,7 @@ class Dropouts {
   }
 
  private:
-  const DropoutContext* run_;
+  std::optional<DropoutContext> run_;
 };
 
 }  // namespace godwit

@@ -15,6 +15,7 @@
 #include "engine/context.h"
 #include "engine/graph.h"
 #include "nn/init.h"
+#include "nn/recompute.h"
 
 namespace godwit {
 namespace {
@@ -150,7 +151,11 @@ Var Gpt2::embed(const Tensor& ids, int64_t first_position) const {
 Var Gpt2::forward(const Tensor& ids, const DropoutContext* run) const {
   const Dropouts dropouts(run);
   Var x = ops::cast(dropouts(embed(ids, 0), config_.embd_pdrop, 0), config_.dtype);
-  for (const auto& layer : layers_) x = (*layer)(x, ids.dim(0), dropouts);
+  for (int64_t i = 0; i < config_.n_layer; ++i) {
+    const Layer& layer = *layers_[static_cast<size_t>(i)];
+    const auto apply = [&layer, batch = ids.dim(0), dropouts](const Var& y) { return layer(y, batch, dropouts); };
+    x = i < config_.recompute ? nn::recompute(layer, x, apply) : apply(x);
+  }
   return norm_(x);
 }
 

@@ -103,6 +103,8 @@ void check_gpt2_config(const Gpt2Config& config) {
         "gpt2: initializer_range must be finite and not negative, it is ", config.initializer_range);
   check(config.layer_norm_epsilon > 0 && std::isfinite(config.layer_norm_epsilon),
         "gpt2: layer_norm_epsilon must be finite and positive, it is ", config.layer_norm_epsilon);
+  check(config.recompute >= 0 && config.recompute <= config.n_layer, "gpt2: recompute must be from 0 to n_layer ",
+        config.n_layer, ", it is ", config.recompute);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
         "gpt2: dtype must be f32, bf16 or f64, it is ", config.dtype);
 }

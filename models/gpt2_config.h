@@ -23,6 +23,9 @@ struct Gpt2Config {
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
+  // The first so many layers keep only their input for backward, which computes the layer again: less memory, the same
+  // gradients.
+  int64_t recompute = 0;
 
   int64_t inner() const { return n_inner.value_or(4 * n_embd); }  // width of the feed-forward layers
 };
@@ -34,7 +37,7 @@ Gpt2Config gpt2_config(const std::string& name);  // throws for an unknown name,
 // Throws if the settings are invalid, naming the field and its value.
 void check_gpt2_config(const Gpt2Config& config);
 
-uint64_t hash(const Gpt2Config& config);  // of all fields except the seed
+uint64_t hash(const Gpt2Config& config);  // of all fields except seed and recompute
 
 // Reads a config.json, or the one in a folder. Missing fields get HuggingFace's defaults. Throws an Error naming file,
 // field and value if a field is malformed, out of range, or asks for another architecture.

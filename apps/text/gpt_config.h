@@ -37,6 +37,7 @@ struct GptConfig : CommonConfig {
   std::string model_name = "auto";              // auto: of the initial weights, or gpt2_nano without them
   Gpt2Config model = gpt2_config("gpt2_nano");  // sizes without initial weights; the rest is set later
   double dropout = 0;                           // of embeddings, attention probabilities and residual outputs
+  std::string recompute = "false";              // layers whose activations backward computes again
   GptDataConfig data;
   GptGenerateConfig generate;
   int64_t evaluate_every = 0;  // steps; 0: at the end of every epoch only

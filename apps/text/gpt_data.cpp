@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "apps/text/default_text.h"
+#include "apps/text/recompute_option.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -27,6 +28,7 @@ Gpt2Config model_config(const GptConfig& config, const data::Tokenizer& tokenize
     check_vocabulary(config, tokenizer, model);
   }
   model.embd_pdrop = model.attn_pdrop = model.resid_pdrop = config.dropout;
+  model.recompute = recomputed_layers(config.recompute, model.n_layer);
   model.seed = config.seed;
   if (config.dtype == "bf16") model.dtype = DType::bf16;
   check_gpt2_config(model);

@@ -3,6 +3,7 @@
 #include "apps/text/gpt_data.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/text/gpt_task.h"
+#include "apps/text/recompute_option.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -87,6 +88,7 @@ void GptConfig::describe(OptionList& list) {
   list.add("dropout", dropout,
            "fraction of embeddings, attention probabilities and residual outputs that dropout sets to 0",
            {0, 1, false, true});
+  add_recompute(list, recompute);
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder to start from")
       .with_flag("--init-weights")

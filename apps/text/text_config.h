@@ -10,6 +10,7 @@ namespace godwit::apps {
 struct TextModelConfig {
   std::string name = "auto";    // auto: from config.json next to the initial weights, otherwise bert_mini
   std::vector<double> dropout;  // of hidden states, optionally also of attention; empty: the model's defaults
+  std::string recompute = "false";  // layers whose activations backward computes again
 };
 
 struct TextDataConfig {

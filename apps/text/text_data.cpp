@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/text/default_text.h"
+#include "apps/text/recompute_option.h"
 #include "data/hold_out.h"
 #include "data/text/classification.h"
 #include "data/text/corpus.h"
@@ -278,6 +279,7 @@ std::shared_ptr<const TextData> load_text_data(const TextConfig& config, Progres
     data->model.hidden_dropout_prob = dropout.front();
     data->model.attention_probs_dropout_prob = dropout.back();
   }
+  data->model.recompute = recomputed_layers(config.model.recompute, data->model.num_hidden_layers);
   data->model.seed = config.seed;
   std::optional<double>& longest = data->tokenizer.config.model_max_length;
   if (!longest) longest = static_cast<double>(data->model.max_position_embeddings);

@@ -1,6 +1,7 @@
 // The options of train_bert, with their defaults and checks.
 #include <algorithm>
 
+#include "apps/text/recompute_option.h"
 #include "apps/text/text_config.h"
 #include "apps/text/text_data.h"
 #include "apps/text/text_task.h"
@@ -76,6 +77,9 @@ void TextConfig::describe(OptionList& list) {
       .with_choices(models);
   list.add("model.dropout", model.dropout, "of hidden states, or of hidden states,attention; empty: the model's",
            {0, 1, false, true});
+  list.prefix = "model.";
+  add_recompute(list, model.recompute);
+  list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder or safetensors file to start from")
       .with_flag("--init-weights")
       .with_placeholder("DIR")

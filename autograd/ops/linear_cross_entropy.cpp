@@ -5,6 +5,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/linear.h"
+#include "autograd/ops/packed_product.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "engine/graph.h"
 
@@ -12,20 +13,25 @@ namespace godwit {
 namespace {
 
 constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // fewer logits are kept
-constexpr int64_t kRowUnit = 8, kClassUnit = 64;      // the size of a part is a multiple of them
+constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // the size of a part is a multiple of them
 
-// Calls f(first, count) for the parts of n rows or classes, whose sizes are multiples of `unit`.
+// Rows or classes of a part: a multiple of `unit`.
+int64_t part_of(int64_t n, int64_t unit) { return ((n + kParts - 1) / kParts + unit - 1) / unit * unit; }
+
+// Calls f(first, count) for the parts of n rows or classes. Products with a multiple of `unit` are faster, so that the
+// last n mod `unit` are a part of their own.
 template <class F>
 void for_parts(int64_t n, int64_t unit, const F& f) {
-  const int64_t size = ((n + kParts - 1) / kParts + unit - 1) / unit * unit;
-  for (int64_t first = 0; first < n; first += size) f(first, std::min(size, n - first));
+  const int64_t whole = n / unit * unit, size = part_of(n, unit);
+  for (int64_t first = 0; first < whole; first += size) f(first, std::min(size, whole - first));
+  if (whole < n) f(whole, n - whole);
 }
 
 Tensor in_type(const Tensor& x, DType type) { return x.dtype() == type ? x : x.to(type); }
 
-Tensor logits_of(const Tensor& x, const Tensor& w) {
+Tensor logits_of(const Tensor& x, const Tensor& w, const PackedProduct& product) {
   const Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
-  on_device(y, [&](auto device) { linear_forward(device, x, w, Tensor(), y); });
+  product(x, y);
   return in_type(y, w.dtype());
 }
 
@@ -40,7 +46,7 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
   const Tensor gw = dw ? dw.target() : Tensor();
   const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
   for_parts(s.w.dim(0), kClassUnit, [&](int64_t first, int64_t count) {
-    const Tensor w = s.w.rows(first, count), wide = logits_of(s.x, w);
+    const Tensor w = s.w.rows(first, count), wide = logits_of(s.x, w, {w, true, s.x.dim(0), s.x.dtype()});
     on_device(s.x, [&](auto device) {
       softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
       const Tensor d_logits = in_type(wide, s.x.dtype());
@@ -76,8 +82,9 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
   const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
+  const PackedProduct product(saved.w, true, part_of(n, kRowUnit), x.dtype());
   for_parts(n, kRowUnit, [&](int64_t first, int64_t count) {
-    const Tensor logits = logits_of(saved.x.rows(first, count), saved.w);
+    const Tensor logits = logits_of(saved.x.rows(first, count), saved.w, product);
     on_device(mean, [&](auto device) {
       softmax_cross_entropy_forward(device, logits, saved.labels.rows(first, count), 0, ignore,
                                     losses.rows(first, count), saved.log_sums.rows(first, count));

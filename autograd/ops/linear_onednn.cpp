@@ -61,8 +61,15 @@ Tensor library_linear_pack(const Tensor& w, bool transposed, int64_t rows, DType
   return product ? product->packed(w) : Tensor();
 }
 
-void library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packed, bool transposed, const Tensor& y) {
-  multiply_packed(product_of(w, transposed, x.dim(0), x.dtype()), x, packed, Tensor(), y);
+bool library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packed, bool transposed, int64_t rows,
+                           const Tensor& y) {
+  const auto& product = product_of(w, transposed, rows, x.dtype());
+  if (x.dim(0) == rows) return multiply_packed(product, x, packed, Tensor(), y), true;
+  const Desc layout = product->wanted;
+  const auto& other = product_of(w, transposed, x.dim(0), x.dtype());
+  if (!other || other->wanted != layout) return false;
+  multiply_packed(other, x, packed, Tensor(), y);
+  return true;
 }
 
 // With only AVX512_BF16, the library's kernel for its own layout of dw is slower.

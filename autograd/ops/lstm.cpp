@@ -3,8 +3,8 @@
 #include "autograd/ops/add.h"
 #include "autograd/ops/bias.h"
 #include "autograd/ops/linear.h"
-#include "autograd/ops/linear_kernels.h"
 #include "autograd/ops/lstm_steps.h"
+#include "autograd/ops/packed_product.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
@@ -12,24 +12,6 @@ namespace {
 
 // Rows per thread: at least 2048 cells.
 int64_t row_grain(int64_t width) { return 1 + 2047 / width; }
-
-// Products with the recurrent weights, which are packed once for all steps of a sequence.
-class StepProduct {
- public:
-  // x · wᵀ if `transposed`, otherwise x · w; x has `rows` rows of type `type`.
-  StepProduct(const Tensor& w, bool transposed, int64_t rows, DType type) : w_(w), transposed_(transposed) {
-    if (type != DType::f64) packed_ = detail::library_linear_pack(w, transposed, rows, type);
-  }
-  void operator()(const Tensor& x, const Tensor& y) const {
-    if (packed_.defined()) detail::library_linear_packed(x, w_, packed_, transposed_, y);
-    else if (transposed_) linear_forward(Cpu{}, x, w_, Tensor(), y);
-    else linear_backward_data(Cpu{}, x, w_, y);
-  }
-
- private:
-  Tensor w_, packed_;
-  bool transposed_;
-};
 
 template <class T>
 void cell_forward(const Tensor& gates, const Tensor& recurrent, const Tensor& before, const Tensor& after,
@@ -125,7 +107,7 @@ Tensor as_matrix(const Tensor& x) { return x.view({x.dim(0) * x.dim(1), x.dim(2)
 
 void lstm_forward(Cpu, const Tensor& w_hh, const LstmSequence& s) {
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
-    const StepProduct product(w_hh, true, s.gates.dim(1), s.gates.dtype());
+    const PackedProduct product(w_hh, true, s.gates.dim(1), s.gates.dtype());
     detail::lstm_forward_steps(s, product, cell_forward<T>);
   });
 }
@@ -133,7 +115,7 @@ void lstm_forward(Cpu, const Tensor& w_hh, const LstmSequence& s) {
 void lstm_backward(Cpu, const Tensor& w_hh, const LstmSequence& s, const Tensor& dy, const Tensor& dh, const Tensor& dc,
                    bool initial_h) {
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
-    const StepProduct product(w_hh, false, s.gates.dim(1), s.gates.dtype());
+    const PackedProduct product(w_hh, false, s.gates.dim(1), s.gates.dtype());
     detail::lstm_backward_steps(s, dy, dh, dc, initial_h, product, cell_backward<T>);
   });
 }

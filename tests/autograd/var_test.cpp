@@ -109,5 +109,45 @@ TEST(Var, RefusesInvalidUse) {
   EXPECT_THROW(Var().value(), Error);
 }
 
+TEST(Recompute, CallsTheFunctionAgainInBackward) {
+  const Var x = leaf(2), w = leaf(7);
+  int calls = 0, hooks = 0;
+  w.on_grad([&] { ++hooks; });
+  const Var y = recompute({x, w}, [&] {
+    ++calls;
+    return sum(scale(x, 3), sum(scale(w, 5), x));
+  });
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(y.value().item(), 43);
+  const Var loss = sum(y, scale(y, 2));
+  const NoGrad no_grad;  // does not keep backward from recording the second call
+  backward(loss);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(x.grad().item(), 12);
+  EXPECT_EQ(w.grad().item(), 15);
+  EXPECT_EQ(hooks, 1);
+}
+
+TEST(Recompute, WithoutGradientsCallsTheFunctionOnce) {
+  const Var x(Tensor::full({1}, 2, DType::f64));
+  int calls = 0;
+  const Var y = recompute({x}, [&] { return ++calls, scale(x, 3); });
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_EQ(y.value().item(), 6);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Recompute, NamesAVariableThatIsNotAnInput) {
+  const Var x = leaf(2), w = leaf(7);
+  const Var y = recompute({x}, [=] { return sum(scale(x, 3), w); });
+  std::string text;
+  try {
+    backward(y);
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_NE(text.find("with a gradient that is not one of the inputs"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace godwit

@@ -54,6 +54,19 @@ TEST_F(TrainGpt, RunsAreReproducible) {
   EXPECT_EQ(read_file(run_dir() / "samples.txt"), samples);
 }
 
+TEST_F(TrainGpt, RecomputedActivationsChangeNoBit) {
+  const std::string flags = "--nodes 2 --accumulation 2 --set log_every=1 --set model.dropout=0.2 --set model.recompute=";
+  done(flags + "false");
+  const std::string first = results(metrics());
+  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  for (const char* layers : {"1", "true"}) {
+    fs::remove_all(run_dir());
+    done(flags + layers);
+    EXPECT_EQ(results(metrics()), first) << layers;
+    EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights) << layers;
+  }
+}
+
 // A bit per byte is ln 2 nats. In ASCII text every character is a byte.
 TEST_F(TrainGpt, EvaluationsReportLossPerplexityAndBitsPerByte) {
   done("--set data.valid=valid.txt");
@@ -200,6 +213,8 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   expect_refused("--generate ''", {"--generate expects a value, got nothing"});
   expect_refused("--tokenizer none", {"none: no such file"});
   expect_refused("--set model.dropout=1", {"model.dropout"});
+  expect_refused("--set model.recompute=3", {"model.recompute is 3, but the network has 2 layers"});
+  expect_refused("--set model.recompute=some", {"expects true, false or a number of layers, got 'some'"});
   save_model("first");
   const std::string sizes = "--data text.txt --threads 1 --max-steps 1 ";
   const auto refused = [&](const std::string& flags, const std::vector<std::string>& words) {

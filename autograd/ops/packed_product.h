@@ -1,0 +1,20 @@
+// PackedProduct: products of many matrices with the same weights, which are packed once.
+#pragma once
+#include "engine/tensor.h"
+
+namespace godwit {
+
+// x · wᵀ if `transposed`, otherwise x · w. w is float32, or float64 for float64 x, and must not change.
+class PackedProduct {
+ public:
+  // x has `rows` rows, or sometimes fewer, of type `type`.
+  PackedProduct(const Tensor& w, bool transposed, int64_t rows, DType type);
+  void operator()(const Tensor& x, const Tensor& y) const;  // y = x · wᵀ or x · w
+
+ private:
+  Tensor w_, packed_;
+  bool transposed_;
+  int64_t rows_;
+};
+
+}  // namespace godwit

@@ -1,0 +1,18 @@
+// recompute: a block of a network whose activations are computed again in the backward pass.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace godwit::nn {
+
+// f(x), where f computes with the parameters of `block`. Until backward only x is kept. f is called again in backward,
+// so it must own what it captures, and must not depend on other variables with gradients. See godwit::recompute().
+inline Var recompute(const Module& block, const Var& x, const std::function<Var(const Var&)>& f) {
+  std::vector<Var> inputs{x};
+  for (const Parameter& p : block.parameters()) inputs.push_back(p.var);
+  return godwit::recompute(inputs, [x, f] { return f(x); });
+}
+
+}  // namespace godwit::nn
