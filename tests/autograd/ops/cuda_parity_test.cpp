@@ -11,6 +11,7 @@
 #include "autograd/ops/pooling/adaptive_avg_pool2d.h"
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/normalization/layer_norm.h"
+#include "autograd/ops/normalization/rms_norm.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/lstm.h"
 #include "autograd/ops/matmul.h"
@@ -18,10 +19,12 @@
 #include "autograd/ops/prepend_token.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
+#include "autograd/ops/rotary.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/subsample_pad.h"
+#include "autograd/ops/swiglu.h"
 #include "autograd/ops/tanh.h"
 #include "autograd/ops/transpose.h"
 #include "tests/autograd/gradient_check.h"
@@ -132,6 +135,8 @@ TEST_F(CudaParity, Functions) {
       expect_same([](const auto& in) { return ops::tanh(in[0]); }, {x}, 8, "tanh " + what);
       expect_same([](const auto& in) { return ops::gelu(in[0]); }, {x}, 8, "gelu " + what);
       expect_same([](const auto& in) { return ops::gelu(in[0], true); }, {x}, 16, "gelu, tanh " + what);
+      const Tensor up = random(shape, type, 4);
+      expect_same([](const auto& in) { return ops::swiglu(in[0], in[1]); }, {x, up}, 16, "swiglu " + what);
     }
 }
 
@@ -190,6 +195,27 @@ TEST_F(CudaParity, LayerNorm) {
       two.push_back(random({n, width}, type, 10));
       expect_same([=](const auto& v) { return ops::add_layer_norm(v[0], v[3], v[1], v[2], eps); }, two, 64,
                   what + " +");
+    }
+}
+
+TEST_F(CudaParity, RmsNorm) {
+  for (const DType type : kTypes)
+    for (const auto& [n, width] : {std::pair<int64_t, int64_t>{1, 1}, {2, 7}, {33, 64}, {70, 300}, {5, 1024}})
+      expect_same([](const auto& v) { return ops::rms_norm(v[0], v[1], 1e-5); },
+                  {random({n, width}, type, 7), random({width}, compute_dtype(type), 8)}, 64,
+                  detail::concat("rms_norm [", n, ", ", width, "] ", type));
+}
+
+TEST_F(CudaParity, Rotary) {
+  for (const DType type : kTypes)
+    for (const auto& [batch, length, heads, half] : {std::array<int64_t, 4>{1, 1, 1, 1}, {2, 3, 2, 5}, {3, 33, 4, 32}}) {
+      const DType wide = compute_dtype(type);
+      const RotaryTable table{random({length + 3, half}, wide, 1), random({length + 3, half}, wide, 2)};
+      const auto op = [&, length = length](const auto& in) {
+        const auto there = [](const Tensor& x) { return x.to(context().device); };
+        return ops::rotary(in[0], {there(table.cos), there(table.sin)}, length, 3);
+      };
+      expect_same(op, {random({batch * length, heads * 2 * half}, type)}, 4, detail::concat("rotary ", length, " ", type));
     }
 }
 
