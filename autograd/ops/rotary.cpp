@@ -36,8 +36,8 @@ Var ops::rotary(const Var& x, const RotaryTable& table, int64_t length, int64_t 
         "it is ", table.cos.shape());
   check_like(table.sin, table.cos, "rotary", "sin");
   const int64_t positions = table.cos.dim(0), head_dim = 2 * table.cos.dim(1);
-  check(x.shape().rank() == 2 && x.dim(1) > 0 && x.dim(1) % head_dim == 0, "rotary: x must be [rows, heads · ", head_dim,
-        "], it is ", x.shape());
+  check(x.shape().rank() == 2 && x.dim(1) > 0 && x.dim(1) % head_dim == 0, "rotary: x must be [rows, heads · ",
+        head_dim, "], it is ", x.shape());
   check(table.cos.dtype() == compute_dtype(x.dtype()), "rotary: the table must be ", compute_dtype(x.dtype()),
         " as x is ", x.dtype(), ", it is ", table.cos.dtype());
   check(length > 0 && x.dim(0) % length == 0, "rotary: ", x.dim(0), " rows do not divide into texts of ", length);

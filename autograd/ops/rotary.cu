@@ -26,8 +26,8 @@ void rotate(Cuda device, const Tensor& x, const RotaryTable& table, int64_t leng
   dispatch_float(x.dtype(), "rotary", [&]<class T>() {
     using C = compute_t<T>;
     launch(device, "rotary", rotary_kernel<T>, blocks_for(device, x.numel() / 2), kBlock, x.numel() / 2, x.dim(1),
-           table.cos.dim(1), table.cos.cuda_data<C>(), table.sin.cuda_data<C>(), length, first,
-           inverse ? C(-1) : C(1), x.cuda_data<T>(), y.cuda_data<T>());
+           table.cos.dim(1), table.cos.cuda_data<C>(), table.sin.cuda_data<C>(), length, first, inverse ? C(-1) : C(1),
+           x.cuda_data<T>(), y.cuda_data<T>());
   });
 }
 

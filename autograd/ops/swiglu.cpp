@@ -42,14 +42,15 @@ Var ops::swiglu(const Var& gate, const Var& up) {
   check_like(up.value(), gate.value(), "swiglu", "up");
   const Tensor y(gate.shape(), gate.dtype(), gate.device());
   on_device(y, [&](auto device) { swiglu_forward(device, gate.value(), up.value(), y); });
-  return Var::result(y, {gate, up}, [g = gate.value(), u = up.value(), d_gate = gate.gradient(),
-                                     d_up = up.gradient()](const Tensor& dy) {
-    const auto fresh = [&] { return Tensor(g.shape(), g.dtype(), g.device()); };
-    const Tensor of_gate = fresh(), of_up = dy.shared() ? fresh() : dy;
-    on_device(g, [&](auto device) { swiglu_backward(device, g, u, dy, of_gate, of_up); });
-    if (d_gate) d_gate.add(of_gate);
-    if (d_up) d_up.add(of_up);
-  });
+  return Var::result(
+      y, {gate, up},
+      [g = gate.value(), u = up.value(), d_gate = gate.gradient(), d_up = up.gradient()](const Tensor& dy) {
+        const auto fresh = [&] { return Tensor(g.shape(), g.dtype(), g.device()); };
+        const Tensor of_gate = fresh(), of_up = dy.shared() ? fresh() : dy;
+        on_device(g, [&](auto device) { swiglu_backward(device, g, u, dy, of_gate, of_up); });
+        if (d_gate) d_gate.add(of_gate);
+        if (d_up) d_up.add(of_up);
+      });
 }
 
 }  // namespace godwit

@@ -4,6 +4,7 @@
 
 namespace godwit {
 
+// All tensors have the same shape and type.
 void swiglu_forward(Cpu, const Tensor& gate, const Tensor& up, const Tensor& y);
 void swiglu_forward(Cuda, const Tensor& gate, const Tensor& up, const Tensor& y);
 // d_up may be dy.

@@ -14,7 +14,7 @@ namespace godwit {
 // Data shared by all heads of a call.
 struct AttentionCall {
   int64_t batch, queries, keys, heads, width;  // extents of q
-  int64_t kv_heads;  // heads of k and v
+  int64_t kv_heads;                            // heads of k and v
   double scale;  // factor of the scores
   const AttentionOptions& options;  // of the call
   RngKey rng;  // keys the dropout's random numbers

@@ -234,8 +234,8 @@ __global__ void __launch_bounds__(kThreads)
   write_own<Of>(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
 }
 
-// The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and dk
-// = scale · Σ dsᵀ · q.
+// The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
+// dk = scale · Σ dsᵀ · q.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
@@ -329,11 +329,9 @@ __global__ void __launch_bounds__(kThreads)
   const auto factor = static_cast<float>(call.scale);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
   if (dk)
-    write_own<Of>(call, keys, dk, first, of_k,
-                  [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+    write_own<Of>(call, keys, dk, first, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
   if (dv)
-    write_own<Of>(call, keys, dv, first, of_v,
-                  [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+    write_own<Of>(call, keys, dv, first, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
 }
 
 template <class F>

@@ -56,8 +56,8 @@ void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& 
         GODWIT_IN_PLACE
         for (int64_t c = 0; c < width; ++c) by_gamma[c] += C(in[c]) * (C(row[c]) * inv);
         const C slope = inv * share * row_sum<C>(0, width, [=](int64_t c) GODWIT_INLINE {
-          return C(in[c]) * scale[c] * (C(row[c]) * inv);
-        });
+                          return C(in[c]) * scale[c] * (C(row[c]) * inv);
+                        });
         T* out = to + i * width;
         GODWIT_IN_PLACE
         for (int64_t c = 0; c < width; ++c)
@@ -83,14 +83,16 @@ Var ops::rms_norm(const Var& x, const Var& gamma, double eps) {
   check(eps >= 0 && std::isfinite(eps), "rms_norm: eps must be finite and not negative, it is ", eps);
   const Tensor y(x.shape(), x.dtype(), x.device()), inv_rms({x.dim(0)}, type, x.device());
   on_device(y, [&](auto device) { rms_norm_forward(device, x.value(), gamma.value(), eps, y, inv_rms); });
-  return Var::result(y, {x, gamma}, [in = x.value(), scale = gamma.value(), inv_rms, dx = x.gradient(),
-                                     d_gamma = gamma.gradient()](const Tensor& dy) {
-    const Tensor g = dy.shared() ? Tensor(in.shape(), in.dtype(), in.device()) : dy;
-    const Tensor g_gamma = d_gamma ? d_gamma.target() : Tensor(scale.shape(), scale.dtype(), scale.device());
-    on_device(in, [&](auto device) { rms_norm_backward(device, in, scale, inv_rms, dy, g, g_gamma); });
-    if (dx) dx.add(g);
-    if (d_gamma) d_gamma.add(g_gamma);
-  });
+  return Var::result(
+      y, {x, gamma},
+      [in = x.value(), scale = gamma.value(), inv_rms, dx = x.gradient(),
+       d_gamma = gamma.gradient()](const Tensor& dy) {
+        const Tensor g = dy.shared() ? Tensor(in.shape(), in.dtype(), in.device()) : dy;
+        const Tensor g_gamma = d_gamma ? d_gamma.target() : Tensor(scale.shape(), scale.dtype(), scale.device());
+        on_device(in, [&](auto device) { rms_norm_backward(device, in, scale, inv_rms, dy, g, g_gamma); });
+        if (dx) dx.add(g);
+        if (d_gamma) d_gamma.add(g_gamma);
+      });
 }
 
 }  // namespace godwit

@@ -15,7 +15,8 @@ __global__ void forward_kernel(int64_t width, const T* x, const compute_t<T>* ga
   C squares = 0;
   for (int64_t c = threadIdx.x; c < width; c += blockDim.x) squares += C(x[first + c]) * C(x[first + c]);
   const C inv = 1 / std::sqrt(block_reduce(squares, Plus()) * (C(1) / static_cast<C>(width)) + eps);
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) y[first + c] = static_cast<T>(C(x[first + c]) * inv * gamma[c]);
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x)
+    y[first + c] = static_cast<T>(C(x[first + c]) * inv * gamma[c]);
   if (threadIdx.x == 0) inv_rms[blockIdx.x] = inv;
 }
 

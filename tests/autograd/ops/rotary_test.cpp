@@ -10,7 +10,8 @@ using testing::check_gradients, testing::random_tensor, testing::values, testing
 
 // Arbitrary factors, so that every position and column matters.
 RotaryTable table_of(int64_t positions, int64_t half, DType dtype) {
-  return {random_tensor({positions, half}, DType::f64, 5).to(dtype), random_tensor({positions, half}, DType::f64, 6).to(dtype)};
+  return {random_tensor({positions, half}, DType::f64, 5).to(dtype),
+          random_tensor({positions, half}, DType::f64, 6).to(dtype)};
 }
 
 TEST(Rotary, Gradients) {
@@ -59,7 +60,9 @@ TEST(Rotary, KeepsNoActivations) {
   Var sum;
   {
     const Var y = ops::rotary(x, table, 8);
-    sum = Var::result(Tensor::zeros({}), {y}, [g = y.gradient()](const Tensor&) { g.add(Tensor::zeros({8, 1 << 16})); });
+    sum = Var::result(Tensor::zeros({}), {y}, [g = y.gradient()](const Tensor&) {
+      g.add(Tensor::zeros({8, 1 << 16}));
+    });
   }
   EXPECT_LT(pool.stats().bytes_in_use - before, 1 << 16);
   backward(sum);

@@ -59,7 +59,9 @@ TEST(Swiglu, SameBitsOnAnyThreadCountAndVectorWidth) {
 }
 
 TEST(Swiglu, NamesInvalidArguments) {
-  EXPECT_EQ(error_of([] { ops::swiglu(Var(Tensor::zeros({2, 3})), Var(Tensor::zeros({2, 4}))); }),
+  EXPECT_EQ(error_of([] {
+              ops::swiglu(Var(Tensor::zeros({2, 3})), Var(Tensor::zeros({2, 4})));
+            }),
             "swiglu: up is float32 [2, 4], expected float32 [2, 3]");
   const Var half(Tensor::zeros({2}, DType::f16));
   EXPECT_THROW(ops::swiglu(half, half), Error);

@@ -51,8 +51,8 @@ class TileRows {
         step_(rows.step),
         mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
 
-  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros for rows without a bit in
-  // `there` and for columns beyond the width.
+  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros for rows without a bit
+  // in `there` and for columns beyond the width.
   __device__ void load(int64_t first, uint64_t there, Chunk* to, int64_t shift = 0) const {
     there = (there & mask_) >> row();
     to += Of::place(row(), column());
