@@ -72,6 +72,8 @@
 #include "models/gpt2.h"
 #include "models/gpt2_config.h"
 #include "models/image_model.h"
+#include "models/language_models.h"
+#include "models/llama.h"
 #include "models/lstm.h"
 #include "models/pretrained.h"
 #include "models/resnet.h"

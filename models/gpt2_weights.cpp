@@ -2,7 +2,6 @@
 #include <map>
 #include <string_view>
 
-#include "autograd/ops/transpose.h"
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
 #include "models/gpt2.h"
@@ -19,15 +18,6 @@ bool is_conv1d(std::string_view name) {
   for (const std::string_view layer : {"c_attn.weight", "c_proj.weight", "c_fc.weight"})
     if (name.ends_with(layer)) return true;
   return false;
-}
-
-Shape swapped(const Shape& shape) { return {shape[1], shape[0]}; }
-
-Tensor transposed(const Tensor& x) {
-  const int64_t rows = x.dim(0), columns = x.dim(1);
-  const Tensor y({1, columns, rows}, x.dtype(), kCpu);
-  transpose_forward(Cpu{}, x.to(kCpu).view({1, rows, columns}), y);
-  return y.view({columns, rows});
 }
 
 // The field of config.json behind an extent of a tensor, in HuggingFace's layout.
@@ -62,39 +52,18 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
 
 }  // namespace
 
-void load_pretrained(const std::string& path, const Gpt2& model) {
+void Gpt2::load(const std::string& path) const {
   const std::string file = weights_file(path);
-  std::map<std::string, Tensor> tensors = read_tensors(file);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
-  std::vector<std::string> missing, unexpected, different;
-  const std::vector<Parameter> parameters = model.parameters();
-  for (const Parameter& p : parameters) {
-    const auto found = tensors.extract(p.name);
-    if (!found) {
-      missing.push_back(p.name);
-      continue;
-    }
-    const bool swap = is_conv1d(p.name);
-    const Tensor& loaded = found.mapped();
-    const std::string problem = difference(p.name, loaded, swap ? swapped(p.var.shape()) : p.var.shape(), field_of);
-    const DType type = p.var.dtype();
-    if (!problem.empty()) different.push_back(problem);
-    else
-      pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
-  }
-  for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
-  check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit a GPT-2 of ",
-        model.config().n_layer, " layers (n_layer):", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), " ", pairs.size(), " of ", parameters.size(), " tensors fit");
-  copy_converted(pairs);
+  load_parameters(file, read_tensors(file), parameters(), field_of,
+                  detail::concat("a GPT-2 of ", config_.n_layer, " layers (n_layer)"), is_conv1d);
 }
 
-void save_pretrained(const std::string& folder, const Gpt2& model) {
+void Gpt2::save(const std::string& folder) const {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Parameter& p : model.parameters())
+  for (const Parameter& p : parameters())
     tensors.emplace_back(p.name, is_conv1d(p.name) ? transposed(p.var.value()) : p.var.value());
   save_weights_file(folder, tensors);
-  write_gpt2_config(folder + "/config.json", model.config());
+  write_gpt2_config(folder + "/config.json", config_);
 }
 
 }  // namespace godwit

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "autograd/ops/transpose.h"
+#include "engine/excerpt.h"
 #include "engine/safetensors.h"
 
 namespace godwit {
@@ -50,6 +52,40 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
   for (const auto& [loaded, value] : pairs)
     value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
+}
+
+Tensor transposed(const Tensor& matrix) {
+  const int64_t rows = matrix.dim(0), columns = matrix.dim(1);
+  const Tensor y({1, columns, rows}, matrix.dtype(), kCpu);
+  transpose_forward(Cpu{}, matrix.to(kCpu).view({1, rows, columns}), y);
+  return y.view({columns, rows});
+}
+
+void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
+                     const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model,
+                     const std::function<bool(std::string_view)>& swapped) {
+  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
+  std::vector<std::string> missing, unexpected, different;
+  for (const Parameter& p : parameters) {
+    const auto found = tensors.extract(p.name);
+    if (!found) {
+      missing.push_back(p.name);
+      continue;
+    }
+    const bool swap = swapped && swapped(p.name);
+    const Tensor& loaded = found.mapped();
+    const Shape expected = swap ? Shape{p.var.dim(1), p.var.dim(0)} : p.var.shape();
+    const std::string problem = difference(p.name, loaded, expected, field_of);
+    const DType type = p.var.dtype();
+    if (!problem.empty()) different.push_back(problem);
+    else
+      pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
+  }
+  for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
+  check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit ", model, ":",
+        listed(missing, "missing"), listed(unexpected, "unexpected"), listed(different, "of another shape or type"),
+        " ", pairs.size(), " of ", parameters.size(), " tensors fit");
+  copy_converted(pairs);
 }
 
 void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors) {

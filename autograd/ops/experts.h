@@ -34,6 +34,7 @@ void expert_weights_backward(Cuda, const Tensor& probabilities, const Tensor& id
 // compute_t.
 void combine_experts_forward(Cpu, const Tensor& x, const Tensor& weights, const Tensor& slots, const Tensor& y);
 void combine_experts_forward(Cuda, const Tensor& x, const Tensor& weights, const Tensor& slots, const Tensor& y);
+// Writes all of dx [n · k, width] and d_weights [n, k].
 void combine_experts_backward(Cpu, const Tensor& x, const Tensor& weights, const Tensor& slots, const Tensor& dy,
                               const Tensor& dx, const Tensor& d_weights);
 void combine_experts_backward(Cuda, const Tensor& x, const Tensor& weights, const Tensor& slots, const Tensor& dy,

@@ -7,7 +7,7 @@ namespace godwit {
 
 // Factors of the rotations of positions 0 to positions - 1: [positions, head_dim / 2], of type compute_t.
 struct RotaryTable {
-  Tensor cos, sin;
+  Tensor cos, sin;  // of the angles, times a magnitude
 };
 
 // x, y [rows, heads · head_dim]: row r has position first + r % length. With (a, b) a pair of columns, y = (a cos - b

@@ -65,9 +65,8 @@ struct AttentionHead {
   // How many of the keys [first, first + n) query i attends; they come first.
   int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
   int64_t member() const { return h % call.group(); }  // number of the head among those that share k and v
-  // Row strides in elements: of q, and of k and v.
-  int64_t step() const { return call.heads * call.width; }
-  int64_t key_step() const { return call.kv_heads * call.width; }
+  int64_t step() const { return call.heads * call.width; }         // row stride of q in elements
+  int64_t key_step() const { return call.kv_heads * call.width; }  // row stride of k and v in elements
   // The head's first row in a tensor like q.
   template <class T>
   T* queries_of(T* data) const {
