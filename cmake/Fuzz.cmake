@@ -24,7 +24,7 @@ target_precompile_headers(fuzz_methods PRIVATE ${headers})
 file(GLOB targets CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER targets EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${targets} ${engine} ${data} ${compress} apps/report/log_options.cpp comm/transport/launcher.cpp models/bert_config.cpp
-               models/config_json.cpp models/gpt2_config.cpp
+               models/config_json.cpp models/gpt2_config.cpp models/llama_config.cpp models/rotary_scaling.cpp
                nn/weights.cpp optim/checkpoint_files.cpp optim/checkpoint_load.cpp optim/checkpoint_options.cpp
                optim/saved_parts.cpp optim/spike_guard.cpp $<TARGET_OBJECTS:fuzz_methods>)
 target_link_libraries(fuzz PRIVATE ${libraries})

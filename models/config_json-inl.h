@@ -20,6 +20,8 @@ class ConfigReader {
   bool is_null(const char* name) const {               // whether it is there and null
     return object_.contains(name) && object_[name].is_null();
   }
+  ConfigReader nested(const char* name) const;  // the fields of an object; throws unless the field is one
+  void require(const char* name) const;         // throws if the field is missing
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
     fail(file_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
@@ -33,6 +35,8 @@ class ConfigReader {
   void only(const char* name, const nlohmann::json& supported, const char* why) const;
 
  private:
+  ConfigReader(std::string file, nlohmann::json object) : file_(std::move(file)), object_(std::move(object)) {}
+
   std::string file_;
   nlohmann::json object_;
 };

@@ -39,6 +39,15 @@ const json* ConfigReader::find(const char* name) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
+ConfigReader ConfigReader::nested(const char* name) const {
+  require(name);
+  const json& object = *find(name);
+  if (!object.is_object()) wrong(name, object, "must be an object");
+  return {file_ + ": " + name, object};
+}
+
+void ConfigReader::require(const char* name) const { check(find(name) != nullptr, file_, ": has no ", name); }
+
 void ConfigReader::integer(const char* name, int64_t* to) const {
   if (const json* value = find(name)) {
     if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))

@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 // The logits of the token that follows `tokens`, which continue the text in the cache.
-std::vector<float> next_logits(const Gpt2& model, std::span<const int32_t> tokens, KeyValueCache& cache) {
+std::vector<float> next_logits(const LanguageModel& model, std::span<const int32_t> tokens, KeyValueCache& cache) {
   const int64_t count = std::ssize(tokens);
   const Tensor ids({1, count}, DType::i32, kCpu);
   std::copy(tokens.begin(), tokens.end(), ids.data<int32_t>());
@@ -54,16 +54,17 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
   return tokens[n - 1];
 }
 
-std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt, int64_t count, int64_t vocabulary,
-                              const SampleOptions& options, std::optional<int32_t> end,
+std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
+                              int64_t vocabulary, const SampleOptions& options, std::optional<int32_t> end,
                               const std::function<void(int32_t)>& each) {
   check_sample_options(options);
-  const int64_t positions = model.config().n_positions;
+  const LanguageModel::Sizes& sizes = model.sizes();
+  const int64_t positions = sizes.positions;
   check(!prompt.empty(), "the prompt is empty; give at least one token to continue");
   check(std::ssize(prompt) <= positions, "the prompt has ", prompt.size(), " tokens, the model has ", positions,
-        " positions (n_positions); shorten the prompt");
-  check(vocabulary >= 1 && vocabulary <= model.config().vocab_size, "generate: a vocabulary of ", vocabulary,
-        " tokens, the model has ", model.config().vocab_size, " (vocab_size)");
+        " positions (", sizes.positions_field, "); shorten the prompt");
+  check(vocabulary >= 1 && vocabulary <= sizes.vocab_size, "generate: a vocabulary of ", vocabulary,
+        " tokens, the model has ", sizes.vocab_size, " (vocab_size)");
   const NoGrad no_grad;
   RandomStream random(options.seed, Purpose::sample);
   std::vector<int32_t> text(prompt.begin(), prompt.end()), result;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "models/gpt2.h"
+#include "models/language_model.h"
 
 namespace godwit {
 
@@ -32,8 +32,8 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
 // positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the prompt is
 // empty, longer than the positions, or has a token that the network does not have, and if `vocabulary` exceeds the
 // network's outputs.
-std::vector<int32_t> generate(const Gpt2& model, std::span<const int32_t> prompt, int64_t count, int64_t vocabulary,
-                              const SampleOptions& options, std::optional<int32_t> end = std::nullopt,
-                              const std::function<void(int32_t)>& each = {});
+std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
+                              int64_t vocabulary, const SampleOptions& options,
+                              std::optional<int32_t> end = std::nullopt, const std::function<void(int32_t)>& each = {});
 
 }  // namespace godwit

@@ -1,29 +1,19 @@
 #include "models/gpt2.h"
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/gelu.h"
-#include "autograd/ops/linear.h"
-#include "autograd/ops/linear_cross_entropy.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
-#include "engine/context.h"
-#include "engine/graph.h"
 #include "nn/init.h"
 #include "nn/recompute.h"
 
 namespace godwit {
 namespace {
-
-const Gpt2Config& checked(const Gpt2Config& config) {
-  check_gpt2_config(config);
-  return config;
-}
 
 // Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer.
 constexpr FileLayout kConv1D = FileLayout::transposed;
@@ -35,24 +25,6 @@ Var activate(const std::string& name, const Var& x) {
 
 }  // namespace
 
-KeyValueCache::KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DType dtype) : capacity_(capacity) {
-  check(layers > 0 && capacity > 0 && width > 0, "key-value cache: layers, capacity and width must be positive, they ",
-        "are ", layers, ", ", capacity, " and ", width);
-  const Device device = context().device;
-  for (int64_t i = 0; i < layers; ++i)
-    keys_.emplace_back(Shape{capacity, width}, dtype, device),
-        values_.emplace_back(Shape{capacity, width}, dtype, device);
-}
-
-std::pair<Tensor, Tensor> KeyValueCache::append(int64_t layer, const Tensor& keys, const Tensor& values) {
-  const int64_t count = keys.dim(0);
-  check(length_ + count <= capacity_, "key-value cache: ", length_ + count, " tokens, the capacity is ", capacity_);
-  const Tensor &k = keys_[static_cast<size_t>(layer)], &v = values_[static_cast<size_t>(layer)];
-  k.rows(length_, count).copy_from(keys);
-  v.rows(length_, count).copy_from(values);
-  return {k.rows(0, length_ + count), v.rows(0, length_ + count)};
-}
-
 // Self-attention and a two-layer MLP per token; each reads a normalized input, and its output is added to that input.
 class Gpt2::Layer : public nn::Module {
  public:
@@ -60,11 +32,11 @@ class Gpt2::Layer : public nn::Module {
       : config_(c),
         number_(number),
         attention_norm_(c.n_embd, c.layer_norm_epsilon, c.dtype),
-        qkv_(c.n_embd, 3 * c.n_embd, c.dtype, kConv1D),
-        attended_(c.n_embd, c.n_embd, c.dtype, kConv1D),
+        qkv_(c.n_embd, 3 * c.n_embd, c.dtype, /*bias=*/true, kConv1D),
+        attended_(c.n_embd, c.n_embd, c.dtype, /*bias=*/true, kConv1D),
         mlp_norm_(c.n_embd, c.layer_norm_epsilon, c.dtype),
-        inner_(c.n_embd, c.inner(), c.dtype, kConv1D),
-        output_(c.inner(), c.n_embd, c.dtype, kConv1D) {
+        inner_(c.n_embd, c.inner(), c.dtype, /*bias=*/true, kConv1D),
+        output_(c.inner(), c.n_embd, c.dtype, /*bias=*/true, kConv1D) {
     add("ln_1", attention_norm_);
     add("attn.c_attn", qkv_);
     add("attn.c_proj", attended_);
@@ -110,8 +82,14 @@ class Gpt2::Layer : public nn::Module {
   nn::Linear inner_, output_;
 };
 
+LanguageModel::Sizes Gpt2::sizes_of(const Gpt2Config& c) {
+  check_gpt2_config(c);
+  return {"gpt2", c.vocab_size, c.n_positions, "n_positions", c.n_layer, c.n_embd, c.dtype};
+}
+
 Gpt2::Gpt2(const Gpt2Config& config)
-    : config_(checked(config)),
+    : LanguageModel(sizes_of(config)),
+      config_(config),
       tokens_(config.vocab_size, config.n_embd, config.dtype),
       positions_(config.n_positions, config.n_embd, config.dtype),
       norm_(config.n_embd, config.layer_norm_epsilon, config.dtype) {
@@ -126,25 +104,12 @@ Gpt2::Gpt2(const Gpt2Config& config)
 
 Gpt2::~Gpt2() = default;
 
-// Checks ids and computes row indices on the CPU, where loaders leave the ids.
+// Computes row indices on the CPU, where loaders leave the ids.
 Var Gpt2::embed(const Tensor& ids, int64_t first_position) const {
-  check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
-        "gpt2: ids must be int32 [batch, length] and not empty",
-        ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
-  const int64_t length = ids.dim(1);
-  check(first_position + length <= config_.n_positions, "gpt2: a text of ", first_position + length,
-        " tokens, n_positions is ", config_.n_positions);
-  const auto all_known = [=, this, here = ids.to(kCpu)] {
-    const int32_t* id = here.data<int32_t>();
-    for (int64_t i = 0; i < here.numel(); ++i)
-      check(id[i] >= 0 && id[i] < config_.vocab_size, "gpt2: token [", i / length, ", ", i % length, "] is ", id[i],
-            ", it must be in [0, vocab_size ", config_.vocab_size, ")");
-  };
-  all_known();
-  on_replay(all_known);
+  check_ids(ids, first_position);
   Tensor positions({ids.numel()}, DType::i32, kCpu);
   for (int64_t i = 0; i < positions.numel(); ++i)
-    positions.data<int32_t>()[i] = static_cast<int32_t>(first_position + i % length);
+    positions.data<int32_t>()[i] = static_cast<int32_t>(first_position + i % ids.dim(1));
   return ops::add(tokens_(ids.view({ids.numel()})), positions_(positions));
 }
 
@@ -160,26 +125,11 @@ Var Gpt2::forward(const Tensor& ids, const DropoutContext* run) const {
 }
 
 Var Gpt2::forward(const Tensor& ids, KeyValueCache& cache) const {
-  check(!wants_grad({tokens_.weight()}), "gpt2: a key-value cache keeps no gradients; disable gradients (NoGrad)");
-  check(ids.dim(0) == 1, "gpt2: a key-value cache holds one text, ids are ", ids.shape());
+  check_continuation(ids);
   Var x = ops::cast(embed(ids, cache.length()), config_.dtype);
   for (const auto& layer : layers_) x = (*layer)(x, cache);
   cache.advance(ids.dim(1));
   return norm_(x);
-}
-
-Var Gpt2::logits(const Var& hidden) const {
-  return ops::cast(ops::linear(hidden, tokens_.weight()), compute_dtype(config_.dtype));
-}
-
-Var Gpt2::loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore) const {
-  return ops::linear_cross_entropy(hidden, tokens_.weight(), labels, ignore);
-}
-
-KeyValueCache Gpt2::make_cache(int64_t capacity) const {
-  check(capacity <= config_.n_positions, "gpt2: a cache for ", capacity, " tokens, n_positions is ",
-        config_.n_positions);
-  return {config_.n_layer, capacity, config_.n_embd, config_.dtype};
 }
 
 std::unique_ptr<Gpt2> make_gpt2(const Gpt2Config& config) {

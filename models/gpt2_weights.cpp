@@ -45,38 +45,17 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
 
 }  // namespace
 
-void load_pretrained(const std::string& path, const Gpt2& model) {
+void Gpt2::load(const std::string& path) const {
   const std::string file = weights_file(path);
-  std::map<std::string, Tensor> tensors = read_tensors(file);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
-  std::vector<std::string> missing, unexpected, different;
-  const std::vector<Parameter> parameters = model.parameters();
-  for (const Parameter& p : parameters) {
-    const auto found = tensors.extract(p.name);
-    if (!found) {
-      missing.push_back(p.name);
-      continue;
-    }
-    const Tensor& loaded = found.mapped();
-    const std::string problem = difference(p.name, loaded, file_shape(p.var.shape(), p.layout), field_of);
-    const DType type = p.var.dtype();
-    if (!problem.empty()) different.push_back(problem);
-    else
-      pairs.emplace_back(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), p.layout), p.var.value());
-  }
-  for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
-  check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit a GPT-2 of ",
-        model.config().n_layer, " layers (n_layer):", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), " ", pairs.size(), " of ", parameters.size(), " tensors fit");
-  copy_converted(pairs);
+  load_parameters(file, read_tensors(file), parameters(), field_of,
+                  detail::concat("a GPT-2 of ", config_.n_layer, " layers (n_layer)"));
 }
 
-void save_pretrained(const std::string& folder, const Gpt2& model) {
+void Gpt2::save(const std::string& folder) const {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Parameter& p : model.parameters())
-    tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
+  for (const Parameter& p : parameters()) tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
   save_weights_file(folder, tensors);
-  write_gpt2_config(folder + "/config.json", model.config());
+  write_gpt2_config(folder + "/config.json", config_);
 }
 
 }  // namespace godwit

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/excerpt.h"
 #include "engine/safetensors.h"
 
 namespace godwit {
@@ -50,6 +51,30 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
   for (const auto& [loaded, value] : pairs)
     value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
+}
+
+void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
+                     const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model) {
+  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
+  std::vector<std::string> missing, unexpected, different;
+  for (const Parameter& p : parameters) {
+    const auto found = tensors.extract(p.name);
+    if (!found) {
+      missing.push_back(p.name);
+      continue;
+    }
+    const Tensor& loaded = found.mapped();
+    const std::string problem = difference(p.name, loaded, file_shape(p.var.shape(), p.layout), field_of);
+    const DType type = p.var.dtype();
+    if (!problem.empty()) different.push_back(problem);
+    else
+      pairs.emplace_back(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), p.layout), p.var.value());
+  }
+  for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
+  check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit ", model, ":",
+        listed(missing, "missing"), listed(unexpected, "unexpected"), listed(different, "of another shape or type"),
+        " ", pairs.size(), " of ", parameters.size(), " tensors fit");
+  copy_converted(pairs);
 }
 
 void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors) {

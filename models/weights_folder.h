@@ -1,12 +1,13 @@
 // Tensors of HuggingFace folders: shared by the loaders of the models.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "engine/tensor.h"
+#include "comm/parallel/bucket.h"
 
 namespace godwit {
 
@@ -28,6 +29,11 @@ bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and by
 
 // Copies each first tensor to the second, which has its shape.
 void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs);
+
+// Copies the file's tensors to the parameters of their names. Throws an Error that names missing, unexpected and
+// different tensors; then no parameter has changed. `model`: "a GPT-2 of 12 layers (n_layer)".
+void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
+                     const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 
 // Writes model.safetensors to a folder, which is created if it does not exist.
 void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors);

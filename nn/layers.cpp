@@ -37,10 +37,10 @@ Var BatchNorm2d::add_relu(const Var& x, const Var& residual) const {
   return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, options(true), residual);
 }
 
-Linear::Linear(int64_t in, int64_t out, DType dtype, FileLayout layout) {
+Linear::Linear(int64_t in, int64_t out, DType dtype, bool bias, FileLayout layout) {
   check(in > 0 && out > 0, "Linear: in and out must be positive, they are ", in, ", ", out);
   weight_ = add_parameter("weight", Tensor::zeros({out, in}, compute_dtype(dtype)), /*decay=*/true, layout);
-  bias_ = add_parameter("bias", Tensor::zeros({out}, compute_dtype(dtype)), /*decay=*/false);
+  if (bias) bias_ = add_parameter("bias", Tensor::zeros({out}, compute_dtype(dtype)), /*decay=*/false);
 }
 
 Var Linear::operator()(const Var& x) const { return ops::linear(x, weight_, bias_); }
@@ -54,6 +54,11 @@ LayerNorm::LayerNorm(int64_t width, double eps, DType dtype) : eps_(eps) {
   check(width > 0, "LayerNorm: width must be positive, it is ", width);
   weight_ = add_parameter("weight", Tensor::full({width}, 1, compute_dtype(dtype)), /*decay=*/false);
   bias_ = add_parameter("bias", Tensor::zeros({width}, compute_dtype(dtype)), /*decay=*/false);
+}
+
+RmsNorm::RmsNorm(int64_t width, double eps, DType dtype) : eps_(eps) {
+  check(width > 0, "RmsNorm: width must be positive, it is ", width);
+  weight_ = add_parameter("weight", Tensor::full({width}, 1, compute_dtype(dtype)), /*decay=*/false);
 }
 
 }  // namespace godwit::nn

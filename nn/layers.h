@@ -5,10 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "autograd/ops/normalization/batch_norm.h"
 #include "autograd/ops/convolution/conv2d.h"
 #include "autograd/ops/embedding.h"
+#include "autograd/ops/normalization/batch_norm.h"
 #include "autograd/ops/normalization/layer_norm.h"
+#include "autograd/ops/normalization/rms_norm.h"
 #include "nn/module.h"
 
 namespace godwit::nn {
@@ -47,12 +48,15 @@ class BatchNorm2d : public Module {
   std::function<Tensor(const Tensor&)> gather_;
 };
 
-// x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters: weight [out, in], bias [out] (no weight decay), initially zero.
+// x [n, in] -> x·weightᵀ + bias, [n, out]. Parameters: weight [out, in] and optionally bias [out] (no weight decay),
+// initially zero.
 class Linear : public Module {
  public:
   // layout: of weight in files. Throws unless in and out are positive.
-  Linear(int64_t in, int64_t out, DType dtype = DType::f32, FileLayout layout = FileLayout::as_in_memory);
-  Var operator()(const Var& x) const;  // ops::linear
+  Linear(int64_t in, int64_t out, DType dtype = DType::f32, bool bias = true,
+         FileLayout layout = FileLayout::as_in_memory);
+  Var operator()(const Var& x) const;            // ops::linear
+  const Var& weight() const { return weight_; }  // [out, in]
 
  private:
   Var weight_, bias_;
@@ -85,6 +89,18 @@ class LayerNorm : public Module {
  private:
   double eps_;
   Var weight_, bias_;
+};
+
+// Divides each row of x [n, width] by its root mean square and multiplies it by weight (gamma) [width], no weight
+// decay.
+class RmsNorm : public Module {
+ public:
+  RmsNorm(int64_t width, double eps, DType dtype = DType::f32);                   // eps: added to the mean square
+  Var operator()(const Var& x) const { return ops::rms_norm(x, weight_, eps_); }  // ops::rms_norm
+
+ private:
+  double eps_;
+  Var weight_;
 };
 
 }  // namespace godwit::nn

@@ -4,7 +4,7 @@
 
 #include "apps/config/program.h"
 #include "models/generate.h"
-#include "models/gpt2_config.h"
+#include "models/language_models.h"
 
 namespace godwit::apps {
 
@@ -23,6 +23,17 @@ struct GptGenerateConfig {
   SampleOptions sample{.temperature = 0.8};
 };
 
+// Sizes of a new network.
+struct GptSizes {
+  explicit GptSizes(const LanguageModelConfig& config);  // those of `config`
+  void apply(LanguageModelConfig* config) const;
+  int64_t n_layer, n_head, n_embd;
+  int64_t n_kv_head = 1, n_inner = 1;              // not of GPT-2
+  double rope_theta = 10000;                       // not of GPT-2
+  int64_t n_experts = 1, n_experts_per_token = 1;  // of a mixture of experts
+  double aux_loss = 0;
+};
+
 struct GptConfig : CommonConfig {
   GptConfig() {
     schedule.name = "cosine";
@@ -34,10 +45,11 @@ struct GptConfig : CommonConfig {
   }
   void check_together() const override;
 
-  std::string model_name = "auto";              // auto: of the initial weights, or gpt2_nano without them
-  Gpt2Config model = gpt2_config("gpt2_nano");  // sizes without initial weights; the rest is set later
-  double dropout = 0;                           // of embeddings, attention probabilities and residual outputs
-  std::string recompute = "false";              // layers whose activations backward computes again
+  std::string model_name = "auto";                       // auto: of the initial weights, or gpt2_nano without them
+  LanguageModelConfig model = gpt2_config("gpt2_nano");  // of a new network; completed by load_gpt_data()
+  GptSizes sizes{model};                                 // of a new network
+  double dropout = 0;                                    // set_training()
+  std::string recompute = "false";                       // layers whose activations backward computes again
   GptDataConfig data;
   GptGenerateConfig generate;
   int64_t evaluate_every = 0;  // steps; 0: at the end of every epoch only

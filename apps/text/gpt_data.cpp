@@ -16,22 +16,26 @@ std::string tokenizer_path(const GptConfig& config) {
 }
 
 // Completes the settings of the initial weights, or of a new network, which gets positions for one block.
-Gpt2Config model_config(const GptConfig& config, const data::Tokenizer& tokenizer, Gpt2Config model) {
+LanguageModelConfig model_config(const GptConfig& config, const data::Tokenizer& tokenizer, LanguageModelConfig model) {
   if (config.init_weights.empty()) {
-    model.vocab_size = tokenizer.size();
-    model.n_positions = config.data.context;
-    const auto end = tokenizer.end_of_text();
-    if (end) model.bos_token_id = model.eos_token_id = *end;
+    config.sizes.apply(&model);
+    set_text_sizes(&model, tokenizer.size(), config.data.context, tokenizer.end_of_text());
   } else {
-    check(config.data.context <= model.n_positions, "blocks of ", config.data.context, " tokens, but ",
-          config.init_weights, " has ", model.n_positions, " positions (n_positions); lower --context");
+    const LanguageModel::Sizes sizes = sizes_of(model);
+    check(config.data.context <= sizes.positions, "blocks of ", config.data.context, " tokens, but ",
+          config.init_weights, " has ", sizes.positions, " positions (", sizes.positions_field, "); lower --context");
     check_vocabulary(config, tokenizer, model);
   }
-  model.embd_pdrop = model.attn_pdrop = model.resid_pdrop = config.dropout;
-  model.recompute = recomputed_layers(config.recompute, model.n_layer);
-  model.seed = config.seed;
-  if (config.dtype == "bf16") model.dtype = DType::bf16;
-  check_gpt2_config(model);
+  set_training(&model, config.dropout, config.seed, config.dtype == "bf16" ? DType::bf16 : DType::f32);
+  const int64_t recomputed = recomputed_layers(config.recompute, sizes_of(model).layers);  // checks the settings
+  std::visit([&](auto& settings) { settings.recompute = recomputed; }, model);
+  const auto* llama = std::get_if<LlamaConfig>(&model);
+  const bool has_experts = llama && llama->has_experts();
+  check(!config.cuda_graph || !has_experts,
+        "cuda_graph: tokens are routed to experts on the host, which a captured pass cannot do; leave cuda_graph out");
+  check(recomputed == 0 || !has_experts,
+        "model.recompute: layers with experts also add to the load-balancing loss, so they are not computed again; ",
+        "leave it out");
   return model;
 }
 
@@ -42,14 +46,16 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config) {
   return path.empty() || path == data::kCharacters ? nullptr : data::load_tokenizer(path);
 }
 
-void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const Gpt2Config& model) {
-  check(tokenizer.size() <= model.vocab_size, "the tokenizer has ", tokenizer.size(), " tokens, but ",
-        config.init_weights, " has ", model.vocab_size, " (vocab_size); use the tokenizer of the weights");
+void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model) {
+  const int64_t outputs = sizes_of(model).vocab_size;
+  check(tokenizer.size() <= outputs, "the tokenizer has ", tokenizer.size(), " tokens, but ", config.init_weights,
+        " has ", outputs, " (vocab_size); use the tokenizer of the weights");
 }
 
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
   // Before the text, which may be long.
-  const Gpt2Config sizes = config.init_weights.empty() ? config.model : read_gpt2_config(config.init_weights);
+  const LanguageModelConfig sizes =
+      config.init_weights.empty() ? config.model : read_language_model_config(config.init_weights);
   const std::string path = text_or_bible(config.data.path);
   auto data = std::make_shared<GptData>();
   data->tokens = data::load_token_data({.path = path,

@@ -11,15 +11,15 @@ namespace godwit::apps {
 // Read-only data shared by all ranks of a process.
 struct GptData {
   data::TokenData tokens;
-  Gpt2Config model;  // complete
-  Rows notes = {};   // printed at the start of a run
+  LanguageModelConfig model;  // complete
+  Rows notes = {};            // printed at the start of a run
 };
 
 // The tokenizer of data.tokenizer, otherwise the one in the folder of the initial weights. Null if neither names one.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
 
 // Throws if the tokenizer has more tokens than the initial weights, whose settings are `model`.
-void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const Gpt2Config& model);
+void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model);
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
 // the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions.

@@ -37,7 +37,7 @@ std::string printable_lines(const std::string& text) {
   return result;
 }
 
-std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
+std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
   const std::vector<int32_t> start = start_of_text(tokenizer);
   if (start.empty() || config.generate.tokens == 0) return "";
   return tokenizer.decode(generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config),
@@ -45,15 +45,14 @@ std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, con
 }
 
 void continue_prompt(const GptConfig& config) {
-  Gpt2Config settings = read_gpt2_config(config.init_weights);
+  LanguageModelConfig settings = read_language_model_config(config.init_weights);
   check(config.data.tokenizer != data::kCharacters, "--tokenizer characters needs a text; leave it out or name a ",
         "characters.json");
   const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config);
   check(tokenizer != nullptr, config.init_weights, ": has no tokenizer; name one with --tokenizer PATH");
   check_vocabulary(config, *tokenizer, settings);
-  if (config.dtype == "bf16") settings.dtype = DType::bf16;
-  const Gpt2 model(settings);
-  load_pretrained(config.init_weights, model);
+  if (config.dtype == "bf16") set_training(&settings, 0, config.seed, DType::bf16);
+  const std::unique_ptr<LanguageModel> model = load_language_model(config.init_weights, settings);
   const std::vector<int32_t> prompt = tokenizer->encode(config.generate.prompt);
   // Prints whole lines: a character may span several tokens.
   std::string line = config.generate.prompt;
@@ -65,7 +64,7 @@ void continue_prompt(const GptConfig& config) {
     line.clear();
   };
   const auto end = tokenizer->end_of_text();
-  generate(model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), end, [&](int32_t token) {
+  generate(*model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), end, [&](int32_t token) {
     if (token != end) print(token);
   });
   if (!line.empty()) std::printf("%s\n", printable_lines(line).c_str());

@@ -4,13 +4,13 @@
 
 #include "apps/text/gpt_config.h"
 #include "data/text/tokenizer.h"
-#include "models/gpt2.h"
+#include "models/language_model.h"
 
 namespace godwit::apps {
 
 // A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is none; "" if the
 // tokenizer has neither.
-std::string sample_text(const Gpt2& model, const data::Tokenizer& tokenizer, const GptConfig& config);
+std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config);
 
 // The text with control characters escaped, except line feeds.
 std::string printable_lines(const std::string& text);

@@ -10,15 +10,18 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a GPT-2 with N workers: each holds a replica, computes gradients on its own blocks of text and
-exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
+    R"(Trains a GPT-2, LLaMA or mixture of experts with N workers: each holds a replica, computes gradients
+on its own blocks of text and exchanges them, or one bit per parameter, while the backward pass still
+runs. Examples:
 
   ./train_gpt --optimizer birder --nodes 8
   ./train_gpt --config configs/shakespeare/nano.json --data shakespeare.txt
-  ./train_gpt --init-weights GPT2_DIR --data TEXTS_DIR --context 256 --batch 4
+  ./train_gpt --model llama_nano --optimizer birder --nodes 8
+  ./train_gpt --init-weights MODEL_DIR --data TEXTS_DIR --context 256 --batch 4
   ./train_gpt --init-weights runs/RUN/model --generate "In the beginning"
 
-GPT2_DIR is a HuggingFace folder. TEXTS_DIR holds text files, JSONL files or token shards.
+MODEL_DIR is a HuggingFace folder of a GPT-2, LLaMA, Mistral, Qwen2 or Mixtral. TEXTS_DIR holds text
+files, JSONL files or token shards.
 
 )";
 
@@ -32,7 +35,8 @@ them).
 ConfigPtr defaults(const Lookup& lookup) {
   auto config = std::make_shared<GptConfig>();
   if (const std::string name = lookup("model.name"); !name.empty()) config->model_name = name;
-  if (config->model_name != "auto") config->model = gpt2_config(config->model_name);
+  if (config->model_name != "auto") config->model = language_model_config(config->model_name);
+  config->sizes = GptSizes(config->model);
   config->init_weights = lookup("init_weights");  // decides which options are read
   return config;
 }
@@ -72,22 +76,37 @@ void GptConfig::check_together() const {
 
 void GptConfig::describe(OptionList& list) {
   list.section = "model";
-  std::vector<std::string> models = gpt2_names();
+  std::vector<std::string> models = language_model_names();
   models.insert(models.begin(), "auto");
   list.add("model.name", model_name, "network; auto: as in the folder of the initial weights, or gpt2_nano without one")
       .with_flag("--model")
       .with_choices(models);
   list.prefix = "model.";
-  const auto add_size = [&](const char* name, int64_t& size, const char* help, double most) {
-    list.add(name, size, help, {1, most})
-        .only_if(init_weights.empty(), std::string("the initial weights determine model.") + name + "; leave it out");
+  const auto* llama = std::get_if<LlamaConfig>(&model);
+  const auto add_size = [&](const char* name, auto& size, const char* help, Range range, const char* only = nullptr,
+                            bool applies = true) {
+    const std::string field = std::string("model.") + name;
+    auto& option = list.add(name, size, help, range);
+    option.only_if(init_weights.empty(), "the initial weights determine " + field + "; leave it out");
+    if (only) option.only_if(applies, field + " is a size of " + only + "; choose one with --model, or leave it out");
   };
-  add_size("n_layer", model.n_layer, "number of layers", 1 << 12);
-  add_size("n_head", model.n_head, "attention heads of a layer", 1 << 12);
-  add_size("n_embd", model.n_embd, "width of the hidden states", 1 << 16);
-  list.add("dropout", dropout,
-           "fraction of embeddings, attention probabilities and residual outputs that dropout sets to 0",
-           {0, 1, false, true});
+  add_size("n_layer", sizes.n_layer, "number of layers", {1, 1 << 12});
+  add_size("n_head", sizes.n_head, "attention heads of a layer", {1, 1 << 12});
+  add_size("n_embd", sizes.n_embd, "width of the hidden states", {1, 1 << 16});
+  const char* const kLlama = "LLaMA, Mistral, Qwen2 and Mixtral";
+  add_size("n_kv_head", sizes.n_kv_head, "heads of keys and values, a divisor of n_head", {1, 1 << 12}, kLlama, llama);
+  add_size("n_inner", sizes.n_inner, "width of the feed-forward layers", {1, 1 << 20}, kLlama, llama);
+  add_size("rope_theta", sizes.rope_theta, "base of the rotary wavelengths", {1, 1e12, true}, kLlama, llama);
+  const bool experts = llama && llama->has_experts();
+  add_size("n_experts", sizes.n_experts, "experts of a layer", {1, 1 << 12}, "Mixtral", experts);
+  add_size("n_experts_per_token", sizes.n_experts_per_token, "experts that a token uses", {1, 1 << 12}, "Mixtral",
+           experts);
+  add_size("aux_loss", sizes.aux_loss, "weight of the load-balancing loss in training", kNotNegative, "Mixtral",
+           experts);
+  list.add(
+      "dropout", dropout,
+      "fraction that dropout sets to 0: of attention probabilities; GPT-2: also of embeddings and residual outputs",
+      {0, 1, false, true});
   add_recompute(list, recompute);
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder to start from")

@@ -76,12 +76,12 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
       comm_(comm),
       train_(blocks(config, data.tokens.train, comm, true)),
       valid_(blocks(config, data.tokens.valid, comm, false)),
-      model_(make_gpt2(data.model)) {
+      model_(config.init_weights.empty() ? make_language_model(data.model)
+                                         : load_language_model(config.init_weights, data.model)) {
   check_identical(*comm.world, hash(data.model), "the model's configuration");
   check_identical(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
   check_identical(*comm.world, data.tokens.train.hash(), "the training text");
   check_identical(*comm.world, data.tokens.valid.hash(), "the validation text");
-  if (!config.init_weights.empty()) load_pretrained(config.init_weights, *model_);
 }
 
 data::TokenBatch GptTask::next(int64_t micro_batch) {
@@ -92,8 +92,8 @@ data::TokenBatch GptTask::next(int64_t micro_batch) {
 }
 
 Var GptTask::loss(const data::TokenBatch& batch, const DropoutContext* run) const {
-  const auto ignore = run ? std::nullopt : std::optional(data::kNoLabel);  // blocks of training have all labels
-  return model_->loss(model_->forward(batch.ids, run), batch.labels, ignore);
+  if (run) return model_->training_loss(batch.ids, batch.labels, run);
+  return model_->loss(model_->forward(batch.ids), batch.labels, data::kNoLabel);
 }
 
 Forward GptTask::forward(int64_t micro_batch) {
@@ -163,7 +163,7 @@ void GptTask::save(const std::string& run_dir, const std::string& which) {
 
 void GptTask::save_description(const std::string& folder) {
   std::filesystem::create_directories(folder);
-  write_gpt2_config(folder + "/config.json", model_->config());
+  write_language_model_config(folder + "/config.json", data_.model);
   data_.tokens.tokenizer->save(folder);
 }
 

@@ -1,4 +1,4 @@
-// GptTask: one rank's blocks of tokens and GPT-2.
+// GptTask: one rank's blocks of tokens and language model.
 #pragma once
 #include <memory>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "apps/text/gpt_data.h"
 #include "apps/train/task.h"
 #include "data/text/token_blocks.h"
-#include "models/gpt2.h"
+#include "models/language_models.h"
 
 namespace godwit::apps {
 
@@ -34,7 +34,7 @@ class GptTask : public Task {
   void save_description(const std::string& folder) override;
 
  private:
-  std::string default_name() const { return config_.init_weights.empty() ? "gpt2_nano" : "gpt2"; }
+  std::string default_name() const { return config_.init_weights.empty() ? "gpt2_nano" : model_->sizes().name; }
   data::TokenBatch next(int64_t micro_batch);
   Var loss(const data::TokenBatch& batch, const DropoutContext* run) const;
 
@@ -42,7 +42,7 @@ class GptTask : public Task {
   const GptData& data_;
   Communicator& comm_;
   data::TokenBlocks train_, valid_;
-  std::unique_ptr<Gpt2> model_;
+  std::unique_ptr<LanguageModel> model_;
   std::optional<data::TokenBatch> loaded_;  // fixed addresses for CUDA graphs
   Tensor micro_batch_;                      // number of the loaded micro-batch
   std::string sample_;                      // of the last evaluation; on rank 0

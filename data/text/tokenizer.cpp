@@ -20,6 +20,8 @@ bool is_file(const fs::path& path) {
 // Names of a vocabulary and of its merges: HuggingFace's and OpenAI's.
 constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 
+constexpr const char* kSentencePiece = "tokenizer.model";
+
 // The tokenizer file of a folder; "" if it has none.
 std::string file_in(const std::string& folder) {
   for (const char* name : {kCharactersFile, kTokenizerJson})
@@ -27,7 +29,8 @@ std::string file_in(const std::string& folder) {
   for (const auto& [vocab, merges] : kPairs)
     if (const fs::path path = fs::path(folder) / vocab; is_file(path) && is_file(fs::path(folder) / merges))
       return path.string();
-  return "";
+  const fs::path other = fs::path(folder) / kSentencePiece;  // load_tokenizer() refuses it
+  return is_file(other) ? other.string() : "";
 }
 
 }  // namespace
@@ -62,6 +65,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
       const fs::path parent = fs::path(file).parent_path();
       return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
     }
+  check(name != kSentencePiece, file,
+        ": is a SentencePiece model; supported are byte-level BPE models: GPT-2, LLaMA 3, ", "Qwen 2 and the like");
   return std::make_unique<ByteBpe>(read_bpe_json(file));
 }
 

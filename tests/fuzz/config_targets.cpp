@@ -6,6 +6,7 @@
 #include "comm/transport/launcher.h"
 #include "models/bert_config.h"
 #include "models/gpt2_config.h"
+#include "models/llama_config.h"
 #include "tests/fuzz/target.h"
 
 namespace godwit::fuzz {
@@ -75,6 +76,12 @@ void gpt2_config(Input input) {
   require(hash(read_gpt2_config(path_of("copy"))) == hash(config), "a configuration is read again");
 }
 
+void llama_config(Input input) {
+  const LlamaConfig config = read_llama_config(file_of(input));
+  write_llama_config(path_of("copy"), config);
+  require(hash(read_llama_config(path_of("copy"))) == hash(config), "a configuration is read again");
+}
+
 void class_names(Input input) { require(!read_class_names(file_of(input)).empty(), "there are classes"); }
 
 struct Variables {
@@ -106,11 +113,8 @@ void launcher_and_hosts(Input input) {
 }  // namespace
 
 std::vector<Target> config_targets() {
-  return {{"config_json", config_json},
-          {"command_line", command_line},
-          {"bert_config", bert_config},
-          {"gpt2_config", gpt2_config},
-          {"class_names", class_names},
+  return {{"config_json", config_json},    {"command_line", command_line}, {"bert_config", bert_config},
+          {"gpt2_config", gpt2_config},    {"llama_config", llama_config}, {"class_names", class_names},
           {"launcher", launcher_and_hosts}};
 }
 

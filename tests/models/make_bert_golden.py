@@ -12,34 +12,21 @@ import json
 import pathlib
 import sys
 
-import numpy as np
 import torch
 import transformers
-from make_golden import GOLDEN, STEPS, formula, jiggle, summary, words, worst
+from make_golden import GOLDEN
+from transformer_golden import ADAMW, NOTHING, compare, fill, table, train
 
-SINGLES = 12
 CONFIG = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
               max_position_embeddings=16, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 LENGTHS, LENGTH, LABELS = (12, 9, 4), 12, 3
 MASKED = (1, 5, 11, 14, 20, 27)  # of 36 positions
-ADAMW = dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.1)
-# Smaller gradients consist only of rounding, e.g. of key.bias, which shifts all scores of a softmax equally.
-NOTHING = 1e-12
 HEADS = {
     "BertForPreTraining": "gelu",
     "BertForMaskedLM": "tanh",
     "BertForQuestionAnswering": "gelu_new",
     "BertForSequenceClassification": "relu",
 }
-
-
-def fill(model):
-    for name, p in model.named_parameters():
-        p.data.copy_(formula(name, p.shape))
-
-
-def table(name, count, limit):
-    return torch.from_numpy((words(name, count) % np.uint32(limit)).astype(np.int64))
 
 
 def inputs():
@@ -78,42 +65,19 @@ def outputs(head, result):
     return {"logits": result.logits}
 
 
-def train(head, dtype, run=0):
+def run(head, dtype, number):
     config = transformers.BertConfig(**CONFIG, hidden_act=HEADS[head], num_labels=LABELS)
     if head == "BertForQuestionAnswering":
         config.num_labels = 2
     model = getattr(transformers, head)._from_config(config, attn_implementation="eager").to(dtype)
-    fill(model)
-    jiggle(model, run)
-    model.train()
-    named = list(model.named_parameters())
-    groups = [{"params": [p for _, p in named if p.dim() > 1]},
-              {"params": [p for _, p in named if p.dim() == 1], "weight_decay": 0.0}]
-    adamw = torch.optim.AdamW(groups, **ADAMW)
-    golden = {"losses": []}
-    for step in range(STEPS):
-        adamw.zero_grad()
+    fill(model.named_parameters())
+
+    def step():
         result = model(**inputs(), **labels(head))
-        result.loss.backward()
-        golden["losses"].append(result.loss.item())
-        if step == 0:
-            golden["outputs"] = {name: summary(name, t) for name, t in outputs(head, result).items()}
+        with torch.no_grad():
             hidden = model.bert(**inputs()).last_hidden_state
-            golden["outputs"]["hidden"] = summary("hidden", hidden)
-            golden["gradients"] = {name: summary(name, p.grad) for name, p in named}
-        adamw.step()
-    golden["parameters"] = {name: summary(name, p) for name, p in named}
-    golden["shapes"] = [f"{name} {list(p.shape)}" for name, p in named]
-    count = {name: p.numel() for name, p in named} | {name: t.numel() for name, t in outputs(head, result).items()}
-    return golden, count | {"hidden": hidden.numel()}
-
-
-def distance(exact, single, count):
-    result = {"losses": max(abs(p - q) for p, q in zip(exact["losses"], single["losses"])) / exact["losses"][0]}
-    for key in ("outputs", "gradients", "parameters"):
-        names = [name for name in exact[key] if exact[key][name][0] > NOTHING]
-        result |= {f"{key}_{k}": v for k, v in worst({n: exact[key][n] for n in names}, single[key], count).items()}
-    return result
+        return result.loss, outputs(head, result) | {"hidden": hidden}
+    return train(model, number, step)
 
 
 def write_golden():
@@ -121,10 +85,7 @@ def write_golden():
               "adamw": ADAMW, "nothing": NOTHING,
               "made by": f"transformers {transformers.__version__}, torch {torch.__version__}", "heads": {}}
     for head, activation in HEADS.items():
-        exact, count = train(head, torch.float64)
-        runs = [distance(exact, train(head, torch.float32, run)[0], count) for run in range(SINGLES)]
-        exact["float32_error"] = {key: max(run[key] for run in runs) for key in runs[0]}
-        print(head, exact["losses"], {key: f"{value:.1e}" for key, value in exact["float32_error"].items()})
+        exact = compare(head, lambda dtype, number: run(head, dtype, number))
         golden["heads"][head] = {"hidden_act": activation, **exact}
     (GOLDEN / "bert.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 
@@ -133,7 +94,7 @@ def write_folder():
     config = transformers.BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                                      intermediate_size=12, max_position_embeddings=6, hidden_act="gelu_new")
     model = transformers.BertForPreTraining(config)
-    fill(model)
+    fill(model.named_parameters())
     model.save_pretrained(GOLDEN / "bert")
     (GOLDEN / "bert" / "generation_config.json").unlink(missing_ok=True)
 

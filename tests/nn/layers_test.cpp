@@ -45,6 +45,24 @@ TEST(Layers, LayerNormStartsWithoutScaleAndShift) {
   for (size_t i = 0; i < added.size(); ++i) EXPECT_NEAR(added[i], apart[i], 1e-12);
 }
 
+TEST(Layers, RmsNormStartsWithoutScale) {
+  const nn::RmsNorm norm(4, 0, DType::f64);
+  const auto parameters = norm.parameters();
+  ASSERT_EQ(parameters.size(), 1u);
+  EXPECT_EQ(parameters[0].name, "weight");
+  EXPECT_FALSE(parameters[0].decay);
+  const Tensor x = Tensor::of<double>({2, -2, 2, -2}, {1, 4});
+  EXPECT_EQ(values(norm(Var(x)).value()), (std::vector<double>{1, -1, 1, -1}));
+}
+
+TEST(Layers, LinearWithoutBias) {
+  EXPECT_EQ(nn::Linear(2, 3).parameters().size(), 2u);
+  const nn::Linear linear(2, 3, DType::f32, /*bias=*/false);
+  ASSERT_EQ(linear.parameters().size(), 1u);
+  EXPECT_EQ(linear.parameters()[0].name, "weight");
+  EXPECT_EQ(linear(Var(Tensor::zeros({4, 2}))).shape(), (Shape{4, 3}));
+}
+
 TEST(Layers, ParametersOfBfloat16LayersAreFloat32) {
   EXPECT_EQ(nn::Embedding(2, 2, DType::bf16).weight().dtype(), DType::f32);
   for (const Parameter& p : nn::LayerNorm(2, 1e-5, DType::bf16).parameters()) EXPECT_EQ(p.var.dtype(), DType::f32);
@@ -53,6 +71,7 @@ TEST(Layers, ParametersOfBfloat16LayersAreFloat32) {
 TEST(Layers, SizesMustBePositive) {
   EXPECT_NE(error_of([] { nn::Embedding(0, 3); }).find("Embedding: rows and width must be positive, they are 0, 3"),
             std::string::npos);
+  EXPECT_EQ(error_of([] { nn::RmsNorm(0, 1e-5); }), "RmsNorm: width must be positive, it is 0");
   EXPECT_NE(error_of([] { nn::LayerNorm(0, 1e-5); }).find("LayerNorm: width must be positive"), std::string::npos);
 }
 

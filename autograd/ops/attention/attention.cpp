@@ -8,9 +8,10 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check(q.shape().rank() == 4, "attention: q must be [batch, length, heads, head_dim], it is ", q.shape());
   check(q.dtype() == DType::f32 || q.dtype() == DType::bf16 || q.dtype() == DType::f64,
         "attention: takes float32, bfloat16 or float64, q is ", q.dtype());
-  check(k.shape().rank() == 4 && k.dim(0) == q.dim(0) && k.dim(2) == q.dim(2) && k.dim(3) == q.dim(3),
-        "attention: k must be [", q.dim(0), ", length, ", q.dim(2), ", ", q.dim(3), "] as q is ", q.shape(), ", it is ",
-        k.shape());
+  check(k.shape().rank() == 4 && k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: k must be [", q.dim(0),
+        ", length, heads, ", q.dim(3), "] as q is ", q.shape(), ", it is ", k.shape());
+  check(k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0, "attention: ", q.dim(2), " heads of q do not divide into groups for ",
+        k.dim(2), " heads of k, q is ", q.shape(), ", k ", k.shape());
   check(v.shape() == k.shape(), "attention: v must be ", k.shape(), " as k is, it is ", v.shape());
   check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q, k and v must have one type, they are ",
         q.dtype(), ", ", k.dtype(), " and ", v.dtype());

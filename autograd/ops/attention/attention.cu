@@ -35,12 +35,12 @@ struct Tiles {
 
   // to [kRows, kRow] = rows [first, first + kRows) of the head; 0 beyond the length or the width, and for masked keys.
   template <class Counts>
-  static __device__ void load(const AttentionView& call, const AttentionHeadView& head, const T* from, int64_t length,
-                              int64_t first, C* to, const Counts& counts) {
+  static __device__ void load(const AttentionView& call, const AttentionRows& rows, const T* from, int64_t first, C* to,
+                              const Counts& counts) {
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kWidth; i += kThreads) {
       const int row = i / kWidth, column = i % kWidth;
       const bool there = column < call.width && counts(first + row);
-      to[row * kRow + column] = there ? C(head.row(call, from, length, first + row)[column]) : C(0);
+      to[row * kRow + column] = there ? C(rows.row(from, first + row)[column]) : C(0);
     }
   }
 
@@ -98,12 +98,12 @@ struct Tiles {
     return value;
   }
 
-  static __device__ void write(const AttentionView& call, const AttentionHeadView& head, T* to, int64_t length,
-                               int64_t first, const C (&sums)[kPer][kColumns], const C (&scale)[kPer]) {
+  static __device__ void write(const AttentionView& call, const AttentionRows& rows, T* to, int64_t first,
+                               const C (&sums)[kPer][kColumns], const C (&scale)[kPer]) {
     for (int r = 0; r < kPer; ++r) {
       const int64_t row = first + y() + kSide * r;
-      if (row >= length) continue;
-      T* at = head.row(call, to, length, row);
+      if (row >= rows.length) continue;
+      T* at = rows.row(to, row);
       for (int c = 0; c < kColumns; ++c)
         if (x() + kSide * c < call.width) at[x() + kSide * c] = static_cast<T>(sums[r][c] * scale[r]);
     }
@@ -127,12 +127,12 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
   C largest[kPer], sum[kPer], o[kPer][Of::kColumns] = {};
   for (int r = 0; r < kPer; ++r) largest[r] = -std::numeric_limits<C>::infinity(), sum[r] = 0;
 
-  Of::load(call, head, q, call.queries, first, qs, [&](int64_t i) { return i < call.queries; });
+  Of::load(call, head.queries(call), q, first, qs, [&](int64_t i) { return i < call.queries; });
   for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
     __syncthreads();  // all threads have read the last tile
-    Of::load(call, head, k, call.keys, key, ks, attended);
-    Of::load(call, head, v, call.keys, key, vs, attended);
+    Of::load(call, head.keys(call), k, key, ks, attended);
+    Of::load(call, head.keys(call), v, key, vs, attended);
     if (call.dropped > 0) Of::factors(call, head, first, key, ps);
     __syncthreads();
     C s[kPer][kPer];
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     if (Of::x() == 0 && row < call.queries)
       log_sums[head.number(call) * call.queries + row] = largest[r] * static_cast<C>(kLn2) + log_of(sum[r]);
   }
-  Of::write(call, head, out, call.queries, first, o, inverse);
+  Of::write(call, head.queries(call), out, first, o, inverse);
 }
 
 // delta [batch, heads, queries] = Σ d_out · out; one warp per query.
@@ -180,8 +180,8 @@ __global__ void delta_kernel(AttentionView call, uint32_t rows, const T* out, co
   for (uint32_t i = grid_thread32() / 32; i < rows; i += step) {
     const uint32_t number = i / queries, query = i - number * queries;
     const AttentionHeadView head(call, number);
-    const T* a = head.row(call, out, call.queries, query);
-    const T* b = head.row(call, d_out, call.queries, query);
+    const AttentionRows of_head = head.queries(call);
+    const T *a = of_head.row(out, query), *b = of_head.row(d_out, query);
     C sum = 0;
     for (int64_t c = lane; c < call.width; c += 32) sum += C(a[c]) * C(b[c]);
     for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
@@ -236,23 +236,24 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
   C sums[Of::kPer][Of::kColumns] = {}, scale[Of::kPer];
   for (C& element : scale) element = static_cast<C>(call.scale);
 
-  Of::load(call, head, q, call.queries, first, qs, there);
-  Of::load(call, head, d_out, call.queries, first, gs, there);
+  Of::load(call, head.queries(call), q, first, qs, there);
+  Of::load(call, head.queries(call), d_out, first, gs, there);
   for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
     __syncthreads();
-    Of::load(call, head, k, call.keys, key, ks, attended);
-    Of::load(call, head, v, call.keys, key, vs, attended);
+    Of::load(call, head.keys(call), k, key, ks, attended);
+    Of::load(call, head.keys(call), v, key, vs, attended);
     if (call.dropped > 0) Of::factors(call, head, first, key, ps);
     __syncthreads();
     tile_gradients<T, kWidth>(call, head, first, key, qs, gs, ks, vs, log_sums, delta, ps, ds);
     __syncthreads();
     Of::add_product([&](int row, int j) { return ds[row * Of::kScores + j]; }, ks, sums);
   }
-  Of::write(call, head, dq, call.queries, first, sums, scale);
+  Of::write(call, head.queries(call), dq, first, sums, scale);
 }
 
-// One block per tile of keys: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q, over the tiles of queries.
+// One block per tile of keys: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q, over the tiles of queries of all heads that
+// share the keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     key_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
@@ -262,27 +263,29 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
   constexpr int kRows = Of::kRows;
   __shared__ C qs[kRows * Of::kRow], gs[kRows * Of::kRow], ks[kRows * Of::kRow], vs[kRows * Of::kRow];
   __shared__ C ps[kRows * Of::kScores], ds[kRows * Of::kScores];
-  const AttentionPlace place(call, tiles);
-  const AttentionHeadView head = place.head;
+  const AttentionPlace place(call, tiles, call.group);
+  AttentionHeadView head = place.head;
+  const AttentionRows keys = head.keys(call);
   const int64_t first = place.tile * kRows;
   const auto there = [&](int64_t i) { return i < call.queries; };
   const auto attended = [&](int64_t j) { return head.attended(call, j); };
   C of_k[Of::kPer][Of::kColumns] = {}, of_v[Of::kPer][Of::kColumns] = {};
 
   if (Of::any(call, head, first)) {
-    Of::load(call, head, k, call.keys, first, ks, attended);
-    Of::load(call, head, v, call.keys, first, vs, attended);
-    for (int64_t query = call.first_query(first, kRows); query < call.queries; query += kRows) {
-      __syncthreads();
-      Of::load(call, head, q, call.queries, query, qs, there);
-      Of::load(call, head, d_out, call.queries, query, gs, there);
-      if (call.dropped > 0) Of::factors(call, head, query, first, ps);
-      __syncthreads();
-      tile_gradients<T, kWidth>(call, head, query, first, qs, gs, ks, vs, log_sums, delta, ps, ds);
-      __syncthreads();
-      Of::add_product([&](int row, int i) { return ps[i * Of::kScores + row]; }, gs, of_v);
-      Of::add_product([&](int row, int i) { return ds[i * Of::kScores + row]; }, qs, of_k);
-    }
+    Of::load(call, keys, k, first, ks, attended);
+    Of::load(call, keys, v, first, vs, attended);
+    for (const int64_t end = head.h + call.group; head.h < end; ++head.h)
+      for (int64_t query = call.first_query(first, kRows); query < call.queries; query += kRows) {
+        __syncthreads();
+        Of::load(call, head.queries(call), q, query, qs, there);
+        Of::load(call, head.queries(call), d_out, query, gs, there);
+        if (call.dropped > 0) Of::factors(call, head, query, first, ps);
+        __syncthreads();
+        tile_gradients<T, kWidth>(call, head, query, first, qs, gs, ks, vs, log_sums, delta, ps, ds);
+        __syncthreads();
+        Of::add_product([&](int row, int i) { return ps[i * Of::kScores + row]; }, gs, of_v);
+        Of::add_product([&](int row, int i) { return ds[i * Of::kScores + row]; }, qs, of_k);
+      }
   }
   C scale[Of::kPer], one[Of::kPer];
   for (int r = 0; r < Of::kPer; ++r) {
@@ -291,8 +294,8 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     for (int c = 0; c < Of::kColumns && !counts; ++c)
       of_k[r][c] = 0, of_v[r][c] = 0;  // discards products with NaN or infinity
   }
-  if (dk) Of::write(call, head, dk, call.keys, first, of_k, scale);
-  if (dv) Of::write(call, head, dv, call.keys, first, of_v, one);
+  if (dk) Of::write(call, keys, dk, first, of_k, scale);
+  if (dv) Of::write(call, keys, dv, first, of_v, one);
 }
 
 // Calls f with the width to which rows are padded.
@@ -345,8 +348,8 @@ void attention_backward(Cuda device, const AttentionTensors& t, const AttentionO
         launch(device, "attention", query_gradients_kernel<T, width()>, heads * queries, Of::kThreads, call, queries, q,
                k, v, d_out, log_sums, delta.cuda_data<C>(), d.q.cuda_data<T>());
       if (d.k.defined() || d.v.defined())
-        launch(device, "attention", key_gradients_kernel<T, width()>, heads * keys, Of::kThreads, call, keys, q, k, v,
-               d_out, log_sums, delta.cuda_data<C>(), data_or_null<T>(d.k), data_or_null<T>(d.v));
+        launch(device, "attention", key_gradients_kernel<T, width()>, heads / call.group * keys, Of::kThreads, call,
+               keys, q, k, v, d_out, log_sums, delta.cuda_data<C>(), data_or_null<T>(d.k), data_or_null<T>(d.v));
     });
   });
 }

@@ -18,7 +18,7 @@ struct AttentionOptions {
 
 // The tensors of one call. All except mask and log_sums have the same type: float32, bfloat16 or float64.
 struct AttentionTensors {
-  Tensor q, k, v;   // q [batch, queries, heads, width]; k, v [batch, keys, heads, width]
+  Tensor q, k, v;   // q [batch, queries, heads, width]; k, v [batch, keys, kv_heads, width]
   Tensor mask;      // [batch, keys] uint8: 0 masks a key; undefined: no mask
   Tensor out;       // like q
   // log-sum-exp of the unmasked scores, [batch, heads, queries] float32, or float64 for float64 q; unspecified if all
@@ -47,9 +47,10 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 namespace ops {
 
-// q [batch, queries, heads, width]; k and v [batch, keys, heads, width]; result [batch, queries, heads, width]. Types:
-// float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; with AVX512_BF16, probabilities and
-// score gradients are rounded to bfloat16 before multiplication. mask [batch, keys] uint8: a key is attended if its
+// q [batch, queries, heads, width]; k and v [batch, keys, kv_heads, width]; result [batch, queries, heads, width]. Head
+// h attends head h / (heads / kv_heads) of k and v (grouped-query attention, Ainslie et al. 2023), which exist once.
+// Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; with AVX512_BF16, probabilities
+// and score gradients are rounded to bfloat16 before multiplication. mask [batch, keys] uint8: a key is attended if its
 // value is not 0; masked keys cost nothing. If all keys of a batch entry are masked, its result and gradients are 0.
 // Causal attention skips most of the products that it does not need. Dropout drops and scales probabilities as in
 // ops::dropout. Throws for other shapes or types, for widths above 128 on a GPU, and unless dropout is in [0, 1).

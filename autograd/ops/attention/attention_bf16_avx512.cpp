@@ -187,16 +187,17 @@ class Forward {
 
   void run(const AttentionHead& head) {
     const int64_t n = head.count(), padded = up(n, kTileColumns), width = call_.width;
-    const auto rows = [&](const Tensor& x, int64_t length, const int32_t* index) {
-      return Rows{head.of(x.data<bf16>(), length), head.step(), width, index};
+    const auto keys = [&](const Tensor& x) {
+      return Rows{head.keys_of(x.data<bf16>()), head.key_step(), width, head.attended.data()};
     };
+    const auto all = [&](const Tensor& x) { return Rows{head.queries_of(x.data<bf16>()), head.step(), width}; };
     if (n > 0) {
-      copy_rows(n, padded, rows(t_.k, call_.keys, head.attended.data()), rows_);
+      copy_rows(n, padded, keys(t_.k), rows_);
       transpose(padded, pairs_, rows_, kt_);
-      copy_rows(n, padded, rows(t_.v, call_.keys, head.attended.data()), rows_);
+      copy_rows(n, padded, keys(t_.v), rows_);
       interleave(up(n, 2), width, rows_, v_);
     }
-    Rows queries = rows(t_.q, call_.queries, nullptr), out = rows(t_.out, call_.queries, nullptr);
+    Rows queries = all(t_.q), out = all(t_.out);
     for (int64_t first = 0; first < call_.queries; first += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - first), padded_m = up(m, kTileRows);
       if (n > 0) {
@@ -262,6 +263,7 @@ class Backward {
         queries_(up(call.queries, kTileRows)),
         memory_(call.pool) {}
 
+  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last one writes them.
   void run(const AttentionHead& head) {
     const int64_t n = head.count();
     head_ = &head;
@@ -274,9 +276,9 @@ class Backward {
   }
 
  private:
-  Rows queries(const Tensor& x) const { return {head_->of(x.data<bf16>(), call_.queries), head_->step(), call_.width}; }
+  Rows queries(const Tensor& x) const { return {head_->queries_of(x.data<bf16>()), head_->step(), call_.width}; }
   Rows keys(const Tensor& x, int64_t first) const {
-    return {head_->of(x.data<bf16>(), call_.keys), head_->step(), call_.width, head_->attended.data() + first};
+    return {head_->keys_of(x.data<bf16>()), head_->key_step(), call_.width, head_->attended.data() + first};
   }
 
   // Prepares q, d_out and delta of all queries.
@@ -302,7 +304,7 @@ class Backward {
   void clear_masked() {
     for (const Tensor& gradient : {d_.k, d_.v})
       for (int64_t j = 0; gradient.defined() && j < call_.keys; ++j)
-        std::fill_n(head_->of(gradient.data<bf16>(), call_.keys) + j * head_->step(), call_.width, bf16(0));
+        std::fill_n(head_->keys_of(gradient.data<bf16>()) + j * head_->key_step(), call_.width, bf16(0));
   }
 
   // Computes the gradients of n keys from `first` on, and adds their contribution to dq.
@@ -313,19 +315,22 @@ class Backward {
     copy_rows(n, columns, keys(t_.k, first), rows_);
     transpose(columns, pairs_, rows_, kt_);
     interleave(up(n, 2), width, rows_, k2_);
-    const int64_t start = head_->first_query(first, kQueryBlock);
+    const int64_t start = head_->first_query(first, kQueryBlock), row = call_.group() > 1 ? first : 0;
+    const Floats dk{dk_.row(row), dk_.ld}, dv{dv_.row(row), dv_.ld};
     for (int64_t i = start; i < queries_; i += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, queries_ - i);
       product<false>(m, columns, pairs_, {q_.row(i), q_.ld}, kt_, s_, false);
       product<false>(m, columns, pairs_, {g_.row(i), g_.ld}, vt_, ds_, false);
       for (int64_t r = 0; r < m; r += 2) probabilities(i, r, first, n, columns);
-      product<true>(n, width, m / 2, p2_, {g2_.row(i / 2), g2_.ld}, dv_, i > start);
-      product<true>(n, width, m / 2, ds2_, {q2_.row(i / 2), q2_.ld}, dk_, i > start);
+      const bool add = i > start || head_->member() > 0;
+      product<true>(n, width, m / 2, p2_, {g2_.row(i / 2), g2_.ld}, dv, add);
+      product<true>(n, width, m / 2, ds2_, {q2_.row(i / 2), q2_.ld}, dk, add);
       product<false>(m, width, (n + 1) / 2, dsw_, k2_, {dq_.row(i), dq_.ld}, first > 0);
     }
     const auto scale = static_cast<float>(call_.scale), kept = kept_factor();
-    if (d_.k.defined()) write_rows(n, dk_, keys(d_.k, first), [scale](int64_t) { return scale; });
-    if (d_.v.defined()) write_rows(n, dv_, keys(d_.v, first), [kept](int64_t) { return kept; });
+    if (head_->member() < call_.group() - 1) return;
+    if (d_.k.defined()) write_rows(n, dk, keys(d_.k, first), [scale](int64_t) { return scale; });
+    if (d_.v.defined()) write_rows(n, dv, keys(d_.v, first), [kept](int64_t) { return kept; });
   }
 
   float kept_factor() const { return static_cast<float>(1 / (1 - call_.options.dropout)); }
@@ -382,7 +387,9 @@ class Backward {
   Floats s_ = memory_.floats(kQueryBlock, kKeyBlock), ds_ = memory_.floats(kQueryBlock, kKeyBlock);
   Words p2_ = memory_.words(kQueryBlock / 2, kKeyBlock), ds2_ = memory_.words(kQueryBlock / 2, kKeyBlock);
   Words dsw_ = memory_.words(kQueryBlock, kKeyBlock / 2);
-  Floats dk_ = memory_.floats(kKeyBlock, call_.width), dv_ = memory_.floats(kKeyBlock, call_.width);
+  // Of all keys if several heads share them, otherwise of a block.
+  int64_t summed_ = call_.group() > 1 ? up(call_.keys, kTileRows) : kKeyBlock;
+  Floats dk_ = memory_.floats(summed_, call_.width), dv_ = memory_.floats(summed_, call_.width);
   std::vector<uint32_t> words_[2];
 };
 
@@ -396,13 +403,13 @@ bool attention_bf16_avx512() {
 
 void attention_forward_avx512(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
   Forward forward(call, t);
-  for_heads(call, begin, end, [&](const AttentionHead& head) { forward.run(head); });
+  for_heads(call, 1, begin, end, [&](const AttentionHead& head) { forward.run(head); });
 }
 
 void attention_backward_avx512(const AttentionCall& call, const AttentionTensors& t, const AttentionGradients& d,
                                int64_t begin, int64_t end) {
   Backward backward(call, t, d);
-  for_heads(call, begin, end, [&](const AttentionHead& head) { backward.run(head); });
+  for_heads(call, call.group(), begin, end, [&](const AttentionHead& head) { backward.run(head); });
 }
 
 }  // namespace godwit::detail

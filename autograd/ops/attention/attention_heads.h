@@ -13,14 +13,17 @@ namespace godwit {
 
 // Data shared by all heads of a call.
 struct AttentionCall {
-  int64_t batch, queries, keys, heads, width;  // extents of q, k and v
+  int64_t batch, queries, keys, heads, width;  // extents of q
+  int64_t kv_heads;                            // heads of k and v
   double scale;  // factor of the scores
   const AttentionOptions& options;  // of the call
   RngKey rng;  // keys the dropout's random numbers
   int32_t dropped;                             // a probability is dropped if the 24 bits of its U are below this
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the unmasked keys
   std::shared_ptr<Pool> pool;  // memory pool of the calling thread's context
-  int64_t grain() const { return std::max<int64_t>(1, (1 << 18) / (queries * keys * width)); }  // heads per thread
+  int64_t group() const { return heads / kv_heads; }  // consecutive query heads that share a head of k and v
+  // Units per thread; a unit is this many query heads.
+  int64_t grain(int64_t unit) const { return std::max<int64_t>(1, (1 << 18) / (unit * queries * keys * width)); }
 
   // Collects the unmasked keys of each batch entry.
   AttentionCall(const AttentionTensors& t, const AttentionOptions& o)
@@ -29,6 +32,7 @@ struct AttentionCall {
         keys(t.k.dim(1)),
         heads(t.q.dim(2)),
         width(t.q.dim(3)),
+        kv_heads(t.k.dim(2)),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         options(o),
         rng(o.key.rng()),
@@ -42,7 +46,7 @@ struct AttentionCall {
   }
 };
 
-// One head of one batch entry.
+// One query head of one batch entry, with its head of k and v.
 struct AttentionHead {
   const AttentionCall& call;             // the call it belongs to
   int64_t b, h;                          // number of the batch entry, and of the head in it
@@ -60,11 +64,18 @@ struct AttentionHead {
   }
   // How many of the keys [first, first + n) query i attends; they come first.
   int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
-  int64_t step() const { return call.heads * call.width; }                 // row stride in elements
-  // The head's first row in a tensor [batch, length, heads, width].
+  int64_t member() const { return h % call.group(); }  // number of the head among those that share k and v
+  int64_t step() const { return call.heads * call.width; }         // row stride of q in elements
+  int64_t key_step() const { return call.kv_heads * call.width; }  // row stride of k and v in elements
+  // The head's first row in a tensor like q.
   template <class T>
-  T* of(T* data, int64_t length) const {
-    return data + (b * length * call.heads + h) * call.width;
+  T* queries_of(T* data) const {
+    return data + (b * call.queries * call.heads + h) * call.width;
+  }
+  // The first row of its keys in a tensor like k and v.
+  template <class T>
+  T* keys_of(T* data) const {
+    return data + (b * call.keys * call.kv_heads + h / call.group()) * call.width;
   }
   // The head's row in log_sums.
   template <class C>
@@ -84,14 +95,15 @@ struct AttentionHead {
   }
 };
 
-// Calls run() for heads [begin, end). Heads are numbered with the batch entry fastest, so that each thread gets both
-// long and short entries. The heads of one entry, whose rows are adjacent in memory, run consecutively.
+// Calls run() for heads [begin, end) in units of `unit` consecutive heads. Units are numbered with the batch entry
+// fastest, so that each thread gets both long and short entries. The heads of one entry, whose rows are adjacent in
+// memory, run consecutively.
 template <class F>
-void for_heads(const AttentionCall& call, int64_t begin, int64_t end, const F& run) {
+void for_heads(const AttentionCall& call, int64_t unit, int64_t begin, int64_t end, const F& run) {
   for (int64_t b = 0; b < call.batch; ++b)
     for (int64_t h = 0; h < call.heads; ++h) {
-      const int64_t unit = h * call.batch + b;
-      if (begin <= unit && unit < end) run(AttentionHead(call, b, h));
+      const int64_t number = h / unit * call.batch + b;
+      if (begin <= number && number < end) run(AttentionHead(call, b, h));
     }
 }
 

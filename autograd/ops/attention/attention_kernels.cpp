@@ -32,11 +32,11 @@ struct Head : AttentionHead {
   explicit Head(const AttentionHead& head) : AttentionHead(head) {}
   template <class T>
   Rows<T> queries(const Tensor& x, int64_t first = 0) const {
-    return {of(x.data<T>(), call.queries) + first * step(), step()};
+    return {queries_of(x.data<T>()) + first * step(), step()};
   }
   template <class T>
   Rows<T> keys(const Tensor& x, int64_t first) const {
-    return {of(x.data<T>(), call.keys), step(), attended.data() + first};
+    return {keys_of(x.data<T>()), key_step(), attended.data() + first};
   }
 
   // factors[j] for the probability of query i and key first + j: 0 if dropped, otherwise 1/(1 - p).
@@ -126,9 +126,10 @@ class BackwardHeads {
       : call_(call),
         t_(t),
         d_(gradients),
-        memory_(call.pool, 3 * call.queries * row_ + call.queries + 3 * kKeyBlock * row_ +
+        memory_(call.pool, 3 * call.queries * row_ + call.queries + (kKeyBlock + 2 * summed_) * row_ +
                                (2 * call.width + 2 * kQueryBlock + 1) * scores_) {}
 
+  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last one writes them.
   void run(const Head& head) {
     const int64_t n = head.count(), queries = call_.queries, width = call_.width;
     copy_rows(queries, width, static_cast<C>(call_.scale), head.queries<T>(t_.q), row_, q_);
@@ -148,7 +149,7 @@ class BackwardHeads {
   void clear_masked(const Head& head) {
     for (const Tensor& gradient : {d_.k, d_.v})
       for (int64_t j = 0; gradient.defined() && j < call_.keys; ++j)
-        std::fill_n(head.of(gradient.data<T>(), call_.keys) + j * head.step(), call_.width, T(C(0)));
+        std::fill_n(head.keys_of(gradient.data<T>()) + j * head.key_step(), call_.width, T(C(0)));
   }
 
   // Computes the gradients of n keys from `first` on, and adds their contribution to dq.
@@ -158,19 +159,22 @@ class BackwardHeads {
     transpose(n, width, k_, row_, vt_, scores_);
     copy_rows(n, width, C(1), head.keys<T>(t_.k, first), row_, k_);
     transpose(n, width, k_, row_, kt_, scores_);
-    const int64_t start = head.first_query(first, kQueryBlock);
+    const int64_t start = head.first_query(first, kQueryBlock), shift = call_.group() > 1 ? first * row_ : 0;
+    C *d_k = d_k_ + shift, *d_v = d_v_ + shift;
     for (int64_t i = start; i < call_.queries; i += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - i);
       const C *q = q_ + i * row_, *g = g_ + i * row_;
       product<false>(m, columns, width, q, row_, kt_, scores_, p_, scores_, false);
       product<false>(m, columns, width, g, row_, vt_, scores_, ds_, scores_, false);
       for (int64_t r = 0; r < m; ++r) probabilities(head, i + r, first, n, p_ + r * scores_, ds_ + r * scores_);
-      product<true>(n, across, m, p_, scores_, g, row_, d_v_, row_, i > start);
-      product<true>(n, across, m, ds_, scores_, q, row_, d_k_, row_, i > start);
+      const bool add = i > start || head.member() > 0;
+      product<true>(n, across, m, p_, scores_, g, row_, d_v, row_, add);
+      product<true>(n, across, m, ds_, scores_, q, row_, d_k, row_, add);
       product<false>(m, across, n, ds_, scores_, k_, row_, d_q_ + i * row_, row_, first > 0);
     }
-    write(n, C(1), d_k_, d_.k, [&](const Tensor& x) { return head.keys<T>(x, first); });
-    write(n, C(1), d_v_, d_.v, [&](const Tensor& x) { return head.keys<T>(x, first); });
+    if (head.member() < call_.group() - 1) return;
+    write(n, C(1), d_k, d_.k, [&](const Tensor& x) { return head.keys<T>(x, first); });
+    write(n, C(1), d_v, d_.v, [&](const Tensor& x) { return head.keys<T>(x, first); });
   }
 
   template <class RowsOf>
@@ -198,12 +202,12 @@ class BackwardHeads {
   const AttentionTensors& t_;
   const AttentionGradients& d_;
   const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(kKeyBlock);
+  const int64_t summed_ = call_.group() > 1 ? call_.keys : kKeyBlock;  // keys whose gradients are in memory
   Workspace<C> memory_;
   // q_, g_, d_q_ and delta_ hold all queries; delta = Σ d_out · out.
   C *q_ = memory_.take(call_.queries * row_), *g_ = memory_.take(call_.queries * row_);
   C *d_q_ = memory_.take(call_.queries * row_), *delta_ = memory_.take(call_.queries);
-  C *k_ = memory_.take(kKeyBlock * row_), *d_k_ = memory_.take(kKeyBlock * row_),
-    *d_v_ = memory_.take(kKeyBlock * row_);
+  C *k_ = memory_.take(kKeyBlock * row_), *d_k_ = memory_.take(summed_ * row_), *d_v_ = memory_.take(summed_ * row_);
   C *kt_ = memory_.take(call_.width * scores_), *vt_ = memory_.take(call_.width * scores_);  // [width, keys]
   C *p_ = memory_.take(kQueryBlock * scores_), *ds_ = memory_.take(kQueryBlock * scores_);
   C* factors_ = memory_.take(scores_);
@@ -213,7 +217,7 @@ class BackwardHeads {
 void forward(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     ForwardHeads<T> heads(call, t);
-    for_heads(call, begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
+    for_heads(call, 1, begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
   });
 }
 
@@ -221,7 +225,7 @@ void backward(const AttentionCall& call, const AttentionTensors& t, const Attent
               int64_t end) {
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {
     BackwardHeads<T> heads(call, t, d);
-    for_heads(call, begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
+    for_heads(call, call.group(), begin, end, [&](const AttentionHead& head) { heads.run(Head(head)); });
   });
 }
 
@@ -238,7 +242,7 @@ HWY_EXPORT(backward);
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionCall call(t, options);
   const bool pairs = t.q.dtype() == DType::bf16 && detail::attention_bf16_avx512();
-  parallel_for(call.batch * call.heads, call.grain(), [&](int64_t begin, int64_t end) {
+  parallel_for(call.batch * call.heads, call.grain(1), [&](int64_t begin, int64_t end) {
     if (pairs) detail::attention_forward_avx512(call, t, begin, end);
     else HWY_DYNAMIC_DISPATCH(forward)(call, t, begin, end);
   });
@@ -248,7 +252,7 @@ void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& 
                         const AttentionGradients& gradients) {
   const AttentionCall call(t, options);
   const bool pairs = t.q.dtype() == DType::bf16 && detail::attention_bf16_avx512();
-  parallel_for(call.batch * call.heads, call.grain(), [&](int64_t begin, int64_t end) {
+  parallel_for(call.batch * call.kv_heads, call.grain(call.group()), [&](int64_t begin, int64_t end) {
     if (pairs) detail::attention_backward_avx512(call, t, gradients, begin, end);
     else HWY_DYNAMIC_DISPATCH(backward)(call, t, gradients, begin, end);
   });

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
   const AttentionHeadView head = place.head;
   const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call);
-  const TileRows<Of> of_k(call, head, k, call.keys), of_v(call, head, v, call.keys);
+  const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
   const auto load = [&](const KeyTile& tile, int stage) {
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   typename Of::Left own;
-  load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own);
+  load_own<Of>(call, head.queries(call), q, first, sign_flip(call), own);
   typename Of::Sums o = {};
   float largest[kM][2], sum[kM][2] = {};
 #pragma unroll
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
       if (lane() % 4 == 0 && row < call.queries)
         log_sums[head.number(call) * call.queries + row] = largest[m][r] * scale * kLn2 + logf(total);
     }
-  write_own<Of>(call, head, out, call.queries, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+  write_own<Of>(call, head.queries(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
 // delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionHeadView head = place.head;
   const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
-  const TileRows<Of> of_k(call, head, k, call.keys), of_v(call, head, v, call.keys);
+  const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
   const auto load = [&](const KeyTile& tile, int stage) {
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kThreads)
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   typename Of::Left own_q, own_g;
-  load_own<Of>(call, head, q, call.queries, first, sign_flip(call), own_q);
-  load_own<Of>(call, head, d_out, call.queries, first, 0, own_g);
+  load_own<Of>(call, head.queries(call), q, first, sign_flip(call), own_q);
+  load_own<Of>(call, head.queries(call), d_out, first, 0, own_g);
   float exponents[kM][2], deltas[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -231,10 +231,11 @@ __global__ void __launch_bounds__(kThreads)
     tile = next;
   }
   const auto factor = static_cast<float>(call.scale);
-  write_own<Of>(call, head, dq, call.queries, first, sums, [&](int, int, float x) { return x * factor; });
+  write_own<Of>(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
 }
 
-// The warps of a block own keys and values; the tiles are queries: dv = Σ pᵀ · d_out and dk = scale · Σ dsᵀ · q.
+// The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
+// dk = scale · Σ dsᵀ · q.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
@@ -246,8 +247,9 @@ __global__ void __launch_bounds__(kThreads)
     float exponent, delta;
   };
   __shared__ Query of_queries[2][Of::kRows];
-  const AttentionPlace place(call, tiles);
-  const AttentionHeadView head = place.head;
+  const AttentionPlace place(call, tiles, call.group);
+  AttentionHeadView head = place.head;
+  const AttentionRows keys = head.keys(call);
   const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
   uint32_t attended = 0;  // the warp's keys
@@ -258,29 +260,33 @@ __global__ void __launch_bounds__(kThreads)
     if (w == warp()) attended = bits;
     any = any || bits != 0;
   }
-  const TileRows<Of> of_q(call, head, q, call.queries), of_g(call, head, d_out, call.queries);
-  const auto load = [&](int64_t query, int stage) {
+  const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.queries(call), d_out);
+  const auto load = [&](int64_t member, int64_t query, int stage) {  // of the heads that share the keys
     const uint64_t there = lowest(call.queries - query);
-    of_q.load(query, there, qs[stage]);
-    of_g.load(query, there, gs[stage]);
+    of_q.load(query, there, qs[stage], member * call.width);
+    of_g.load(query, there, gs[stage], member * call.width);
     for (int i = static_cast<int>(threadIdx.x); i < Of::kRows; i += kThreads) {
-      const int64_t at = head.number(call) * call.queries + query + i;
+      const int64_t at = (place.head.number(call) + member) * call.queries + query + i;
       const bool counts = query + i < call.queries;
       of_queries[stage][i] = {counts ? log_sums[at] * kLog2E : INFINITY, counts ? delta[at] : 0};
     }
   };
   const int64_t start = call.first_query(of_block, Of::kRows);
-  if (any) load(start, 0);
+  if (any) load(0, start, 0);
   typename Of::Left own_k, own_v;
-  load_own<Of>(call, head, k, call.keys, first, sign_flip(call), own_k);
-  load_own<Of>(call, head, v, call.keys, first, 0, own_v);
+  load_own<Of>(call, keys, k, first, sign_flip(call), own_k);
+  load_own<Of>(call, keys, v, first, 0, own_v);
   typename Of::Sums of_k = {}, of_v = {};
 
   int stage = 0;
-  for (int64_t query = start; any && query < call.queries; query += Of::kRows, stage ^= 1) {
+  for (int64_t member = 0, query = start, next_member, next; any && member < call.group;
+       member = next_member, query = next, stage ^= 1) {
+    next = query + Of::kRows < call.queries ? query + Of::kRows : start;
+    next_member = next == start ? member + 1 : member;
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    if (query + Of::kRows < call.queries) load(query + Of::kRows, stage ^ 1);
+    if (next_member < call.group) load(next_member, next, stage ^ 1);
+    head.h = place.head.h + member;
     if (attended == 0) continue;
     uint32_t kept[kM] = {};
 #pragma unroll
@@ -323,11 +329,9 @@ __global__ void __launch_bounds__(kThreads)
   const auto factor = static_cast<float>(call.scale);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
   if (dk)
-    write_own<Of>(call, head, dk, call.keys, first, of_k,
-                  [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+    write_own<Of>(call, keys, dk, first, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
   if (dv)
-    write_own<Of>(call, head, dv, call.keys, first, of_v,
-                  [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+    write_own<Of>(call, keys, dv, first, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
 }
 
 template <class F>
@@ -374,8 +378,8 @@ void attention_backward_mma(Cuda device, const AttentionTensors& t, const Attent
       launch(device, "attention", query_gradients_kernel<width()>, heads * queries, kThreads, call, queries, q, k, v,
              d_out, log_sums, deltas, d.q.cuda_data<bf16>());
     if (d.k.defined() || d.v.defined())
-      launch(device, "attention", key_gradients_kernel<width()>, heads * keys, kThreads, call, keys, q, k, v, d_out,
-             log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
+      launch(device, "attention", key_gradients_kernel<width()>, heads / call.group * keys, kThreads, call, keys, q, k,
+             v, d_out, log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
   });
 }
 

@@ -209,6 +209,10 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
                                            "; use more text, a smaller --batch, fewer workers or a shorter context\n"});
   expect_refused("--set model.n_embd=15", {"n_embd 15 is not a multiple of n_head 2"});
   expect_refused("--model gpt2_nan", {"gpt2_nano"});
+  expect_refused("--model llama_nano --set model.n_kv_head=3",
+                 {"num_attention_heads 2 is not a multiple of num_key_value_heads 3"});
+  expect_refused("--set model.n_kv_head=2", {"model.n_kv_head is a size of LLaMA, Mistral, Qwen2 and Mixtral"});
+  expect_refused("--model llama_nano --set model.n_experts=2", {"model.n_experts is a size of Mixtral"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
   expect_refused("--generate ''", {"--generate expects a value, got nothing"});
   expect_refused("--tokenizer none", {"none: no such file"});
@@ -240,10 +244,48 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   json config = json::parse(read_file(folder_ / "first/config.json"));
   config["model_type"] = "llama";
   write_file(folder_ / "first/config.json", config.dump());
-  refused("--init-weights first --generate anna", {"model_type must be \"gpt2\"", "it is \"llama\""});
-  refused("--init-weights first --context 16 --data none.txt", {"model_type must be \"gpt2\"", "it is \"llama\""});
+  refused("--init-weights first --generate anna",
+          {"model.safetensors: has no model.embed_tokens.weight, so these are not the weights of a llama"});
+  config["model_type"] = "bert";
+  write_file(folder_ / "first/config.json", config.dump());
+  const std::string other = "model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\"";
+  refused("--init-weights first --generate anna", {other});
+  refused("--init-weights first --context 16 --data none.txt", {other});
   fs::remove(folder_ / "first/characters.json");
-  refused("--init-weights first --generate anna", {"model_type must be \"gpt2\""});
+  refused("--init-weights first --generate anna", {other});
+  write_file(folder_ / "first/tokenizer.model", "sentencepiece");
+  config["model_type"] = "gpt2";
+  write_file(folder_ / "first/config.json", config.dump());
+  refused("--init-weights first --generate anna", {"is a SentencePiece model; supported are byte-level BPE models"});
+}
+
+// Four experts and few tokens, so that replicas have experts without tokens.
+TEST_F(TrainGpt, TrainsLlamaAndMixtral) {
+  for (const std::string name : {"llama", "mixtral"}) {
+    const std::string flags = "--model " + name +
+                              "_nano --set model.n_inner=32 --optimizer birder --nodes 2 --batch 1 " +
+                              "--context 8 --check-replicas 1 --set log_every=1 --max-steps 3 --set model.dropout=0.1";
+    done(flags);
+    const std::string steps = results(metrics()), weights = read_file(run_dir() / "model/model.safetensors");
+    const json config = json::parse(read_file(run_dir() / "model/config.json"));
+    EXPECT_EQ(config["model_type"], name);
+    fs::remove_all(folder_ / name);
+    fs::rename(run_dir() / "model", folder_ / name);
+    fs::remove_all(run_dir());
+    done(flags);
+    EXPECT_EQ(results(metrics()), steps) << name;
+    EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights) << name;
+    fs::remove_all(run_dir());
+    const Outcome more =
+        train("--init-weights " + name + " --data text.txt --context 8 --batch 4 --max-steps 1 " + "--threads 1",
+              "--run-dir run");
+    EXPECT_EQ(more.exit_code, 0) << more.err;
+    const Outcome text =
+        train("--init-weights " + name + " --generate an --set generate.tokens=20 --temperature 0", "");
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_TRUE(text.out.starts_with("an")) << text.out;
+    fs::remove_all(run_dir());
+  }
 }
 
 TEST_F(TrainGpt, HelpListsTheOptions) {

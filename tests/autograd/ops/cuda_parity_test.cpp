@@ -7,21 +7,25 @@
 #include "autograd/ops/column.h"
 #include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
+#include "autograd/ops/experts.h"
 #include "autograd/ops/gelu.h"
-#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
-#include "autograd/ops/pooling/global_avg_pool.h"
-#include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/lstm.h"
 #include "autograd/ops/matmul.h"
+#include "autograd/ops/normalization/layer_norm.h"
+#include "autograd/ops/normalization/rms_norm.h"
+#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/pooling/pool2d.h"
 #include "autograd/ops/prepend_token.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
+#include "autograd/ops/rotary.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "autograd/ops/subsample_pad.h"
+#include "autograd/ops/swiglu.h"
 #include "autograd/ops/tanh.h"
 #include "autograd/ops/transpose.h"
 #include "tests/autograd/gradient_check.h"
@@ -132,6 +136,8 @@ TEST_F(CudaParity, Functions) {
       expect_same([](const auto& in) { return ops::tanh(in[0]); }, {x}, 8, "tanh " + what);
       expect_same([](const auto& in) { return ops::gelu(in[0]); }, {x}, 8, "gelu " + what);
       expect_same([](const auto& in) { return ops::gelu(in[0], true); }, {x}, 16, "gelu, tanh " + what);
+      const Tensor up = random(shape, type, 4);
+      expect_same([](const auto& in) { return ops::swiglu(in[0], in[1]); }, {x, up}, 16, "swiglu " + what);
     }
 }
 
@@ -193,6 +199,29 @@ TEST_F(CudaParity, LayerNorm) {
     }
 }
 
+TEST_F(CudaParity, RmsNorm) {
+  for (const DType type : kTypes)
+    for (const auto& [n, width] : {std::pair<int64_t, int64_t>{1, 1}, {2, 7}, {33, 64}, {70, 300}, {5, 1024}})
+      expect_same([](const auto& v) { return ops::rms_norm(v[0], v[1], 1e-5); },
+                  {random({n, width}, type, 7), random({width}, compute_dtype(type), 8)}, 64,
+                  detail::concat("rms_norm [", n, ", ", width, "] ", type));
+}
+
+TEST_F(CudaParity, Rotary) {
+  for (const DType type : kTypes)
+    for (const auto& [batch, length, heads, half] :
+         {std::array<int64_t, 4>{1, 1, 1, 1}, {2, 3, 2, 5}, {3, 33, 4, 32}}) {
+      const DType wide = compute_dtype(type);
+      const RotaryTable table{random({length + 3, half}, wide, 1), random({length + 3, half}, wide, 2)};
+      const auto op = [&, length = length](const auto& in) {
+        const auto there = [](const Tensor& x) { return x.to(context().device); };
+        return ops::rotary(in[0], {there(table.cos), there(table.sin)}, length, 3);
+      };
+      expect_same(op, {random({batch * length, heads * 2 * half}, type)}, 4,
+                  detail::concat("rotary ", length, " ", type));
+    }
+}
+
 TEST_F(CudaParity, Embedding) {
   for (const DType type : kTypes)
     for (const int64_t width : {1, 5, 64, 300})
@@ -213,6 +242,36 @@ TEST_F(CudaParity, Embedding) {
                 }),
                 ::testing::HasSubstr("embedding: id 1 is 9, the table has 5 rows"));
   });
+}
+
+TEST_F(CudaParity, Experts) {
+  for (const DType type : kTypes)
+    for (const auto& [n, experts, k, width] : {std::array<int64_t, 4>{1, 1, 1, 1}, {3, 9, 2, 7}, {70, 4, 3, 300}}) {
+      const DType wide = compute_dtype(type);
+      const Tensor p = random({n, experts}, wide, 1);
+      for (int64_t i = 0; i < p.numel(); ++i) {
+        if (wide == DType::f32) p.data<float>()[i] = std::exp(p.data<float>()[i]);
+        else p.data<double>()[i] = std::exp(p.data<double>()[i]);
+      }
+      const ExpertRouting routing = route_to_experts(p, k);
+      EXPECT_EQ(on_gpu([&] { return values(route_to_experts(p.to(context().device), k).slots); }),
+                values(routing.slots));
+      const std::string what = detail::concat(" [", n, ", ", width, "] ", type);
+      expect_same([&](const auto& in) { return ops::expert_weights(in[0], routing); }, {p}, 16, "weights" + what);
+      const Tensor rows = random({n * k, width}, type, 2), weights = random({n, k}, wide, 3);
+      expect_same([&](const auto& in) { return ops::combine_experts(in[0], in[1], routing); }, {rows, weights}, 64,
+                  "combine" + what);
+      expect_same([&](const auto& in) { return ops::dispatch_to_experts(in[0], routing); }, {random({n, width}, type)},
+                  8, "dispatch" + what);
+      Inputs inputs{rows};
+      for (int64_t e = 0; e < experts; ++e) inputs.push_back(random({5, width}, wide, 4 + uint64_t(e)));
+      expect_same(
+          [&](const auto& in) {
+            return ops::expert_linear(in[0], {in.begin() + 1, in.end()}, routing);
+          },
+          inputs, 64, "linear" + what);
+      expect_same([&](const auto& in) { return ops::load_balancing_loss({in[0]}, {routing}); }, {p}, 64, "loss" + what);
+    }
 }
 
 TEST_F(CudaParity, Column) {

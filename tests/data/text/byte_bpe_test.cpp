@@ -141,6 +141,11 @@ TEST(ByteBpe, RefusesBadMerges) {
   EXPECT_THAT(message("Q Z\n"), HasSubstr("merges.txt: line 1: makes \"QZ\", which is not in the vocabulary"));
   std::filesystem::remove(folder / "merges.txt");
   EXPECT_THAT(error_of([&] { load_tokenizer(folder / "vocab.json"); }), HasSubstr("merges.txt: no such file"));
+  const TempFolder sentence_piece;
+  write(sentence_piece / "tokenizer.model", {1, 2, 3});
+  EXPECT_TRUE(has_tokenizer(sentence_piece.str()));
+  EXPECT_THAT(error_of([&] { load_tokenizer(sentence_piece.str()); }),
+              HasSubstr("is a SentencePiece model; supported are byte-level BPE models: GPT-2, LLaMA 3, Qwen 2"));
   const std::string small = "{\"a\": 0}";
   write(folder / "vocab.json", Bytes(small.begin(), small.end()));
   EXPECT_THAT(message("#version: 0.2\n"), HasSubstr("which stands for the byte 0; a byte-level BPE has all 256 bytes"));

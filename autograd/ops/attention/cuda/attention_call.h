@@ -14,6 +14,7 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
 // The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
+  int64_t kv_heads, group;  // heads of k and v; query heads that share one of them
   int64_t past;  // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
@@ -28,6 +29,8 @@ struct AttentionView {
         keys(t.k.dim(1)),
         heads(t.q.dim(2)),
         width(t.q.dim(3)),
+        kv_heads(t.k.dim(2)),
+        group(heads / kv_heads),
         past(o.causal ? keys - queries : keys),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
@@ -46,16 +49,26 @@ struct AttentionView {
   __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }
 };
 
-// One head of one batch entry: number b · heads + h.
+// The rows of one head in x [batch, length, heads, width].
+struct AttentionRows {
+  int64_t length, first, step;  // number of rows; first element and row stride, in elements
+  template <class T>
+  __device__ T* row(T* x, int64_t i) const {
+    return x + first + i * step;
+  }
+};
+
+// One query head of one batch entry, with its head of k and v: number b · heads + h.
 struct AttentionHeadView {
   int64_t b, h;
 
   __device__ AttentionHeadView(const AttentionView& call, uint32_t number)
       : b(number / static_cast<uint32_t>(call.heads)), h(number % static_cast<uint32_t>(call.heads)) {}
-  // Row i of the head in x [batch, length, heads, width].
-  template <class T>
-  __device__ T* row(const AttentionView& call, T* x, int64_t length, int64_t i) const {
-    return x + ((b * length + i) * call.heads + h) * call.width;
+  __device__ AttentionRows queries(const AttentionView& call) const {  // in a tensor like q
+    return {call.queries, (b * call.queries * call.heads + h) * call.width, call.heads * call.width};
+  }
+  __device__ AttentionRows keys(const AttentionView& call) const {  // in a tensor like k and v
+    return {call.keys, (b * call.keys * call.kv_heads + h / call.group) * call.width, call.kv_heads * call.width};
   }
   __device__ int64_t number(const AttentionView& call) const { return b * call.heads + h; }
   __device__ bool attended(const AttentionView& call, int64_t j) const {
@@ -63,12 +76,13 @@ struct AttentionHeadView {
   }
 };
 
-// The work of a thread block in a launch with `tiles` blocks per head.
+// The work of a thread block in a launch with `tiles` blocks per unit of `unit` consecutive heads.
 struct AttentionPlace {
-  AttentionHeadView head;
+  AttentionHeadView head;  // the first of the unit
   int64_t tile;
-  __device__ AttentionPlace(const AttentionView& call, int64_t tiles)
-      : head(call, blockIdx.x / static_cast<uint32_t>(tiles)), tile(blockIdx.x % static_cast<uint32_t>(tiles)) {}
+  __device__ AttentionPlace(const AttentionView& call, int64_t tiles, int64_t unit = 1)
+      : head(call, blockIdx.x / static_cast<uint32_t>(tiles) * static_cast<uint32_t>(unit)),
+        tile(blockIdx.x % static_cast<uint32_t>(tiles)) {}
 };
 
 }  // namespace godwit

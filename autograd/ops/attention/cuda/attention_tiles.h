@@ -46,20 +46,20 @@ class TileRows {
   static constexpr int kStride = kThreads / Of::kColumns;  // row stride of one thread
 
  public:
-  __device__ TileRows(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length)
-      : from_(head.row(call, x, length, row()) + (8 * column() < call.width ? 8 * column() : 0)),
-        step_(call.heads * call.width),
+  __device__ TileRows(const AttentionView& call, const AttentionRows& rows, const bf16* x)
+      : from_(rows.row(x, row()) + (8 * column() < call.width ? 8 * column() : 0)),
+        step_(rows.step),
         mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
 
-  // Starts copying rows [first, first + kRows) to `to`. Writes zeros for rows without a bit in `there` and for columns
-  // beyond the width.
-  __device__ void load(int64_t first, uint64_t there, Chunk* to) const {
+  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros for rows without a bit
+  // in `there` and for columns beyond the width.
+  __device__ void load(int64_t first, uint64_t there, Chunk* to, int64_t shift = 0) const {
     there = (there & mask_) >> row();
     to += Of::place(row(), column());
 #pragma unroll
     for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
-      copy_async(to + i * Of::kColumns, copies ? from_ + (first + i) * step_ : from_, copies);
+      copy_async(to + i * Of::kColumns, copies ? from_ + shift + (first + i) * step_ : from_, copies);
     }
   }
 
@@ -74,20 +74,20 @@ class TileRows {
 
 // Loads rows from `first` on as left operands; their bits are XORed with `flip`.
 template <class Of>
-__device__ void load_own(const AttentionView& call, const AttentionHeadView& head, const bf16* x, int64_t length,
-                         int64_t first, uint32_t flip, typename Of::Left& to) {
+__device__ void load_own(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t first,
+                         uint32_t flip, typename Of::Left& to) {
 #pragma unroll
   for (int m = 0; m < Of::kM; ++m)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
-      const bf16* from = head.row(call, x, length, row);
+      const bf16* from = rows.row(x, row);
 #pragma unroll
       for (int k = 0; k < Of::kSteps; ++k)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int column = 16 * k + 8 * half + 2 * (lane() % 4);
-          const bool there = row < length && column < call.width;
+          const bool there = row < rows.length && column < call.width;
           to[m][k][2 * half + r] = there ? std::bit_cast<uint32_t>(load_pack<2>(from + column, 0)) ^ flip : 0;
         }
     }
@@ -133,15 +133,15 @@ __device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int 
 
 // Writes value(m, r, sum) to the own rows of x, starting at row `first`; r = 1 for the lower eight of sixteen rows.
 template <class Of, class F>
-__device__ void write_own(const AttentionView& call, const AttentionHeadView& head, bf16* x, int64_t length,
-                          int64_t first, const typename Of::Sums& sums, const F& value) {
+__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
+                          const typename Of::Sums& sums, const F& value) {
 #pragma unroll
   for (int m = 0; m < Of::kM; ++m)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
-      if (row >= length) continue;
-      bf16* to = head.row(call, x, length, row);
+      if (row >= rows.length) continue;
+      bf16* to = rows.row(x, row);
 #pragma unroll
       for (int n = 0; n < Of::kColumns; ++n) {
         const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));

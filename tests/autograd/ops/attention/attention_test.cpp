@@ -5,26 +5,14 @@
 #include <limits>
 
 #include "engine/context.h"
-#include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/attention/attention_cases.h"
 #include "tests/support.h"
 
 namespace godwit {
 namespace {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
-
-struct Sizes {
-  int64_t batch, queries, keys, heads, width;
-  Shape q() const { return {batch, queries, heads, width}; }
-  Shape k() const { return {batch, keys, heads, width}; }
-};
-
-// A mask with 1 where counts(batch entry, key) is true.
-Tensor mask_of(int64_t batch, int64_t keys, const std::function<bool(int64_t, int64_t)>& counts) {
-  Tensor mask({batch, keys}, DType::u8);
-  for (int64_t i = 0; i < mask.numel(); ++i) mask.data<uint8_t>()[i] = counts(i / keys, i % keys) ? 1 : 0;
-  return mask;
-}
+using testing::check_gradients, testing::kDraws, testing::mask_of, testing::random_tensor, testing::Results;
+using testing::run, testing::Sizes, testing::tensors, testing::values, testing::widened, testing::with_threads;
 
 // The definition, computed one probability at a time.
 std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, const AttentionOptions& options) {
@@ -61,8 +49,6 @@ std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, c
   return out;
 }
 
-const DropoutKey kDraws{.seed = 0x123456789abcdef, .step = 7, .site = 3, .sender = 2};
-
 // Covers all kernel paths: one element, partial blocks of keys and queries, padding at the end, gaps.
 TEST(Attention, Gradients) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 3, 5, 2, 3}, {1, 9, 7, 1, 8}, {1, 2, 9, 3, 17}}) {
@@ -88,7 +74,6 @@ TEST(Attention, CausalGradients) {
                        random_tensor(s.k(), DType::f64, 3)});
     }
 }
-
 
 TEST(Attention, GradientsAcrossBlocks) {
   const Sizes s{1, 67, 131, 1, 2};
@@ -120,30 +105,6 @@ TEST(Attention, EqualsTheDefinition) {
           ASSERT_NEAR(single[i], expected[i], 1e-6 * size);
         }
       }
-}
-
-struct Results {
-  std::vector<std::vector<double>> all;  // out, dq, dk, dv
-  bool operator==(const Results&) const = default;
-};
-
-Results run(const std::array<Tensor, 4>& t, const Tensor& mask, const AttentionOptions& options) {
-  const std::vector<Var> in{Var(t[0], true), Var(t[1], true), Var(t[2], true)};
-  const Var out = ops::attention(in[0], in[1], in[2], mask, options);
-  backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
-  Results results{{values(out.value())}};
-  for (const Var& v : in) results.all.push_back(values(v.grad()));
-  return results;
-}
-
-std::array<Tensor, 4> tensors(const Sizes& s, DType dtype) {
-  auto make = [&](const Shape& shape, uint64_t seed) { return random_tensor(shape, DType::f32, seed).to(dtype); };
-  return {make(s.q(), 1), make(s.k(), 2), make(s.k(), 3), make(s.q(), 4)};
-}
-
-std::array<Tensor, 4> widened(std::array<Tensor, 4> t) {
-  for (Tensor& x : t) x = x.to(DType::f64);
-  return t;
 }
 
 TEST(Attention, OneVariableAsQueryKeyAndValue) {
@@ -338,7 +299,9 @@ TEST(Attention, NamesInvalidArguments) {
   const Shape x{2, 3, 4, 5};
   EXPECT_EQ(message({2, 3, 20}, x, x), "attention: q must be [batch, length, heads, head_dim], it is [2, 3, 20]");
   EXPECT_EQ(message(x, {2, 7, 4, 6}, {2, 7, 4, 6}),
-            "attention: k must be [2, length, 4, 5] as q is [2, 3, 4, 5], it is [2, 7, 4, 6]");
+            "attention: k must be [2, length, heads, 5] as q is [2, 3, 4, 5], it is [2, 7, 4, 6]");
+  EXPECT_EQ(message(x, {2, 7, 3, 5}, {2, 7, 3, 5}),
+            "attention: 4 heads of q do not divide into groups for 3 heads of k, q is [2, 3, 4, 5], k [2, 7, 3, 5]");
   EXPECT_EQ(message(x, {2, 7, 4, 5}, x), "attention: v must be [2, 7, 4, 5] as k is, it is [2, 3, 4, 5]");
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 4}, DType::u8)),
             "attention: mask must be uint8 [2, 3], it is uint8 [2, 4]");

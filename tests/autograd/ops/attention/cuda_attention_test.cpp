@@ -17,8 +17,9 @@ using testing::random_tensor, testing::values;
 
 struct Sizes {
   int64_t batch, queries, keys, heads, width;
+  int64_t group = 1;  // heads that share keys and values
   Shape q() const { return {batch, queries, heads, width}; }
-  Shape k() const { return {batch, keys, heads, width}; }
+  Shape k() const { return {batch, keys, heads / group, width}; }
 };
 std::ostream& operator<<(std::ostream& to, const Sizes& s) {
   return to << s.batch << " x " << s.queries << " on " << s.keys << ", " << s.heads << " heads of " << s.width;
@@ -145,6 +146,18 @@ TEST_F(CudaAttention, CausalMatchesTheCpu) {
       for (const double dropout : {0.0, 0.2})
         ASSERT_NO_FATAL_FAILURE(
             expect_close(s, dtype, {}, {.dropout = dropout, .key = kDraws, .causal = true}, tolerance(dtype)));
+}
+
+TEST_F(CudaAttention, GroupedMatchesTheCpu) {
+  for (const Sizes& s :
+       {Sizes{2, 5, 7, 6, 64, 3}, {1, 33, 70, 4, 20, 2}, {1, 70, 70, 2, 128, 2}, {1, 150, 203, 3, 32, 3}})
+    for (const DType dtype : kTypes)
+      for (const double dropout : {0.0, 0.2}) {
+        ASSERT_NO_FATAL_FAILURE(
+            expect_close(s, dtype, {}, {.dropout = dropout, .key = kDraws, .causal = true}, tolerance(dtype)));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_close(s, dtype, masks(s)[2], {.dropout = dropout, .key = kDraws}, tolerance(dtype)));
+      }
 }
 
 TEST_F(CudaAttention, UsesTheScaleOption) {

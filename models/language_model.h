@@ -1,0 +1,83 @@
+// LanguageModel: a decoder that predicts the next token of each position, and the cache for generation.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/dropout.h"
+#include "nn/module.h"
+
+namespace godwit {
+
+// Keys and values of the tokens that a network has read, for generation: one text of at most `capacity` tokens.
+class KeyValueCache {
+ public:
+  // `width`: of all heads of keys together. Throws unless all sizes are positive.
+  KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DType dtype);
+
+  int64_t length() const { return length_; }      // tokens so far
+  int64_t capacity() const { return capacity_; }  // limit of length()
+  // Appends rows [new, width] of a layer. Returns all of its keys and values so far, [length() + new, width].
+  std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& keys, const Tensor& values);
+  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended so many rows
+
+ private:
+  int64_t capacity_, length_ = 0;
+  std::vector<Tensor> keys_, values_;  // by layer, [capacity, width]
+};
+
+// What programs and generate() need of a model.
+class LanguageModel : public nn::Module {
+ public:
+  // Sizes of a model.
+  struct Sizes {
+    std::string name;             // begins messages
+    int64_t vocab_size;           // outputs per position
+    int64_t positions;            // longest text
+    const char* positions_field;  // of config.json, which limits `positions`
+    int64_t layers, key_width;    // layers, and columns of the keys of a layer
+    DType dtype;                  // of the layers' activations
+  };
+
+  const Sizes& sizes() const { return sizes_; }  // the model's sizes
+  // ids: int32 [batch, length] on the CPU -> hidden states after the last norm, [batch·length, width], of the layers'
+  // type. Throws if an id is outside of the vocabulary or if length exceeds the positions. `run`: null: no dropout.
+  virtual Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const = 0;
+  // Hidden states of ids [1, new], which continue the tokens in the cache. Requires gradients to be disabled.
+  virtual Var forward(const Tensor& ids, KeyValueCache& cache) const = 0;
+  Var logits(const Var& hidden) const;  // [n, width] -> [n, vocab_size], not bfloat16
+  // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` do not count. Large
+  // logits are computed in parts: ops::linear_cross_entropy().
+  Var loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore = std::nullopt) const;
+  // The loss that training minimizes: loss() of forward(ids, run), and the terms that a model adds.
+  virtual Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const;
+  KeyValueCache make_cache(int64_t capacity) const;  // an empty cache for so many tokens, at most the positions
+
+ protected:
+  explicit LanguageModel(const Sizes& sizes) : sizes_(sizes) {}  // for models
+  // Throws unless ids are valid and continue `first` earlier tokens. Checks again in a replayed step.
+  void check_ids(const Tensor& ids, int64_t first) const;
+  // Throws unless gradients are disabled and ids are one text, as a key-value cache requires.
+  void check_continuation(const Tensor& ids) const;
+
+ private:
+  virtual const Var& output_weight() const = 0;  // [vocab_size, width]
+  virtual void load(const std::string& path) const = 0;
+  virtual void save(const std::string& folder) const = 0;
+
+  Sizes sizes_;
+  friend void load_pretrained(const std::string& path, const LanguageModel& model);
+  friend void save_pretrained(const std::string& folder, const LanguageModel& model);
+};
+
+// Loads the weights of a HuggingFace folder or safetensors file into the model's memory. Names may lack the prefix of
+// the whole network ("transformer.", "model."). Throws an Error naming the tensors that are missing, unexpected, or of
+// another shape or type; the model is then unchanged.
+void load_pretrained(const std::string& path, const LanguageModel& model);
+
+// Writes a folder for transformers' from_pretrained: config.json and model.safetensors. The folder is created if it
+// does not exist. Each file is written whole or not at all.
+void save_pretrained(const std::string& folder, const LanguageModel& model);
+
+}  // namespace godwit

@@ -1,0 +1,114 @@
+#include "models/language_models.h"
+
+#include "engine/check.h"
+#include "engine/did_you_mean.h"
+#include "engine/excerpt.h"
+#include "engine/safetensors.h"
+#include "models/config_json-inl.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+#include "models/weights_folder.h"
+
+namespace godwit {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  for (const std::string& known : names)
+    if (known == name) return true;
+  return false;
+}
+
+// Throws unless the weights have the model's token embedding. A model of another file may not fit in memory.
+void check_embedding(const std::string& folder, const LanguageModelConfig& config) {
+  const auto* gpt2 = std::get_if<Gpt2Config>(&config);
+  const std::string bare = gpt2 ? "wte.weight" : "embed_tokens.weight";
+  const std::string full = (gpt2 ? "transformer." : "model.") + bare;
+  const LanguageModel::Sizes sizes = sizes_of(config);
+  const Shape expected{sizes.vocab_size, gpt2 ? gpt2->n_embd : std::get<LlamaConfig>(config).hidden_size};
+  const auto field = [&](std::string_view, int dimension) {
+    return dimension == 0 ? "vocab_size" : gpt2 ? "n_embd" : "hidden_size";
+  };
+  const std::string file = weights_file(folder);
+  bool found = false;
+  for (const auto& [name, tensor] : map_weights(file)) {
+    if (name != bare && name != full) continue;
+    found = true;
+    const std::string problem = difference(name, tensor, expected, field);
+    check(problem.empty(), file, ": ", problem);
+  }
+  check(found, file, ": has no ", full, ", so these are not the weights of a ", sizes.name,
+        ", which config.json asks for (model_type)");
+}
+
+}  // namespace
+
+std::vector<std::string> language_model_names() {
+  std::vector<std::string> names = gpt2_names();
+  for (const std::string& name : llama_names()) names.push_back(name);
+  return names;
+}
+
+LanguageModelConfig language_model_config(const std::string& name) {
+  if (contains(gpt2_names(), name)) return gpt2_config(name);
+  check(contains(llama_names(), name), "no language model is called '", excerpt(name), "'",
+        did_you_mean(name, language_model_names()));
+  return llama_config(name);
+}
+
+LanguageModelConfig read_language_model_config(const std::string& path) {
+  const ConfigReader reader(path);
+  std::string type;
+  reader.require("model_type");
+  reader.text("model_type", &type);
+  if (type == "gpt2") return read_gpt2_config(path);
+  if (!contains(llama_types(), type))
+    reader.wrong("model_type", type, "must be gpt2, llama, mistral, qwen2 or mixtral");
+  return read_llama_config(path);
+}
+
+void write_language_model_config(const std::string& path, const LanguageModelConfig& config) {
+  if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) write_gpt2_config(path, *gpt2);
+  else write_llama_config(path, std::get<LlamaConfig>(config));
+}
+
+LanguageModel::Sizes sizes_of(const LanguageModelConfig& config) {
+  if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) return Gpt2::sizes_of(*gpt2);
+  return Llama::sizes_of(std::get<LlamaConfig>(config));
+}
+
+uint64_t hash(const LanguageModelConfig& config) {
+  return std::visit([](const auto& of) { return hash(of); }, config);
+}
+
+void set_text_sizes(LanguageModelConfig* config, int64_t vocab_size, int64_t positions, std::optional<int64_t> end) {
+  if (auto* gpt2 = std::get_if<Gpt2Config>(config)) {
+    gpt2->vocab_size = vocab_size, gpt2->n_positions = positions;
+    if (end) gpt2->bos_token_id = gpt2->eos_token_id = *end;
+    return;
+  }
+  auto& llama = std::get<LlamaConfig>(*config);
+  llama.vocab_size = vocab_size, llama.max_position_embeddings = positions, llama.sliding_window = std::nullopt;
+  if (end) llama.bos_token_id = *end, llama.eos_token_id = {*end};
+}
+
+void set_training(LanguageModelConfig* config, double dropout, uint64_t seed, DType dtype) {
+  if (auto* gpt2 = std::get_if<Gpt2Config>(config)) gpt2->embd_pdrop = gpt2->attn_pdrop = gpt2->resid_pdrop = dropout;
+  else std::get<LlamaConfig>(*config).attention_dropout = dropout;
+  std::visit([&](auto& of) { of.seed = seed, of.dtype = dtype; }, *config);
+}
+
+std::unique_ptr<LanguageModel> make_language_model(const LanguageModelConfig& config) {
+  if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) return make_gpt2(*gpt2);
+  return make_llama(std::get<LlamaConfig>(config));
+}
+
+std::unique_ptr<LanguageModel> load_language_model(const std::string& folder, const LanguageModelConfig& config) {
+  check_embedding(folder, config);
+  std::unique_ptr<LanguageModel> model;
+  if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) model = std::make_unique<Gpt2>(*gpt2);
+  else model = std::make_unique<Llama>(std::get<LlamaConfig>(config));
+  load_pretrained(folder, *model);
+  return model;
+}
+
+}  // namespace godwit

@@ -1,0 +1,49 @@
+// LLaMA (Touvron et al. 2023): a decoder with RMSNorm, rotary positions, SwiGLU and grouped-query attention, and the
+// architectures that differ in flags only: Mistral, Qwen2, and Mixtral, whose feed-forward layers are mixtures of
+// experts. Names and order of parameters are those of HuggingFace's folders.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/language_model.h"
+#include "models/llama_config.h"
+#include "nn/layers.h"
+
+namespace godwit {
+
+// A network of type llama, mistral, qwen2 or mixtral.
+class Llama : public LanguageModel {
+ public:
+  explicit Llama(const LlamaConfig& config);  // weights are zero; throws for invalid settings
+  ~Llama() override;
+
+  static Sizes sizes_of(const LlamaConfig& config);      // throws for invalid settings
+  const LlamaConfig& config() const { return config_; }  // sizes and settings
+  Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const override;
+  Var forward(const Tensor& ids, KeyValueCache& cache) const override;
+  // For mixtral: also gives the load-balancing loss of the routers, a scalar, unless `balance` is null.
+  Var forward(const Tensor& ids, const DropoutContext* run, Var* balance) const;
+  // For mixtral: plus router_aux_loss_coef times the load-balancing loss.
+  Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const override;
+
+ private:
+  const Var& output_weight() const override { return config_.tie_word_embeddings ? tokens_.weight() : head_; }
+  void load(const std::string& path) const override;
+  void save(const std::string& folder) const override;
+  class Layer;
+  const RotaryTable& rotations(int64_t positions) const;  // of at least so many positions
+
+  const LlamaConfig config_;
+  nn::Embedding tokens_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  nn::RmsNorm norm_;
+  Var head_;                       // undefined if tied
+  mutable RotaryTable rotations_;  // grows with the texts
+};
+
+// Creates a model with initial weights from config.seed: matrices and embeddings are normal with standard deviation
+// initializer_range, the outputs that are added to the residual stream with initializer_range / √(2 · layers).
+std::unique_ptr<Llama> make_llama(const LlamaConfig& config);
+
+}  // namespace godwit

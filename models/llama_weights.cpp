@@ -1,0 +1,70 @@
+// LLaMA and its relatives in HuggingFace's folders.
+#include <map>
+#include <string_view>
+
+#include "engine/excerpt.h"
+#include "engine/safetensors.h"
+#include "models/llama.h"
+#include "models/weights_folder.h"
+
+namespace godwit {
+namespace {
+
+constexpr const char *kTokens = "model.embed_tokens.weight", *kHead = "lm_head.weight";
+
+// The field of config.json behind an extent of a tensor.
+const char* field_of(std::string_view name, int dimension) {
+  struct Row {
+    const char *part, *first, *second;
+  };
+  constexpr const char *kHidden = "hidden_size", *kInner = "intermediate_size";
+  for (const Row& row : {Row{"embed_tokens", "vocab_size", kHidden},
+                         {"lm_head", "vocab_size", kHidden},
+                         {"q_proj", "num_attention_heads · head_dim", kHidden},
+                         {"k_proj", "num_key_value_heads · head_dim", kHidden},
+                         {"v_proj", "num_key_value_heads · head_dim", kHidden},
+                         {"o_proj", kHidden, "num_attention_heads · head_dim"},
+                         {"down_proj", kHidden, kInner},
+                         {"_proj", kInner, kHidden},
+                         {"block_sparse_moe.gate", "num_local_experts", kHidden},
+                         {".w2.", kHidden, kInner},
+                         {".experts.", kInner, kHidden}})
+    if (name.find(row.part) != std::string_view::npos) return dimension == 0 ? row.first : row.second;
+  return kHidden;
+}
+
+// The file's tensors by the names of the model. Old files contain the rotary frequencies.
+std::map<std::string, Tensor> read_tensors(const std::string& file, bool tied) {
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : map_weights(file)) {
+    if (name.ends_with("rotary_emb.inv_freq")) continue;
+    const bool bare = name.starts_with("layers.") || name.starts_with("embed_tokens.") || name.starts_with("norm.");
+    const std::string full = bare ? "model." + name : name;
+    check(tensors.emplace(full, tensor).second, file, ": contains ", excerpt(full), " under two names");
+  }
+  if (!tied) return tensors;
+  if (const auto head = tensors.extract(kHead)) {
+    const auto tokens = tensors.find(kTokens);
+    check(tokens == tensors.end() || same_bits(tokens->second, head.mapped()), file, ": ", kHead, " differs from ",
+          kTokens, ", but they are one parameter (tie_word_embeddings)");
+  }
+  return tensors;
+}
+
+}  // namespace
+
+void Llama::load(const std::string& path) const {
+  const std::string file = weights_file(path);
+  load_parameters(
+      file, read_tensors(file, config_.tie_word_embeddings), parameters(), field_of,
+      detail::concat("a ", config_.model_type, " of ", config_.num_hidden_layers, " layers (num_hidden_layers)"));
+}
+
+void Llama::save(const std::string& folder) const {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const Parameter& p : parameters()) tensors.emplace_back(p.name, p.var.value());
+  save_weights_file(folder, tensors);
+  write_llama_config(folder + "/config.json", config_);
+}
+
+}  // namespace godwit

@@ -1,0 +1,35 @@
+// MixtureOfExperts: a feed-forward layer of which each token uses a few parts (Jiang et al. 2024, "Mixtral of
+// Experts").
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "autograd/ops/experts.h"
+#include "models/llama_config.h"
+#include "nn/layers.h"
+
+namespace godwit {
+
+// The routers' results of a forward pass, one entry per layer.
+struct RoutedTokens {
+  std::vector<Var> probabilities;       // [n, experts]
+  std::vector<ExpertRouting> routings;  // of the tokens
+};
+
+// Each token's output is the sum of its num_experts_per_tok most probable experts, weighted by their probabilities,
+// which are divided by their sum. No token is dropped.
+class MixtureOfExperts : public nn::Module {
+ public:
+  explicit MixtureOfExperts(const LlamaConfig& config);  // weights are zero
+  ~MixtureOfExperts() override;
+  Var operator()(const Var& x, RoutedTokens* routed) const;  // [n, hidden_size]; appends to `routed` unless null
+
+ private:
+  class Expert;
+  int64_t per_token_;
+  nn::Linear gate_;
+  std::vector<std::unique_ptr<Expert>> experts_;
+  std::vector<Var> w1_, w2_, w3_;  // of all experts
+};
+
+}  // namespace godwit
