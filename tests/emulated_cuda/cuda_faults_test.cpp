@@ -5,9 +5,11 @@
 
 #include "apps/report/convolution_notices.h"
 #include "autograd/ops/convolution/conv2d.h"
+#include "autograd/ops/linear.h"
 #include "engine/device.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
+#include "tests/emulated_cuda/cublasLt.h"
 #include "tests/emulated_cuda/cudnn.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
@@ -22,6 +24,7 @@ class CudaFaults : public OnGpu {
  protected:
   void TearDown() override {
     emulated_dnn::not_supported = nullptr;
+    emulated_blas::epilogues = true;
     emulated::total_bytes = size_t{1} << 30;
   }
 
@@ -166,6 +169,24 @@ TEST_F(CudaFaults, EachShapeIsReportedOnceAndAllAreCounted) {
     ASSERT_THAT(notices.summary(), SizeIs(1));
     EXPECT_THAT(notices.summary()[0], HasSubstr("cuDNN was not used for 7 of 8 convolution shapes"));
   });
+}
+
+TEST_F(CudaFaults, LinearLayersNeedNoEpilogueOfCublasLt) {
+  for (const bool epilogues : {true, false}) {
+    gpu_ = context_on(cuda_device(0));  // has not chosen any algorithms yet
+    emulated_blas::epilogues = epilogues;
+    on_gpu([] {
+      const Tensor x = Tensor::full({16, 8}, 0.5), w = Tensor::full({24, 8}, 0.25), bias = Tensor::full({24}, 3),
+                   y = Tensor::full({16, 24}, NAN), dw = Tensor::full({24, 8}, NAN), db = Tensor::full({24}, NAN);
+      on_device(y, [&](auto device) {
+        linear_forward(device, x, w, bias, y);
+        linear_backward_weights(device, x, y, dw, db);
+      });
+      EXPECT_EQ(y.item(100), 4);
+      EXPECT_EQ(dw.item(100), 16 * 4 * 0.5);
+      EXPECT_EQ(db.item(20), 16 * 4);
+    });
+  }
 }
 
 TEST_F(CudaFaults, AnEngineThatFailsToRunIsReplacedByTheNext) {
