@@ -129,32 +129,43 @@ function(godwit_tests folder library)
   godwit_test_runs(${folder} ${folder}_tests ${runs})
 endfunction()
 
-# cuda_links: a program that is only linked, with every object of the libraries that have CUDA code. GODWIT_HOST_BUILD is
-# the folder of an emulated build, whose objects are linked instead of compiling their sources again. Only sources that
-# it does not compile, or compiles against emulated headers, are compiled here.
-function(godwit_cuda_links)
+# cuda_build_tests: tests of the CUDA build that need neither a GPU nor a driver, linked to every object of the libraries
+# that have CUDA code. GODWIT_HOST_BUILD is the folder of an emulated build, whose objects are linked instead of compiling
+# their sources again. Only sources that it does not compile, or compiles against emulated headers, are compiled here.
+function(godwit_cuda_build_tests)
+  find_package(GTest REQUIRED)
+  file(GLOB sources CONFIGURE_DEPENDS tests/cuda_build/*.cpp)
+  add_executable(cuda_build_tests EXCLUDE_FROM_ALL ${sources})
+  target_compile_definitions(cuda_build_tests PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(cuda_build_tests PRIVATE GTest::gmock GTest::gtest_main ${CMAKE_DL_LIBS})
   set(folders engine autograd comm nn optim)
   if(NOT GODWIT_HOST_BUILD)
     list(TRANSFORM folders PREPEND godwit_ OUTPUT_VARIABLE libraries)
     list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
-    add_executable(cuda_links EXCLUDE_FROM_ALL tests/cuda_links.cpp)
-    target_link_libraries(cuda_links PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive ${libraries})
-    add_dependencies(cuda_links ${libraries})
-    return()
+    target_link_libraries(cuda_build_tests PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive ${libraries}
+                          godwit_cuda)
+    add_dependencies(cuda_build_tests ${libraries})
+  else()
+    set(ours "\\.cu$|/cuda/|[_/]onednn\\.cpp$|_mpi\\.cpp$|_nccl\\.cpp$")
+    set(theirs_only "\\.cu\\.o$|/cuda/|_portable\\.cpp\\.o$|_nompi\\.cpp\\.o$|_nonccl\\.cpp\\.o$")
+    foreach(folder ${folders})
+      godwit_sources(${folder} sources)
+      list(FILTER sources INCLUDE REGEX "${ours}")
+      file(GLOB_RECURSE objects CONFIGURE_DEPENDS ${GODWIT_HOST_BUILD}/CMakeFiles/godwit_${folder}.dir/*.cpp.o)
+      list(FILTER objects EXCLUDE REGEX "${theirs_only}")
+      list(APPEND all ${sources} ${objects})
+    endforeach()
+    if(NOT objects)
+      message(FATAL_ERROR "no objects in ${GODWIT_HOST_BUILD}; build it first: scripts/build emulated cuda_tests")
+    endif()
+    target_sources(cuda_build_tests PRIVATE ${all})
+    target_link_libraries(cuda_build_tests PRIVATE godwit_threads godwit_onednn godwit_cuda godwit_mpi godwit_nccl
+                          Highway::hwy Eigen3::Eigen nlohmann_json::nlohmann_json)
   endif()
-  set(ours "\\.cu$|/cuda/|[_/]onednn\\.cpp$|_mpi\\.cpp$|_nccl\\.cpp$")
-  set(theirs_only "\\.cu\\.o$|/cuda/|_portable\\.cpp\\.o$|_nompi\\.cpp\\.o$|_nonccl\\.cpp\\.o$")
-  foreach(folder ${folders})
-    godwit_sources(${folder} sources)
-    list(FILTER sources INCLUDE REGEX "${ours}")
-    file(GLOB_RECURSE objects CONFIGURE_DEPENDS ${GODWIT_HOST_BUILD}/CMakeFiles/godwit_${folder}.dir/*.cpp.o)
-    list(FILTER objects EXCLUDE REGEX "${theirs_only}")
-    list(APPEND all ${sources} ${objects})
-  endforeach()
-  if(NOT objects)
-    message(FATAL_ERROR "no objects in ${GODWIT_HOST_BUILD}; build it first: scripts/build emulated cuda_tests")
-  endif()
-  add_executable(cuda_links EXCLUDE_FROM_ALL tests/cuda_links.cpp ${all})
-  target_link_libraries(cuda_links PRIVATE godwit_threads godwit_onednn godwit_cuda godwit_mpi godwit_nccl Highway::hwy
-                        Eigen3::Eigen nlohmann_json::nlohmann_json)
+  # The toolkit's libcuda.so, which fails in every call, stands in where no driver is installed: cuDNN proposes engines that
+  # it compiles at run time only if the library exists.
+  get_filename_component(stubs "${CUDA_cuda_driver_LIBRARY}" DIRECTORY)
+  add_test(NAME cuda_build COMMAND cuda_build_tests)
+  set_tests_properties(cuda_build PROPERTIES TIMEOUT 300
+                       ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_append:${stubs}")
 endfunction()

@@ -10,6 +10,7 @@ namespace godwit {
 // one shape. Each text describes an operation and gives cuDNN's reason.
 struct ConvolutionPaths {
   int64_t operations = 0;               // number of operations so far
+  std::vector<std::string> rounded;     // filter gradients that cuDNN computes only in bfloat16
   std::vector<std::string> by_float32;  // bfloat16 operations that cuDNN supports only in float32
   std::vector<std::string> plain;       // operations computed without cuDNN
 };

@@ -19,6 +19,11 @@ std::vector<std::string> ConvolutionNotices::fresh() {
     texts.push_back(detail::concat("cuDNN computes in float32 instead of bfloat16, which is slower: ",
                                    paths.by_float32[0], "; the end of the run reports how many there are"));
   }
+  if (!rounded_ && !paths.rounded.empty()) {
+    rounded_ = true;
+    texts.push_back(detail::concat("cuDNN computes a filter gradient in bfloat16, which rounds it to 8 bits: ",
+                                   paths.rounded[0], "; the end of the run reports how many there are"));
+  }
   return texts;
 }
 
@@ -33,6 +38,9 @@ std::vector<std::string> ConvolutionNotices::summary() const {
   if (!paths.by_float32.empty())
     lines.push_back(detail::concat("cuDNN computed ", paths.by_float32.size(), of_all,
                                    " in float32 instead of bfloat16, which is slower"));
+  if (!paths.rounded.empty())
+    lines.push_back(detail::concat("cuDNN computed the filter gradients of ", paths.rounded.size(), of_all,
+                                   " in bfloat16, rounded to 8 bits"));
   return lines;
 }
 

@@ -1,7 +1,9 @@
 // Convolutions through cuDNN: images [n, h, w, c], filters [o, kh, kw, c/groups], outputs [n, ho, wo, o].
 #pragma once
+#include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/tensor.h"
 
@@ -14,15 +16,30 @@ struct ConvolutionOptions {
   bool tf32;  // float32 products may round their factors to 11 bits
 };
 
-// Computes y, x or w, as `what` selects, from the other two; a gradient is passed in place of its tensor. Types:
-// float32 or bfloat16, aligned to 16 bytes; sums are in float32; only deterministic engines are used. The number of
-// groups follows from the channels. Returns "" on success, otherwise the reason why cuDNN cannot compute it; the output
-// is then undefined. The engine is chosen once per shape: the first of cuDNN's proposals that runs.
-std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
-                          const Tensor& w, const Tensor& y);
+// What a convolution computes, by type and extents of its tensors.
+struct ConvolutionProblem {
+  struct Operand {
+    DType dtype;
+    std::array<int64_t, 4> extents;
+    Operand(DType type, const std::array<int64_t, 4>& of) : dtype(type), extents(of) {}
+    Operand(const Tensor& t) : Operand(t.dtype(), {t.dim(0), t.dim(1), t.dim(2), t.dim(3)}) {}  // NOLINT: implicit
+  };
+  Convolution what;
+  ConvolutionOptions options;
+  Operand x, w, y;
+
+  std::vector<int64_t> key(int64_t first) const;  // for CudaContext::cached()
+};
 
 // "conv2d forward, x float32 [2, 8, 8, 16], weight …", for messages.
-std::string describe(Convolution what, const ConvolutionOptions& options, const Tensor& x, const Tensor& w,
-                     const Tensor& y);
+std::string describe(const ConvolutionProblem& problem);
+
+// Computes y, x or w, as `what` selects, from the other two; a gradient is passed in place of its tensor. Types:
+// float32 or bfloat16, aligned to 16 bytes; filter gradients of bfloat16 images may be float32; sums are in float32;
+// only deterministic engines are used. The number of groups follows from the channels. Returns "" on success, otherwise
+// the reason why cuDNN cannot compute it; the output is then undefined. The engine is chosen once per shape: the first
+// of cuDNN's proposals that runs.
+std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
+                          const Tensor& w, const Tensor& y);
 
 }  // namespace godwit

@@ -137,7 +137,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *found = 0;
   if (wanted < 1 || !supported(*desc, a->type, b->type, c->type, d->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   // Some products have no algorithm with an epilogue.
-  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (!desc->bias || inner(*desc, *a) % 8 == 5))
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+      (!desc->bias || inner(*desc, *a) % 8 == 5 || !emulated_blas::epilogues))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   results[0].workspaceSize = 1 << 16;

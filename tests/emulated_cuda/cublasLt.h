@@ -8,6 +8,7 @@
 namespace emulated_blas {
 
 inline std::atomic<int64_t> in_float32, in_tf32;  // number of float32 matrix products so far
+inline std::atomic<bool> epilogues = true;        // false: no product has an algorithm with an epilogue
 
 }  // namespace emulated_blas
 
@@ -16,7 +17,12 @@ using cublasLtMatmulDesc_t = struct cublasLtMatmulDescStruct*;
 using cublasLtMatrixLayout_t = struct cublasLtMatrixLayoutStruct*;
 using cublasLtMatmulPreference_t = struct cublasLtMatmulPreferenceStruct*;
 
-enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_NOT_SUPPORTED = 15 };
+enum cublasStatus_t {
+  CUBLAS_STATUS_SUCCESS = 0,
+  CUBLAS_STATUS_ALLOC_FAILED = 3,
+  CUBLAS_STATUS_INVALID_VALUE = 7,
+  CUBLAS_STATUS_NOT_SUPPORTED = 15
+};
 enum cudaDataType { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16BF = 14 };
 using cudaDataType_t = cudaDataType;
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_64F = 70, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };

@@ -5,9 +5,11 @@
 
 #include "apps/report/convolution_notices.h"
 #include "autograd/ops/convolution/conv2d.h"
+#include "autograd/ops/linear.h"
 #include "engine/device.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
+#include "tests/emulated_cuda/cublasLt.h"
 #include "tests/emulated_cuda/cudnn.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
@@ -22,6 +24,7 @@ class CudaFaults : public OnGpu {
  protected:
   void TearDown() override {
     emulated_dnn::not_supported = nullptr;
+    emulated_blas::epilogues = true;
     emulated::total_bytes = size_t{1} << 30;
   }
 
@@ -168,6 +171,24 @@ TEST_F(CudaFaults, EachShapeIsReportedOnceAndAllAreCounted) {
   });
 }
 
+TEST_F(CudaFaults, LinearLayersNeedNoEpilogueOfCublasLt) {
+  for (const bool epilogues : {true, false}) {
+    gpu_ = context_on(cuda_device(0));  // has not chosen any algorithms yet
+    emulated_blas::epilogues = epilogues;
+    on_gpu([] {
+      const Tensor x = Tensor::full({16, 8}, 0.5), w = Tensor::full({24, 8}, 0.25), bias = Tensor::full({24}, 3),
+                   y = Tensor::full({16, 24}, NAN), dw = Tensor::full({24, 8}, NAN), db = Tensor::full({24}, NAN);
+      on_device(y, [&](auto device) {
+        linear_forward(device, x, w, bias, y);
+        linear_backward_weights(device, x, y, dw, db);
+      });
+      EXPECT_EQ(y.item(100), 4);
+      EXPECT_EQ(dw.item(100), 16 * 4 * 0.5);
+      EXPECT_EQ(db.item(20), 16 * 4);
+    });
+  }
+}
+
 TEST_F(CudaFaults, AnEngineThatFailsToRunIsReplacedByTheNext) {
   gpu_->tf32 = true;  // two engines are acceptable: one with tensor cores, one in float32
   int refused = -1, executed = 0;
@@ -192,18 +213,60 @@ TEST_F(CudaFaults, AnEngineThatFailsToRunIsReplacedByTheNext) {
   });
 }
 
-TEST_F(CudaFaults, Float32FilterGradientsOfBfloat16ConvolutionsAreReported) {
+// A filter gradient of 1 × 1 bfloat16 images with c input channels; `product` at each of them. Returns its first
+// element.
+double filter_gradient(int64_t c, double product) {
+  const Tensor x = Tensor::full({2, 6, 6, c}, product, DType::bf16), dy = Tensor::full({2, 6, 6, 8}, 1, DType::bf16),
+               dw = Tensor::full({8, 1, 1, c}, NAN);
+  const Conv2dShape s = conv2d_shape(x.shape(), dw.shape(), {});
+  on_device(x, [&](auto device) { conv2d_backward_weights(device, s, x, dy, dw, Tensor()); });
+  return dw.item(0);
+}
+
+TEST_F(CudaFaults, Float32FilterGradientsOfBfloat16ImagesTakeTheBestRouteAndDetoursAreReportedOnce) {
+  constexpr double kProduct = 1 + 0x1p-7, kSum = 72 * kProduct;  // kSum has 13 bits
+  const double rounded = Tensor::full({1}, kSum, DType::bf16).item(0);
+  ASSERT_NE(rounded, kSum);
+  on_gpu([&] {
+    const ConvolutionPaths& paths = convolution_paths();
+    apps::ConvolutionNotices notices;
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(filter_gradient(8, kProduct), kSum) << "in one graph with a copy to float32";
+      EXPECT_THAT(paths.rounded, SizeIs(0));
+      EXPECT_THAT(notices.fresh(), SizeIs(0));
+    }
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(filter_gradient(3, kProduct), rounded) << "cuDNN's graph needs 8 channels";
+    EXPECT_EQ(filter_gradient(5, kProduct), rounded);
+    ASSERT_THAT(paths.rounded, SizeIs(2)) << "once per shape";
+    EXPECT_THAT(
+        paths.rounded[0],
+        testing::AllOf(HasSubstr("conv2d backward filters, x bfloat16 [2, 6, 6, 3], weight float32 [8, 1, 1, 3]"),
+                       HasSubstr("odd channels of a copied gradient")));
+    const auto texts = notices.fresh();
+    ASSERT_THAT(texts, SizeIs(1)) << "once per run";
+    EXPECT_THAT(texts[0], HasSubstr("in bfloat16, which rounds it to 8 bits: conv2d backward filters"));
+    EXPECT_EQ(paths.operations, 3);
+    EXPECT_THAT(paths.plain, SizeIs(0));
+    EXPECT_THAT(notices.summary(), testing::ElementsAre(HasSubstr("filter gradients of 2 of 3 convolution shapes")));
+  });
+}
+
+TEST_F(CudaFaults, FilterGradientsWithoutABfloat16EngineAreComputedInFloat32AndReported) {
   on_gpu([] {
-    const Tensor x = Tensor::full({2, 6, 6, 8}, 1, DType::bf16), dy = Tensor::full({2, 6, 6, 8}, 0.5, DType::bf16),
-                 dw = Tensor::full({8, 3, 3, 8}, NAN);
+    const Tensor x = Tensor::full({2, 6, 6, 8}, 1, DType::bf16), dy = Tensor::full({2, 6, 6, 7}, 0.5, DType::bf16),
+                 dw = Tensor::full({7, 3, 3, 8}, NAN);
+    const Conv2dShape s = conv2d_shape(x.shape(), dw.shape(), {.padding = 1});
     for (int i = 0; i < 2; ++i)
-      on_device(x, [&](auto device) { conv2d_backward_weights(device, kLayer, x, dy, dw, Tensor()); });
+      on_device(x, [&](auto device) { conv2d_backward_weights(device, s, x, dy, dw, Tensor()); });
     EXPECT_EQ(dw.item(4 * 8), 2 * 6 * 6 * 0.5);
     const ConvolutionPaths& paths = convolution_paths();
     EXPECT_EQ(paths.operations, 1);
     EXPECT_THAT(paths.plain, SizeIs(0));
+    EXPECT_THAT(paths.rounded, SizeIs(0));
     ASSERT_THAT(paths.by_float32, SizeIs(1));
-    EXPECT_THAT(paths.by_float32[0], HasSubstr("conv2d backward filters, x bfloat16 [2, 6, 6, 8]"));
+    EXPECT_THAT(paths.by_float32[0],
+                testing::AllOf(HasSubstr("conv2d backward filters, x bfloat16 [2, 6, 6, 8]"),
+                               HasSubstr("; with a bfloat16 result: of 0 engines"), HasSubstr("odd output channels")));
   });
 }
 

@@ -137,44 +137,59 @@ std::string_view by_library(Cuda device, Convolution what, const ConvolutionOpti
   return why;
 }
 
-// If cuDNN has no bfloat16 engine, computes in float32. TF32 is exact here, because it represents every bfloat16.
+// Computes the tensor that an operation writes in another type, and converts it.
+std::string_view by_way_of(DType dtype, Cuda device, Convolution what, const ConvolutionOptions& options,
+                           const Tensor& x, const Tensor& w, const Tensor& y) {
+  const Tensor& to = written(what, x, w, y);
+  const auto replaced = [&](const Tensor& t) {
+    return &t == &to && t.dtype() != dtype ? Tensor(t.shape(), dtype, t.device()) : t;
+  };
+  const Tensor new_x = replaced(x), new_w = replaced(w), new_y = replaced(y);
+  const std::string_view why = by_library(device, what, options, new_x, new_w, new_y);
+  if (why.empty() && to.dtype() != dtype) to.copy_from(written(what, new_x, new_w, new_y).to(to.dtype()));
+  return why;
+}
+
+// Computes from float32 copies. TF32 is exact here, because it represents every bfloat16.
 std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions options, const Tensor& x, const Tensor& w,
                             const Tensor& y) {
   options.tf32 = true;
-  const Tensor& to = written(what, x, w, y);
-  const auto wide = [&](const Tensor& t) {
-    if (t.dtype() == DType::f32) return t;
-    return &t == &to ? Tensor(t.shape(), DType::f32, t.device()) : t.to(DType::f32);
-  };
-  const Tensor wide_x = wide(x), wide_w = wide(w), wide_y = wide(y);
-  const std::string_view why = by_library(device, what, options, wide_x, wide_w, wide_y);
-  if (why.empty() && to.dtype() != DType::f32) to.copy_from(written(what, wide_x, wide_w, wide_y).to(to.dtype()));
-  return why;
+  const Tensor* to = &written(what, x, w, y);
+  const auto wide = [&](const Tensor& t) { return &t == to ? t : t.to(DType::f32); };
+  return by_way_of(DType::f32, device, what, options, wide(x), wide(w), wide(y));
 }
 
 constexpr int64_t kPath = 3;  // first cache key of this file in the context
 
-// Computes by cuDNN, directly or in float32; returns false if cuDNN supports neither. The context caches the choice.
+// Computes by cuDNN, directly or by a detour; returns false if cuDNN supports none. The context lists each detour once.
 bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
                 const Tensor& y) {
   if (y.dtype() == DType::f64) return false;
   const ConvolutionOptions options{s.stride, s.padding, s.dilation, context().tf32};
-  std::string_view why = by_library(device, what, options, x, w, y), why_not_wide;
-  const bool detour = !why.empty() && y.dtype() == DType::bf16;
-  if (detour) why_not_wide = by_float32(device, what, options, x, w, y);
-  const bool done = detour ? why_not_wide.empty() : why.empty();
-  device.context->cached<bool>({kPath, static_cast<int64_t>(what), static_cast<int64_t>(y.dtype()), s.n, s.h, s.w, s.c,
-                                s.o, s.kh, s.kw, s.stride, s.padding, s.dilation, s.groups, options.tf32},
-                               [&] {
-                                 ConvolutionPaths& paths = device.context->convolutions;
-                                 ++paths.operations;
-                                 if (why.empty()) return true;
-                                 std::string text = detail::concat(describe(what, options, x, w, y), ": ", why);
-                                 if (!why_not_wide.empty()) text += detail::concat("; in float32: ", why_not_wide);
-                                 (done ? paths.by_float32 : paths.plain).push_back(std::move(text));
-                                 return true;
-                               });
-  return done;
+  ConvolutionPaths& paths = device.context->convolutions;
+  std::vector<std::string>* path = nullptr;
+  std::string reasons{by_library(device, what, options, x, w, y)};
+  if (!reasons.empty()) {
+    path = &paths.plain;
+    const auto attempt = [&](std::vector<std::string>& of, const char* way, auto&& compute) {
+      if (path != &paths.plain) return;
+      const std::string_view why = compute();
+      if (why.empty()) path = &of;
+      else reasons += detail::concat("; ", way, ": ", why);
+    };
+    const bool half = y.dtype() == DType::bf16;
+    if (half && what == Convolution::backward_filter)
+      attempt(paths.rounded, "with a bfloat16 result",
+              [&] { return by_way_of(DType::bf16, device, what, options, x, w, y); });
+    if (half) attempt(paths.by_float32, "in float32", [&] { return by_float32(device, what, options, x, w, y); });
+  }
+  const ConvolutionProblem problem{what, options, x, w, y};
+  device.context->cached<bool>(problem.key(kPath), [&] {
+    ++paths.operations;
+    if (path) path->push_back(detail::concat(describe(problem), ": ", reasons));
+    return true;
+  });
+  return path != &paths.plain;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The Trainer on GPUs: ranks that share a GPU must train like ranks on the CPU.
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -8,11 +10,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "apps/train/loader.h"
-#include "apps/train/device_sum.h"
-#include "apps/train/trainer.h"
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
+#include "apps/train/device_sum.h"
+#include "apps/train/loader.h"
+#include "apps/train/trainer.h"
 #include "autograd/accumulate.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
@@ -51,8 +53,7 @@ class Net : public nn::Module {
   }
   Var forward(const Var& images) const {
     const Var x = ops::reshape(images, {images.dim(0), 64});
-    if (training())
-      on_device(passes_, [&](auto device) { accumulate(device, Tensor::full({1}, 1), passes_); });
+    if (training()) on_device(passes_, [&](auto device) { accumulate(device, Tensor::full({1}, 1), passes_); });
     return outputs_(ops::relu(hidden_(x)));
   }
 
@@ -140,7 +141,7 @@ struct Trained {
 };
 
 Trained trained(const std::string& device, int ranks, const std::function<void(ImageConfig&)>& change,
-            int64_t poisoned = -1) {
+                int64_t poisoned = -1) {
   const TempFolder folder;
   const Images images;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
@@ -186,21 +187,49 @@ class CudaTrainer : public ::testing::Test {
   }
 };
 
-// Gradients are summed in another order, so a random bit of Birder changes if its random number is very close to the
-// threshold. With 2·10³ parameters this is rare.
+// Gradients are summed in another order, so a value that is very close to a threshold is rounded otherwise: a random
+// bit of Birder, a sign of 1-bit Adam, a bfloat16 gradient. A few weights then differ by a whole step, and all others a
+// little. A wrong kernel changes most weights. `tolerance` bounds losses, and all weights except the 2 % that differ
+// most, relative to the root mean square of the weights; those 2 % may differ by 0.2.
 void expect_close(const Trained& found, const Trained& expected, double tolerance) {
   ASSERT_EQ(found.losses.size(), expected.losses.size());
   ASSERT_FALSE(expected.losses.empty());
   for (size_t i = 0; i < expected.losses.size(); ++i)
     EXPECT_NEAR(found.losses[i], expected.losses[i], tolerance * expected.losses[0]) << "step " << i + 1;
   EXPECT_NEAR(found.test_loss, expected.test_loss, tolerance * expected.losses[0]);
-  double difference = 0, all = 0;
   ASSERT_EQ(found.weights.size(), expected.weights.size());
+  std::vector<double> differences;
+  double all = 0;
   for (size_t i = 0; i < found.weights.size(); ++i) {
-    difference += std::pow(found.weights[i] - expected.weights[i], 2);
+    differences.push_back(std::abs(double{found.weights[i]} - double{expected.weights[i]}));
     all += std::pow(expected.weights[i], 2);
   }
-  EXPECT_LE(std::sqrt(difference / all), tolerance);
+  std::sort(differences.begin(), differences.end());
+  const double size = std::sqrt(all / static_cast<double>(differences.size()));
+  EXPECT_LE(differences[differences.size() * 98 / 100], tolerance * size);
+  EXPECT_LE(differences.back(), 0.2 * size);
+}
+
+// The comparison itself: eight flipped signs pass; a small error of all weights, or of 3 % of them, does not.
+TEST(CudaTrainerComparison, AllowsAFewFlippedSigns) {
+  Trained expected{.losses = {1}, .test_loss = 1, .weights = std::vector<float>(2000, 0.1f), .printed = ""};
+  Trained found = expected;
+  for (size_t i = 0; i < 8; ++i) found.weights[i * 100] += 0.01f;
+  expect_close(found, expected, 1e-3);
+  EXPECT_NONFATAL_FAILURE(
+      {
+        Trained wrong = found;
+        for (size_t i = 0; i < 60; ++i) wrong.weights[i] += 0.01f;
+        expect_close(wrong, expected, 1e-3);
+      },
+      "differences[differences.size() * 98 / 100]");
+  EXPECT_NONFATAL_FAILURE(
+      {
+        Trained wrong = found;
+        for (float& weight : wrong.weights) weight *= 1.002f;
+        expect_close(wrong, expected, 1e-3);
+      },
+      "differences[differences.size() * 98 / 100]");
 }
 
 TEST_F(CudaTrainer, RanksThatShareAGpuTrainLikeTheCpu) {
@@ -212,9 +241,7 @@ TEST_F(CudaTrainer, RanksThatShareAGpuTrainLikeTheCpu) {
         config.batch = 12 / std::min(ranks, 3);
       };
       const Trained here = trained("cpu", ranks, change), there = trained("cuda", ranks, change);
-      // With 8 ranks, 1-bit Adam's weights differ by 1.03e-3: 4 of the 2,248 values hold 90 % of the squared difference,
-      // and half of the values differ by less than 2e-6. A sign of a momentum near 0 differs. The others: below 1e-6.
-      expect_close(there, here, optimizer == std::string("one_bit_adam") ? 2e-3 : 1e-3);
+      expect_close(there, here, 2e-3);
       EXPECT_THAT(there.printed, HasSubstr("cuda:0, "));
       EXPECT_THAT(there.printed, HasSubstr(", of its GPU "));
     }
@@ -230,7 +257,7 @@ TEST_F(CudaTrainer, ClippingAccumulationAndAveragingMatchTheCpu) {
     config.exchange.set("wire", "bf16");
   };
   const Trained here = trained("cpu", 3, change), there = trained("cuda", 3, change);
-  expect_close(there, here, 2e-3);  // a 16-bit gradient may round to the next value
+  expect_close(there, here, 2e-3);
   EXPECT_EQ(there.weights.back(), here.weights.back()) << "the averaged pass counter";
 }
 
@@ -253,9 +280,9 @@ TEST_F(CudaTrainer, CudaGraphsChangeOnlyTheTime) {
       EXPECT_EQ(found.test_loss, expected.test_loss);
       EXPECT_EQ(found.weights, expected.weights);
       const int all = 2 * (96 / ranks / 4 / accumulation * accumulation);
-      EXPECT_THAT(found.printed, HasSubstr("CUDA graphs: " + std::to_string(all - 2 * accumulation) + " of " +
-                                           std::to_string(all) + " micro-batches were replayed from " +
-                                           std::to_string(accumulation) + " captured graphs"));
+      EXPECT_THAT(found.printed,
+                  HasSubstr("CUDA graphs: " + std::to_string(all - 2 * accumulation) + " of " + std::to_string(all) +
+                            " micro-batches were replayed from " + std::to_string(accumulation) + " captured graphs"));
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "autograd/ops/linear.h"
 #include "engine/cuda/blas.h"
+#include "engine/gpu.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/on_gpu.h"
 
@@ -16,12 +17,19 @@ struct Sizes {
   int64_t rows, in, out;
 };
 
-// Ones and odd sizes. For inner sizes 5 and 13 the emulator has no algorithm with an epilogue.
+// Ones and odd sizes. For inner sizes 5 and 13 the emulator has no algorithm with an epilogue. A version of cuBLASLt
+// may have none for any size, so these tests check what multiply_and() returns only with the emulator.
 const Sizes kSizes[] = {{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {33, 17, 31}, {64, 48, 80}, {504, 24, 40}};
 
 class CudaLinear : public OnGpu {
  protected:
   static Cuda device() { return cuda_of(context().device); }
+
+  // Whether cuBLASLt must have an algorithm with an epilogue for the inner size.
+  void expect_epilogue(bool done, int64_t inner) const {
+    const bool emulated = on_gpu([] { return gpu_name().find("emulated") != std::string::npos; });
+    EXPECT_TRUE(!emulated || done == (inner % 8 != 5));
+  }
 
   static Tensor random(Shape shape, DType type, uint64_t seed) {
     return random_tensor(shape, DType::f32, seed).to(type);
@@ -53,7 +61,7 @@ TEST_F(CudaLinear, TheProductAddsTheBias) {
         done = multiply_and(device(), BesideProduct::add_bias, product, x.to(gpu), w.to(gpu), bias.to(gpu), to);
         return to.to(kCpu);
       });
-      EXPECT_TRUE(done || in % 8 != 0);
+      expect_epilogue(done, in);
       if (done) expect_close(found, y, in);
       else EXPECT_EQ(values(found), values(before));
     }
@@ -78,7 +86,7 @@ TEST_F(CudaLinear, TheProductSumsTheBiasGradient) {
               multiply_and(device(), BesideProduct::sum_a, product, dy.to(gpu), x.to(gpu), sums.range(offset, out), to);
           return std::pair(to.to(kCpu), sums.to(kCpu));
         });
-        EXPECT_TRUE(done || rows % 8 != 0);
+        expect_epilogue(done, rows);
         if (done) expect_close(found_dw, dw, rows);
         expect_close(found, done ? all : before, done ? rows : 0);
       }
