@@ -22,7 +22,8 @@ struct Node {
   std::vector<std::shared_ptr<Node>> inputs;
   std::function<void(const Tensor&)> backward;  // empty for leaves
   std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> allocate_grad;                 // leaves only: allocates grad
+  std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
+  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward; }
   bool walked = false;  // true for an op's node after its backward has run
 };
@@ -44,6 +45,9 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 using detail::Node;
 
 namespace {
+thread_local bool backward_runs = false;
+thread_local uint64_t finished_operations = 0;
+
 void borrow(Node& node) {
   if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
@@ -57,6 +61,7 @@ void add_to(const Tensor& to, const Tensor& g) {
 struct Var::Impl {
   Tensor value;
   std::shared_ptr<Node> node;
+  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
 };
 
 Tensor Gradient::target() const {
@@ -106,7 +111,12 @@ Var::Var(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
 Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor&)> backward) {
   const bool wanted = wants_grad(inputs);
   Var result(std::move(value), wanted);
+  ++finished_operations;
+  for (const Var& input : inputs)
+    if (input.impl_ && input.impl_->provide && input.impl_->value.same_buffer(result.impl_->value))
+      result.impl_->provide = input.impl_->provide;
   if (wanted) {
+    result.impl_->node->provide = result.impl_->provide;
     for (const Var& input : inputs)
       if (input.impl_ && input.impl_->node) result.impl_->node->inputs.push_back(input.impl_->node);
     result.impl_->node->backward = std::move(backward);
@@ -115,6 +125,12 @@ Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void
 }
 
 const Tensor& Var::value() const {
+  check(defined(), "Var: undefined");
+  if (impl_->provide) (*impl_->provide)();
+  return impl_->value;
+}
+
+const Tensor& Var::tensor() const {
   check(defined(), "Var: undefined");
   return impl_->value;
 }
@@ -166,6 +182,15 @@ void Var::on_grad(std::function<void()> hook) const {
   impl_->node->hook = std::move(hook);
 }
 
+void Var::on_use(std::function<void()> provide) const {
+  check(requires_grad() && impl_->node->leaf(), "on_use: only leaves that require a gradient have such a function");
+  impl_->provide = provide ? std::make_shared<const std::function<void()>>(std::move(provide)) : nullptr;
+  impl_->node->provide = impl_->provide;
+}
+
+bool in_backward() { return backward_runs; }
+uint64_t operations() { return finished_operations; }
+
 bool wants_grad(const std::vector<Var>& inputs) {
   if (!context().grad_enabled) return false;
   for (const Var& input : inputs)
@@ -189,6 +214,18 @@ std::unordered_map<Node*, int> count_uses(const std::shared_ptr<Node>& root) {
   return uses;
 }
 
+// Sets in_backward() for a scope.
+class BackwardScope {
+ public:
+  BackwardScope() { backward_runs = true; }
+  ~BackwardScope() { backward_runs = before_; }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  bool before_ = backward_runs;
+};
+
 }  // namespace
 
 void backward(const Var& loss, double seed) {
@@ -204,6 +241,7 @@ void backward(const Var& loss, double seed) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
+  const BackwardScope scope;
   const Tensor first(root->shape, root->dtype, root->device);
   first.fill(seed);
   Gradient(root).add(first);
@@ -214,8 +252,13 @@ void backward(const Var& loss, double seed) {
     auto run = std::move(node->backward);
     node->backward = nullptr;
     node->walked = true;
-    if (node->has_grad) run(std::exchange(node->grad, Tensor()));
+    if (node->has_grad) {
+      for (const auto& input : node->inputs)
+        if (input->provide) (*input->provide)();
+      run(std::exchange(node->grad, Tensor()));
+    }
     run = nullptr;  // frees the captured activations
+    ++finished_operations;
     for (auto& input : std::exchange(node->inputs, {}))
       if (--uses.at(input.get()) == 0) release(std::move(input));
   }

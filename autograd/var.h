@@ -46,11 +46,11 @@ class Var {
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
   bool defined() const { return impl_ != nullptr; }  // whether it has a value
-  const Tensor& value() const;  // shares the memory
-  const Shape& shape() const { return value().shape(); }  // of the value, as the next three
-  int64_t dim(int i) const { return value().dim(i); }  // extent i
-  DType dtype() const { return value().dtype(); }  // element type
-  Device device() const { return value().device(); }  // where the value is stored
+  const Tensor& value() const;  // shares the memory; calls the function of on_use()
+  const Shape& shape() const { return tensor().shape(); }  // of the value, as the next three
+  int64_t dim(int i) const { return tensor().dim(i); }  // extent i
+  DType dtype() const { return tensor().dtype(); }  // element type
+  Device device() const { return tensor().device(); }  // where the value is stored
   bool requires_grad() const;  // whether backward() computes its gradient
   bool operator==(const Var& other) const { return impl_ == other.impl_; }  // the same variable (tied weights)
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
@@ -69,8 +69,13 @@ class Var {
   void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
   void on_grad(std::function<void()> hook) const;  // called once per backward(), after the last contribution
 
+  // Sets a function that provides the values of a leaf: value() calls it, and backward() before each operation that has
+  // the leaf as an input. Vars that are views of the value call it too. Null: none.
+  void on_use(std::function<void()> provide) const;
+
  private:
   struct Impl;
+  const Tensor& tensor() const;  // the value, whether or not it has memory
   std::shared_ptr<Impl> impl_;
   friend void backward(const Var& loss, double seed);
   friend bool wants_grad(const std::vector<Var>& inputs);
@@ -82,5 +87,9 @@ bool wants_grad(const std::vector<Var>& inputs);
 // Adds the gradients of seed · loss to all leaves it depends on. The loss must have one element. Nodes run in a fixed
 // order, the reverse of creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
+
+// For functions of Var::on_use().
+bool in_backward();     // whether the calling thread is in backward()
+uint64_t operations();  // number of operations, forward and backward, that the calling thread has finished
 
 }  // namespace godwit

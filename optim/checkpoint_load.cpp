@@ -40,26 +40,29 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
 void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm) {
   const std::vector<std::string> files = model_files(manifest);
   check_files(folder, manifest, files, *comm.world);
-  replica.with_master_weights([&] {
-    on_all(*comm.world, [&] {
-      std::map<std::string, Tensor> saved;
-      for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
-      const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
-      size_t used = 0;
-      for (const Bucket& bucket : replica.buckets())
-        for (const Slot& slot : bucket.slots) {
-          const auto found = saved.find(slot.name);
-          check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
-          const Tensor& values = found->second;
-          const Shape shape = slot.var.value().shape();
-          check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
-                values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
-          bucket.param.range(slot.offset, slot.numel).copy_from(values.to(bucket.param.device()).view({slot.numel}));
-          ++used;
-        }
-      check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
-    });
+  std::map<std::string, Tensor> saved;
+  on_all(*comm.world, [&] {
+    for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
+    const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
+    size_t used = 0;
+    for (const Bucket& bucket : replica.buckets())
+      for (const Slot& slot : bucket.slots) {
+        const auto found = saved.find(slot.name);
+        check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
+        const Tensor& values = found->second;
+        const Shape shape = slot.var.shape();
+        check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
+              values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
+        ++used;
+      }
+    check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
   });
+  const auto load = [&](Bucket& bucket) {
+    for (const Slot& slot : bucket.slots)
+      bucket.param.range(slot.offset, slot.numel)
+          .copy_from(saved.at(slot.name).to(bucket.param.device()).view({slot.numel}));
+  };
+  replica.for_each_master_bucket(load, /*store=*/true);
 }
 
 // Own values first, then those of the node, then any: with other buckets, other ranks own some of the values.
@@ -165,6 +168,15 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
   const int64_t numel = replica.buckets().numel();
   const std::vector<StateTensor> parts = parts_of(replica, extras);
+  if (!same && replica.sharding() == Sharding::hybrid)
+    on_all(world, [&] {
+      const bool by_block = std::any_of(parts.begin(), parts.end(),
+                                        [](const StateTensor& part) { return part.name == "exchange/scale"; });
+      check(!by_block && replica.optimizer().exchange_method(), folder, ": with sharding hybrid, ",
+            by_block ? "a scale per block (exchange.scale=auto)" : "an optimizer that communicates itself",
+            " continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
+            "); start a new run from its weights with --init-weights");
+    });
   const auto tensors_of = [&](int rank, std::map<std::string, std::string>* numbers = nullptr) {
     return map_safetensors(folder + "/" + rank_file(rank), numbers);
   };
@@ -213,8 +225,9 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   });
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
-  check_identical(world, replica.buckets().value_hash(), "the parameters of the checkpoint");
-  check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
+  check_identical(world, replica.value_hash(), "the parameters of the checkpoint");
+  if (!shards_parameters(replica.sharding()))
+    check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
   return done;
 }
 

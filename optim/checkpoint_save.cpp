@@ -230,6 +230,13 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
+// Whether the rank saves this state, which other ranks have too. With hybrid sharding, the ranks of a node have different
+// state. Their exchanges may number blocks from 0, so that each rank must find its own state again.
+bool is_saver(const StateTensor& part, const DataParallel& replica, const Communicator& comm) {
+  if (replica.sharding() != Sharding::hybrid) return comm.rank == 0 || replica.sharding() == Sharding::zero3;
+  return comm.node() == 0 || part.name.starts_with("exchange/");
+}
+
 // Throws on all ranks if the disk has no room for their files.
 void check_room(const std::string& folder, const std::vector<File>& files, Communicator& comm) {
   constexpr int64_t kMiB = 1 << 20;
@@ -267,18 +274,24 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
   });
   std::vector<File> files;
   const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
-  replica.with_master_weights([&] {
-    for (size_t i = 0; i < of_model.size(); ++i) {
-      if (static_cast<int>(i) % world.size() != comm.rank) continue;
-      files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
-      for (const auto& [bucket, slot] : of_model[i].parameters)
-        files.back().tensors.emplace_back(
-            slot->name, copy_of(bucket->param.range(slot->offset, slot->numel)).view(slot->var.value().shape()));
+  std::map<const Slot*, std::pair<size_t, size_t>> places;  // of this rank's parameters: file, number in it
+  for (size_t i = 0; i < of_model.size(); ++i) {
+    if (static_cast<int>(i) % world.size() != comm.rank) continue;
+    files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
+    for (const auto& [bucket, slot] : of_model[i].parameters) {
+      places[slot] = {files.size() - 1, files.back().tensors.size()};
+      files.back().tensors.emplace_back(slot->name, Tensor());
     }
+  }
+  replica.for_each_master_bucket([&](const Bucket& bucket) {
+    for (const Slot& slot : bucket.slots)
+      if (const auto place = places.find(&slot); place != places.end())
+        files[place->second.first].tensors[place->second.second].second =
+            copy_of(bucket.param.range(slot.offset, slot.numel)).view(slot.var.shape());
   });
   File own{rank_file(comm.rank), {}, {}};
   for (const StateTensor& part : parts_of(replica, extras))
-    if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), copy_of(part.values));
+    if (!part.replicated || is_saver(part, replica, comm)) own.tensors.emplace_back(key_of(part), copy_of(part.values));
   for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
     for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, copy_of(values));
   for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);

@@ -127,7 +127,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       if (plan.after_step) plan.after_step(replica, comm);
     }
     all.calls[rank] = comm.stats->total().calls - calls;
-    all.parameters[rank] = {{"all", replica.buckets().value_hash()}};
+    all.parameters[rank] = {{"all", replica.value_hash()}};
     all.optimizer[rank] = hashes_of(replica.optimizer().state());
     all.exchange[rank] = hashes_of(replica.optimizer().exchange_state());
     all.masters[rank] = hashes_of(replica.master_state());
