@@ -62,6 +62,13 @@ struct Var::Impl {
   Tensor value;
   std::shared_ptr<Node> node;
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
+  Var::Fill fill = nullptr;                                        // while deferred
+
+  void compute() {
+    const Tensor memory(value.shape(), value.dtype());
+    std::exchange(fill, nullptr)(memory, 0);
+    value.attach(memory);
+  }
 };
 
 Tensor Gradient::target() const {
@@ -126,6 +133,8 @@ Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void
 
 const Tensor& Var::value() const {
   check(defined(), "Var: undefined");
+  if (impl_->fill) [[unlikely]]
+    impl_->compute();
   if (impl_->provide) (*impl_->provide)();
   return impl_->value;
 }
@@ -161,7 +170,8 @@ void Var::rebind(Tensor value, Tensor grad) const {
   check(requires_grad() && impl_->node->leaf(), "rebind: only leaves that require a gradient can be rebound");
   check_like(value, impl_->value, "rebind", "value");
   if (grad.defined()) check_like(grad, impl_->value, "rebind", "grad");
-  value.copy_from(impl_->value);
+  if (value.attached()) read(value.view(Shape{value.numel()}), 0);
+  impl_->fill = nullptr;
   impl_->value = std::move(value);
   impl_->node->grad = std::move(grad);
   impl_->node->has_grad = false;
@@ -180,6 +190,24 @@ void Var::release_grad() const {
 void Var::on_grad(std::function<void()> hook) const {
   check(requires_grad() && impl_->node->leaf(), "on_grad: only leaves that require a gradient have hooks");
   impl_->node->hook = std::move(hook);
+}
+
+Var Var::deferred(Shape shape, DType dtype, Fill fill) {
+  Var var(Tensor::detached(shape, dtype), /*requires_grad=*/true);
+  var.impl_->fill = std::move(fill);
+  return var;
+}
+
+bool Var::is_deferred() const { return defined() && impl_->fill; }
+
+void Var::defer(Fill fill) const {
+  check(is_deferred(), "defer: the values of this Var exist already");
+  impl_->fill = std::move(fill);
+}
+
+void Var::read(const Tensor& part, int64_t begin) const {
+  if (is_deferred()) return impl_->fill(part, begin);
+  part.copy_from(value().range(begin, part.numel()));
 }
 
 void Var::on_use(std::function<void()> provide) const {

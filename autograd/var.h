@@ -61,13 +61,22 @@ class Var {
   void clear_grad() const;                  // the next contribution overwrites; the memory is kept
   // Treats the current contents of the gradient memory as valid.
   void mark_grad_valid() const;
-  // Binds the Var to other memory of the same shape and copies the value. An undefined grad is allocated by the first
-  // contribution.
+  // Binds the Var to other memory of the same shape and copies the value, unless `value` is detached. An undefined grad
+  // is allocated by the first contribution.
   void rebind(Tensor value, Tensor grad) const;
   // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound.
   void set_grad_allocator(std::function<Tensor()> memory) const;
   void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
   void on_grad(std::function<void()> hook) const;  // called once per backward(), after the last contribution
+
+  // A leaf that requires a gradient and whose values are computed when they are needed: fill(part, begin) writes the
+  // elements [begin, begin + part.numel()) of the value to `part`. value() allocates and fills all of them.
+  using Fill = std::function<void(const Tensor& part, int64_t begin)>;
+  static Var deferred(Shape shape, DType dtype, Fill fill);
+  bool is_deferred() const;              // no value() so far
+  void defer(Fill fill) const;           // replaces the values of a deferred leaf
+  // Writes elements of the value to `part`, as Fill; computes no others.
+  void read(const Tensor& part, int64_t begin) const;
 
   // Sets a function that provides the values of a leaf: value() calls it, and backward() before each operation that has
   // the leaf as an input. Vars that are views of the value call it too. Null: none.

@@ -65,7 +65,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
 void load_pretrained(const std::string& path, const Gpt2& model) {
   const std::string file = weights_file(path);
   std::map<std::string, Tensor> tensors = read_tensors(file);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
+  std::vector<std::pair<Var, std::function<Tensor()>>> pairs;  // of the model, and its values
   std::vector<std::string> missing, unexpected, different;
   const std::vector<Parameter> parameters = model.parameters();
   for (const Parameter& p : parameters) {
@@ -80,13 +80,16 @@ void load_pretrained(const std::string& path, const Gpt2& model) {
     const DType type = p.var.dtype();
     if (!problem.empty()) different.push_back(problem);
     else
-      pairs.emplace_back(swap ? transposed(loaded.dtype() == type ? loaded : loaded.to(type)) : loaded, p.var.value());
+      pairs.emplace_back(p.var, [=] {
+        const Tensor converted = loaded.dtype() == type ? loaded : loaded.to(type);
+        return swap ? transposed(converted) : converted;
+      });
   }
   for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit a GPT-2 of ",
         model.config().n_layer, " layers (n_layer):", listed(missing, "missing"), listed(unexpected, "unexpected"),
         listed(different, "of another shape or type"), " ", pairs.size(), " of ", parameters.size(), " tensors fit");
-  copy_converted(pairs);
+  for (const auto& [var, values] : pairs) nn::set_values(var, values);
 }
 
 void save_pretrained(const std::string& folder, const Gpt2& model) {

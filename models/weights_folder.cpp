@@ -47,9 +47,11 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
-  for (const auto& [loaded, value] : pairs)
-    value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
+void copy_converted(const std::vector<std::pair<Tensor, Var>>& pairs) {
+  for (const auto& pair : pairs)
+    nn::set_values(pair.second, [loaded = pair.first, type = pair.second.dtype()] {
+      return loaded.dtype() == type ? loaded : loaded.to(type);
+    });
 }
 
 void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors) {

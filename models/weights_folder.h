@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/tensor.h"
+#include "nn/module.h"
 
 namespace godwit {
 
@@ -26,8 +26,8 @@ std::string listed(const std::vector<std::string>& items, const char* what);
 
 bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
 
-// Copies each first tensor to the second, which has its shape.
-void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs);
+// Sets the values of each parameter to those of the tensor, which has its shape: nn::set_values().
+void copy_converted(const std::vector<std::pair<Tensor, Var>>& pairs);
 
 // Writes model.safetensors to a folder, which is created if it does not exist.
 void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors);

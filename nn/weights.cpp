@@ -40,13 +40,13 @@ Tensor to_file_layout(const Tensor& anywhere) {
   return result;
 }
 
-void assign(const Tensor& loaded, const Tensor& value) {
-  const Shape& s = value.shape();
-  const Tensor converted = loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype());
-  if (s.rank() != 4) return value.copy_from(converted);
-  const Tensor ours(s, value.dtype(), kCpu);
+// The values of a tensor of the file, in our layout.
+Tensor from_file_layout(const Tensor& loaded, const Shape& s, DType dtype) {
+  const Tensor converted = loaded.dtype() == dtype ? loaded : loaded.to(dtype);
+  if (s.rank() != 4) return converted;
+  const Tensor ours(s, dtype, kCpu);
   swap_last_two(converted, s[0], s[3], s[1] * s[2], ours);
-  value.copy_from(ours);
+  return ours;
 }
 
 // "3 missing (a, b, c); ": lists at most five names.
@@ -73,10 +73,20 @@ void load_weights(const std::string& path, const Module& module,
     const std::string own = name_of ? name_of(name) : name;
     check(file.emplace(own, tensor).second, path, ": holds ", excerpt(own), " under two names");
   }
-  const std::vector<NamedTensor> own = state(module);
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // (from the file, in the module)
+  struct Own {
+    std::string name;
+    Shape shape;
+    DType dtype;
+    std::function<void(const std::function<Tensor()>& values)> set;
+  };
+  std::vector<Own> own;
+  for (const NamedTensor& t : module.buffers())
+    own.push_back({t.name, t.tensor.shape(), t.tensor.dtype(), [to = t.tensor](const auto& f) { to.copy_from(f()); }});
+  for (const Parameter& p : module.parameters())
+    own.push_back({p.name, p.var.shape(), p.var.dtype(), [to = p.var](const auto& f) { set_values(to, f); }});
+  std::vector<std::function<void()>> assignments;
   std::vector<std::string> missing, different, unexpected;
-  for (const NamedTensor& t : own) {
+  for (const Own& t : own) {
     const auto found = file.find(t.name);
     if (found == file.end()) {
       missing.push_back(t.name);
@@ -84,19 +94,22 @@ void load_weights(const std::string& path, const Module& module,
     }
     const Tensor& loaded = found->second;
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
-    if (real && loaded.shape() == file_shape(t.tensor.shape())) pairs.emplace_back(loaded, t.tensor);
+    if (real && loaded.shape() == file_shape(t.shape))
+      assignments.emplace_back([&t, loaded] {
+        t.set([loaded, shape = t.shape, type = t.dtype] { return from_file_layout(loaded, shape, type); });
+      });
     else
-      different.push_back(detail::concat(t.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ",
-                                         t.tensor.dtype(), " ", file_shape(t.tensor.shape())));
+      different.push_back(detail::concat(t.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ", t.dtype,
+                                         " ", file_shape(t.shape)));
     file.erase(found);
   }
   for (const auto& entry : file)
     if (!entry.first.ends_with("num_batches_tracked")) unexpected.push_back(excerpt(entry.first));
   check(missing.empty() && different.empty() && unexpected.empty(), path,
         ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", pairs.size(),
+        listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", assignments.size(),
         " of them match the file");
-  for (const auto& [loaded, value] : pairs) assign(loaded, value);
+  for (const auto& assign : assignments) assign();
 }
 
 }  // namespace godwit::nn

@@ -122,6 +122,19 @@ std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved
   return {unused.begin(), unused.end()};
 }
 
+// Throws unless the errors of an exchange, one tensor per bucket, are those of the same shards.
+void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& saved, const std::string& folder) {
+  for (const StateTensor& part : parts) {
+    if (part.name != "exchange/e") continue;
+    const auto is_same = [&](const SavedParts::Piece& piece) {
+      return piece.begin == part.begin && piece.values.numel() == part.values.numel();
+    };
+    const std::vector<SavedParts::Piece>& pieces = saved.named(part.name);
+    check(std::any_of(pieces.begin(), pieces.end(), is_same), folder, ": was saved with other shards; with sharding ",
+          "hybrid and a scale per block, resume with the same bucket.mib and bucket.first_mib");
+  }
+}
+
 // The part of load_checkpoint()'s line about the tensors of the program.
 std::string describe_tensors(const CheckpointExtras& extras) {
   std::set<std::string> averaged, fresh;
@@ -168,10 +181,12 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
   const int64_t numel = replica.buckets().numel();
   const std::vector<StateTensor> parts = parts_of(replica, extras);
+  // With hybrid sharding, state by block is numbered within the shards of a rank.
+  const bool by_block =
+      replica.sharding() == Sharding::hybrid &&
+      std::any_of(parts.begin(), parts.end(), [](const StateTensor& part) { return part.name == "exchange/scale"; });
   if (!same && replica.sharding() == Sharding::hybrid)
     on_all(world, [&] {
-      const bool by_block = std::any_of(parts.begin(), parts.end(),
-                                        [](const StateTensor& part) { return part.name == "exchange/scale"; });
       check(!by_block && replica.optimizer().exchange_method(), folder, ": with sharding hybrid, ",
             by_block ? "a scale per block (exchange.scale=auto)" : "an optimizer that communicates itself",
             " continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
@@ -189,6 +204,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
         return found != saved.end() ? found->second
                                     : saved.emplace(rank, SavedParts(tensors_of(rank), numel)).first->second;
       };
+      if (by_block) check_same_shards(parts, saved_by(comm.rank), folder);
       try {
         copy_parts(parts, nearest_ranks(comm), saved_by, numel);
       } catch (const Error& error) {

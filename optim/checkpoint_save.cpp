@@ -230,8 +230,8 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
-// Whether the rank saves this state, which other ranks have too. With hybrid sharding, the ranks of a node have different
-// state. Their exchanges may number blocks from 0, so that each rank must find its own state again.
+// Whether the rank saves this state, which other ranks have too. With hybrid sharding, the ranks of a node have
+// different state. Their exchanges may number blocks from 0, so that each rank must find its own state again.
 bool is_saver(const StateTensor& part, const DataParallel& replica, const Communicator& comm) {
   if (replica.sharding() != Sharding::hybrid) return comm.rank == 0 || replica.sharding() == Sharding::zero3;
   return comm.node() == 0 || part.name.starts_with("exchange/");

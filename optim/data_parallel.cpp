@@ -125,9 +125,9 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
                             buckets_, std::move(layout.own), hybrid() ? comm.intra : comm.world, scheduler_,
                             GatherOptions{options.exchange.parameter_wire, options.exchange.block_size(),
                                           options.exchange.reshard_after_forward})),
-      optimizer_(make_optimizer(options.optimizer,
-                                {updated_buckets(), between_, options.seed,
-                                 exchange_of(options, hybrid() ? updated_buckets() : buckets_, between_)})),
+      optimizer_(
+          make_optimizer(options.optimizer, {updated_buckets(), between_, options.seed,
+                                             exchange_of(options, hybrid() ? updated_buckets() : buckets_, between_)})),
       communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
@@ -261,7 +261,7 @@ void DataParallel::clip_and_update() {
   timed(Activity::compression, nullptr, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
              : parts ? clip_->factor(info_.step, parameters_ ? parameters_->group() : *comm_.world, Reduce::sum)
-                                  : clip_->factor(info_.step);
+                     : clip_->factor(info_.step);
   });
   for (Bucket& bucket : buckets_) {
     if (buckets_.on_demand_gradients() && !parameters_) {

@@ -90,8 +90,8 @@ class DataParallel {
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
   // Collective: calls f while the parameters hold their float32 master weights, to save or replace them.
   void with_master_weights(const std::function<void()>& f);
-  // As with_master_weights(), but with one bucket after the other: sharded parameters need memory for one bucket. store:
-  // f replaces values.
+  // As with_master_weights(), but with one bucket after the other: sharded parameters need memory for one bucket.
+  // store: f replaces values.
   void for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store = false);
   // Collective: calls f while every rank holds all parameters, also if they are sharded, to evaluate or to generate. A
   // rank may then read parameters that others do not read. rounded: as parameter_wire sends them.

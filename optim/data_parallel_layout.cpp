@@ -27,9 +27,11 @@ void check_sharding(const DataParallelOptions& options) {
         "sharding hybrid needs an optimizer behind an exchange, as adamw; leave one of them out");
   check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
             options.optimizer.text("warmup") != "auto",
-        options.optimizer.name(), ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
+        options.optimizer.name(),
+        ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
         "hybrid; set optimizer.warmup=fixed");
-  check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") || options.optimizer.text("frozen").empty(),
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
+            options.optimizer.text("frozen").empty(),
         options.optimizer.name(), ": frozen names parameters, of which a worker has only some with sharding hybrid; ",
         "leave one of them out");
 }
@@ -56,8 +58,8 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
 
 }  // namespace
 
-DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters,
-                                           const DataParallelOptions& options, const Communicator& comm) {
+DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
+                                           const Communicator& comm) {
   check_sharding(options);
   const Sharding sharding = options.exchange.sharding;
   BucketOptions of_buckets = bucket_options(options, comm);
@@ -70,7 +72,8 @@ DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& paramet
     const int ranks = hybrid ? comm.topology.workers_per_node : comm.topology.world();
     of_buckets.take_parameters = [&, hybrid, ranks](Bucket& bucket) {
       shard(bucket, ranks, hybrid ? comm.local_rank() : comm.rank, shard_unit(options));
-      hash.add(bucket.param, bucket.numel);
+      for (const Slot& slot : bucket.slots)  // deferred values are the same function on all ranks
+        if (!slot.var.is_deferred()) hash.add(slot.var.value(), slot.numel);
       own.push_back(ParameterShards::own_bucket(bucket, int64_t{32} * (hybrid ? comm.topology.nodes : 1)));
     };
   }

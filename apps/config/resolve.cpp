@@ -84,11 +84,8 @@ void check_together(const CommonConfig& c) {
   c.schedule.check();
   check(!c.cuda_graph || c.device != "cpu",
         "cuda_graph: passes are captured on a GPU, and the device is cpu; leave it out, or use --device cuda");
-  const Sharding sharding = c.exchange.sharding;
-  check(!c.cuda_graph || !shards_gradients(sharding), "cuda_graph: with exchange.sharding ", c.exchange.text("sharding"),
-        ", gradients move in memory, which a captured pass cannot follow; use zero1, or leave cuda_graph out");
-  check(c.device == "cpu" || !shards_parameters(sharding), "exchange.sharding ", c.exchange.text("sharding"),
-        ": parameters are sharded on the CPU only; use zero2, or --device cpu");
+  check(!c.cuda_graph || !shards_gradients(c.exchange.sharding), "cuda_graph: with exchange.sharding ",
+        c.exchange.text("sharding"), ", gradients move in memory, which a captured pass cannot follow; use zero1");
   c.check_together();
 }
 

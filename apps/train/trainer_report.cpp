@@ -143,7 +143,11 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   });
   if (ema_ && shards_parameters(config_.exchange.sharding)) {
     ema_->swap();
-    replica_->with_all_parameters([&] { if (leader()) save_model("ema", progress); }, /*rounded=*/false);
+    replica_->with_all_parameters(
+        [&] {
+          if (leader()) save_model("ema", progress);
+        },
+        /*rounded=*/false);
     ema_->swap();
   }
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);

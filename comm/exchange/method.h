@@ -69,6 +69,8 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
   // Shards must consist of whole blocks of so many values of a parameter. 0: of whole parameters; none: of any values.
   std::optional<int64_t> shard_unit() const;
+  // Whether sharding is hybrid, and an optimizer that communicates itself then reads this option ("exchange.sharding").
+  bool hybrid_reads(const std::string& name) const;
   // Throws if a value is out of range, or if the exchange does not support the sharding.
   void check_values() const;
 

@@ -61,6 +61,11 @@ std::optional<int64_t> ExchangeConfig::shard_unit() const {
   return std::nullopt;
 }
 
+bool ExchangeConfig::hybrid_reads(const std::string& name) const {
+  return sharding == Sharding::hybrid &&
+         (name == "exchange.sharding" || name == "exchange.parameter_wire" || name == "exchange.reshard_after_forward");
+}
+
 void ExchangeConfig::check_values() const {
   MethodConfig::check_values();
   const bool scatters = method().supports_zero2 && method().supports_zero2(options());
@@ -69,12 +74,14 @@ void ExchangeConfig::check_values() const {
         name() == "dense" ? "dense in int8" : name(),
         " gives it to every rank; use sharding zero1, or the exchange dense (f32, bf16, f16), loco or zeropp");
   check(parameter_wire == ParameterWire::f32 || sharding != Sharding::none, name(), ": parameter_wire ",
-        text("parameter_wire"), " is that of sharded parameters, but sharding is none; use zero1, zero2, zero3 or hybrid");
-  check(reshard_after_forward || shards_parameters(sharding), name(), ": reshard_after_forward=false is for parameters ",
-        "that are sharded, but sharding is ", text("sharding"), "; use zero3 or hybrid, or leave it out");
-  check(sharding != Sharding::hybrid || !has("block_size") || block_size() >= 0, name(), ": block_size ", block_size(),
-        " is one block for the whole model, of which sharding hybrid gives each worker a part; use a number of values, ",
-        "or 0 for one block per parameter");
+        text("parameter_wire"), " is that of sharded parameters, but sharding is none; use zero1, zero2, zero3 or ",
+        "hybrid");
+  check(reshard_after_forward || shards_parameters(sharding), name(), ": reshard_after_forward=false is for sharded ",
+        "parameters, but sharding is ", text("sharding"), "; use zero3 or hybrid, or leave it out");
+  check(
+      sharding != Sharding::hybrid || !has("block_size") || block_size() >= 0, name(), ": block_size ", block_size(),
+      " is one block for the whole model, of which sharding hybrid gives each worker a part; use a number of values, ",
+      "or 0 for one block per parameter");
 }
 
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,

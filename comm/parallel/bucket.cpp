@@ -63,20 +63,16 @@ std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
 void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
   const int64_t padded = (bucket.numel + options.alignment - 1) / options.alignment * options.alignment;
   const bool taken = options.take_parameters != nullptr;
-  const Tensor memory = Tensor::zeros({padded}, dtype);
-  bucket.param = taken ? Tensor::detached({padded}, dtype) : memory;
-  if (taken) bucket.param.attach(memory);
+  bucket.param = taken ? Tensor::detached({padded}, dtype) : Tensor::zeros({padded}, dtype);
   if (!options.on_demand_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
   bucket.owned = {0, bucket.numel};
+  if (taken) options.take_parameters(bucket);
   for (Slot& slot : bucket.slots) {
     const auto view = [&](const Tensor& x) {
       return x.defined() ? x.range(slot.offset, slot.numel).view(slot.var.shape()) : x;
     };
     slot.var.rebind(view(bucket.param), view(bucket.grad));
   }
-  if (!taken) return;
-  options.take_parameters(bucket);
-  bucket.param.detach();
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ struct BucketOptions {
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
-  // Called with each bucket once it has its values; afterwards param has no memory (Tensor::detach()), so that one
-  // bucket after the other is taken over. Null: param keeps its memory.
+  // Called with each bucket, whose Vars still have their own values, to keep some of them: Var::read(). The Vars then
+  // become views of param, which has no memory (Tensor::detached()). Null: param has memory and all values.
   std::function<void(Bucket&)> take_parameters = nullptr;
 };
 

@@ -40,10 +40,11 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
   if (!has_regular_shards(bucket)) length = (longest_shard(bucket) + alignment - 1) / alignment * alignment;
   Bucket own{bucket.index, bucket.begin + owned.begin, owned.numel(), {}, {}, {}, {0, owned.numel()}, {}};
   own.param = Tensor::zeros({length}, bucket.param.dtype());
-  own.param.range(0, owned.numel()).copy_from(bucket.param.range(owned.begin, owned.numel()));
   for (const Slot& slot : bucket.slots) {
     const int64_t begin = std::max(slot.offset, owned.begin), end = std::min(slot.offset + slot.numel, owned.end);
-    if (begin < end) own.slots.push_back({slot.name, slot.var, slot.decay, begin - owned.begin, end - begin});
+    if (begin >= end) continue;
+    own.slots.push_back({slot.name, slot.var, slot.decay, begin - owned.begin, end - begin});
+    slot.var.read(own.param.range(begin - owned.begin, end - begin), begin - slot.offset);
   }
   return own;
 }
@@ -53,7 +54,7 @@ bool ParameterShards::evicts() const { return options_.reshard_after_forward || 
 void ParameterShards::use(int64_t i) {
   if (all_held_) return;
   State& used = state(i);
-  if (i != current_ || backward_ != in_backward()) {
+  if (i != current_ || backward_ != in_backward() || !used.memory.defined()) {
     backward_ = in_backward();
     if (current_ >= 0 && i != current_) followers_[backward_][static_cast<size_t>(current_)] = i;
     current_ = i;

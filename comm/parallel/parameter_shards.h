@@ -34,16 +34,16 @@ class ParameterShards {
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
 
-  // This rank's shard of a bucket as a bucket: begin, numel, slots and param are those of the owned values. param is a
-  // copy that has the size of the longest shard, a multiple of `alignment`; it has no gradient yet.
+  // This rank's shard of a bucket as a bucket: begin, numel, slots and param are those of the owned values, which are
+  // read from the Vars. param has the size of the longest shard, a multiple of `alignment`; it has no gradient yet.
   static Bucket own_bucket(const Bucket& bucket, int64_t alignment);
 
   Buckets& own() { return own_; }  // the shards, for optimizers and averages
   Bucket& own_of(const Bucket& bucket) { return own_[bucket.index]; }
   Group& group() { return *group_; }  // the ranks among which the parameters are divided
 
-  void begin_step();  // buckets are gathered ahead until end_step()
-  void end_step();    // after the last update; releases all values
+  void begin_step();                   // buckets are gathered ahead until end_step()
+  void end_step();                     // after the last update; releases all values
   void release(const Bucket& bucket);  // after the last use of its values in a step
   void release_all();                  // outside of steps, also after a change of own values
   // Collective, outside of steps: calls f(bucket) for each bucket in turn while it holds the values of all shards, not
@@ -78,9 +78,9 @@ class ParameterShards {
   ShardedParameters wire_;
   std::vector<State> states_;
   std::array<std::vector<int64_t>, 2> followers_;  // forward and backward: bucket that followed each bucket; -1: none
-  int64_t current_ = -1, next_ = -1;  // bucket read last, and that expected next; -1: none
-  int64_t resident_ = 0;              // buckets with memory
-  bool backward_ = false;             // current_ was read by the backward pass
+  int64_t current_ = -1, next_ = -1;               // bucket read last, and that expected next; -1: none
+  int64_t resident_ = 0;                           // buckets with memory
+  bool backward_ = false;                          // current_ was read by the backward pass
   bool in_step_ = false;
   bool all_held_ = false;  // within for_each() or with_all()
 };

@@ -73,8 +73,7 @@ void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x,
 }
 
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase) {
-  const int64_t length =
-      has_regular_shards(bucket) ? bucket.padded_numel() / world.size() : longest_shard(bucket);
+  const int64_t length = has_regular_shards(bucket) ? bucket.padded_numel() / world.size() : longest_shard(bucket);
   const Tensor own = Tensor::zeros({length}, x.dtype());
   copy_values(x, bucket.owned.begin, own, 0, bucket.owned.numel());
   all_gather_shards(bucket, own, x, world, phase);
@@ -142,8 +141,8 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
 Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const bool finite = on_device(message, [&](auto device) {
-    return encode_blocks(device, *compressor_, data_ptr<float>(device, values), Feedback::none, nullptr, blocks,
-                         {}, 0, data_ptr<uint32_t>(device, message));
+    return encode_blocks(device, *compressor_, data_ptr<float>(device, values), Feedback::none, nullptr, blocks, {}, 0,
+                         data_ptr<uint32_t>(device, message));
   });
   check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
   return message;

@@ -15,7 +15,7 @@
 
 namespace godwit {
 
-// Nothing; optimizer state; and gradients; and parameters; zero3 over the workers of each node, replicated between nodes.
+// What is sharded: nothing; optimizer state; gradients too; parameters too; the same within each node only.
 enum class Sharding { none, zero1, zero2, zero3, hybrid };
 inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2", "zero3", "hybrid"}; }
 inline bool shards_gradients(Sharding s) { return s >= Sharding::zero2; }   // gradients have memory on demand
@@ -26,14 +26,14 @@ enum class ParameterWire { f32, bf16, int8 };  // float32, bfloat16, or 8-bit bl
 inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
 
 // Sets bucket.shards and bucket.owned to those of `rank` of `ranks`; call before creating optimizers or exchanges for
-// the bucket. Its padded size must be a multiple of `ranks`. With `block_size`, shards are as even as whole blocks of so
-// many values of a parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last ones
-// may have fewer.
+// the bucket. Its padded size must be a multiple of `ranks`. With `block_size`, shards are as even as whole blocks of
+// so many values of a parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last
+// ones may have fewer.
 void shard(Bucket& bucket, int ranks, int rank, std::optional<int64_t> block_size);
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);  // over comm.world
 
-int64_t longest_shard(const Bucket& bucket);     // values
-bool has_regular_shards(const Bucket& bucket);   // all begin at multiples of padded / ranks
+int64_t longest_shard(const Bucket& bucket);                        // values
+bool has_regular_shards(const Bucket& bucket);                      // all begin at multiples of padded / ranks
 std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], padding excluded
 
 // Copies the shards of x [padded] to equal parts [ranks · longest shard], zero-padded, for all-to-all or
@@ -43,8 +43,8 @@ Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);
 void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase);
 // Collective: writes the mean of bucket.grad over all ranks of `group`, [≥ owned], to `own`, the rank's own shard.
 void mean_to_owner(const Bucket& bucket, const Tensor& own, Group& group, std::string_view phase);
-// Collective: every rank receives all shards as x [padded]. own: this rank's, [≥ longest shard], zero behind its values.
-// Messages have the size of the longest shard.
+// Collective: every rank receives all shards as x [padded]. own: this rank's, [≥ longest shard], zero behind its
+// values. Messages have the size of the longest shard.
 void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group, std::string_view phase);
 // The same; x holds this rank's shard.
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase);

@@ -110,11 +110,12 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     if (plan.change) plan.change(options);
     DataParallel replica(parameters, comm, options);
     const auto note = [&] {
-      if (rank > 0) return;
       std::vector<float> x;
-      for (const Var& var : vars)
-        for (const float value : var.value().to_vector<float>()) x.push_back(value);
-      all.x.push_back(x);
+      replica.with_all_parameters([&] {
+        for (const Var& var : vars)
+          for (const float value : var.value().to_vector<float>()) x.push_back(value);
+      });
+      if (rank == 0) all.x.push_back(x);
     };
     if (plan.before_steps) plan.before_steps(replica, comm);
     note();

@@ -79,7 +79,8 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
       const std::map<std::string, CommCount> counted = comm.stats->phases();
       replica.with_all_parameters([&] {
         for (const Bucket& b : replica.buckets())
-          for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
+          for (int64_t i = b.numel; i < b.padded_numel(); ++i)
+            EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
         if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
       });
       comm.stats->restore(counted);
