@@ -23,7 +23,8 @@ struct Node {
   std::function<void(const Tensor&)> backward;  // empty for leaves and for results of recompute()
   std::function<Var()> again;                   // recompute() only: the function
   std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> allocate_grad;                 // leaves only: allocates grad
+  std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
+  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward && !again; }
   bool walked = false;  // true for an op's node after its backward has run
 };
@@ -46,6 +47,9 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 using detail::Node;
 
 namespace {
+thread_local bool backward_runs = false;
+thread_local uint64_t finished_operations = 0;
+
 void borrow(Node& node) {
   if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
@@ -59,6 +63,14 @@ void add_to(const Tensor& to, const Tensor& g) {
 struct Var::Impl {
   Tensor value;
   std::shared_ptr<Node> node;
+  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
+  Var::Fill fill = nullptr;                                        // while deferred
+
+  void compute() {
+    const Tensor memory(value.shape(), value.dtype());
+    std::exchange(fill, nullptr)(memory, 0);
+    value.attach(memory);
+  }
 };
 
 Tensor Gradient::target() const {
@@ -108,7 +120,12 @@ Var::Var(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
 Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor&)> backward) {
   const bool wanted = wants_grad(inputs);
   Var result(std::move(value), wanted);
+  ++finished_operations;
+  for (const Var& input : inputs)
+    if (input.impl_ && input.impl_->provide && input.impl_->value.same_buffer(result.impl_->value))
+      result.impl_->provide = input.impl_->provide;
   if (wanted) {
+    result.impl_->node->provide = result.impl_->provide;
     for (const Var& input : inputs)
       if (input.impl_ && input.impl_->node) result.impl_->node->inputs.push_back(input.impl_->node);
     result.impl_->node->backward = std::move(backward);
@@ -117,6 +134,14 @@ Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void
 }
 
 const Tensor& Var::value() const {
+  check(defined(), "Var: undefined");
+  if (impl_->fill) [[unlikely]]
+    impl_->compute();
+  if (impl_->provide) (*impl_->provide)();
+  return impl_->value;
+}
+
+const Tensor& Var::tensor() const {
   check(defined(), "Var: undefined");
   return impl_->value;
 }
@@ -147,7 +172,8 @@ void Var::rebind(Tensor value, Tensor grad) const {
   check(requires_grad() && impl_->node->leaf(), "rebind: only leaves that require a gradient can be rebound");
   check_like(value, impl_->value, "rebind", "value");
   if (grad.defined()) check_like(grad, impl_->value, "rebind", "grad");
-  value.copy_from(impl_->value);
+  if (value.attached()) read(value.view(Shape{value.numel()}), 0);
+  impl_->fill = nullptr;
   impl_->value = std::move(value);
   impl_->node->grad = std::move(grad);
   impl_->node->has_grad = false;
@@ -167,6 +193,33 @@ void Var::on_grad(std::function<void()> hook) const {
   check(requires_grad() && impl_->node->leaf(), "on_grad: only leaves that require a gradient have hooks");
   impl_->node->hook = std::move(hook);
 }
+
+Var Var::deferred(Shape shape, DType dtype, Fill fill) {
+  Var var(Tensor::detached(shape, dtype), /*requires_grad=*/true);
+  var.impl_->fill = std::move(fill);
+  return var;
+}
+
+bool Var::is_deferred() const { return defined() && impl_->fill; }
+
+void Var::defer(Fill fill) const {
+  check(is_deferred(), "defer: the values of this Var exist already");
+  impl_->fill = std::move(fill);
+}
+
+void Var::read(const Tensor& part, int64_t begin) const {
+  if (is_deferred()) return impl_->fill(part, begin);
+  part.copy_from(value().range(begin, part.numel()));
+}
+
+void Var::on_use(std::function<void()> provide) const {
+  check(requires_grad() && impl_->node->leaf(), "on_use: only leaves that require a gradient have such a function");
+  impl_->provide = provide ? std::make_shared<const std::function<void()>>(std::move(provide)) : nullptr;
+  impl_->node->provide = impl_->provide;
+}
+
+bool in_backward() { return backward_runs; }
+uint64_t operations() { return finished_operations; }
 
 bool wants_grad(const std::vector<Var>& inputs) {
   if (!context().grad_enabled) return false;
@@ -225,6 +278,18 @@ void expand(Node& node, const Tensor& dy, const std::function<std::shared_ptr<No
   Gradient(result).add(dy);
 }
 
+// Sets in_backward() for a scope.
+class BackwardScope {
+ public:
+  BackwardScope() { backward_runs = true; }
+  ~BackwardScope() { backward_runs = before_; }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  bool before_ = backward_runs;
+};
+
 }  // namespace
 
 void backward(const Var& loss, double seed) {
@@ -241,6 +306,7 @@ void backward(const Var& loss, double seed) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
+  const BackwardScope scope;
   const Tensor first(root->shape, root->dtype, root->device);
   first.fill(seed);
   Gradient(root).add(first);
@@ -252,11 +318,14 @@ void backward(const Var& loss, double seed) {
     auto again = std::exchange(node->again, nullptr);
     node->walked = true;
     if (node->has_grad) {
+      for (const auto& input : node->inputs)
+        if (input->provide) (*input->provide)();
       const Tensor dy = std::exchange(node->grad, Tensor());
       if (again) expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
       else run(dy);
     }
     run = nullptr, again = nullptr;  // frees the captured activations
+    ++finished_operations;
     for (auto& input : std::exchange(node->inputs, {}))
       if (--uses.at(input.get()) == 0) release(std::move(input));
   }

@@ -46,11 +46,11 @@ class Var {
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
   bool defined() const { return impl_ != nullptr; }  // whether it has a value
-  const Tensor& value() const;  // shares the memory
-  const Shape& shape() const { return value().shape(); }  // of the value, as the next three
-  int64_t dim(int i) const { return value().dim(i); }  // extent i
-  DType dtype() const { return value().dtype(); }  // element type
-  Device device() const { return value().device(); }  // where the value is stored
+  const Tensor& value() const;  // shares the memory; calls the function of on_use()
+  const Shape& shape() const { return tensor().shape(); }  // of the value, as the next three
+  int64_t dim(int i) const { return tensor().dim(i); }  // extent i
+  DType dtype() const { return tensor().dtype(); }  // element type
+  Device device() const { return tensor().device(); }  // where the value is stored
   bool requires_grad() const;  // whether backward() computes its gradient
   bool operator==(const Var& other) const { return impl_ == other.impl_; }  // the same variable (tied weights)
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
@@ -61,16 +61,30 @@ class Var {
   void clear_grad() const;                  // the next contribution overwrites; the memory is kept
   // Treats the current contents of the gradient memory as valid.
   void mark_grad_valid() const;
-  // Binds the Var to other memory of the same shape and copies the value. An undefined grad is allocated by the first
-  // contribution.
+  // Binds the Var to other memory of the same shape and copies the value, unless `value` is detached. An undefined grad
+  // is allocated by the first contribution.
   void rebind(Tensor value, Tensor grad) const;
   // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound.
   void set_grad_allocator(std::function<Tensor()> memory) const;
   void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
   void on_grad(std::function<void()> hook) const;  // called once per backward(), after the last contribution
 
+  // A leaf that requires a gradient and whose values are computed when they are needed: fill(part, begin) writes the
+  // elements [begin, begin + part.numel()) of the value to `part`. value() allocates and fills all of them.
+  using Fill = std::function<void(const Tensor& part, int64_t begin)>;
+  static Var deferred(Shape shape, DType dtype, Fill fill);
+  bool is_deferred() const;              // no value() so far
+  void defer(Fill fill) const;           // replaces the values of a deferred leaf
+  // Writes elements of the value to `part`, as Fill; computes no others.
+  void read(const Tensor& part, int64_t begin) const;
+
+  // Sets a function that provides the values of a leaf: value() calls it, and backward() before each operation that has
+  // the leaf as an input. Vars that are views of the value call it too. Null: none.
+  void on_use(std::function<void()> provide) const;
+
  private:
   struct Impl;
+  const Tensor& tensor() const;  // the value, whether or not it has memory
   std::shared_ptr<Impl> impl_;
   friend void backward(const Var& loss, double seed);
   friend Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
@@ -89,5 +103,9 @@ Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 // Adds the gradients of seed · loss to all leaves it depends on. The loss must have one element. Nodes run in a fixed
 // order, the reverse of creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
+
+// For functions of Var::on_use().
+bool in_backward();     // whether the calling thread is in backward()
+uint64_t operations();  // number of operations, forward and backward, that the calling thread has finished
 
 }  // namespace godwit

@@ -139,9 +139,40 @@ PoolStats Pool::stats() const {
   return stats_;
 }
 
-Buffer::Buffer(std::shared_ptr<Pool> pool, int64_t bytes) : bytes_(bytes), device_(pool->device()) {
-  auto* data = static_cast<std::byte*>(pool->allocate(bytes));
-  data_ = std::shared_ptr<std::byte>(data, [pool, bytes](std::byte* block) { pool->release(block, bytes); });
+Buffer::Buffer(std::shared_ptr<Pool> pool, int64_t bytes)
+    : storage_(std::make_shared<Storage>()), bytes_(bytes), device_(pool->device()) {
+  storage_->data = static_cast<std::byte*>(pool->allocate(bytes));
+  storage_->bytes = bytes;
+  storage_->pool = std::move(pool);
+}
+
+Buffer::Buffer(std::shared_ptr<std::byte> data, int64_t bytes) : bytes_(bytes) {
+  if (!data) return;
+  storage_ = std::make_shared<Storage>();
+  storage_->data = data.get();
+  storage_->owner = std::move(data);
+}
+
+Buffer Buffer::detached(int64_t bytes, Device device) {
+  Buffer buffer;
+  buffer.storage_ = std::make_shared<Storage>();
+  buffer.bytes_ = bytes;
+  buffer.device_ = device;
+  return buffer;
+}
+
+void Buffer::attach(const Buffer& memory) const {
+  check(storage_ && !storage_->pool, "buffer: only one without memory of its own can be attached to other memory");
+  check(memory.bytes_ == bytes_ && memory.device_ == device_ && memory.data(), "buffer: ", memory.bytes_, " bytes on ",
+        memory.device_, " cannot be the memory of ", bytes_, " bytes on ", device_);
+  storage_->data = memory.storage_->data;
+  storage_->owner = memory.storage_;
+}
+
+void Buffer::detach() const {
+  check(storage_ && !storage_->pool, "buffer: only attached memory can be detached");
+  storage_->data = nullptr;
+  storage_->owner = nullptr;
 }
 
 }  // namespace godwit

@@ -75,19 +75,36 @@ class Pool {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(std::shared_ptr<Pool> pool, int64_t bytes);  // allocates
-  Buffer(std::shared_ptr<std::byte> data, int64_t bytes)
-      : data_(std::move(data)), bytes_(bytes) {}  // external CPU memory, not from a pool
+  Buffer(std::shared_ptr<Pool> pool, int64_t bytes);             // allocates
+  Buffer(std::shared_ptr<std::byte> data, int64_t bytes);        // external CPU memory, not from a pool
+  static Buffer detached(int64_t bytes, Device device = kCpu);   // has no memory until attach()
 
-  std::byte* data() const { return data_.get(); }                              // first byte
-  int64_t bytes() const { return bytes_; }                                     // size
-  Device device() const { return device_; }                                    // of the memory
-  bool shared() const { return data_.use_count() > 1; }                        // whether there are other owners
-  explicit operator bool() const { return data_ != nullptr; }                  // false without a block
-  bool operator==(const Buffer& other) const { return data_ == other.data_; }  // the same block
+  // All copies of a buffer from detached() use the memory of `memory` from now on, or have no memory again. Not
+  // thread-safe: no other thread may use the copies during the call.
+  void attach(const Buffer& memory) const;
+  void detach() const;  // see attach()
+
+  std::byte* data() const { return storage_ ? storage_->data : nullptr; }            // first byte; null without memory
+  int64_t bytes() const { return bytes_; }                                           // size
+  Device device() const { return device_; }                                          // of the memory
+  bool shared() const { return storage_.use_count() > 1; }                           // whether there are other owners
+  explicit operator bool() const { return storage_ != nullptr; }                     // false for Buffer()
+  bool operator==(const Buffer& other) const { return storage_ == other.storage_; }  // the same block
 
  private:
-  std::shared_ptr<std::byte> data_;
+  struct Storage {
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+    std::shared_ptr<Pool> pool = nullptr;   // null: external or attached memory
+    std::shared_ptr<void> owner = nullptr;  // of external or attached memory
+    Storage() = default;
+    Storage(const Storage&) = delete;
+    ~Storage() {
+      if (pool) pool->release(data, bytes);
+    }
+  };
+
+  std::shared_ptr<Storage> storage_;
   int64_t bytes_ = 0;
   Device device_;
 };

@@ -88,6 +88,18 @@ Tensor Tensor::from_host(const void* values, int64_t count, Shape shape, DType d
   return here.to(context().device);
 }
 
+Tensor Tensor::detached(Shape shape, DType dtype) {
+  return over(Buffer::detached(bytes_of(shape, dtype), context().device), 0, shape, dtype);
+}
+
+void Tensor::attach(const Tensor& memory) const {
+  check(memory.dtype_ == dtype_ && memory.numel_ == numel_ && offset_ == 0 && memory.offset_ == 0, "attach: ", dtype_,
+        " ", shape_, " to ", memory.dtype_, " ", memory.shape_, "; both must be whole tensors of one size");
+  buffer_.attach(memory.buffer_);
+}
+
+void Tensor::detach() const { buffer_.detach(); }
+
 Tensor Tensor::over(Buffer buffer, int64_t begin, Shape shape, DType dtype) {
   Tensor result;
   result.numel_ = shape.numel();
@@ -173,6 +185,11 @@ double Tensor::item(int64_t i) const {
 void Tensor::refuse_cpu() const {
   fail("tensor ", shape_, " of ", dtype_, " is on ", device(),
        ", but this operation runs only on the CPU; move it with ", "to(kCpu), or train with --device cpu");
+}
+
+void Tensor::refuse_detached() const {
+  fail("tensor ", shape_, " of ", dtype_, ": has no memory now; a parameter that is sharded (zero3, hybrid) has its ",
+       "values while an operation reads it through Var::value()");
 }
 
 void Tensor::refuse_cuda() const {

@@ -28,6 +28,7 @@ class Tensor {
   }
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
+  static Tensor detached(Shape shape, DType dtype);  // on the context's device, without memory until attach()
   static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of `buffer` from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
@@ -61,7 +62,11 @@ class Tensor {
       refuse_cuda();
     return static_cast<T*>(address());
   }
-  void* address() const { return buffer_.data() + offset_; }  // on any device
+  void* address() const {  // on any device; throws if the tensor is detached
+    if (buffer_ && !buffer_.data()) [[unlikely]]
+      refuse_detached();
+    return buffer_.data() + offset_;
+  }
 
   Tensor view(Shape shape) const;                    // same memory and number of elements
   Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
@@ -74,6 +79,11 @@ class Tensor {
   // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
   // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;
+  // A tensor from detached() and all its views use the memory of `memory`, or none again. Buffer::attach().
+  void attach(const Tensor& memory) const;
+  void detach() const;
+  bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
+  bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of the same memory
   // Begins at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
@@ -92,6 +102,7 @@ class Tensor {
     check(asked == dtype_, "tensor ", shape_, ": has type ", dtype_, ", requested as ", asked);
   }
   [[noreturn]] void refuse_cpu() const;
+  [[noreturn]] void refuse_detached() const;
   [[noreturn]] void refuse_cuda() const;
 
   Buffer buffer_;

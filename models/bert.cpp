@@ -215,7 +215,7 @@ BertLMHead::BertLMHead(const BertConfig& config, const Bert& bert)
   check(config.tie_word_embeddings,
         "bert: tie_word_embeddings is false (config.json), but the decoder of masked words ",
         "computes with the embedding's weights; expected true");
-  bias_ = add_parameter("bias", Tensor::zeros({config.vocab_size}, compute_dtype(config.dtype)), /*decay=*/false);
+  bias_ = add_parameter("bias", Shape{config.vocab_size}, compute_dtype(config.dtype), /*decay=*/false);
   add("transform.dense", dense_);
   add("transform.LayerNorm", norm_);
 }

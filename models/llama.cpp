@@ -134,8 +134,7 @@ Llama::Llama(const LlamaConfig& config)
   }
   add("model.norm", norm_);
   if (!config.tie_word_embeddings)
-    head_ = add_parameter("lm_head.weight",
-                          Tensor::zeros({config.vocab_size, config.hidden_size}, compute_dtype(config.dtype)));
+    head_ = add_parameter("lm_head.weight", Shape{config.vocab_size, config.hidden_size}, compute_dtype(config.dtype));
 }
 
 Llama::~Llama() = default;

@@ -67,7 +67,7 @@ LstmConfig lstm_config(const std::string& name) {
 
 struct LstmLanguageModel::Encoder : nn::Module {
   explicit Encoder(const LstmConfig& c) {
-    weight = add_parameter("weight", Tensor::zeros({c.vocab_size, c.embedding}, compute_dtype(c.dtype)));
+    weight = add_parameter("weight", Shape{c.vocab_size, c.embedding}, compute_dtype(c.dtype));
   }
   Var weight;
 };
@@ -75,8 +75,8 @@ struct LstmLanguageModel::Encoder : nn::Module {
 struct LstmLanguageModel::Decoder : nn::Module {
   Decoder(const LstmConfig& c, const Encoder& encoder) {
     const DType type = compute_dtype(c.dtype);
-    weight = c.tied ? encoder.weight : add_parameter("weight", Tensor::zeros({c.vocab_size, c.hidden}, type));
-    bias = add_parameter("bias", Tensor::zeros({c.vocab_size}, type), /*decay=*/false);
+    weight = c.tied ? encoder.weight : add_parameter("weight", Shape{c.vocab_size, c.hidden}, type);
+    bias = add_parameter("bias", Shape{c.vocab_size}, type, /*decay=*/false);
   }
   Var weight, bias;
 };

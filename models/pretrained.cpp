@@ -93,7 +93,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
     if (plain_name(p.name) == kPredictionBias) drop_tied(file, &tensors);
 
   LoadReport report;
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, ours
+  std::vector<std::pair<Tensor, Parameter>> pairs;  // from the file, ours
   std::vector<std::string> missing, unexpected, different;  // that must not be
   for (const Parameter& p : parameters) {
     const auto found = tensors.extract(plain_name(p.name));
@@ -102,7 +102,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
       continue;
     }
     const std::string problem = difference(p.name, found.mapped(), p.var.shape(), field_of);
-    if (problem.empty()) pairs.emplace_back(found.mapped(), p.var.value());
+    if (problem.empty()) pairs.emplace_back(found.mapped(), p);
     else different.push_back(problem);
   }
   for (const auto& [name, tensor] : tensors) (of_body(name) ? unexpected : report.unexpected).push_back(excerpt(name));

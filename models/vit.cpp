@@ -55,8 +55,8 @@ class SelfAttention : public nn::Module {
  public:
   explicit SelfAttention(const VitConfig& c) : heads_(c.heads), out_(c.hidden_dim, c.hidden_dim, c.dtype) {
     const DType type = compute_dtype(c.dtype);
-    weight_ = add_parameter("in_proj_weight", Tensor::zeros({3 * c.hidden_dim, c.hidden_dim}, type));
-    bias_ = add_parameter("in_proj_bias", Tensor::zeros({3 * c.hidden_dim}, type), /*decay=*/false);
+    weight_ = add_parameter("in_proj_weight", Shape{3 * c.hidden_dim, c.hidden_dim}, type);
+    bias_ = add_parameter("in_proj_bias", Shape{3 * c.hidden_dim}, type, /*decay=*/false);
     add("out_proj", out_);
   }
   // x [batch · tokens, hidden_dim]
@@ -116,7 +116,7 @@ class Vit::Encoder : public nn::Module {
  public:
   explicit Encoder(const VitConfig& c) : ln_(c.hidden_dim, kEps, c.dtype) {
     const Shape shape{1, tokens(c), c.hidden_dim};
-    positions_ = add_parameter("pos_embedding", Tensor::zeros(shape, compute_dtype(c.dtype)), /*decay=*/false);
+    positions_ = add_parameter("pos_embedding", shape, compute_dtype(c.dtype), /*decay=*/false);
     for (int64_t i = 0; i < c.layers; ++i) {
       blocks_.push_back(std::make_unique<Block>(c, i));
       add("layers.encoder_layer_" + std::to_string(i), *blocks_.back());
@@ -212,7 +212,7 @@ std::unique_ptr<Vit> make_vit(const VitConfig& config) {
   for (const Parameter& p : model->parameters()) {
     const Shape& shape = p.var.shape();
     const double rows = static_cast<double>(shape[0]);
-    const double inputs = static_cast<double>(p.var.value().numel() / shape[0]);
+    const double inputs = static_cast<double>(shape.numel() / shape[0]);
     if (p.name == "conv_proj.weight") nn::fill_normal(p, config.seed, std::sqrt(1 / inputs));
     else if (p.name == "encoder.pos_embedding") nn::fill_normal(p, config.seed, 0.02);
     else if (p.name.ends_with("out_proj.weight")) nn::fill_uniform(p, config.seed, std::sqrt(1 / inputs));

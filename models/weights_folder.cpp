@@ -48,14 +48,16 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
-  for (const auto& [loaded, value] : pairs)
-    value.copy_from(loaded.dtype() == value.dtype() ? loaded : loaded.to(value.dtype()));
+void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs) {
+  for (const auto& pair : pairs)
+    nn::set_values(pair.second.var, [loaded = pair.first, type = pair.second.var.dtype(), layout = pair.second.layout] {
+      return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+    });
 }
 
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model) {
-  std::vector<std::pair<Tensor, Tensor>> pairs;  // from the file, of the model
+  std::vector<std::pair<Tensor, Parameter>> pairs;  // from the file, of the model
   std::vector<std::string> missing, unexpected, different;
   for (const Parameter& p : parameters) {
     const auto found = tensors.extract(p.name);
@@ -63,12 +65,10 @@ void load_parameters(const std::string& file, std::map<std::string, Tensor> tens
       missing.push_back(p.name);
       continue;
     }
-    const Tensor& loaded = found.mapped();
-    const std::string problem = difference(p.name, loaded, file_shape(p.var.shape(), p.layout), field_of);
-    const DType type = p.var.dtype();
-    if (!problem.empty()) different.push_back(problem);
+    const std::string problem = difference(p.name, found.mapped(), file_shape(p.var.shape(), p.layout), field_of);
+    if (problem.empty()) pairs.emplace_back(found.mapped(), p);
     else
-      pairs.emplace_back(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), p.layout), p.var.value());
+      different.push_back(problem);
   }
   for (const auto& [name, tensor] : tensors) unexpected.push_back(excerpt(name));
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit ", model, ":",

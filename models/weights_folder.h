@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "nn/module.h"
 
 namespace godwit {
 
@@ -27,8 +27,8 @@ std::string listed(const std::vector<std::string>& items, const char* what);
 
 bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
 
-// Copies each first tensor to the second, which has its shape.
-void copy_converted(const std::vector<std::pair<Tensor, Tensor>>& pairs);
+// Sets the values of each parameter to those of the tensor of a file, which has its shape there: nn::set_values().
+void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
 
 // Copies the file's tensors to the parameters of their names. Throws an Error that names missing, unexpected and
 // different tensors; then no parameter has changed. `model`: "a GPT-2 of 12 layers (n_layer)".

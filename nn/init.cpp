@@ -1,5 +1,6 @@
 #include "nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -18,26 +19,40 @@ uint32_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// Fills a parameter with draw(stream). Each row of the first extent has its own stream and its own copy of `draw`.
-// Values are drawn on the CPU, so that weights on a GPU are identical.
+// Elements [begin, begin + part.numel()) of a parameter of `rows` rows. Each row has its own stream and its own copy of
+// `draw`. Values are drawn on the CPU, so that weights on a GPU are identical.
 template <class Draw>
-void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
-  const Tensor& there = parameter.var.value();
+void draw_rows(const Tensor& there, int64_t begin, int64_t row, uint64_t seed, uint32_t name, Draw draw) {
   const bool on_cpu = there.device() == kCpu;
-  const Tensor value = on_cpu ? there : Tensor(there.shape(), there.dtype(), kCpu);
-  const int64_t rows = value.dim(0), row = rows ? value.numel() / rows : 0;
-  const uint32_t name = fnv1a(parameter.name);
-  dispatch_real(value.dtype(), "initialise", [&]<class T>() {
-    T* to = value.data<T>();
-    parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
+  const Tensor part = on_cpu ? there : Tensor(there.shape(), there.dtype(), kCpu);
+  const int64_t end = begin + part.numel(), first = begin / row, rows = (end + row - 1) / row - first;
+  dispatch_real(part.dtype(), "initialise", [&]<class T>() {
+    T* const to = part.data<T>() - begin;
+    parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t from, int64_t until) {
+      for (int64_t r = first + from; r < first + until; ++r) {
         RandomStream stream(seed, Purpose::initialize, name, static_cast<uint32_t>(r));
         Draw next = draw;
-        for (int64_t i = 0; i < row; ++i) to[r * row + i] = static_cast<T>(next(stream));
+        const int64_t last = std::min(end, (r + 1) * row);
+        for (int64_t i = r * row; i < last; ++i)
+          if (const T value = static_cast<T>(next(stream)); i >= begin) to[i] = value;
       }
     });
   });
-  if (!on_cpu) there.copy_from(value);
+  if (!on_cpu) there.copy_from(part);
+}
+
+// Fills a parameter with draw(stream), now or when its values are needed.
+template <class Draw>
+void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
+  const Shape& shape = parameter.var.shape();
+  if (shape.numel() == 0) return;
+  const auto fill = [row = shape.numel() / shape[0], name = fnv1a(parameter.name), seed, draw](const Tensor& part,
+                                                                                               int64_t begin) {
+    if (part.numel() > 0) draw_rows(part, begin, row, seed, name, draw);
+  };
+  if (parameter.var.is_deferred()) return parameter.var.defer(fill);
+  const Tensor& value = parameter.var.value();
+  fill(value.view({value.numel()}), 0);
 }
 
 // Uniform in ± bound.

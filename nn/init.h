@@ -15,6 +15,9 @@ void initialize(const Module& module, uint64_t seed);
 // with this standard deviation. Other parameters keep their values.
 void initialize_normal(const Module& module, uint64_t seed, double deviation);
 
+// All initializers leave deferred parameters (DeferParameters) without memory. Values are drawn when they are needed,
+// row by row, and only for the elements that a rank keeps.
+
 // Fills one parameter with normal numbers of this standard deviation.
 void fill_normal(const Parameter& parameter, uint64_t seed, double deviation);
 

@@ -12,10 +12,10 @@ Lstm::Lstm(int64_t input, const std::vector<int64_t>& widths, DType dtype) : dty
     const std::string layer = "_l" + std::to_string(k);
     const DType type = compute_dtype(dtype);
     ops::LstmWeights& w = layers_.emplace_back();
-    w.w_ih = add_parameter("weight_ih" + layer, Tensor::zeros({4 * width, in}, type));
-    w.w_hh = add_parameter("weight_hh" + layer, Tensor::zeros({4 * width, width}, type));
-    w.b_ih = add_parameter("bias_ih" + layer, Tensor::zeros({4 * width}, type), /*decay=*/false);
-    w.b_hh = add_parameter("bias_hh" + layer, Tensor::zeros({4 * width}, type), /*decay=*/false);
+    w.w_ih = add_parameter("weight_ih" + layer, Shape{4 * width, in}, type);
+    w.w_hh = add_parameter("weight_hh" + layer, Shape{4 * width, width}, type);
+    w.b_ih = add_parameter("bias_ih" + layer, Shape{4 * width}, type, /*decay=*/false);
+    w.b_hh = add_parameter("bias_hh" + layer, Shape{4 * width}, type, /*decay=*/false);
   }
 }
 

@@ -26,8 +26,32 @@ void Module::visit(const std::function<void(Module&)>& f) {
     if (entry.child) entry.child->visit(f);
 }
 
-Var Module::add_parameter(std::string name, Tensor value, bool decay, FileLayout layout) {
-  Var var(std::move(value), /*requires_grad=*/true);
+namespace {
+thread_local bool defers = false;
+}  // namespace
+
+DeferParameters::DeferParameters(bool on) : before_(defers) { defers = before_ || on; }
+DeferParameters::~DeferParameters() { defers = before_; }
+
+void set_values(const Var& parameter, const std::function<Tensor()>& values) {
+  if (!parameter.is_deferred()) return parameter.value().copy_from(values());
+  parameter.defer([values, numel = parameter.shape().numel()](const Tensor& part, int64_t begin) {
+    part.copy_from(values().view({numel}).range(begin, part.numel()));
+  });
+}
+
+Var Module::add_parameter(std::string name, Tensor value, bool decay) {
+  return add_parameter(std::move(name), Var(std::move(value), /*requires_grad=*/true), decay, FileLayout::as_in_memory);
+}
+
+Var Module::add_parameter(std::string name, Shape shape, DType dtype, bool decay, double value,
+                          FileLayout layout) {
+  const auto fill = [value](const Tensor& part, int64_t) { part.fill(value); };
+  const Var var = defers ? Var::deferred(shape, dtype, fill) : Var(Tensor::full(shape, value, dtype), true);
+  return add_parameter(std::move(name), var, decay, layout);
+}
+
+Var Module::add_parameter(std::string name, Var var, bool decay, FileLayout layout) {
   entries_.push_back({.name = std::move(name), .var = var, .decay = decay, .layout = layout});
   return var;
 }

@@ -33,11 +33,15 @@ class Module {
 
  protected:
   // Registers a parameter and returns it. decay: whether weight decay applies.
-  Var add_parameter(std::string name, Tensor value, bool decay = true, FileLayout layout = FileLayout::as_in_memory);
+  Var add_parameter(std::string name, Tensor value, bool decay = true);
+  // All elements have this value; within DeferParameters, no memory is allocated.
+  Var add_parameter(std::string name, Shape shape, DType dtype, bool decay = true, double value = 0,
+                    FileLayout layout = FileLayout::as_in_memory);
   Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
   void add(std::string name, Module& child);          // registers a child, which must live as long
 
  private:
+  Var add_parameter(std::string name, Var var, bool decay, FileLayout layout);
   void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;
 
   struct Entry {  // one list, to keep the registration order of parameters and children
@@ -51,5 +55,22 @@ class Module {
   std::vector<Entry> entries_;
   bool training_ = true;
 };
+
+// While an object lives, parameters of modules that the calling thread constructs are deferred (Var::deferred()):
+// initializers and loaded files set how values are computed, and DataParallel computes those that the rank keeps.
+class DeferParameters {
+ public:
+  explicit DeferParameters(bool on = true);  // false: no effect
+  ~DeferParameters();
+  DeferParameters(const DeferParameters&) = delete;
+  DeferParameters& operator=(const DeferParameters&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Sets the values of a parameter to values(), of its type and number of elements: now, or when they are needed if the
+// parameter is deferred.
+void set_values(const Var& parameter, const std::function<Tensor()>& values);
 
 }  // namespace godwit::nn

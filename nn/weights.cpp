@@ -10,20 +10,6 @@
 namespace godwit::nn {
 namespace {
 
-// A parameter or buffer of a module.
-struct Entry {
-  std::string name;
-  Tensor tensor;
-  FileLayout layout = FileLayout::as_in_memory;
-};
-
-std::vector<Entry> state(const Module& module) {
-  std::vector<Entry> entries;
-  for (const NamedTensor& buffer : module.buffers()) entries.push_back({buffer.name, buffer.tensor});
-  for (const Parameter& p : module.parameters()) entries.push_back({p.name, p.var.value(), p.layout});
-  return entries;
-}
-
 // "3 missing (a, b, c); ": lists at most five names.
 std::string listed(const std::vector<std::string>& items, const char* what) {
   if (items.empty()) return "";
@@ -37,8 +23,8 @@ std::string listed(const std::vector<std::string>& items, const char* what) {
 
 void save_weights(const std::string& path, const Module& module) {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Entry& entry : state(module))
-    tensors.emplace_back(entry.name, to_file_layout(entry.tensor, entry.layout));
+  for (const NamedTensor& t : module.buffers()) tensors.emplace_back(t.name, t.tensor.to(kCpu));
+  for (const Parameter& p : module.parameters()) tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
   save_safetensors(path, tensors, {{"format", "pt"}});
 }
 
@@ -49,34 +35,48 @@ void load_weights(const std::string& path, const Module& module,
     const std::string own = name_of ? name_of(name) : name;
     check(file.emplace(own, tensor).second, path, ": holds ", excerpt(own), " under two names");
   }
-  const std::vector<Entry> own = state(module);
-  std::vector<std::pair<Tensor, Entry>> pairs;  // (from the file, in the module)
+  struct Own {
+    std::string name;
+    Shape shape;
+    DType dtype;
+    FileLayout layout;
+    std::function<void(const std::function<Tensor()>& values)> set;
+  };
+  std::vector<Own> own;
+  for (const NamedTensor& t : module.buffers())
+    own.push_back({t.name, t.tensor.shape(), t.tensor.dtype(), FileLayout::as_in_memory,
+                   [to = t.tensor](const auto& f) { to.copy_from(f()); }});
+  for (const Parameter& p : module.parameters())
+    own.push_back({p.name, p.var.shape(), p.var.dtype(), p.layout, [to = p.var](const auto& f) { set_values(to, f); }});
+  std::vector<std::function<void()>> assignments;
   std::vector<std::string> missing, different, unexpected;
-  for (const Entry& entry : own) {
-    const auto found = file.find(entry.name);
+  for (const Own& t : own) {
+    const auto found = file.find(t.name);
     if (found == file.end()) {
-      missing.push_back(entry.name);
+      missing.push_back(t.name);
       continue;
     }
     const Tensor& loaded = found->second;
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
-    const Shape expected = file_shape(entry.tensor.shape(), entry.layout);
-    if (real && loaded.shape() == expected) pairs.emplace_back(loaded, entry);
+    const Shape expected = file_shape(t.shape, t.layout);
+    if (real && loaded.shape() == expected)
+      assignments.emplace_back([&t, loaded] {
+        t.set([loaded, type = t.dtype, layout = t.layout] {
+          return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+        });
+      });
     else
-      different.push_back(detail::concat(entry.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ",
-                                         entry.tensor.dtype(), " ", expected));
+      different.push_back(
+          detail::concat(t.name, " is ", loaded.dtype(), " ", loaded.shape(), ", expected ", t.dtype, " ", expected));
     file.erase(found);
   }
   for (const auto& entry : file)
     if (!entry.first.ends_with("num_batches_tracked")) unexpected.push_back(excerpt(entry.first));
   check(missing.empty() && different.empty() && unexpected.empty(), path,
         ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", pairs.size(),
+        listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", assignments.size(),
         " of them match the file");
-  for (const auto& [loaded, entry] : pairs) {
-    const DType type = entry.tensor.dtype();
-    entry.tensor.copy_from(from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), entry.layout));
-  }
+  for (const auto& assign : assignments) assign();
 }
 
 }  // namespace godwit::nn

@@ -40,28 +40,30 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
 void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm) {
   const std::vector<std::string> files = model_files(manifest);
   check_files(folder, manifest, files, *comm.world);
-  replica.with_master_weights([&] {
-    on_all(*comm.world, [&] {
-      std::map<std::string, Tensor> saved;
-      for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
-      const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
-      size_t used = 0;
-      for (const Bucket& bucket : replica.buckets())
-        for (const Slot& slot : bucket.slots) {
-          const auto found = saved.find(slot.name);
-          check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
-          const Tensor& values = found->second;
-          const FileLayout layout = manifest.file_layout ? slot.layout : FileLayout::as_in_memory;
-          const Shape shape = file_shape(slot.var.value().shape(), layout);
-          check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
-                values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
-          bucket.param.range(slot.offset, slot.numel).copy_from(
-              from_file_layout(values, layout).to(bucket.param.device()).view({slot.numel}));
-          ++used;
-        }
-      check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
-    });
+  const auto layout_of = [&](const Slot& slot) { return manifest.file_layout ? slot.layout : FileLayout::as_in_memory; };
+  std::map<std::string, Tensor> saved;
+  on_all(*comm.world, [&] {
+    for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
+    const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
+    size_t used = 0;
+    for (const Bucket& bucket : replica.buckets())
+      for (const Slot& slot : bucket.slots) {
+        const auto found = saved.find(slot.name);
+        check(found != saved.end(), path, ": has no parameter '", slot.name, "'; resume with the same model");
+        const Tensor& values = found->second;
+        const Shape shape = file_shape(slot.var.shape(), layout_of(slot));
+        check(values.shape() == shape && values.dtype() == bucket.param.dtype(), path, ": ", slot.name, " is ",
+              values.shape(), " ", values.dtype(), ", but the model has ", shape, " ", bucket.param.dtype());
+        ++used;
+      }
+    check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
   });
+  const auto load = [&](Bucket& bucket) {
+    for (const Slot& slot : bucket.slots)
+      bucket.param.range(slot.offset, slot.numel)
+          .copy_from(from_file_layout(saved.at(slot.name), layout_of(slot)).to(bucket.param.device()).view({slot.numel}));
+  };
+  replica.for_each_master_bucket(load, /*store=*/true);
 }
 
 // Own values first, then those of the node, then any: with other buckets, other ranks own some of the values.
@@ -121,6 +123,19 @@ std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved
   return {unused.begin(), unused.end()};
 }
 
+// Throws unless the errors of an exchange, one tensor per bucket, are those of the same shards.
+void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& saved, const std::string& folder) {
+  for (const StateTensor& part : parts) {
+    if (part.name != "exchange/e") continue;
+    const auto is_same = [&](const SavedParts::Piece& piece) {
+      return piece.begin == part.begin && piece.values.numel() == part.values.numel();
+    };
+    const std::vector<SavedParts::Piece>& pieces = saved.named(part.name);
+    check(std::any_of(pieces.begin(), pieces.end(), is_same), folder, ": was saved with other shards; with sharding ",
+          "hybrid and a scale per block, resume with the same bucket.mib and bucket.first_mib");
+  }
+}
+
 // The part of load_checkpoint()'s line about the tensors of the program.
 std::string describe_tensors(const CheckpointExtras& extras) {
   std::set<std::string> averaged, fresh;
@@ -167,6 +182,17 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
   const int64_t numel = replica.buckets().numel();
   const std::vector<StateTensor> parts = parts_of(replica, extras);
+  // With hybrid sharding, state by block is numbered within the shards of a rank.
+  const bool by_block =
+      replica.sharding() == Sharding::hybrid &&
+      std::any_of(parts.begin(), parts.end(), [](const StateTensor& part) { return part.name == "exchange/scale"; });
+  if (!same && replica.sharding() == Sharding::hybrid)
+    on_all(world, [&] {
+      check(!by_block && replica.optimizer().exchange_method(), folder, ": with sharding hybrid, ",
+            by_block ? "a scale per block (exchange.scale=auto)" : "an optimizer that communicates itself",
+            " continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
+            "); start a new run from its weights with --init-weights");
+    });
   const auto tensors_of = [&](int rank, std::map<std::string, std::string>* numbers = nullptr) {
     return map_safetensors(folder + "/" + rank_file(rank), numbers);
   };
@@ -179,6 +205,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
         return found != saved.end() ? found->second
                                     : saved.emplace(rank, SavedParts(tensors_of(rank), numel)).first->second;
       };
+      if (by_block) check_same_shards(parts, saved_by(comm.rank), folder);
       try {
         copy_parts(parts, nearest_ranks(comm), saved_by, numel);
       } catch (const Error& error) {
@@ -215,8 +242,9 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   });
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
-  check_identical(world, replica.buckets().value_hash(), "the parameters of the checkpoint");
-  check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
+  check_identical(world, replica.value_hash(), "the parameters of the checkpoint");
+  if (!shards_parameters(replica.sharding()))
+    check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
   return done;
 }
 

@@ -249,29 +249,49 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
-// The files of this rank. The tensors share the memory of the replica and the extras.
-std::vector<File> files_of(const std::vector<ModelFile>& of_model, const DataParallel& replica,
-                           const Communicator& comm, const CheckpointExtras& extras) {
+// Whether the rank saves this state, which other ranks have too. With hybrid sharding, the ranks of a node have
+// different state. Their exchanges may number blocks from 0, so that each rank must find its own state again.
+bool is_saver(const StateTensor& part, const DataParallel& replica, const Communicator& comm) {
+  if (replica.sharding() != Sharding::hybrid) return comm.rank == 0 || replica.sharding() == Sharding::zero3;
+  return comm.node() == 0 || part.name.starts_with("exchange/");
+}
+
+// The model's files that this rank writes, without values.
+std::vector<File> own_model_files(const std::vector<ModelFile>& of_model, const Communicator& comm) {
   std::vector<File> files;
   for (size_t i = 0; i < of_model.size(); ++i) {
     if (static_cast<int>(i) % comm.world->size() != comm.rank) continue;
     files.push_back({of_model[i].name, {}, {{"format", "pt"}}});
     for (const auto& [bucket, slot] : of_model[i].parameters) {
-      files.back().tensors.emplace_back(
-          slot->name, bucket->param.range(slot->offset, slot->numel).view(slot->var.value().shape()));
+      files.back().tensors.emplace_back(slot->name, Tensor());
       files.back().layouts.push_back(slot->layout);
     }
   }
+  return files;
+}
+
+void copy_parameters(DataParallel& replica, std::vector<File>& files) {
+  std::map<std::string, Tensor*> places;
+  for (File& file : files)
+    for (auto& [name, values] : file.tensors) places[name] = &values;
+  replica.for_each_master_bucket([&](const Bucket& bucket) {
+    for (const Slot& slot : bucket.slots)
+      if (const auto place = places.find(slot.name); place != places.end())
+        *place->second = copy_of(bucket.param.range(slot.offset, slot.numel)).view(slot.var.shape());
+  });
+}
+
+// The file with this rank's state. The tensors share the memory of the replica and the extras.
+File state_file(const DataParallel& replica, const Communicator& comm, const CheckpointExtras& extras) {
   File own{rank_file(comm.rank), {}, {}};
   for (const StateTensor& part : parts_of(replica, extras))
-    if (!part.replicated || comm.rank == 0) own.tensors.emplace_back(key_of(part), part.values);
+    if (!part.replicated || is_saver(part, replica, comm)) own.tensors.emplace_back(key_of(part), part.values);
   for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
     for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, values);
   for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
   const std::vector<double> counters = replica.counters();
   for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
-  files.push_back(std::move(own));
-  return files;
+  return own;
 }
 
 // Throws on all ranks if the disk has no room for their files.
@@ -310,12 +330,10 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
     check(!error, partial, ": cannot be created (", error.message(), ")");
   });
   const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
-  std::vector<File> files;
-  replica.with_master_weights([&] {
-    files = files_of(of_model, replica, comm, extras);
-    for (File& file : files)
-      for (auto& [name, values] : file.tensors) values = copy_of(values);
-  });
+  std::vector<File> files = own_model_files(of_model, comm);
+  copy_parameters(replica, files);
+  files.push_back(state_file(replica, comm, extras));
+  for (auto& [name, values] : files.back().tensors) values = copy_of(values);
   check_room(partial, files, comm);
   const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model) : "";
   auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
@@ -327,8 +345,11 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras) {
   int64_t bytes = 0;
-  for (const File& file : files_of(model_files(replica.buckets(), extras.model_file_bytes), replica, comm, extras))
-    for (const auto& [name, values] : file.tensors) bytes += values.bytes();
+  const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
+  for (size_t i = 0; i < of_model.size(); ++i)
+    for (const auto& [bucket, slot] : of_model[i].parameters)
+      if (static_cast<int>(i) % comm.world->size() == comm.rank) bytes += slot->numel * size_of(bucket->param.dtype());
+  for (const auto& [name, values] : state_file(replica, comm, extras).tensors) bytes += values.bytes();
   const Tensor memory({bytes}, DType::u8, kCpu);
   return start_thread<std::jthread>(
       [memory] {

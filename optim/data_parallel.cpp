@@ -9,6 +9,7 @@
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "comm/parallel/finite.h"
+#include "comm/single_group.h"
 #include "engine/clock.h"
 #include "engine/context.h"
 #include "engine/hash.h"
@@ -18,31 +19,10 @@
 namespace godwit {
 namespace {
 
-// Birder's shards and segments are whole words of bits.
-BucketOptions bucket_options(const DataParallelOptions& options, const Communicator& comm) {
-  BucketOptions result = options.buckets;
-  result.alignment = int64_t{32} * comm.topology.world();
-  result.on_demand_gradients = options.exchange.sharding == Sharding::zero2;
-  return result;
-}
-
-Buckets made_buckets(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
-                     const Communicator& comm) {
-  Buckets buckets(parameters, bucket_options(options, comm));
-  const ExchangeConfig& exchange = options.exchange;
-  if (options.optimizer.method().communicates_itself) {
-    check(exchange.sharding == Sharding::none, options.optimizer.name(),
-          ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
-          " cannot divide; leave exchange.sharding out, or take an optimizer behind an exchange, as adamw");
-    return buckets;
-  }
-  exchange.check_values();
-  if (exchange.sharding == Sharding::none) return buckets;
-  std::optional<int64_t> block_size;
-  if (exchange.shards_are_blocks()) block_size = exchange.block_size();
-  if (options.optimizer.method().needs_whole_parameters) block_size = 0;
-  shard(buckets, comm, block_size);
-  return buckets;
+// The ranks of one local rank on all nodes, as a world of one worker per node.
+Communicator between_nodes(const Communicator& comm) {
+  const auto alone = std::make_shared<SingleGroup>();
+  return {{comm.topology.nodes, 1}, comm.node(), comm.inter, alone, comm.inter, alone, comm.stats};
 }
 
 std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const Buckets& buckets,
@@ -132,19 +112,31 @@ StepTimes DataParallel::times() const {
 
 DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
                            const DataParallelOptions& options)
+    : DataParallel(lay_out(parameters, options, comm), comm, options) {}
+
+DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallelOptions& options)
     : comm_(comm),
       options_(options),
-      buckets_(made_buckets(parameters, options, comm)),
+      between_(options.exchange.sharding == Sharding::hybrid ? between_nodes(comm) : comm),
+      buckets_(std::move(layout.buckets)),
+      parameters_(layout.own.empty()
+                      ? nullptr
+                      : std::make_unique<ParameterShards>(
+                            buckets_, std::move(layout.own), hybrid() ? comm.intra : comm.world, scheduler_,
+                            GatherOptions{options.exchange.parameter_wire, options.exchange.block_size(),
+                                          options.exchange.reshard_after_forward})),
       optimizer_(
-          make_optimizer(options.optimizer, {buckets_, comm, options.seed, exchange_of(options, buckets_, comm)})),
+          make_optimizer(options.optimizer, {updated_buckets(), between_, options.seed,
+                                             exchange_of(options, hybrid() ? updated_buckets() : buckets_, between_)})),
       communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
-  check_identical(*comm.world, buckets_.value_hash(), "the initial weights");
-  if (!communicates_itself_ && options.exchange.sharding != Sharding::none)
+  check_identical(*comm.world, layout.value_hash, "the initial weights");
+  if (parameters_) scheduler_.on_complete([this](Bucket& bucket) { parameters_->release(bucket); });
+  else if (options.exchange.sharding != Sharding::none)
     shards_ =
         std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire, options.exchange.block_size());
 }
@@ -172,29 +164,46 @@ void DataParallel::proceed(Bucket& bucket) {
   timed(Activity::update, &bucket, [&] {
     if (!buckets_.on_demand_gradients()) return clip_->measure(bucket);
     clip_->measure(bucket, bucket.owned);
-    owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
+    if (!parameters_) owned_gradients_[static_cast<size_t>(bucket.index)] = owned_gradient(bucket).clone();
     buckets_.release_gradient(bucket);
   });
 }
 
 void DataParallel::exchange(Bucket& bucket) {
   const ProfileRange range("exchange", bucket.index);
-  timed(Activity::compression, &bucket, [&] { optimizer_->exchange(bucket, comm_, info_); });
+  timed(Activity::compression, &bucket, [&] {
+    if (!parameters_) return optimizer_->exchange(bucket, comm_, info_);
+    Bucket& own = parameters_->own_of(bucket);
+    own.grad = Tensor::zeros({own.padded_numel()}, own.param.dtype());
+    const Tensor owned = own.grad.range(0, own.numel);
+    if (hybrid()) {
+      mean_to_owner(bucket, owned, *comm_.intra, "hybrid/reduce_scatter");
+      optimizer_->exchange(own, between_, info_);
+      if (clip_) owned_gradient(bucket).copy_from(owned);  // to be measured
+    } else {
+      optimizer_->exchange(bucket, comm_, info_);
+      owned.copy_from(owned_gradient(bucket));
+    }
+  });
+  if (parameters_ && !clip_) buckets_.release_gradient(bucket);
 }
 
 void DataParallel::update(Bucket& bucket) {
   const ProfileRange range("apply", bucket.index);
   timed(Activity::update, &bucket, [&] {
+    Bucket& updated = parameters_ ? parameters_->own_of(bucket) : bucket;
     if (shards_) shards_->before_update(bucket);
-    optimizer_->apply(bucket, info_);
-    if (options_.updated && optimizer_->synchronized()) options_.updated(bucket, info_);
+    optimizer_->apply(updated, info_);
+    if (options_.updated && optimizer_->synchronized()) options_.updated(updated, info_);
     if (shards_) shards_->after_update(bucket, *comm_.world);
+    if (parameters_) updated.grad = Tensor();
   });
   buckets_.release_gradient(bucket);
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
   scheduler_.begin_step(micro_batches);
+  if (parameters_) parameters_->begin_step();
   info_ = {info_.step + 1, lr};
   first_bad_ = buckets_.numel();
   squares_ = 0;
@@ -218,6 +227,7 @@ bool DataParallel::finish_step() {
   }
   for (Bucket& bucket : buckets_) buckets_.release_gradient(bucket);  // where the step was skipped
   buckets_.free_gradients();
+  if (parameters_) parameters_->end_step();
   return taken;
 }
 
@@ -246,19 +256,19 @@ bool DataParallel::takes_step() {
 }
 
 void DataParallel::clip_and_update() {
-  const bool parts = options_.exchange.sharding == Sharding::zero2;
+  const bool parts = shards_gradients(options_.exchange.sharding);
   double factor = 1;
   timed(Activity::compression, nullptr, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
-             : parts              ? clip_->factor(info_.step, *comm_.world, Reduce::sum)
-                                  : clip_->factor(info_.step);
+             : parts ? clip_->factor(info_.step, parameters_ ? parameters_->group() : *comm_.world, Reduce::sum)
+                     : clip_->factor(info_.step);
   });
   for (Bucket& bucket : buckets_) {
-    if (buckets_.on_demand_gradients()) {
+    if (buckets_.on_demand_gradients() && !parameters_) {
       buckets_.acquire_gradient(bucket);
       owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
     }
-    if (factor < 1) scale_gradient(bucket, factor);
+    if (factor < 1) scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
     if (communicates_itself_) exchange(bucket);
     update(bucket);
   }
@@ -272,30 +282,57 @@ bool DataParallel::step(const Var& loss, double lr) {
 
 void DataParallel::synchronize() {
   if (synchronized()) return;
-  optimizer_->synchronize(buckets_, comm_);
-  for (const Bucket& bucket : buckets_)
+  optimizer_->synchronize(updated_buckets(), between_);
+  parameters_changed();
+  for (const Bucket& bucket : updated_buckets())
     if (options_.updated) options_.updated(bucket, info_);
 }
 
+// If parameters are sharded, ranks gather them and compare what they received.
 void DataParallel::check_replicas() {
   check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
         "them; check then, or call synchronize() first");
   const std::string when = " after step " + std::to_string(info_.step);
   std::vector<uint64_t> hashes;
   std::vector<std::string> names;
-  for (const Bucket& bucket : buckets_)
+  const auto add = [&](const Bucket& bucket) {
     for (const Slot& slot : bucket.slots) {
       Hash hash;
       hash.add(bucket.param.range(slot.offset, slot.numel), slot.numel);
       hashes.push_back(hash.value());
       names.push_back(detail::concat("the parameter '", slot.name, "' (bucket ", bucket.index, ")", when));
     }
+  };
+  if (parameters_) parameters_->for_each(add, false);
+  else std::for_each(buckets_.begin(), buckets_.end(), add);
   check_identical(*comm_.world, hashes, [&](size_t i) { return names[i]; });
-  check_identical(*comm_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
+  if (!parameters_ || hybrid())
+    check_identical(*between_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }
 
 void DataParallel::with_master_weights(const std::function<void()>& f) {
+  if (parameters_) return parameters_->with_all(/*rounded=*/false, f);
   shards_ ? shards_->with_master_weights(buckets_, *comm_.world, f) : f();
+}
+
+void DataParallel::for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store) {
+  if (parameters_) return parameters_->for_each(f, store);
+  with_master_weights([&] { std::for_each(buckets_.begin(), buckets_.end(), f); });
+}
+
+void DataParallel::with_all_parameters(const std::function<void()>& f, bool rounded) {
+  parameters_ ? parameters_->with_all(rounded, f) : f();
+}
+
+void DataParallel::parameters_changed() {
+  if (parameters_) parameters_->release_all();
+}
+
+uint64_t DataParallel::value_hash() {
+  if (!parameters_) return buckets_.value_hash();
+  Hash hash;
+  parameters_->for_each([&](const Bucket& bucket) { hash.add(bucket.param, bucket.numel); }, false);
+  return hash.value();
 }
 
 void DataParallel::gather(const Bucket& bucket, const Tensor& x) {
@@ -331,7 +368,7 @@ void DataParallel::restore(const std::vector<double>& counters) {
 
 std::string DataParallel::method_names() const {
   const std::string name = options_.optimizer.name();
-  if (communicates_itself_) return name;
+  if (communicates_itself_) return name + (hybrid() ? ", hybrid" : "");
   return name + ", " + (options_.make_exchange ? "custom exchange" : options_.exchange.name()) + ", " +
          (options_.make_exchange ? "none" : options_.exchange.text("sharding"));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/exchange/method.h"
+#include "comm/parallel/parameter_shards.h"
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
 #include "optim/clip.h"
@@ -33,8 +34,8 @@ struct DataParallelOptions {
   // norm, √(mean over the ranks of Σg²), and must decide alike. As with skip_not_finite, nothing is exchanged before;
   // 16 bytes go to each rank.
   std::function<std::string(double gradient_norm)> refuse_step = {};
-  // Called on the communication thread after each update of a bucket that leaves the replicas identical. With sharded
-  // parameters, the rank's own shard is updated at that time.
+  // Called on the communication thread after each update of a bucket of updated_buckets() that leaves the replicas
+  // identical. With sharding, the rank's own shard is updated at that time.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
@@ -75,6 +76,8 @@ class DataParallel {
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
   Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
+  // What this rank updates: its shards if parameters are sharded (zero3, hybrid), otherwise buckets().
+  Buckets& updated_buckets() { return parameters_ ? parameters_->own() : buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // state
   std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers besides the state tensors
   void restore(const std::vector<double>& counters);          // those of a checkpoint
@@ -87,7 +90,18 @@ class DataParallel {
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
   // Collective: calls f while the parameters hold their float32 master weights, to save or replace them.
   void with_master_weights(const std::function<void()>& f);
-  // Collective: all-gathers x [padded], of which every rank holds its own shard of the bucket.
+  // As with_master_weights(), but with one bucket after the other: sharded parameters need memory for one bucket.
+  // store: f replaces values.
+  void for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store = false);
+  // Collective: calls f while every rank holds all parameters, also if they are sharded, to evaluate or to generate. A
+  // rank may then read parameters that others do not read. rounded: as parameter_wire sends them.
+  void with_all_parameters(const std::function<void()>& f, bool rounded = true);
+  // Call after changing values of updated_buckets() outside of steps.
+  void parameters_changed();
+  uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
+  Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
+  // Collective: all-gathers x [padded], of which every rank holds its own shard of the bucket. No effect if parameters
+  // are sharded: x then belongs to a shard.
   void gather(const Bucket& bucket, const Tensor& x);
   // This rank's float32 master weights, if ranks compute with rounded ones.
   std::vector<StateTensor> master_state() const;
@@ -100,12 +114,25 @@ class DataParallel {
   void exchange(Bucket& bucket);
   void update(Bucket& bucket);
   void clip_and_update();
+  bool hybrid() const { return options_.exchange.sharding == Sharding::hybrid; }
   bool holds_gradients() const { return options_.skip_not_finite || options_.refuse_step; }
   bool takes_step();  // collective, if gradients are held until the end of the step; sets skip_reason_
 
+  // Buckets, and what sharded parameters need: the rank's shards, and the hash of the values that were divided.
+  struct Layout {
+    Buckets buckets;
+    std::vector<Bucket> own = {};
+    uint64_t value_hash = 0;
+  };
+  static Layout lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
+                        const Communicator& comm);
+  DataParallel(Layout layout, Communicator& comm, const DataParallelOptions& options);
+
   Communicator& comm_;
   DataParallelOptions options_;
+  Communicator between_;  // hybrid: the ranks that have the same shard; the exchange is among them
   Buckets buckets_;
+  std::unique_ptr<ParameterShards> parameters_;  // null: every rank has all parameters
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit

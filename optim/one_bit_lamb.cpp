@@ -185,6 +185,7 @@ const OptimizerMethod& one_bit_lamb_method() {
       .bytes = "4d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,
+      .needs_whole_parameters = true,
       .make = make_communicating<OneBitLamb>,
       .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
       .divergence_hint = long_steps_hint(kName),

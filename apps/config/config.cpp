@@ -43,11 +43,11 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   describe_topology(list);
   begin("workers", "exchange.");
   const auto add_exchange = [&](Option& option) {
-    const std::string reason = option.name == "exchange.sharding"
-                                   ? " keeps state of all parameters on every worker, which sharding cannot divide; "
-                                     "leave it out, or use an optimizer behind an exchange, such as adamw"
-                                   : " communicates itself and takes no exchange; leave it out";
-    option.only_if(!optimizer.method().communicates_itself, optimizer.name() + reason);
+    const bool shards = option.name == "exchange.sharding";
+    const std::string reason = shards ? " keeps state of all parameters, which only hybrid divides; use it, or adamw"
+                                      : " communicates itself and takes no exchange; leave it out";
+    const bool applies = !optimizer.method().communicates_itself || exchange.hybrid_reads(option.name);
+    option.only_if(applies, optimizer.name() + reason);
   };
   add_exchange(
       add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));

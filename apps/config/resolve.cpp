@@ -84,9 +84,8 @@ void check_together(const CommonConfig& c) {
   c.schedule.check();
   check(!c.cuda_graph || c.device != "cpu",
         "cuda_graph: passes are captured on a GPU, and the device is cpu; leave it out, or use --device cuda");
-  check(!c.cuda_graph || c.exchange.sharding != Sharding::zero2,
-        "cuda_graph: with exchange.sharding zero2, gradients move in memory, which a captured pass cannot follow; use ",
-        "zero1, or leave cuda_graph out");
+  check(!c.cuda_graph || !shards_gradients(c.exchange.sharding), "cuda_graph: with exchange.sharding ",
+        c.exchange.text("sharding"), ", gradients move in memory, which a captured pass cannot follow; use zero1");
   c.check_together();
 }
 
@@ -151,6 +150,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const std::string schedule = lookup("schedule.name"), model = chosen(program, command, "model.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (!exchange.empty()) config.exchange = exchange;
+  if (lookup("exchange.sharding") == "hybrid") config.exchange.sharding = Sharding::hybrid;  // makes options apply
   if (!schedule.empty()) config.schedule.name = schedule;
   if (!model.empty()) {  // options that the file's model reads, and this one does not
     const OptionList list = config.options();

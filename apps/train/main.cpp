@@ -56,7 +56,11 @@ bool train(const Program& program, const ConfigPtr& config) {
       arithmetic.trace->name_thread("compute");
     }
     const ContextGuard guard(std::move(arithmetic));  // inherited by threads that the task and the trainer start
-    const std::unique_ptr<Task> task = make(comm);
+    const std::unique_ptr<Task> task = [&] {
+      // Each worker computes the initial values of its shards only. A measurement of bucket sizes needs all values.
+      const nn::DeferParameters deferred(shards_parameters(config->exchange.sharding) && config->bucket.mib != "auto");
+      return make(comm);
+    }();
     if (!task) return;
     Trainer trainer(program, *config, *task, comm);
     trainer.run(progress);

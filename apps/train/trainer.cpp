@@ -57,7 +57,7 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
   if (options.skip_not_finite || spike_guard_)
     for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
   if (config.cuda_graph) graphs_ = std::make_unique<CudaGraphCache>();
-  if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->buckets(), buffers_, config.ema.decay);
+  if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->updated_buckets(), buffers_, config.ema.decay);
 }
 
 Trainer::~Trainer() {
@@ -214,7 +214,7 @@ TimeSplit Trainer::forward_and_backward() {
 
 Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses, double& forward_s) {
   const auto start = Clock::now();
-  const double exchanged_before = comm_.compute->seconds();
+  const double exchanged_before = comm_.compute->seconds(), waited_before = replica_->times().waiting();
   const auto next_forward = [&] {
     const ProfileRange range("forward");
     return task_.forward((step_ - 1) * config_.accumulation + micro_batch);
@@ -222,7 +222,8 @@ Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses, 
   Forward forward = next_forward();
   losses.push_back(forward.loss.value());
   if (context().device == kCpu) read_losses(losses);
-  forward_s += seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before);
+  forward_s += seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before) -
+               (replica_->times().waiting() - waited_before);  // for sharded parameters
   replica_->backward(forward.loss);
   return forward;
 }
@@ -296,10 +297,10 @@ void Trainer::synchronize_for_eval() {
 
 Evaluation Trainer::evaluate() {
   synchronize_for_eval();
-  if (!ema_) return task_.evaluate();
-  ema_->swap();
-  const Evaluation result = task_.evaluate();
-  ema_->swap();
+  if (ema_) ema_->swap();
+  Evaluation result;
+  replica_->with_all_parameters([&] { result = task_.evaluate(); });
+  if (ema_) ema_->swap();
   return result;
 }
 

@@ -141,9 +141,18 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   replica_->with_master_weights([&] {
     if (leader()) save_model("weights", progress);
   });
+  if (ema_ && shards_parameters(config_.exchange.sharding)) {
+    ema_->swap();
+    replica_->with_all_parameters(
+        [&] {
+          if (leader()) save_model("ema", progress);
+        },
+        /*rounded=*/false);
+    ema_->swap();
+  }
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
   if (!leader()) return;
-  if (ema_) {
+  if (ema_ && !shards_parameters(config_.exchange.sharding)) {
     ema_->swap();
     save_model("ema", progress);
     ema_->swap();

@@ -65,7 +65,7 @@ std::vector<std::string> Trainer::warnings() const {
         "processes; install libnccl-dev and configure again");
   int64_t kept = 0;
   for (const StateTensor& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
-  if (exchange.sharding != Sharding::none && kept > 0)
+  if (exchange.sharding != Sharding::none && exchange.sharding != Sharding::hybrid && kept > 0)
     all.push_back(detail::concat("sharding ", exchange.text("sharding"), " does not divide the state of ",
                                  exchange.name(), ": every worker keeps ", human_bytes(static_cast<double>(kept)),
                                  " for all parameters; the exchanges dense and zeropp keep no state"));

@@ -64,7 +64,7 @@ const ExchangeMethod& dense_method() {
           return block_exchange(int8_compressor(), block_options("dense", 1024, Reply::coded, o.error_feedback),
                                 in.buckets, in.comm, in.seed);
         const DType wire = o.wire == Wire::f32 ? DType::f32 : o.wire == Wire::bf16 ? DType::bf16 : DType::f16;
-        return std::make_unique<Dense>(wire, in.sharding == Sharding::zero2);
+        return std::make_unique<Dense>(wire, means_stay_with_owners(in.sharding));
       }};
   return method;
 }

@@ -15,8 +15,8 @@ namespace godwit {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Collective. Replaces bucket.grad by its mean, bit-identical on all ranks. Under zero2 only the rank's shard holds
-  // the mean; the rest is unspecified. `step` counts from 1.
+  // Collective. Replaces bucket.grad by its mean, bit-identical on all ranks. Under zero2 and zero3 only the rank's
+  // shard holds the mean; the rest is unspecified. `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StateTensor> state() const { return {}; }  // for checkpoints
   // Numbers that a checkpoint needs besides state().

@@ -44,7 +44,7 @@ class Loco : public Exchange {
   Loco(const std::string& name, const LocoOptions& options, const ExchangeInputs& in)
       : name_(name),
         options_(options),
-        to_owners_(in.sharding == Sharding::zero2),
+        to_owners_(means_stay_with_owners(in.sharding)),
         seed_(in.seed),
         fixed_scale_(parse_scale(options.scale, name + ": scale")),
         rank_(in.comm.rank) {

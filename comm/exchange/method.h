@@ -1,6 +1,7 @@
 // Exchanges by name. Each is described in its own source; comm/exchange/methods.cpp lists them.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,9 @@ struct ExchangeMethod {
   AnyOptions defaults;                                // an options struct with its defaults
   Sharding sharding = Sharding::none;                 // default; see ExchangeConfig
   ParameterWire parameter_wire = ParameterWire::f32;  // default; see ExchangeConfig
-  // Whether the exchange can leave each mean with its owner (zero2). Null: no.
+  // Whether the exchange can leave each mean with its owner (zero2, zero3). Null: no.
   bool (*supports_zero2)(const AnyOptions& options) = nullptr;
-  bool zero2_shards_are_blocks = false;  // under zero2, shards consist of whole blocks of block_size
+  bool zero2_shards_are_blocks = false;  // under zero2 and zero3, shards consist of whole blocks of block_size
   std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);  // creates the exchange
   // What a user may not expect of the options, one line each. Null: nothing.
   std::vector<std::string> (*notices)(const AnyOptions& options) = nullptr;
@@ -57,17 +58,24 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   ExchangeConfig(const std::string& name, const std::string& json);
 
   // zero1: every rank receives the whole mean but keeps optimizer state for its shard only and updates that. zero2: it
-  // receives only its shard's mean. The updated parameters are then all-gathered as parameter_wire.
+  // receives only its shard's mean. The updated parameters are then all-gathered as parameter_wire. zero3: each rank
+  // keeps its shard of the parameters, which are gathered for the forward and the backward pass. hybrid: zero3 over the
+  // workers of each node; the exchange is between the workers with the same shard, one of each node.
   Sharding sharding = method().sharding;
   ParameterWire parameter_wire = method().parameter_wire;  // type of sharded parameters on the network
+  // With zero3 and hybrid: parameters are released after the forward pass, and gathered again in the backward pass.
+  bool reshard_after_forward = true;
 
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
-  bool shards_are_blocks() const;  // whether shards must consist of whole blocks of block_size()
+  // Shards must consist of whole blocks of so many values of a parameter. 0: of whole parameters; none: of any values.
+  std::optional<int64_t> shard_unit() const;
+  // Whether sharding is hybrid, and an optimizer that communicates itself then reads this option ("exchange.sharding").
+  bool hybrid_reads(const std::string& name) const;
   // Throws if a value is out of range, or if the exchange does not support the sharding.
   void check_values() const;
 
  protected:
-  void add_common(OptionList& list) const override;  // sharding, parameter_wire
+  void add_common(OptionList& list) const override;  // sharding, parameter_wire, reshard_after_forward
 };
 
 // References are used only during the call. Throws as check_values() does.

@@ -27,7 +27,7 @@ const ExchangeMethod& zeropp_method() {
             return block_exchange(int4_compressor(),
                                   {.name = "zeropp",
                                    .block_size = options.as<ZeroppOptions>().block_size,
-                                   .reply = in.sharding == Sharding::zero2 ? Reply::sharded : Reply::f32},
+                                   .reply = means_stay_with_owners(in.sharding) ? Reply::sharded : Reply::f32},
                                   in.buckets, in.comm, in.seed);
           }};
   return method;

@@ -62,9 +62,11 @@ std::vector<Parameter> distinct(const std::vector<Parameter>& parameters) {
 
 void bind(Bucket& bucket, DType dtype, const BucketOptions& options) {
   const int64_t padded = (bucket.numel + options.alignment - 1) / options.alignment * options.alignment;
-  bucket.param = Tensor::zeros({padded}, dtype);
+  const bool taken = options.take_parameters != nullptr;
+  bucket.param = taken ? Tensor::detached({padded}, dtype) : Tensor::zeros({padded}, dtype);
   if (!options.on_demand_gradients) bucket.grad = Tensor::zeros({padded}, dtype);
   bucket.owned = {0, bucket.numel};
+  if (taken) options.take_parameters(bucket);
   for (Slot& slot : bucket.slots) {
     const auto view = [&](const Tensor& x) {
       return x.defined() ? x.range(slot.offset, slot.numel).view(slot.var.shape()) : x;
@@ -95,11 +97,11 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
   const std::vector<Parameter> all = distinct(parameters);
   const DType dtype = all[0].var.dtype();
   std::vector<int64_t> bytes;
-  for (const Parameter& parameter : all) bytes.push_back(parameter.var.value().bytes());
+  for (const Parameter& parameter : all) bytes.push_back(parameter.var.shape().numel() * size_of(dtype));
   const std::vector<int> bucket_of = bucket_of_parameters(bytes, options);
   for (size_t i = all.size(); i-- > 0;) {
     const Parameter& parameter = all[i];
-    const int64_t numel = parameter.var.value().numel();
+    const int64_t numel = parameter.var.shape().numel();
     if (bucket_of[i] == std::ssize(buckets_)) buckets_.push_back({bucket_of[i], numel_, 0, {}, {}, {}, {}});
     Bucket& bucket = buckets_.back();
     bucket.slots.push_back({parameter.name, parameter.var, parameter.decay, bucket.numel, numel, parameter.layout});
@@ -115,6 +117,10 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
         allocate(*released, bucket);
         return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
       });
+}
+
+Buckets::Buckets(std::vector<Bucket> buckets) : buckets_(std::move(buckets)) {
+  for (const Bucket& bucket : buckets_) numel_ += bucket.numel;
 }
 
 Buckets::~Buckets() {

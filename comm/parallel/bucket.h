@@ -2,6 +2,7 @@
 // the Vars are views of them.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,9 @@ struct BucketOptions {
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
+  // Called with each bucket, whose Vars still have their own values, to keep some of them: Var::read(). The Vars then
+  // become views of param, which has no memory (Tensor::detached()). Null: param has memory and all values.
+  std::function<void(Bucket&)> take_parameters = nullptr;
 };
 
 // The bucket of each parameter, from their sizes in order of registration.
@@ -61,6 +65,7 @@ class Buckets {
   // Throws if there are no parameters, if two have one name, or if one is undefined, requires no gradient, or has
   // another type than float32 or float64 or than the first one.
   Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options);
+  explicit Buckets(std::vector<Bucket> buckets);  // as given; binds nothing
   Buckets(Buckets&&) = default;
   Buckets(const Buckets&) = delete;
   ~Buckets();
@@ -86,7 +91,7 @@ class Buckets {
 
   int64_t numel() const { return numel_; }  // total number of parameters, without padding
   uint64_t layout_hash() const;             // of names, shapes, types, decay and order; independent of bucket sizes
-  uint64_t value_hash() const;              // of all parameter values, bit by bit; equal on replicas
+  uint64_t value_hash() const;              // of all parameter values, bit by bit; equal on replicas, not if sharded
 
  private:
   struct ReleasedMemory;

@@ -98,11 +98,15 @@ void Scheduler::complete() {
 
 void Scheduler::launch_bucket() {
   constexpr size_t kAhead = 2;
-  if (buckets_.on_demand_gradients()) {
+  Bucket& next = buckets_[next_];
+  if (on_complete_) {
+    on_complete_(next);
+    wait_for(launched_);
+  } else if (buckets_.on_demand_gradients()) {
     const WaitingScope waiting(clock_);
     stream_.wait_until_pending(kAhead);
   }
-  stream_.submit([this, &bucket = buckets_[next_]] {
+  launched_ = queue([this, &bucket = next] {
     try {
       work_(bucket);
     } catch (const Error& error) {
@@ -111,6 +115,30 @@ void Scheduler::launch_bucket() {
     }
   });
   ++next_;
+}
+
+int64_t Scheduler::queue(std::function<void()> work) {
+  stream_.submit([this, run = std::move(work)]() mutable {
+    run();
+    run = nullptr;  // frees its memory before it counts as done
+    ++done_;
+  });
+  return ++submitted_;
+}
+
+int64_t Scheduler::submit(std::function<void()> communication) {
+  return queue([this, run = std::move(communication)] {
+    const Activity before = clock_.enter(Activity::communication);
+    run();
+    clock_.enter(before);
+  });
+}
+
+void Scheduler::wait_for(int64_t ticket) {
+  if (done_ >= ticket) return;
+  const WaitingScope waiting(clock_);
+  stream_.wait_until_pending(static_cast<size_t>(submitted_ - ticket));
+  if (done_ < ticket) stream_.wait();
 }
 
 void Scheduler::finish_step() {

@@ -1,5 +1,6 @@
 // Scheduler: overlaps the exchange and update of buckets with the backward pass that still fills the others.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <vector>
 
@@ -37,6 +38,13 @@ class Scheduler {
   // After the last backward pass: launches the remaining buckets, waits, rethrows. Unused parameters have gradient 0.
   void finish_step();
   void wait();  // until the stream is idle; rethrows its error
+  // Queues other work on the communication stream, behind the buckets handed over so far. Returns a number for
+  // wait_for(), which blocks until that work has ended, and rethrows an error of the stream.
+  int64_t submit(std::function<void()> communication);
+  void wait_for(int64_t ticket);
+  // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is handed over. One
+  // bucket at a time is then in flight, so that one more has a gradient.
+  void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }
 
   // Names of parameters without a gradient in the last step, in layout order.
   const std::vector<std::string>& unused() const { return unused_; }
@@ -51,6 +59,7 @@ class Scheduler {
   void launch_ready_buckets();  // hands over the buckets that are next in order and complete
   void complete();     // the next one in order is
   void launch_bucket();    // the next one
+  int64_t queue(std::function<void()> work);
   bool must_defer() const;
   bool first_step() const { return choices_ < 0; }
   bool kernels_wait() const { return comm_ && comm_->world->kernels_wait(); }
@@ -59,7 +68,7 @@ class Scheduler {
   bool last_micro_batch() const { return micro_batches_ == 1 || begun_ == micro_batches_; }
 
   Buckets& buckets_;
-  std::function<void(Bucket&)> work_;
+  std::function<void(Bucket&)> work_, on_complete_;
   Communicator* comm_;
   std::vector<std::vector<bool>> have_;  // per bucket and slot: its gradient is complete
   std::vector<int64_t> missing_;         // gradients a bucket still waits for
@@ -67,6 +76,8 @@ class Scheduler {
   int64_t next_ = 0;                     // bucket to hand over next
   int micro_batches_ = 1, begun_ = 0;    // of this step, and those whose backward() was called
   int64_t overlapped_ = 0;
+  int64_t submitted_ = 0, launched_ = 0;  // works of the stream; the last bucket's
+  std::atomic<int64_t> done_ = 0;         // works of the stream that have ended
   int64_t choices_ = -1;  // library_choices() at the end of the last step
   bool in_step_ = false;
   bool arriving_ = false;  // gradients of the last micro-batch

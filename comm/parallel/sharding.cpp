@@ -10,22 +10,7 @@
 namespace godwit {
 namespace {
 
-int64_t longest(const Bucket& bucket) {
-  int64_t most = 0;
-  for (const Segment& shard : bucket.shards) most = std::max(most, shard.numel());
-  return most;
-}
-
-// Whether all shards begin at multiples of one length, so that collectives can use the bucket's own memory.
-bool regular(const Bucket& bucket) {
-  const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded_numel() / ranks;
-  if (length * ranks != bucket.padded_numel()) return false;
-  for (int64_t r = 0; r < ranks; ++r) {
-    const Segment& shard = bucket.shards[static_cast<size_t>(r)];
-    if (shard.begin != std::min(r * length, bucket.numel) || shard.numel() > length) return false;
-  }
-  return true;
-}
+constexpr const char* kGather = "parameters/all_gather";
 
 void copy_values(const Tensor& from, int64_t from_begin, const Tensor& to, int64_t to_begin, int64_t count) {
   to.range(to_begin, count).copy_from(from.range(from_begin, count));
@@ -41,41 +26,62 @@ std::vector<Segment> even_shards(const Bucket& bucket, int ranks) {
   return shards;
 }
 
-void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size) {
-  const int ranks = comm.topology.world();
-  for (Bucket& bucket : buckets) {
-    check(bucket.padded_numel() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded_numel(),
-          " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
-    bucket.shards.clear();
-    if (!block_size) {
-      bucket.shards = even_shards(bucket, ranks);
-    } else {
-      const BlockLayout layout(bucket, *block_size, ranks);
-      for (int r = 0; r < ranks; ++r) bucket.shards.push_back(layout.segment(r));
-    }
-    bucket.owned = bucket.shards[static_cast<size_t>(comm.rank)];
-  }
+int64_t longest_shard(const Bucket& bucket) {
+  int64_t most = 0;
+  for (const Segment& shard : bucket.shards) most = std::max(most, shard.numel());
+  return most;
 }
 
-void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase) {
-  const int ranks = world.size();
-  if (regular(bucket)) {
-    const int64_t length = bucket.padded_numel() / ranks;
-    return world.all_gather(x.range(world.rank() * length, length).clone(), x, phase);
+// Collectives can then use the bucket's own memory.
+bool has_regular_shards(const Bucket& bucket) {
+  const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded_numel() / ranks;
+  if (length * ranks != bucket.padded_numel()) return false;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const Segment& shard = bucket.shards[static_cast<size_t>(r)];
+    if (shard.begin != std::min(r * length, bucket.numel) || shard.numel() > length) return false;
   }
-  const int64_t length = longest(bucket);
-  const Tensor own = Tensor::zeros({length}, x.dtype()), all({length * ranks}, x.dtype());
-  copy_values(x, bucket.owned.begin, own, 0, bucket.owned.numel());
-  world.all_gather(own, all, phase);
+  return true;
+}
+
+void shard(Bucket& bucket, int ranks, int rank, std::optional<int64_t> block_size) {
+  check(bucket.padded_numel() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded_numel(),
+        " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
+  bucket.shards.clear();
+  if (!block_size) {
+    bucket.shards = even_shards(bucket, ranks);
+  } else {
+    const BlockLayout layout(bucket, *block_size, ranks);
+    for (int r = 0; r < ranks; ++r) bucket.shards.push_back(layout.segment(r));
+  }
+  bucket.owned = bucket.shards[static_cast<size_t>(rank)];
+}
+
+void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size) {
+  for (Bucket& bucket : buckets) shard(bucket, comm.topology.world(), comm.rank, block_size);
+}
+
+void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group, std::string_view phase) {
+  const int ranks = group.size();
+  if (has_regular_shards(bucket)) return group.all_gather(own.range(0, bucket.padded_numel() / ranks), x, phase);
+  const int64_t length = longest_shard(bucket);
+  const Tensor all({length * ranks}, x.dtype());
+  group.all_gather(own.range(0, length), all, phase);
   for (int r = 0; r < ranks; ++r) {
     const Segment& shard = bucket.shards[static_cast<size_t>(r)];
     copy_values(all, r * length, x, shard.begin, shard.numel());
   }
 }
 
+void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase) {
+  const int64_t length = has_regular_shards(bucket) ? bucket.padded_numel() / world.size() : longest_shard(bucket);
+  const Tensor own = Tensor::zeros({length}, x.dtype());
+  copy_values(x, bucket.owned.begin, own, 0, bucket.owned.numel());
+  all_gather_shards(bucket, own, x, world, phase);
+}
+
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x) {
-  if (regular(bucket)) return x;
-  const int64_t length = longest(bucket), ranks = std::ssize(bucket.shards);
+  if (has_regular_shards(bucket)) return x;
+  const int64_t length = longest_shard(bucket), ranks = std::ssize(bucket.shards);
   const Tensor parts = Tensor::zeros({length * ranks}, x.dtype());
   for (int64_t r = 0; r < ranks; ++r) {
     const Segment& shard = bucket.shards[static_cast<size_t>(r)];
@@ -84,22 +90,27 @@ Tensor shards_as_parts(const Bucket& bucket, const Tensor& x) {
   return parts;
 }
 
-void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
+void mean_to_owner(const Bucket& bucket, const Tensor& own, Group& group, std::string_view phase) {
   const Tensor parts = shards_as_parts(bucket, bucket.grad);
-  const Tensor mean({parts.numel() / world.size()}, parts.dtype());
-  world.reduce_scatter(parts, mean, Reduce::mean, phase);
-  copy_values(mean, 0, bucket.grad, bucket.owned.begin, bucket.owned.numel());
+  const Tensor mean({parts.numel() / group.size()}, parts.dtype());
+  group.reduce_scatter(parts, mean, Reduce::mean, phase);
+  copy_values(mean, 0, own, 0, bucket.owned.numel());
 }
 
-ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size)
+void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
+  mean_to_owner(bucket, bucket.grad.range(bucket.owned.begin, bucket.owned.numel()), world, phase);
+}
+
+ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters)
     : wire_(wire), compressor_(int8_compressor()) {
   if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ",
           choices_of(wire).at(static_cast<size_t>(wire)), " takes float32 parameters, not ", bucket.param.dtype(),
           "; take f32");
-    masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
     if (wire_ == ParameterWire::int8) add_blocks(bucket, block_size);
+    if (!keeps_masters) continue;
+    masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
     keep_and_round(bucket);
   }
 }
@@ -114,7 +125,7 @@ void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
         if (pass == 1) {
           blocks.all.all.push_back({block.begin, block.numel(), r * blocks.words + at, 0});
           if (block.begin >= bucket.owned.begin && block.end <= bucket.owned.end)
-            blocks.own.all.push_back({block.begin, block.numel(), at, 0});
+            blocks.own.all.push_back({block.begin - bucket.owned.begin, block.numel(), at, 0});
         }
         at += compressor_->payload_words(block.numel());
       }
@@ -127,20 +138,20 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
   return blocks_.at(static_cast<size_t>(bucket.index));
 }
 
-Tensor ShardedParameters::encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const {
+Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const bool finite = on_device(message, [&](auto device) {
-    return encode_blocks(device, *compressor_, data_ptr<float>(device, bucket.param), Feedback::none, nullptr, blocks,
-                         {}, 0, data_ptr<uint32_t>(device, message));
+    return encode_blocks(device, *compressor_, data_ptr<float>(device, values), Feedback::none, nullptr, blocks, {}, 0,
+                         data_ptr<uint32_t>(device, message));
   });
   check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
   return message;
 }
 
-void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages) const {
+void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages, const Tensor& x) const {
   on_device(messages, [&](auto device) {
     mean_of_blocks(device, *compressor_, data_ptr<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
-                   data_ptr<float>(device, bucket.param));
+                   data_ptr<float>(device, x));
   });
 }
 
@@ -150,7 +161,7 @@ void ShardedParameters::keep_and_round(Bucket& bucket) const {
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
   if (wire_ == ParameterWire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
   const Blocks& blocks = blocks_of(bucket);
-  decode(bucket, encode(bucket, blocks.all, std::ssize(bucket.shards) * blocks.words));
+  decode(bucket, encode(bucket.param, blocks.all, std::ssize(bucket.shards) * blocks.words), bucket.param);
 }
 
 void ShardedParameters::before_update(Bucket& bucket) const {
@@ -159,26 +170,28 @@ void ShardedParameters::before_update(Bucket& bucket) const {
 }
 
 void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
-  constexpr const char* kPhase = "parameters/all_gather";
-  if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, bucket.param, world, kPhase);
+  if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, bucket.param, world, kGather);
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
+  gather(bucket, master(bucket), bucket.param, world);
+}
+
+void ShardedParameters::gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const {
+  if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, own, x, group, kGather);
   if (wire_ == ParameterWire::bf16) {
-    const Segment& owned = bucket.owned;
-    const int64_t length = (longest(bucket) + 1) / 2 * 2;  // whole 32-bit words
-    const Tensor own = Tensor::zeros({length}, DType::bf16), all({length * world.size()}, DType::bf16);
-    own.range(0, owned.numel())
-        .copy_from(to_half(bucket.param.range(owned.begin, owned.numel()), DType::bf16, "sharding"));
-    world.all_gather(own, all, kPhase);
-    for (int r = 0; r < world.size(); ++r) {
+    const int64_t length = (longest_shard(bucket) + 1) / 2 * 2, count = bucket.owned.numel();  // whole 32-bit words
+    const Tensor half = Tensor::zeros({length}, DType::bf16), all({length * group.size()}, DType::bf16);
+    half.range(0, count).copy_from(to_half(own.range(0, count), DType::bf16, "sharding"));
+    group.all_gather(half, all, kGather);
+    for (int r = 0; r < group.size(); ++r) {
       const Segment& shard = bucket.shards[static_cast<size_t>(r)];
-      from_half(all.range(r * length, shard.numel()), bucket.param.range(shard.begin, shard.numel()));
+      from_half(all.range(r * length, shard.numel()), x.range(shard.begin, shard.numel()));
     }
     return;
   }
   const Blocks& blocks = blocks_of(bucket);
-  const Tensor own = encode(bucket, blocks.own, blocks.words), all({blocks.words * world.size()}, DType::u32);
-  world.all_gather(own, all, kPhase);
-  decode(bucket, all);
+  const Tensor codes = encode(own, blocks.own, blocks.words), all({blocks.words * group.size()}, DType::u32);
+  group.all_gather(codes, all, kGather);
+  decode(bucket, all, x);
 }
 
 void ShardedParameters::with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const {

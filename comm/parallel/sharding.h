@@ -1,5 +1,5 @@
-// ZeRO-1 and ZeRO-2: each rank owns a shard of every bucket, keeps optimizer state for it only, and updates it. The
-// updated shards are then all-gathered.
+// Sharding: each rank owns a shard of every bucket, keeps optimizer state for it only, and updates it. With ZeRO-1 and
+// ZeRO-2 the updated shards are then all-gathered; with ZeRO-3 (parameter_shards.h) when operations read them.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,16 +15,25 @@
 
 namespace godwit {
 
-enum class Sharding { none, zero1, zero2 };  // nothing; optimizer state; optimizer state and gradients
-inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2"}; }
+// What is sharded: nothing; optimizer state; gradients too; parameters too; the same within each node only.
+enum class Sharding { none, zero1, zero2, zero3, hybrid };
+inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2", "zero3", "hybrid"}; }
+inline bool shards_gradients(Sharding s) { return s >= Sharding::zero2; }   // gradients have memory on demand
+inline bool shards_parameters(Sharding s) { return s >= Sharding::zero3; }  // parameters too
+// Whether an exchange leaves each mean with its owner.
+inline bool means_stay_with_owners(Sharding s) { return s == Sharding::zero2 || s == Sharding::zero3; }
 enum class ParameterWire { f32, bf16, int8 };  // float32, bfloat16, or 8-bit blocks
 inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
 
-// Sets bucket.shards and bucket.owned; call before creating optimizers or exchanges for the buckets. Padded sizes must
-// be multiples of the number of ranks. With `block_size`, shards are as even as whole blocks of so many values of a
-// parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last ones may have fewer.
-void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);
+// Sets bucket.shards and bucket.owned to those of `rank` of `ranks`; call before creating optimizers or exchanges for
+// the bucket. Its padded size must be a multiple of `ranks`. With `block_size`, shards are as even as whole blocks of
+// so many values of a parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last
+// ones may have fewer.
+void shard(Bucket& bucket, int ranks, int rank, std::optional<int64_t> block_size);
+void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);  // over comm.world
 
+int64_t longest_shard(const Bucket& bucket);                        // values
+bool has_regular_shards(const Bucket& bucket);                      // all begin at multiples of padded / ranks
 std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], padding excluded
 
 // Copies the shards of x [padded] to equal parts [ranks · longest shard], zero-padded, for all-to-all or
@@ -32,7 +41,12 @@ std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], 
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);
 // Collective: writes the mean of bucket.grad over all ranks to each rank's own shard. Other elements are unchanged.
 void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase);
-// Collective: every rank receives all shards of x [padded]. Messages have the size of the longest shard.
+// Collective: writes the mean of bucket.grad over all ranks of `group`, [≥ owned], to `own`, the rank's own shard.
+void mean_to_owner(const Bucket& bucket, const Tensor& own, Group& group, std::string_view phase);
+// Collective: every rank receives all shards as x [padded]. own: this rank's, [≥ longest shard], zero behind its
+// values. Messages have the size of the longest shard.
+void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group, std::string_view phase);
+// The same; x holds this rank's shard.
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase);
 
 // All-gathers updated shards in float32, bfloat16 or 8-bit blocks. Below float32, every rank, the owner included,
@@ -41,10 +55,13 @@ class ShardedParameters {
  public:
   // The buckets hold identical initial values on all ranks; the constructor rounds them as the wire would. int8 has one
   // scale per block of `block_size` values of a parameter, so shards must consist of whole blocks.
-  ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size);
+  // keeps_masters = false: the caller has the masters and calls gather() only; the buckets are not changed.
+  ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters = true);
 
   void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
+  // Collective: writes all shards, as the wire rounds them, to x [padded]. own: as all_gather_shards(), not rounded.
+  void gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const;
   // Collective: calls f while the buckets hold the master weights everywhere. f may modify them, identically on all
   // ranks.
   void with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const;
@@ -52,7 +69,7 @@ class ShardedParameters {
 
  private:
   // int8 blocks of one bucket: of all shards, placed in the gathered messages; of this rank's shard, in its own
-  // message.
+  // message, with offsets within the shard.
   struct Blocks {
     BlockTable<CodedBlock> all = {}, own = {};
     int64_t words = 0;  // per message
@@ -60,8 +77,8 @@ class ShardedParameters {
 
   void add_blocks(const Bucket& bucket, int64_t block_size);
   const Blocks& blocks_of(const Bucket& bucket) const;
-  Tensor encode(const Bucket& bucket, const BlockTable<CodedBlock>& blocks, int64_t words) const;
-  void decode(const Bucket& bucket, const Tensor& messages) const;
+  Tensor encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const;
+  void decode(const Bucket& bucket, const Tensor& messages, const Tensor& x) const;
   void keep_and_round(Bucket& bucket) const;
   const Tensor& master(const Bucket& bucket) const;
 
@@ -70,6 +87,5 @@ class ShardedParameters {
   std::vector<Blocks> blocks_;
   std::vector<StateTensor> masters_;  // one per bucket
 };
-
 
 }  // namespace godwit

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/ops/linear.h"
+#include "autograd/ops/reshape.h"
 #include "engine/context.h"
 
 namespace godwit {
@@ -147,6 +149,40 @@ TEST(Recompute, NamesAVariableThatIsNotAnInput) {
     text = error.what();
   }
   EXPECT_NE(text.find("with a gradient that is not one of the inputs"), std::string::npos) << text;
+}
+
+// The function provides the values for every read in the forward pass, and before each operation of the backward pass.
+TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
+  const Tensor memory = Tensor::full({2, 2}, 2), detached = Tensor::detached({2, 2}, DType::f32);
+  detached.attach(memory);
+  const Var w(detached, true);
+  detached.detach();
+  std::vector<bool> uses;  // in backward
+  w.on_use([&] {
+    uses.push_back(in_backward());
+    if (!detached.attached()) detached.attach(memory);
+  });
+  EXPECT_EQ(w.shape(), (Shape{2, 2}));
+  EXPECT_TRUE(uses.empty()) << "the shape needs no values";
+  const uint64_t before = operations();
+  const Var view = ops::reshape(w, {1, 4});
+  detached.detach();
+  uses.clear();
+  const Var y = ops::linear(Var(Tensor::full({1, 4}, 1), true), view);
+  EXPECT_FALSE(uses.empty()) << "a view needs the values too";
+  EXPECT_EQ(operations(), before + 2);
+  EXPECT_EQ(y.value().item(), 8);
+  detached.detach();
+  uses.clear();
+  backward(y);
+  ASSERT_FALSE(uses.empty());
+  for (const bool use : uses) EXPECT_TRUE(use);
+  EXPECT_EQ(w.grad().item(3), 1);
+  EXPECT_FALSE(in_backward());
+  w.on_use(nullptr);
+  uses.clear();
+  (void)w.value();
+  EXPECT_TRUE(uses.empty());
 }
 
 }  // namespace

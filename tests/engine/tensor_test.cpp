@@ -160,5 +160,27 @@ TEST(Tensor, OutOfMemoryErrorsNameTheShape) {
   EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
 }
 
+// Views share the memory that a detached tensor is given, and lose it with the tensor.
+TEST(Tensor, DetachedTensorsUseMemoryThatTheyAreGiven) {
+  const Tensor x = Tensor::detached({4, 2}, DType::f32), row = x.rows(1, 1);
+  EXPECT_FALSE(x.attached());
+  EXPECT_NE(error_of([&] { row.zero(); }).find("has no memory now"), std::string::npos);
+  const int64_t before = context().pool->stats().bytes_in_use;
+  {
+    const Tensor memory = Tensor::full({8}, 3);
+    x.attach(memory);
+  }
+  EXPECT_EQ(context().pool->stats().bytes_in_use, before + 32);
+  EXPECT_EQ(row.item(0), 3);
+  row.fill(5);
+  EXPECT_EQ(x.item(2), 5);
+  EXPECT_EQ(x.item(1), 3);
+  EXPECT_NE(error_of([&] { x.attach(Tensor({7})); }).find("both must be whole tensors of one size"), std::string::npos);
+  x.detach();
+  EXPECT_EQ(context().pool->stats().bytes_in_use, before);
+  EXPECT_NE(error_of([&] { (void)x.item(2); }).find("has no memory now"), std::string::npos);
+  EXPECT_NE(error_of([&] { Tensor({4}).detach(); }).find("only attached memory"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace godwit

@@ -41,7 +41,7 @@ void safetensors(Input input) {
 
 struct SmallModule : nn::Module {
   SmallModule() {
-    add_parameter("weight", Tensor({2, 1, 2, 3}, DType::f32, kCpu), /*decay=*/true, FileLayout::channels_first);
+    add_parameter("weight", Shape{2, 1, 2, 3}, DType::f32, /*decay=*/true, 0, FileLayout::channels_first);
     add_parameter("bias", Tensor({2}, DType::f32, kCpu));
     add_buffer("running_mean", Tensor({2}, DType::f32, kCpu));
   }

@@ -67,11 +67,22 @@ TEST(Checkpoint, EveryMethodContinuesWithTheSameBits) {
 
 TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
   for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
-    for (const char* sharding : {"zero1", "zero2"})
+    for (const char* sharding : {"zero1", "zero2", "zero3", "hybrid"})
       for (const char* wire : {"f32", "bf16"}) {
         SCOPED_TRACE(std::string(exchange) + " " + sharding + " " + wire);
         compare({.optimizer = "adamw", .exchange = exchange, .sharding = sharding, .parameter_wire = wire});
       }
+}
+
+TEST(Checkpoint, AlsoWithShardsOfNodes) {
+  for (const char* name : {"birder", "one_bit_adam", "one_bit_lamb", "zero_one_adam", "adafactor"}) {
+    SCOPED_TRACE(name);
+    MethodPlan plan{.optimizer = name, .sharding = "hybrid"};
+    plan.change = [](DataParallelOptions& o) {
+      if (o.optimizer.has("warmup")) o.optimizer.set("warmup", "fixed");
+    };
+    compare(plan);
+  }
 }
 
 TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
@@ -104,8 +115,9 @@ TEST(Checkpoint, BucketsMayChange) {
         plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic"); };
       compare(plan, [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
     }
-  MethodPlan sharded{.optimizer = "adamw", .exchange = "dense", .sharding = "zero2", .parameter_wire = "bf16"};
-  compare(sharded, [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });
+  for (const char* sharding : {"zero2", "zero3", "hybrid"})
+    compare({.optimizer = "adamw", .exchange = "dense", .sharding = sharding, .parameter_wire = "bf16"},
+            [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });
 }
 
 class SavedCheckpoint : public testing::Test {

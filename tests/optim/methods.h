@@ -110,11 +110,12 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     if (plan.change) plan.change(options);
     DataParallel replica(parameters, comm, options);
     const auto note = [&] {
-      if (rank > 0) return;
       std::vector<float> x;
-      for (const Var& var : vars)
-        for (const float value : var.value().to_vector<float>()) x.push_back(value);
-      all.x.push_back(x);
+      replica.with_all_parameters([&] {
+        for (const Var& var : vars)
+          for (const float value : var.value().to_vector<float>()) x.push_back(value);
+      });
+      if (rank == 0) all.x.push_back(x);
     };
     if (plan.before_steps) plan.before_steps(replica, comm);
     note();
@@ -127,7 +128,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       if (plan.after_step) plan.after_step(replica, comm);
     }
     all.calls[rank] = comm.stats->total().calls - calls;
-    all.parameters[rank] = {{"all", replica.buckets().value_hash()}};
+    all.parameters[rank] = {{"all", replica.value_hash()}};
     all.optimizer[rank] = hashes_of(replica.optimizer().state());
     all.exchange[rank] = hashes_of(replica.optimizer().exchange_state());
     all.masters[rank] = hashes_of(replica.master_state());

@@ -126,7 +126,7 @@ TEST(Redistribute, KeepsTheMeansOfEveryMethod) {
 }
 
 TEST(Redistribute, ShardsGoToTheirNewOwners) {
-  for (const char* sharding : {"zero1", "zero2"}) {
+  for (const char* sharding : {"zero1", "zero2", "zero3"}) {
     MethodPlan plan{
         .optimizer = "adamw", .exchange = "loco", .sharding = sharding, .parameter_wire = "bf16", .topology = {2, 2}};
     const TempFolder folder;
@@ -138,6 +138,24 @@ TEST(Redistribute, ShardsGoToTheirNewOwners) {
     EXPECT_NE(said.find("moved to the workers that now own the values: optimizer/m, optimizer/v"), std::string::npos)
         << said;
     EXPECT_NE(said.find("with the mean over the workers kept: exchange/e"), std::string::npos) << said;
+  }
+}
+
+TEST(Redistribute, ShardsOfNodesGoToTheirNewOwners) {
+  for (const Topology after : {Topology{1, 3}, Topology{3, 2}}) {
+    MethodPlan plan{.optimizer = "adamw", .sharding = "hybrid", .topology = {2, 2}};
+    const TempFolder folder;
+    Means means, loaded;
+    save(plan, folder / "step", means);
+    plan.topology = after;
+    (void)load(plan, folder / "step", loaded);
+    means.expect_kept_in(loaded, "hybrid");
+    plan.exchange = "loco";
+    const TempFolder blocks;
+    save({.optimizer = "adamw", .exchange = "loco", .sharding = "hybrid", .topology = {2, 2}}, blocks / "step", means);
+    EXPECT_NE(
+        test::error_or_none([&] { (void)load(plan, blocks / "step", loaded); }).find("continues on as many nodes"),
+        std::string::npos);
   }
 }
 

@@ -76,20 +76,30 @@ inline ShardRun train_sharded(const ShardPlan& plan) {
     comm.stats->reset();
     for (int64_t step = 1; step <= plan.steps; ++step) {
       replica.step(loss_with(vars, [&](int64_t e, double x) { return plan.gradient(comm.rank, step, e, x); }));
-      for (const Bucket& b : replica.buckets())
-        for (int64_t i = b.numel; i < b.padded_numel(); ++i) EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
-      if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
+      const std::map<std::string, CommCount> counted = comm.stats->phases();
+      replica.with_all_parameters([&] {
+        for (const Bucket& b : replica.buckets())
+          for (int64_t i = b.numel; i < b.padded_numel(); ++i)
+            EXPECT_EQ(b.param.item(i), 0) << "padding must stay zero";
+        if (comm.rank == 0) run.x.push_back(values_of(replica.buckets()));
+      });
+      comm.stats->restore(counted);
       if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
     }
     const std::map<std::string, CommCount> stats = comm.stats->phases();
     replica.check_replicas();
-    const uint64_t before = replica.buckets().value_hash();
+    const auto hash = [&] {
+      uint64_t value = 0;
+      replica.with_all_parameters([&] { value = replica.buckets().value_hash(); });
+      return value;
+    };
+    const uint64_t before = hash();
     std::vector<double> masters;
     replica.with_master_weights([&] {
       check_identical(*comm.world, replica.buckets().value_hash(), "the masters");
       masters = values_of(replica.buckets());
     });
-    EXPECT_EQ(replica.buckets().value_hash(), before) << "with_master_weights() must restore the parameters";
+    EXPECT_EQ(hash(), before) << "with_master_weights() must restore the parameters";
     std::lock_guard lock(mutex);
     const size_t rank = static_cast<size_t>(comm.rank);
     run.stats[rank] = stats;

@@ -29,7 +29,7 @@ TEST(Sharding, ChangesNoBitOfAnyGradientOptimizer) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       ShardPlan plan{.optimizer = name, .dtype = dtype};
       const ShardRun none = train_sharded(plan);
-      for (const char* sharding : {"zero1", "zero2"}) {
+      for (const char* sharding : {"zero1", "zero2", "zero3"}) {
         plan.exchange = sharded("dense", sharding);
         EXPECT_EQ(train_sharded(plan).x, none.x) << name << ", " << sharding << ", " << dtype;
       }
@@ -42,7 +42,7 @@ TEST(Sharding, ChangesNoBitOnAnyNumberOfRanks) {
       ShardPlan plan{.topology = topology, .steps = 5};
       plan.exchange.set("wire", wire);
       const ShardRun none = train_sharded(plan);
-      for (const char* sharding : {"zero1", "zero2"}) {
+      for (const char* sharding : {"zero1", "zero2", "zero3"}) {
         plan.exchange.set("sharding", sharding);
         const ShardRun run = train_sharded(plan);
         EXPECT_EQ(run.x, none.x) << topology.world() << " ranks, wire " << wire << ", " << sharding;
@@ -111,7 +111,7 @@ TEST(Sharding, Pitfall25FewerValuesThanRanks) {
   for (const char* parameter_wire : {"f32", "bf16", "int8"}) {
     ShardPlan plan{.topology = {8, 1}, .shapes = {{2}, {1}}, .steps = 10};
     const ShardRun none = train_sharded(plan);
-    for (const char* sharding : {"zero1", "zero2"}) {
+    for (const char* sharding : {"zero1", "zero2", "zero3"}) {
       plan.exchange = sharded("dense", sharding, parameter_wire);
       const ShardRun run = train_sharded(plan);
       for (size_t i = 0; i < 3; ++i)
@@ -143,7 +143,7 @@ TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
 
 // Every rank computes with rounded values; the owner updates float32 masters. Pitfall 18: the 16-bit type is bfloat16.
 TEST(Sharding, Pitfall18Bfloat16ParametersFollowAFloat32Master) {
-  for (const char* sharding : {"zero1", "zero2"})
+  for (const char* sharding : {"zero1", "zero2", "zero3"})
     for (const Topology& topology : kRanks) {
       ShardPlan plan{.optimizer = Sgd::Options{.lr = 0.003, .weight_decay = 0.01},
                      .exchange = sharded("dense", sharding, "bf16"),
@@ -210,7 +210,7 @@ TEST(Sharding, ClipsByOneGlobalNorm) {
 }
 
 TEST(Sharding, ClippingNamesTheNonFiniteParameter) {
-  for (const char* sharding : {"zero1", "zero2"}) {
+  for (const char* sharding : {"zero1", "zero2", "zero3"}) {
     ShardPlan plan{.exchange = sharded("dense", sharding), .clip_norm = 1};
     plan.gradient = [](int rank, int64_t step, int64_t e, double) {
       return step == 3 && rank == 2 && e == 500 ? NAN : 1;
@@ -256,7 +256,7 @@ TEST(Sharding, DoesNotChangeABitOfCompressedMeans) {
       ShardPlan plan{.optimizer = optimizer, .exchange = sharded(exchange, "none"), .topology = {3, 1}};
       plan.exchange.set("block_size", 32);
       const ShardRun none = train_sharded(plan);
-      for (const char* sharding : {"zero1", "zero2"}) {
+      for (const char* sharding : {"zero1", "zero2", "zero3"}) {
         plan.exchange.set("sharding", sharding);
         EXPECT_EQ(train_sharded(plan).x, none.x) << exchange << ", " << optimizer << ", " << sharding;
       }
@@ -362,7 +362,7 @@ TEST(Sharding, WholeParametersHaveOneOwner) {
 }
 
 TEST(Sharding, SharedStateHashExcludesShards) {
-  for (const char* sharding : {"zero1", "zero2"}) {
+  for (const char* sharding : {"zero1", "zero2", "zero3"}) {
     ShardPlan plan{.exchange = sharded("dense", sharding), .topology = {3, 1}, .shapes = {{20}}, .steps = 2};
     EXPECT_EQ(train_sharded(plan).owned, (std::vector<int64_t>{20, 0, 0})) << "one rank owns everything";
   }
@@ -376,8 +376,19 @@ TEST(Sharding, RefusesContradictorySettings) {
   EXPECT_NE(error("birder", "dense", "zero1").find("birder: keeps state of all parameters on every rank"),
             std::string::npos);
   EXPECT_NE(error("adamw", "hierarchical", "zero2").find("use sharding zero1"), std::string::npos);
-  EXPECT_NE(error("adamw", "dense", "none", "bf16").find("use zero1 or zero2"), std::string::npos);
-  EXPECT_NE(error("adamw", "dense", "zero3").find("no such sharding 'zero3'"), std::string::npos);
+  EXPECT_NE(error("adamw", "dense", "none", "bf16").find("use zero1, zero2, zero3 or hybrid"), std::string::npos);
+  EXPECT_NE(error("adamw", "dense", "zero4").find("no such sharding 'zero4'"), std::string::npos);
+  EXPECT_NE(error("adamw", "topk", "zero3").find("sharding zero3 needs an exchange that can leave"), std::string::npos);
+  EXPECT_NE(error("birder", "dense", "zero3").find("use hybrid"), std::string::npos);
+  EXPECT_NE(error("one_bit_adam", "dense", "hybrid").find("set optimizer.warmup=fixed"), std::string::npos);
+  ExchangeConfig kept = "dense", whole = sharded("ef_signsgd", "hybrid");
+  kept.reshard_after_forward = false;
+  EXPECT_NE(error_of([&] { train_sharded({.exchange = kept}); }).find("use zero3 or hybrid"), std::string::npos);
+  whole.set("block_size", -1);
+  EXPECT_NE(error_of([&] { train_sharded({.exchange = whole}); }).find("one block for the whole model"),
+            std::string::npos);
+  ShardPlan clipped{.optimizer = "birder", .exchange = sharded("dense", "hybrid"), .clip_norm = 1};
+  EXPECT_NE(error_of([&] { train_sharded(clipped); }).find("clip.norm with sharding hybrid"), std::string::npos);
   EXPECT_NE(error("adamw", "dense", "zero2", "f16").find("no such parameter_wire 'f16'"), std::string::npos);
   ExchangeConfig int8 = sharded("dense", "zero2");
   int8.set("wire", "int8");

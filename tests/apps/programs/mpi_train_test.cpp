@@ -103,6 +103,8 @@ TEST_F(MpiTrain, MatchesARunWithThreadsBitForBit) {
 TEST_F(MpiTrain, ShardingAndCompressionMatchARunWithThreads) {
   expect_same_bits({3, 1}, "--optimizer adamw --exchange loco --set exchange.sharding=zero2 "
                            "--set exchange.parameter_wire=bf16");
+  expect_same_bits({1, 3}, "--optimizer adamw --set exchange.sharding=zero3 --set bucket.mib=0.1");
+  expect_same_bits({2, 2}, "--optimizer birder --set exchange.sharding=hybrid --set bucket.mib=0.1");
   expect_same_bits({2, 1}, "--exchange topk --set exchange.reply=coded --set exchange.error_feedback=both");
 }
 

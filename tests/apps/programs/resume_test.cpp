@@ -50,7 +50,9 @@ class Resume : public TrainResnet {
 TEST_F(Resume, GivesTheSameBitsAsAnUninterruptedRun) {
   const std::string flags = "--max-steps 20 --nodes 2 --batch 16 ";  // 8 steps per epoch
   for (const char* method : {"--optimizer birder --set ema.decay=0.9 --accumulation 2", "--optimizer one_bit_adam",
-                             "--optimizer adamw --exchange loco --set exchange.sharding=zero2"}) {
+                             "--optimizer adamw --exchange loco --set exchange.sharding=zero2",
+                             "--optimizer adamw --set ema.decay=0.9 --set exchange.sharding=zero3",
+                             "--optimizer adamw --workers-per-node 2 --exchange loco --set exchange.sharding=hybrid"}) {
     const auto whole = trained(flags + method, 2);
     for (const int64_t step : {20, 16, 14, 2}) {
       if (!checkpoints_in(checkpoints()).contains(step)) continue;

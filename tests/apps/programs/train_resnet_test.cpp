@@ -43,6 +43,24 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
 }
 
+// Evaluations, averages of weights, replica checks and files are those of a run in which workers have all parameters.
+TEST_F(TrainResnet, ShardedParametersGiveTheSameFiles) {
+  const auto files = [&](const std::string& sharding) {
+    const Outcome outcome = train(
+        "--optimizer adamw --workers-per-node 2 --batch 8 --set log_every=1 --check-replicas 1 "
+        "--set ema.decay=0.9 --accumulation 2 --set bucket.mib=0.2 --set exchange.sharding=" +
+        sharding);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::string all =
+        losses(metrics()) + read_file(run_dir() / "weights.safetensors") + read_file(run_dir() / "ema.safetensors");
+    fs::remove_all(run_dir());
+    return all;
+  };
+  const std::string none = files("none");
+  EXPECT_TRUE(files("zero3") == none);
+  EXPECT_TRUE(files("hybrid") == none) << "with one node, hybrid is zero3";
+}
+
 TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const Outcome outcome = train(
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
@@ -365,6 +383,9 @@ TEST_F(TrainResnet, RefusesInvalidInput) {
 TEST_F(TrainResnet, RefusesInvalidCombinations) {
   expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
   expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "use sharding zero1"});
+  expect_refused("--exchange topk --set exchange.sharding=zero3", {"sharding zero3", "use sharding zero1"});
+  expect_refused("--optimizer birder --workers-per-node 2 --set exchange.sharding=hybrid --set clip.norm=1",
+                 {"clip.norm with sharding hybrid"});
   expect_refused("--exchange qsgd --set exchange.error_feedback=worker", {"7 levels", "lower exchange.block_size"});
   expect_refused("--exchange ef_signsgd --set exchange.block_size=-1 --set bucket.first_mib=0.1",
                  {"needs the model in one bucket", "set bucket.first_mib to"});

@@ -1,0 +1,86 @@
+// The buckets and shards of a DataParallel.
+#include <optional>
+#include <utility>
+
+#include "engine/context.h"
+#include "engine/hash.h"
+#include "optim/data_parallel.h"
+
+namespace godwit {
+namespace {
+
+// Birder's shards and segments are whole words of bits.
+BucketOptions bucket_options(const DataParallelOptions& options, const Communicator& comm) {
+  BucketOptions result = options.buckets;
+  result.alignment = int64_t{32} * comm.topology.world();
+  result.on_demand_gradients = shards_gradients(options.exchange.sharding);
+  return result;
+}
+
+void check_sharding(const DataParallelOptions& options) {
+  const ExchangeConfig& exchange = options.exchange;
+  if (!options.optimizer.method().communicates_itself) return exchange.check_values();
+  check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
+        ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
+        " cannot divide; leave exchange.sharding out, use hybrid, or take an optimizer behind an exchange, as adamw");
+  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm with ",
+        "sharding hybrid needs an optimizer behind an exchange, as adamw; leave one of them out");
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
+            options.optimizer.text("warmup") != "auto",
+        options.optimizer.name(),
+        ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
+        "hybrid; set optimizer.warmup=fixed");
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
+            options.optimizer.text("frozen").empty(),
+        options.optimizer.name(), ": frozen names parameters, of which a worker has only some with sharding hybrid; ",
+        "leave one of them out");
+}
+
+// See ExchangeConfig::shard_unit().
+std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
+  const OptimizerConfig& optimizer = options.optimizer;
+  if (optimizer.method().needs_whole_parameters) return 0;
+  if (!optimizer.method().communicates_itself) {
+    if (options.make_exchange && options.exchange.sharding == Sharding::hybrid) return 0;
+    return options.exchange.shard_unit();
+  }
+  // The second moments are refreshed by the norms of whole parameters.
+  if (optimizer.has("refresh_variance") && optimizer.text("refresh_variance") == "true") return 0;
+  if (optimizer.has("block_size")) {
+    const auto size = static_cast<int64_t>(optimizer.number("block_size"));
+    check(size >= 0, optimizer.name(), ": block_size ", size, " is one block for the whole model, of which sharding ",
+          "hybrid gives each worker a part; use a number of values, or 0 for one block per parameter");
+    return size;
+  }
+  if (options.exchange.parameter_wire == ParameterWire::int8) return options.exchange.block_size();
+  return std::nullopt;
+}
+
+}  // namespace
+
+DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
+                                           const Communicator& comm) {
+  check_sharding(options);
+  const Sharding sharding = options.exchange.sharding;
+  BucketOptions of_buckets = bucket_options(options, comm);
+  std::vector<Bucket> own;
+  Hash hash;
+  if (shards_parameters(sharding)) {
+    check(context().device == kCpu, "sharding ", options.exchange.text("sharding"),
+          ": parameters are sharded on the CPU only; use zero2 on a GPU");
+    const bool hybrid = sharding == Sharding::hybrid;
+    const int ranks = hybrid ? comm.topology.workers_per_node : comm.topology.world();
+    of_buckets.take_parameters = [&, hybrid, ranks](Bucket& bucket) {
+      shard(bucket, ranks, hybrid ? comm.local_rank() : comm.rank, shard_unit(options));
+      for (const Slot& slot : bucket.slots)  // deferred values are the same function on all ranks
+        if (!slot.var.is_deferred()) hash.add(slot.var.value(), slot.numel);
+      own.push_back(ParameterShards::own_bucket(bucket, int64_t{32} * (hybrid ? comm.topology.nodes : 1)));
+    };
+  }
+  Buckets buckets(parameters, of_buckets);
+  if (sharding != Sharding::none && !shards_parameters(sharding)) shard(buckets, comm, shard_unit(options));
+  const uint64_t values = own.empty() ? buckets.value_hash() : hash.value();
+  return {std::move(buckets), std::move(own), values};
+}
+
+}  // namespace godwit

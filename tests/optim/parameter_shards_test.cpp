@@ -1,0 +1,324 @@
+#include "comm/parallel/parameter_shards.h"
+
+#include <gtest/gtest.h>
+
+#include "autograd/ops/embedding.h"
+#include "autograd/ops/linear.h"
+#include "autograd/ops/relu.h"
+#include "autograd/ops/softmax_cross_entropy.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "optim/ema.h"
+#include "tests/optim/sharding_harness.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace {
+
+using namespace godwit::test;
+
+constexpr int64_t kWidth = 64, kLayers = 8;
+constexpr int32_t kRows = 4;                      // of a batch
+constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
+
+// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one.
+struct Layers {
+  std::vector<Var> weights, biases;
+  bool tied = false;
+
+  explicit Layers(bool is_tied = false) : tied(is_tied) {
+    for (int64_t i = 0; i < kLayers; ++i) {
+      const Tensor w({kWidth, kWidth});
+      for (int64_t k = 0; k < w.numel(); ++k)
+        w.data<float>()[k] = 0.2f * (to_unit(random_word(5, k, static_cast<uint32_t>(i), Purpose::test, 0)) - 0.5f);
+      weights.emplace_back(w, true);
+      biases.emplace_back(Tensor::zeros({kWidth}), true);
+    }
+  }
+  std::vector<Parameter> parameters() const {
+    std::vector<Parameter> all;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      all.push_back({"w" + std::to_string(i), weights[i], true});
+      all.push_back({"b" + std::to_string(i), biases[i], false});
+    }
+    return all;
+  }
+  Var loss(int rank, int64_t step) const {
+    std::vector<int32_t> ids, labels;
+    for (int32_t i = 0; i < kRows; ++i) {
+      ids.push_back((7 * i + 3 * rank + static_cast<int32_t>(step)) % kWidth);
+      labels.push_back((5 * i + rank) % kWidth);
+    }
+    const Tensor rows = Tensor::of(ids, {kRows});
+    Var x = ops::embedding(rows, weights[0]);
+    for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) x = ops::linear(ops::relu(x), weights[i], biases[i]);
+    if (tied) x = ops::linear(x, weights[0], biases[0]);
+    return ops::softmax_cross_entropy(x, Tensor::of(labels, {kRows}));
+  }
+};
+
+struct NetPlan {
+  ExchangeConfig exchange = "dense";
+  Topology topology = {2, 2};
+  int64_t bucket_bytes = kWeight + 4 * kWidth;
+  int micro_batches = 1, threads = 1;
+  bool tied = false;
+  double clip_norm = 0;
+};
+
+struct NetRun {
+  std::vector<double> x;  // parameters at the end
+  std::vector<double> norms;
+  std::vector<std::map<std::string, CommCount>> stats = {};  // of one step, per rank
+  std::vector<int64_t> peaks = {};                           // of one step beyond what lives between steps, per rank
+  std::vector<int64_t> between = {};                         // bytes that live between steps, per rank
+};
+
+NetRun train(const NetPlan& plan) {
+  NetRun run;
+  std::mutex mutex;
+  const auto world = static_cast<size_t>(plan.topology.world());
+  run.stats.resize(world), run.peaks.resize(world), run.between.resize(world);
+  const auto body = [&](Communicator& comm) {
+    const int64_t empty = context().pool->stats().bytes_in_use;
+    const Layers net(plan.tied);
+    DataParallelOptions options{.optimizer = "adamw", .exchange = plan.exchange};
+    options.buckets = {plan.bucket_bytes, plan.bucket_bytes};
+    options.clip_norm = plan.clip_norm;
+    DataParallel replica(net.parameters(), comm, options);
+    for (int64_t step = 0; step < 3; ++step) {
+      comm.stats->reset();
+      context().pool->reset_peak();
+      const int64_t before = context().pool->stats().bytes_in_use;
+      replica.begin_step(0.01, plan.micro_batches);
+      for (int i = 0; i < plan.micro_batches; ++i) replica.backward(net.loss(comm.rank * plan.micro_batches + i, step));
+      replica.finish_step();
+      std::lock_guard lock(mutex);
+      const auto rank = static_cast<size_t>(comm.rank);
+      run.peaks[rank] = context().pool->stats().peak_bytes_in_use - before;
+      run.between[rank] = context().pool->stats().bytes_in_use - empty;
+      run.stats[rank] = comm.stats->phases();
+      if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
+    }
+    replica.check_replicas();
+    replica.with_all_parameters([&] {
+      if (comm.rank == 0) run.x = values_of(replica.buckets());
+    });
+  };
+  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
+  return run;
+}
+
+TEST(ParameterShards, ChangeNoBitOfANet) {
+  for (const bool tied : {false, true})
+    for (const int micro_batches : {1, 2})
+      for (const int64_t bytes : {int64_t{100}, kWeight + 4 * kWidth, int64_t{1} << 20}) {
+        if (micro_batches == 2 && bytes == 100) continue;
+        NetPlan plan{.bucket_bytes = bytes, .micro_batches = micro_batches, .tied = tied};
+        const NetRun none = train(plan);
+        for (const bool reshard : {true, false}) {
+          plan.exchange = sharded("dense", "zero3");
+          plan.exchange.reshard_after_forward = reshard;
+          plan.threads = reshard ? 1 : 2;
+          EXPECT_EQ(train(plan).x, none.x) << bytes << (tied ? ", tied" : "") << (reshard ? "" : ", no reshard");
+        }
+      }
+}
+
+TEST(ParameterShards, HaveTheNormsOfZero2) {
+  NetPlan plan{.exchange = sharded("dense", "zero2"), .clip_norm = 0.5};
+  const NetRun zero2 = train(plan);
+  plan.exchange = sharded("dense", "zero3");
+  const NetRun zero3 = train(plan);
+  EXPECT_EQ(zero3.norms, zero2.norms);
+  EXPECT_EQ(zero3.x, zero2.x);
+}
+
+TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
+  for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
+    for (const char* wire : {"f32", "bf16", "int8"}) {
+      ShardPlan plan{.exchange = sharded(exchange, "zero2", wire), .topology = {3, 2}, .steps = 6};
+      const ShardRun zero2 = train_sharded(plan);
+      plan.exchange.set("sharding", "zero3");
+      const ShardRun zero3 = train_sharded(plan);
+      EXPECT_EQ(zero3.x, zero2.x) << exchange << ", " << wire;
+      EXPECT_EQ(zero3.masters, zero2.masters) << exchange << ", " << wire;
+    }
+}
+
+// Buckets of one layer each, with the padding.
+constexpr int64_t kPadded = 4224, kBucket = 4 * kPadded;
+static_assert(kPadded >= kWidth * kWidth + kWidth && kPadded % 128 == 0);
+
+// Between steps a worker has 1/W of parameters and state. A step adds two buckets, each with parameters and gradients,
+// two messages of 1/W of a bucket, and the activations.
+TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
+  NetPlan plan{.topology = {1, 4}};
+  const NetRun none = train(plan);
+  plan.exchange = sharded("dense", "zero3");
+  const NetRun zero3 = train(plan);
+  constexpr int64_t kPadding = kLayers * 2 * 4 * 64;  // which m and v do not have
+  for (size_t r = 0; r < 4; ++r) {
+    EXPECT_LE(zero3.between[r], kLayers * kBucket * 3 / 4 + 1024) << "parameters, m and v";
+    EXPECT_GE(none.between[r], kLayers * kBucket * 4 - kPadding) << "parameters, gradients, m and v";
+    EXPECT_LE(zero3.peaks[r], none.peaks[r] + 4 * kBucket + 2 * kBucket / 4);
+  }
+  plan.exchange.reshard_after_forward = false;
+  EXPECT_GE(train(plan).peaks[0], kLayers * kBucket) << "all parameters stay until the backward pass";
+}
+
+TEST(ParameterShards, BytesEqualTheFormulas) {
+  NetPlan plan{.exchange = sharded("dense", "zero3"), .topology = {1, 4}};
+  const int64_t part = 3 * kBucket / 4;  // of a bucket, to three workers
+  const auto check_bytes = [&](int64_t gathers) {
+    for (const std::map<std::string, CommCount>& stats : train(plan).stats) {
+      EXPECT_EQ(stats.at("parameters/all_gather").bytes_intra, gathers * part);
+      EXPECT_EQ(stats.at("dense/reduce_scatter").bytes_intra, kLayers * part);
+    }
+  };
+  check_bytes(2 * kLayers - 1);  // the last bucket of the forward pass is the first of the backward pass
+  plan.exchange.reshard_after_forward = false;
+  check_bytes(kLayers);
+}
+
+TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
+  for (const auto& [nodes, workers] : {std::pair{2, 2}, {4, 1}, {1, 4}}) {
+    const NetPlan plan{.exchange = sharded("dense", "hybrid"), .topology = {nodes, workers}};
+    const int64_t part = kBucket / workers;
+    for (const std::map<std::string, CommCount>& stats : train(plan).stats) {
+      for (const auto& [name, gathers] :
+           {std::pair{"parameters/all_gather", 2 * kLayers - 1}, {"hybrid/reduce_scatter", kLayers}}) {
+        EXPECT_EQ(stats.at(name).bytes_intra, gathers * part * (workers - 1)) << name;
+        EXPECT_EQ(stats.at(name).bytes_inter, 0) << name;
+      }
+      EXPECT_EQ(stats.at("dense/all_reduce").bytes_intra, 0);
+      EXPECT_EQ(stats.at("dense/all_reduce").bytes_inter, 2 * kLayers * part * (nodes - 1) / nodes);
+    }
+  }
+}
+
+struct Stack : nn::Module {
+  std::vector<std::unique_ptr<nn::Linear>> layers;
+  Stack() {
+    for (int i = 0; i < 6; ++i) {
+      layers.push_back(std::make_unique<nn::Linear>(100, 100));
+      add("layer" + std::to_string(i), *layers.back());
+    }
+    nn::initialize(*this, 7);
+  }
+};
+
+// Without memory for the whole model, each worker computes the values of its shards, which are those of the same seed.
+TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
+  for (const char* sharding : {"zero3", "hybrid"})
+    run_local({2, 2}, [&](Communicator& comm) {
+      DataParallelOptions options{.optimizer = "adamw"};
+      options.buckets = {1 << 16, 1 << 16};
+      uint64_t expected = 0;
+      {
+        const Stack usual;
+        expected = DataParallel(usual.parameters(), comm, options).value_hash();
+      }
+      context().pool->reset_peak();
+      const nn::DeferParameters defer;
+      const Stack model;
+      options.exchange = sharded("dense", sharding);
+      DataParallel replica(model.parameters(), comm, options);
+      const PoolStats stats = context().pool->stats();
+      EXPECT_LE(stats.peak_bytes_in_use, stats.bytes_in_use + (1 << 14)) << "nothing but what stays";
+      EXPECT_EQ(replica.value_hash(), expected);
+    });
+}
+
+// Each worker averages its shard; evaluations gather the averages.
+TEST(ParameterShards, WeightAveragesAreThoseWithoutSharding) {
+  std::map<std::string, std::vector<double>> averages, values;
+  for (const std::string sharding : {"none", "zero3"})
+    run_local({2, 2}, [&](Communicator& comm) {
+      const Layers net;
+      std::unique_ptr<Ema> ema;
+      DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", sharding)};
+      options.buckets = {kBucket, kBucket};
+      options.updated = [&](const Bucket& bucket, const StepInfo& step) { ema->update(bucket, step.step); };
+      DataParallel replica(net.parameters(), comm, options);
+      ema = std::make_unique<Ema>(replica.updated_buckets(), std::vector<Tensor>{}, 0.5);
+      for (int64_t step = 0; step < 3; ++step) replica.step(net.loss(comm.rank, step));
+      const auto read = [&](auto& to) {
+        replica.with_all_parameters([&] {
+          if (comm.rank == 0) to[sharding] = values_of(replica.buckets());
+        });
+      };
+      ema->complete([&](const Bucket& bucket, const Tensor& x) { replica.gather(bucket, x); });
+      ema->swap();
+      read(averages);
+      ema->swap();
+      read(values);
+    });
+  EXPECT_EQ(averages["zero3"], averages["none"]);
+  EXPECT_EQ(values["zero3"], values["none"]);
+  EXPECT_NE(values["zero3"], averages["zero3"]);
+}
+
+// The gradient of a node: the mean over its workers, added in rank order, in the type of the parameters.
+GradientOf node_mean(int workers, DType dtype) {
+  return [=](int node, int64_t step, int64_t element, double x) {
+    const auto mean = [&]<class T>(T sum) {
+      for (int j = 0; j < workers; ++j) {
+        const T g = static_cast<T>(noisy_gradient(node * workers + j, step, element, x));
+        sum = j == 0 ? g : sum + g;
+      }
+      return static_cast<double>(sum / static_cast<T>(workers));
+    };
+    return dtype == DType::f64 ? mean(double{}) : mean(float{});
+  };
+}
+
+// Hybrid sharding of n × m workers trains as n workers without sharding that have the mean gradients of the nodes.
+void expect_trains_as_nodes(ShardPlan plan, const std::string& what) {
+  const int workers = plan.topology.workers_per_node;
+  plan.exchange.set("sharding", "hybrid");
+  const ShardRun hybrid = train_sharded(plan);
+  plan.exchange.set("sharding", "none");
+  plan.topology.workers_per_node = 1;
+  plan.gradient = node_mean(workers, plan.dtype);
+  EXPECT_EQ(hybrid.x, train_sharded(plan).x) << what;
+}
+
+TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryExchange) {
+  for (const std::string& name : method_names<ExchangeMethod>())
+    for (const Topology& topology : {Topology{2, 2}, Topology{3, 3}}) {
+      ExchangeConfig exchange = name;
+      exchange.set("parameter_wire", "f32");
+      expect_trains_as_nodes({.exchange = exchange, .topology = topology, .steps = 6}, name);
+    }
+}
+
+TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryOptimizer) {
+  for (const std::string& name : method_names<OptimizerMethod>())
+    for (const Topology& topology : {Topology{2, 2}, Topology{3, 3}, Topology{1, 4}}) {
+      OptimizerConfig optimizer = name;
+      if (optimizer.has("warmup")) optimizer.set("warmup", "fixed");
+      if (optimizer.has("warmup_steps")) optimizer.set("warmup_steps", 3);
+      if (optimizer.has("max_interval")) optimizer.set("max_interval", 1);
+      expect_trains_as_nodes({.optimizer = optimizer, .topology = topology, .steps = 6}, name);
+    }
+}
+
+TEST(HybridSharding, HasTheBitsOfHierarchical) {
+  ShardPlan plan{.exchange = "hierarchical", .topology = {3, 4}, .steps = 6};
+  const ShardRun none = train_sharded(plan);
+  plan.exchange = sharded("dense", "hybrid");
+  EXPECT_EQ(train_sharded(plan).x, none.x) << "with a power of two of workers per node, dividing twice rounds once";
+}
+
+TEST(HybridSharding, HasTheBitsOfBirderWithoutSharding) {
+  for (const Topology& topology : {Topology{2, 2}, Topology{3, 3}}) {
+    ShardPlan plan{.optimizer = "birder", .topology = topology};
+    const ShardRun none = train_sharded(plan);
+    plan.exchange = sharded("dense", "hybrid");
+    EXPECT_EQ(train_sharded(plan).x, none.x);
+  }
+}
+
+}  // namespace
+}  // namespace godwit
