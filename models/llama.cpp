@@ -140,12 +140,12 @@ Llama::Llama(const LlamaConfig& config)
 Llama::~Llama() = default;
 
 const RotaryTable& Llama::rotations(int64_t positions) const {
-  if (!rotations_.cos.defined() || rotations_.cos.dim(0) < positions) {
+  if (rotations_.empty() || rotations_.back().cos.dim(0) < positions) {
     const auto grown = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(positions)));
-    rotations_ = rotary_table(config_.rope, config_.head_width(), std::min(grown, sizes().positions),
-                              compute_dtype(config_.dtype));
+    rotations_.push_back(rotary_table(config_.rope, config_.head_width(), std::min(grown, sizes().positions),
+                                      compute_dtype(config_.dtype)));
   }
-  return rotations_;
+  return rotations_.back();
 }
 
 Var Llama::forward(const Tensor& ids, const DropoutContext* run) const { return forward(ids, run, nullptr); }

@@ -38,8 +38,8 @@ class Llama : public LanguageModel {
   nn::Embedding tokens_;
   std::vector<std::unique_ptr<Layer>> layers_;
   nn::RmsNorm norm_;
-  Var head_;                       // undefined if tied
-  mutable RotaryTable rotations_;  // grows with the texts
+  Var head_;                                    // undefined if tied
+  mutable std::vector<RotaryTable> rotations_;  // longer and longer; captured steps keep using earlier ones
 };
 
 // Creates a model with initial weights from config.seed: matrices and embeddings are normal with standard deviation
