@@ -113,7 +113,7 @@ TEST(ParameterShards, ChangeNoBitOfANet) {
   for (const bool tied : {false, true})
     for (const int micro_batches : {1, 2})
       for (const int64_t bytes : {int64_t{100}, kWeight + 4 * kWidth, int64_t{1} << 20}) {
-        if (micro_batches == 2 && bytes == 100) continue;
+        if (micro_batches == 2 && bytes != kWeight + 4 * kWidth) continue;
         NetPlan plan{.bucket_bytes = bytes, .micro_batches = micro_batches, .tied = tied};
         const NetRun none = train(plan);
         for (const bool reshard : {true, false}) {
@@ -137,7 +137,7 @@ TEST(ParameterShards, HaveTheNormsOfZero2) {
 TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
   for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
     for (const char* wire : {"f32", "bf16", "int8"}) {
-      ShardPlan plan{.exchange = sharded(exchange, "zero2", wire), .topology = {3, 2}, .steps = 6};
+      ShardPlan plan{.exchange = sharded(exchange, "zero2", wire), .topology = {3, 2}, .steps = 3};
       const ShardRun zero2 = train_sharded(plan);
       plan.exchange.set("sharding", "zero3");
       const ShardRun zero3 = train_sharded(plan);
@@ -285,23 +285,22 @@ void expect_trains_as_nodes(ShardPlan plan, const std::string& what) {
 }
 
 TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryExchange) {
-  for (const std::string& name : method_names<ExchangeMethod>())
-    for (const Topology& topology : {Topology{2, 2}, Topology{3, 3}}) {
-      ExchangeConfig exchange = name;
-      exchange.set("parameter_wire", "f32");
-      expect_trains_as_nodes({.exchange = exchange, .topology = topology, .steps = 6}, name);
-    }
+  for (const std::string& name : method_names<ExchangeMethod>()) {
+    ExchangeConfig exchange = name;
+    exchange.set("parameter_wire", "f32");
+    expect_trains_as_nodes({.exchange = exchange, .topology = {2, 3}, .steps = 4}, name);
+  }
 }
 
 TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryOptimizer) {
-  for (const std::string& name : method_names<OptimizerMethod>())
-    for (const Topology& topology : {Topology{2, 2}, Topology{3, 3}, Topology{1, 4}}) {
-      OptimizerConfig optimizer = name;
-      if (optimizer.has("warmup")) optimizer.set("warmup", "fixed");
-      if (optimizer.has("warmup_steps")) optimizer.set("warmup_steps", 3);
-      if (optimizer.has("max_interval")) optimizer.set("max_interval", 1);
-      expect_trains_as_nodes({.optimizer = optimizer, .topology = topology, .steps = 6}, name);
-    }
+  for (const std::string& name : method_names<OptimizerMethod>()) {
+    OptimizerConfig optimizer = name;
+    if (optimizer.has("warmup")) optimizer.set("warmup", "fixed");
+    if (optimizer.has("warmup_steps")) optimizer.set("warmup_steps", 3);
+    if (optimizer.has("max_interval")) optimizer.set("max_interval", 1);
+    expect_trains_as_nodes({.optimizer = optimizer, .topology = {3, 2}, .steps = 5}, name);
+  }
+  expect_trains_as_nodes({.topology = {1, 4}, .steps = 3}, "one node");
 }
 
 TEST(HybridSharding, HasTheBitsOfHierarchical) {

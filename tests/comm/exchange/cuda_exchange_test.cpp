@@ -52,8 +52,7 @@ Run run(const Plan& plan, const Placement& placement) {
       run.what.push_back(std::move(what));
       run.bytes.push_back(bytes_of(x));
     };
-    std::optional<int64_t> block_size;
-    if (config.shards_are_blocks()) block_size = config.block_size();
+    const std::optional<int64_t> block_size = config.shard_unit();
     if (config.sharding != Sharding::none) shard(buckets, comm, block_size);
     const auto exchange = make_exchange(config, buckets, comm, 42);
     std::optional<ShardedParameters> sharded;

@@ -116,7 +116,7 @@ TEST(ExchangeMethods, ShardingHasDefaultsAndLimits) {
     const ExchangeConfig config = name;
     EXPECT_EQ(config.sharding, Sharding::zero2);
     EXPECT_EQ(config.parameter_wire, ParameterWire::int8);
-    EXPECT_TRUE(config.shards_are_blocks());
+    EXPECT_EQ(config.shard_unit(), config.block_size());
   }
   for (const char* name : {"dense", "loco", "loco_zeropp", "zeropp", "hierarchical", "qsgd", "signsgd", "topk"}) {
     SCOPED_TRACE(name);
