@@ -11,6 +11,7 @@
 #include "comm/reduce.h"
 #include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
+#include "engine/cuda/requirements.h"
 
 namespace godwit {
 namespace {
@@ -178,6 +179,9 @@ class NcclGroup : public Group {
 bool nccl_built() { return true; }
 
 Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout) {
+  int version = 0;
+  check(ncclGetVersion(&version) == ncclSuccess, "NCCL has no version");
+  check_version("NCCL", version, NCCL_VERSION_CODE);
   Communicator comm = host;
   comm.stats = std::make_shared<CommStats>();  // traffic through the host groups is counted here only
   for (std::shared_ptr<Group>* group : {&comm.world, &comm.intra, &comm.inter, &comm.compute})

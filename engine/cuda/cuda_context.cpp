@@ -6,6 +6,7 @@
 
 #include "engine/context.h"
 #include "engine/cuda/rank_pools.h"
+#include "engine/cuda/requirements.h"
 
 namespace godwit {
 namespace {
@@ -102,8 +103,7 @@ const Found& found_devices() {
 }
 
 int multiprocessors_of(int index) {
-  check_usable(cuda_device(index));
-  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  open_gpu(index);
   int count = 0;
   cuda_check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index), "cudaDeviceGetAttribute");
   return count;
@@ -115,16 +115,17 @@ void cuda_check(cudaError_t status, const char* call, const char* file, int line
   if (status == cudaSuccess) [[likely]]
     return;
   throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cudaGetErrorString(status), " (",
-                             cudaGetErrorName(status), ")"),
+                             cudaGetErrorName(status), ")", status == cudaErrorMemoryAllocation ? memory_advice() : ""),
               file, line);
 }
 
 void cuda_check(cublasStatus_t status, const char* call, const char* file, int line) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
-  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cublasLtGetStatusString(status), " (",
-                             cublasLtGetStatusName(status), ")"),
-              file, line);
+  throw Error(
+      detail::concat(call, " failed at ", file, ":", line, ": ", cublasLtGetStatusString(status), " (",
+                     cublasLtGetStatusName(status), ")", status == CUBLAS_STATUS_ALLOC_FAILED ? memory_advice() : ""),
+      file, line);
 }
 
 void cuda_check(cudnnStatus_t status, const char* call, const char* file, int line) {
@@ -132,7 +133,8 @@ void cuda_check(cudnnStatus_t status, const char* call, const char* file, int li
     return;
   char reason[512] = "";
   cudnnGetLastErrorString(reason, sizeof(reason));
-  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cudnnGetErrorString(status), " (", reason, ")"),
+  throw Error(detail::concat(call, " failed at ", file, ":", line, ": ", cudnnGetErrorString(status), " (", reason, ")",
+                             status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? memory_advice() : ""),
               file, line);
 }
 
@@ -163,6 +165,7 @@ cublasLtHandle_t CudaContext::blas() {
 
 cudnnHandle_t CudaContext::dnn() {
   if (!dnn_) {
+    check_version("cuDNN", static_cast<int64_t>(cudnnGetVersion()), CUDNN_VERSION);
     cuda_check(cudnnCreate(&dnn_), "cudnnCreate");
     cuda_check(cudnnSetStream(dnn_, stream.get()), "cudnnSetStream");
   }

@@ -239,6 +239,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorStreamCaptureUnsupported:
@@ -261,6 +262,7 @@ cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSu
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= 2) return cudaErrorInvalidDevice;
+  if (emulated::exclusive) return cudaErrorDevicesUnavailable;
   emulated::current_device = device;
   return cudaSuccess;
 }
@@ -273,8 +275,15 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *can = device != peer, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor   ? emulated::capability / 10
+           : attribute == cudaDevAttrComputeCapabilityMinor ? emulated::capability % 10
+                                                            : 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return *can = device != peer && emulated::peers, cudaSuccess;
+}
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {

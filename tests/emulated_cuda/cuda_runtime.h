@@ -22,6 +22,7 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorInvalidDevice = 101,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -31,7 +32,11 @@ enum cudaError_t {
   cudaErrorCapturedEvent = 907
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
 enum cudaStreamCaptureStatus {
   cudaStreamCaptureStatusNone,
   cudaStreamCaptureStatusActive,
@@ -117,12 +122,15 @@ cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread)
 bool in_device_memory(const void* begin, size_t bytes);
 inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit; tests may lower it
 size_t used_bytes();
+inline std::atomic<int> capability{90};     // compute capability of the GPUs; tests may change it
+inline std::atomic<bool> peers{true};       // whether GPUs can access each other's memory
+inline std::atomic<bool> exclusive{false};  // another process has the GPUs for itself
 void block_barrier();
 void warp_barrier();
 [[noreturn]] void stop(const char* why);
 constexpr size_t kLaneBytes = 32;
 inline unsigned lane() { return threadIdx.x % 32; }
-unsigned next_turn();                                // exchange slot of the running thread's next exchange: 0, 1, 0, …
+unsigned next_turn();  // exchange slot of the running thread's next exchange: 0, 1, 0, …
 std::byte* lane_slot(unsigned turn, unsigned lane);  // of the running warp
 
 // Warp exchange: calls read(of_lane), where of_lane(i) returns the `mine` of lane i. Turns alternate between two slots,

@@ -1,0 +1,50 @@
+// scripts/gpu_check: what it reports of a test program that fails, crashes and hangs, and the archive at the end.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/apps/programs/program_test.h"
+
+namespace godwit {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+
+// Stands in for cuda_tests: prints as GoogleTest does, and leaves out the tests behind the - of the filter.
+constexpr const char* kProgram = R"py(#!/usr/bin/env python3
+import os, sys, time
+without = sys.argv[1].removeprefix("--gtest_filter=*").removeprefix("-").split(":")
+for name in ("A.Passes", "A.Crashes", "B.Fails", "B.Hangs", "C.Passes"):
+    if name in without:
+        continue
+    print("[ RUN      ]", name, flush=True)
+    if name == "A.Crashes":
+        os.abort()
+    if name == "B.Hangs":
+        time.sleep(60)
+    print("[  FAILED  ]" if name == "B.Fails" else "[       OK ]", name, "(1 ms)", flush=True)
+)py";
+
+TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
+  const TempFolder folder;
+  write_file(folder / "build/cuda_tests", kProgram);
+  fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
+  const std::string command = "timeout 120 " GODWIT_SOURCE_DIR "/scripts/gpu_check --emulated --stages tests --build " +
+                              (folder / "build") + " --out " + (folder / "gpu.json") + " --seconds 400 --silence 3 >" +
+                              (folder / "out") + " 2>&1 </dev/null";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder / "out");
+  const auto report = nlohmann::json::parse(read_file(folder / "gpu.json"));
+  EXPECT_EQ(report["result"], "failed");
+  const auto& found = report["stages"]["tests"]["programs"]["cuda_tests"];
+  EXPECT_THAT(found["failed"].get<std::vector<std::string>>(),
+              ElementsAre("A.Crashes: exit status -6", "B.Fails", "B.Hangs: no output for 3 s"));
+  EXPECT_EQ(found["passed"], 2);
+  const std::string list = "tar -tzf " + (folder / "gpu.tar.gz") + " >" + (folder / "list");
+  ASSERT_EQ(std::system(list.c_str()), 0);
+  EXPECT_EQ(read_file(folder / "list"), "gpu.json\nlogs/\nlogs/cuda_tests.log\n");
+}
+
+}  // namespace
+}  // namespace godwit
