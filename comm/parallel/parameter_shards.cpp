@@ -43,7 +43,7 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
   for (const Slot& slot : bucket.slots) {
     const int64_t begin = std::max(slot.offset, owned.begin), end = std::min(slot.offset + slot.numel, owned.end);
     if (begin >= end) continue;
-    own.slots.push_back({slot.name, slot.var, slot.decay, begin - owned.begin, end - begin});
+    own.slots.push_back({slot.name, slot.var, slot.decay, begin - owned.begin, end - begin, slot.layout});
     slot.var.read(own.param.range(begin - owned.begin, end - begin), begin - slot.offset);
   }
   return own;
