@@ -6,25 +6,25 @@
 
 #include "autograd/ops/attention/cuda/attention_draws.h"
 #include "autograd/ops/attention/cuda/attention_mma.h"
+#include "autograd/ops/attention/cuda/attention_own.h"
 
 namespace godwit::detail {
 namespace {
 
-// Tile sizes by the rows that warps own. For keys of width 64, two times sixteen rows with their sums do not fit in
-// registers.
+// Tile sizes, by the rows that warps own and by the kernel.
 template <int kWidth>
-using ByQuery = Sizes<kWidth, kWidth <= 64 ? 2 : 1>;
+using Forward = Sizes<kWidth, kWidth <= 32 ? 2 : 1, kWidth <= 32 ? 64 : 32>;
 template <int kWidth>
-using ByKey = Sizes<kWidth, kWidth <= 32 ? 2 : 1>;
-
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
-// Factor from raw products to exponents of 2. The sign of the scale is applied to the left matrix, so that the largest
-// product is the largest score. The factor is not 0, because -infinity marks masked scores.
-__device__ inline float exponent_scale(const AttentionView& call) {
-  return fmaxf(fabsf(static_cast<float>(call.scale)) * kLog2E, FLT_MIN);
-}
-__device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
+using Backward = Sizes<kWidth, kWidth <= 32 ? 2 : 1, kWidth <= 32 ? 64 : 2048 / kWidth>;
+// Blocks per multiprocessor; the compiler limits registers accordingly.
+template <int kWidth>
+constexpr int kForwardBlocks = kWidth <= 32   ? 2
+                               : kWidth <= 64 ? 4
+                                              : 3;
+template <int kWidth>
+constexpr int kQueryBlocks = kWidth == 64 ? 4 : 3;
+template <int kWidth>
+constexpr int kKeyBlocks = kWidth == 64 ? 3 : 2;
 
 // Sum or maximum over the four lanes that share a row.
 template <class Op>
@@ -35,9 +35,10 @@ __device__ float across(float x, Op op) {
 
 // The warps of a block own queries; the tiles are keys and values.
 template <int kWidth>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, int64_t tiles, const bf16* q,
-                                                           const bf16* k, const bf16* v, bf16* out, float* log_sums) {
-  using Of = ByQuery<kWidth>;
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
+    forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, bf16* out,
+                   float* log_sums) {
+  using Of = Forward<kWidth>;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   constexpr auto larger = [](float a, float b) { return fmaxf(a, b); };
   constexpr auto plus = [](float a, float b) { return a + b; };
@@ -54,8 +55,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
   const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
-  typename Of::Left own;
-  load_own<Of>(call, head.queries(call), q, first, sign_flip(call), own);
+  typename OwnRows<Of, false>::Memory none;
+  const OwnRows<Of, false> own(call, head.queries(call), q, place.tile * Of::kOwnRows, sign_flip(call), none);
   typename Of::Sums o = {};
   float largest[kM][2], sum[kM][2] = {};
 #pragma unroll
@@ -138,11 +139,12 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionView call, i
 
 // delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
 template <int kWidth>
-__global__ void delta_kernel(AttentionView call, const bf16* out, const bf16* d_out, float* delta) {
+__global__ void delta_kernel(AttentionView call, uint32_t rows, const bf16* out, const bf16* d_out, float* delta) {
   constexpr int kColumns = kWidth / 8;
-  const int64_t rows = call.batch * call.queries * call.heads, step = grid_threads() / kColumns;
+  const uint32_t heads = static_cast<uint32_t>(call.heads), queries = static_cast<uint32_t>(call.queries);
+  const uint32_t step = grid_threads32() / kColumns;
   const int column = static_cast<int>(threadIdx.x) % kColumns;
-  for (int64_t start = 0, row = grid_thread() / kColumns; start < rows; start += step, row += step) {
+  for (uint32_t start = 0, row = grid_thread32() / kColumns; start < rows; start += step, row += step) {
     float sum = 0;
     if (row < rows && 8 * column < call.width) {
       const auto a = load_pack<8>(out + row * call.width, column), b = load_pack<8>(d_out + row * call.width, column);
@@ -151,22 +153,26 @@ __global__ void delta_kernel(AttentionView call, const bf16* out, const bf16* d_
     }
 #pragma unroll
     for (int mask = kColumns / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-    const int64_t h = row % call.heads, i = row / call.heads % call.queries, b = row / call.heads / call.queries;
-    if (column == 0 && row < rows) delta[(b * call.heads + h) * call.queries + i] = sum;
+    const uint32_t query = row / heads, b = query / queries, h = row - query * heads, i = query - b * queries;
+    if (column == 0 && row < rows) delta[(int64_t{b} * heads + h) * queries + i] = sum;
   }
 }
 
 // The warps of a block own queries; the tiles are keys and values: dq = scale · Σ ds · k.
 template <int kWidth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kQueryBlocks<kWidth>)
     query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
                            const bf16* d_out, const float* log_sums, const float* delta, bf16* dq) {
-  using Of = ByQuery<kWidth>;
+  using Of = Backward<kWidth>;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  using Queries = OwnRows<Of, (kWidth > 64)>;
+  using Gradients = OwnRows<Of, (kWidth > 32)>;
+  __shared__ typename Queries::Memory memory_q;
+  __shared__ typename Gradients::Memory memory_g;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
-  const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
+  const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
   const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
   const auto load = [&](const KeyTile& tile, int stage) {
@@ -176,9 +182,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
-  typename Of::Left own_q, own_g;
-  load_own<Of>(call, head.queries(call), q, first, sign_flip(call), own_q);
-  load_own<Of>(call, head.queries(call), d_out, first, 0, own_g);
+  const Queries own_q(call, head.queries(call), q, of_block, sign_flip(call), memory_q);
+  const Gradients own_g(call, head.queries(call), d_out, of_block, 0, memory_g);
   float exponents[kM][2], deltas[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -195,6 +200,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
+    const int ahead = within_tiles(first + lane() / 4 + call.past - tile.first - 2 * (lane() % 4));
     uint32_t kept[kM][2] = {};
 #pragma unroll
     for (int m = 0; m < kM; ++m)
@@ -220,8 +226,7 @@ __global__ void __launch_bounds__(kThreads)
               float of_p = dp[m][half][2 * r + c];
               if (call.dropped > 0) of_p = (kept[m][r] >> (4 * (n + half) + c) & 1) != 0 ? of_p * keeps : 0;
               const int column = 8 * half + 2 * (lane() % 4) + c;
-              const bool counts = (attended >> column & 1) != 0 &&
-                                  tile.first + 8 * n + column <= first + 16 * m + lane() / 4 + 8 * r + call.past;
+              const bool counts = (attended >> column & 1) != 0 && 8 * (n + half) + c <= 16 * m + 8 * r + ahead;
               gradient[c] = counts ? p * (of_p - deltas[m][r]) : 0;
             }
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
@@ -230,6 +235,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     tile = next;
   }
+  await_copies();  // of the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
   write_own<Of>(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
 }
@@ -237,11 +243,15 @@ __global__ void __launch_bounds__(kThreads)
 // The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
 // dk = scale · Σ dsᵀ · q.
 template <int kWidth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kKeyBlocks<kWidth>)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
                          const bf16* d_out, const float* log_sums, const float* delta, bf16* dk, bf16* dv) {
-  using Of = ByKey<kWidth>;
+  using Of = Backward<kWidth>;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  using Keys = OwnRows<Of, kWidth == 64>;  // a block's shared memory, 48 KB, does not suffice for a width of 128
+  using Values = OwnRows<Of, (kWidth > 32)>;
+  __shared__ typename Keys::Memory memory_k;
+  __shared__ typename Values::Memory memory_v;
   __shared__ Chunk qs[2][Of::kChunks], gs[2][Of::kChunks];
   struct alignas(8) Query {
     float exponent, delta;
@@ -273,9 +283,8 @@ __global__ void __launch_bounds__(kThreads)
   };
   const int64_t start = call.first_query(of_block, Of::kRows);
   if (any) load(0, start, 0);
-  typename Of::Left own_k, own_v;
-  load_own<Of>(call, keys, k, first, sign_flip(call), own_k);
-  load_own<Of>(call, keys, v, first, 0, own_v);
+  const Keys own_k(call, keys, k, of_block, sign_flip(call), memory_k);
+  const Values own_v(call, keys, v, of_block, 0, memory_v);
   typename Of::Sums of_k = {}, of_v = {};
 
   int stage = 0;
@@ -288,6 +297,7 @@ __global__ void __launch_bounds__(kThreads)
     if (next_member < call.group) load(next_member, next, stage ^ 1);
     head.h = place.head.h + member;
     if (attended == 0) continue;
+    const int ahead = within_tiles(query + 2 * (lane() % 4) + call.past - first - lane() / 4);
     uint32_t kept[kM] = {};
 #pragma unroll
     for (int m = 0; m < kM; ++m)
@@ -313,8 +323,7 @@ __global__ void __launch_bounds__(kThreads)
               float of_p = dp[m][half][2 * r + c];
               const bool drops = call.dropped > 0 && (kept[m] >> (4 * (n + half) + 2 * r + c) & 1) == 0;
               gradient[c] = probability[c] * ((drops ? 0 : of_p * keeps) - of[c].delta);
-              const bool counts = first + 16 * m + lane() / 4 + 8 * r <=
-                                  query + 8 * (n + half) + 2 * (lane() % 4) + c + call.past;
+              const bool counts = 16 * m + 8 * r <= 8 * (n + half) + c + ahead;
               if (drops || !counts) probability[c] = 0;
               if (!counts) gradient[c] = 0;
             }
@@ -326,6 +335,7 @@ __global__ void __launch_bounds__(kThreads)
       add_rows<Of>(ds, qs[stage], 8 * n, of_k);
     }
   }
+  await_copies();  // of the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
   if (dk)
@@ -355,7 +365,7 @@ bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out) {
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionView call(t, options);
   dispatch_width(call.width, [&](auto width) {
-    const int64_t tiles = ByQuery<width()>::tiles(call.queries);
+    const int64_t tiles = Forward<width()>::tiles(call.queries);
     launch(device, "attention", forward_kernel<width()>, call.batch * call.heads * tiles, kThreads, call, tiles,
            t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), t.out.cuda_data<bf16>(),
            t.log_sums.cuda_data<float>());
@@ -371,8 +381,8 @@ void attention_backward_mma(Cuda device, const AttentionTensors& t, const Attent
   const float *log_sums = t.log_sums.cuda_data<float>(), *deltas = delta.cuda_data<float>();
   dispatch_width(call.width, [&](auto width) {
     launch(device, "attention", delta_kernel<width()>, blocks_for(device, delta.numel() * (width() / 8)), kBlock, call,
-           out, d_out, delta.cuda_data<float>());
-    const int64_t queries = ByQuery<width()>::tiles(call.queries), keys = ByKey<width()>::tiles(call.keys),
+           index_count("attention", delta.numel()), out, d_out, delta.cuda_data<float>());
+    const int64_t queries = Backward<width()>::tiles(call.queries), keys = Backward<width()>::tiles(call.keys),
                   heads = call.batch * call.heads;
     if (d.q.defined())
       launch(device, "attention", query_gradients_kernel<width()>, heads * queries, kThreads, call, queries, q, k, v,

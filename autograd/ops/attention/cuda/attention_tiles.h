@@ -16,17 +16,17 @@ struct alignas(16) Chunk {
   uint32_t words[4];
 };
 
-// Tile sizes for rows padded to `width` elements: 32, 64 or 128. Each warp has 16 · m own rows. A larger m reuses loads
-// from shared memory more often and needs more registers.
-template <int width, int m>
+// Tile sizes for rows padded to `width` elements: 32, 64 or 128. Each warp has 16 · m own rows; a tile in shared memory
+// has `rows` rows. A larger m reuses loads from shared memory more often and needs more registers.
+template <int width, int m, int rows>
 struct Sizes {
   static constexpr int kWidth = width, kM = m;
   static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16; groups of 8 columns
   static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
-  static constexpr int kRows = kWidth <= 64 ? 64 : 32;  // rows of a tile in shared memory
+  static constexpr int kRows = rows;
   static constexpr int kChunks = kRows * kColumns;
-  using Left = uint32_t[kM][kSteps][4];  // the warp's own rows
-  using Sums = float[kM][kColumns][4];   // accumulators for the own rows
+  using Left = uint32_t[kM][4];         // sixteen columns of the warp's own rows
+  using Sums = float[kM][kColumns][4];  // accumulators for the own rows
   static int64_t tiles(int64_t length) { return (length + kOwnRows - 1) / kOwnRows; }
 
   static __device__ int place(int row, int column) {
@@ -38,6 +38,12 @@ __device__ inline int lane() { return static_cast<int>(threadIdx.x % 32); }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
 
 __device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
+
+// A difference of indices, limited to one that differs between the elements of two tiles.
+__device__ inline int within_tiles(int64_t difference) {
+  constexpr int kMost = 1024;
+  return difference > kMost ? kMost : difference < -kMost ? -kMost : static_cast<int>(difference);
+}
 
 // Copies tiles of a head's rows to shared memory with all threads of the block. Each thread copies chunks of one
 // column.
@@ -72,30 +78,9 @@ class TileRows {
   uint64_t mask_;
 };
 
-// Loads rows from `first` on as left operands; their bits are XORed with `flip`.
-template <class Of>
-__device__ void load_own(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t first,
-                         uint32_t flip, typename Of::Left& to) {
-#pragma unroll
-  for (int m = 0; m < Of::kM; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
-      const bf16* from = rows.row(x, row);
-#pragma unroll
-      for (int k = 0; k < Of::kSteps; ++k)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int column = 16 * k + 8 * half + 2 * (lane() % 4);
-          const bool there = row < rows.length && column < call.width;
-          to[m][k][2 * half + r] = there ? std::bit_cast<uint32_t>(load_pack<2>(from + column, 0)) ^ flip : 0;
-        }
-    }
-}
-
-// s[m][n] = own rows · rows [row + 8n, row + 8n + 8) of the tile, transposed.
-template <class Of, int kN>
-__device__ void multiply_rows(const typename Of::Left& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
+// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed.
+template <class Of, int kN, class Own>
+__device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
 #pragma unroll
   for (int m = 0; m < Of::kM; ++m)
 #pragma unroll
@@ -104,16 +89,19 @@ __device__ void multiply_rows(const typename Of::Left& own, const Chunk* tile, i
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
   const int lane_row = row + lane() / 16 * 8 + lane() % 8, lane_column = lane() / 8 % 2;
 #pragma unroll
-  for (int k = 0; k < Of::kSteps; ++k)
+  for (int k = 0; k < Of::kSteps; ++k) {
+    uint32_t a[Of::kM][4];
+    own.step(k, a);
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t b[4];
       load_matrices(b, tile + Of::place(lane_row + 8 * n, 2 * k + lane_column));
 #pragma unroll
-      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], own[m][k], b[0], b[1]);
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[1]);
 #pragma unroll
-      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], own[m][k], b[2], b[3]);
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[2], b[3]);
     }
+  }
 }
 
 // sums += p · rows [row, row + 16) of the tile.
@@ -131,26 +119,6 @@ __device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int 
   }
 }
 
-// Writes value(m, r, sum) to the own rows of x, starting at row `first`; r = 1 for the lower eight of sixteen rows.
-template <class Of, class F>
-__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
-                          const typename Of::Sums& sums, const F& value) {
-#pragma unroll
-  for (int m = 0; m < Of::kM; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
-      if (row >= rows.length) continue;
-      bf16* to = rows.row(x, row);
-#pragma unroll
-      for (int n = 0; n < Of::kColumns; ++n) {
-        const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));
-        if (8 * n < call.width)
-          *reinterpret_cast<Pack<bf16, 2>*>(to + 8 * n + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
-      }
-    }
-}
-
 // A tile of keys with one bit per key: 1 if the key is attended. After the last tile, `attended` is 0.
 struct KeyTile {
   int64_t first;
@@ -164,7 +132,7 @@ __device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView&
     if (call.mask == nullptr) return {first, lowest(call.keys - first) & lowest(kRows)};
     uint64_t attended = 0;
     for (int part = 0; part < kRows; part += 32)
-      attended |= uint64_t{__ballot_sync(~0u, head.attended(call, first + part + lane()))} << part;
+      attended |= uint64_t{__ballot_sync(~0u, head.attended(call, first + part + lane()))} << part & lowest(kRows);
     if (attended != 0) return {first, attended};
   }
   return {first, 0};
