@@ -10,6 +10,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -123,12 +125,37 @@ bool release(Block& b) {
   return moved || done == threads;
 }
 
-void run_block(Block& b, unsigned threads) {
+// The value of a setting in the environment.
+unsigned setting(const char* name, unsigned otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
+}
+
+// The order in which blocks and the threads of a block run: by index, or with GODWIT_EMULATED_ORDER=seed random.
+class Order {
+ public:
+  Order() : seed_(setting("GODWIT_EMULATED_ORDER", 0)), random_(seed_) {}
+  // The numbers below `count` in a new order.
+  const std::vector<unsigned>& next(std::vector<unsigned>& numbers, unsigned count) {
+    if (seed_ == 0 && numbers.size() == count) return numbers;
+    numbers.resize(count);
+    std::iota(numbers.begin(), numbers.end(), 0u);
+    if (seed_ != 0) std::shuffle(numbers.begin(), numbers.end(), random_);
+    return numbers;
+  }
+
+ private:
+  unsigned seed_;
+  std::mt19937 random_;
+};
+
+void run_block(Block& b, unsigned threads, Order& order) {
+  thread_local std::vector<unsigned> numbers;
   b.threads = threads;
   for (unsigned t = 0; t < threads; ++t) b.fibers[t].state = State::ready, b.fibers[t].turn = 0;
   for (bool all_done = false; !all_done;) {
     all_done = true;
-    for (unsigned t = 0; t < threads; ++t) {
+    for (const unsigned t : order.next(numbers, threads)) {
       if (b.fibers[t].state == State::done) continue;
       all_done = false;
       if (b.fibers[t].state != State::ready) continue;
@@ -202,9 +229,11 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   b.thread = &thread;
   gridDim = grid;
   blockDim = threads;
-  for (unsigned i = 0; i < grid.x; ++i) {
+  Order order;
+  std::vector<unsigned> blocks;
+  for (const unsigned i : order.next(blocks, grid.x)) {
     blockIdx = dim3(i);
-    run_block(b, threads.x);
+    run_block(b, threads.x, order);
   }
   return cudaSuccess;
 }
@@ -273,7 +302,9 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  return *value = static_cast<int>(emulated::setting("GODWIT_EMULATED_MULTIPROCESSORS", 1)), cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) { return *can = device != peer, cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 

@@ -1,16 +1,20 @@
 // Every op on a GPU compared with the CPU: values and gradients, through the functions that models call.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
+#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
+#include "autograd/ops/pooling/global_avg_pool.h"
+#include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/gelu.h"
-#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
-#include "autograd/ops/pooling/global_avg_pool.h"
-#include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/lstm.h"
 #include "autograd/ops/matmul.h"
@@ -54,6 +58,19 @@ std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held)
   return all;
 }
 
+// Settings of the emulator (tests/emulated_cuda/README.md). A GPU ignores them.
+class EmulatorSettings {
+ public:
+  EmulatorSettings(int order, int multiprocessors) {
+    setenv("GODWIT_EMULATED_ORDER", std::to_string(order).c_str(), 1);
+    setenv("GODWIT_EMULATED_MULTIPROCESSORS", std::to_string(multiprocessors).c_str(), 1);
+  }
+  ~EmulatorSettings() {
+    unsetenv("GODWIT_EMULATED_ORDER");
+    unsetenv("GODWIT_EMULATED_MULTIPROCESSORS");
+  }
+};
+
 class CudaParity : public OnGpu {
  protected:
   // The tolerance is `units` half units in the last place of the largest value; 0 requires equal bits. With `as_bf16`,
@@ -87,6 +104,27 @@ class CudaParity : public OnGpu {
   }
 
  private:
+  // Runs again with other numbers of multiprocessors and, in the emulator, a random order of blocks and threads. A GPU
+  // runs the same again.
+  void expect_same_bits_again(const Op& op, const Inputs& inputs, const std::vector<Tensor>& before,
+                              const std::string& what) {
+    const int multiprocessors = ++runs_ % 2 ? 7 : 132;
+    const EmulatorSettings settings(runs_, multiprocessors);
+    auto& gpu = other_gpus_[multiprocessors];
+    if (!gpu) gpu = context_on(cuda_device(0));
+    const ContextGuard guard(*gpu);
+    const auto again = results(op, inputs, true);
+    for (size_t k = 0; k < before.size(); ++k) {
+      if (!before[k].defined()) continue;
+      const auto bytes = static_cast<size_t>(before[k].bytes());
+      ASSERT_EQ(std::memcmp(again[k].address(), before[k].address(), bytes), 0)
+          << what << name(k) << ": other bits with " << multiprocessors << " multiprocessors, order " << runs_;
+    }
+  }
+
+  int runs_ = 0;
+  std::map<int, std::optional<Context>> other_gpus_;
+
   static std::string name(size_t k) {
     return k == 0 ? ": the value" : detail::concat(": the gradient of input ", k - 1);
   }
