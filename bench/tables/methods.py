@@ -17,6 +17,13 @@ def headline(base, decay=None, **rates):
     return methods | {name: (rates[base], [*flags(base), "--exchange", exchange]) for name, exchange in EXCHANGES.items()}
 
 
+def language_models(**rates):
+    """The optimizers of rates, and exchanges of 4 and 8 bits with AdamW: those of LoCo's tables."""
+    methods = {name: (rate, ["--optimizer", name]) for name, rate in rates.items()}
+    return methods | {name: (rates["adamw"], ["--optimizer", "adamw", "--exchange", exchange])
+                      for name, exchange in (("loco_4_bits", "loco"), ("loco_zeropp", "loco_zeropp"), ("zeropp", "zeropp"))}
+
+
 def variants(rate, flags, changes):
     """A method with the flags and options of each variant, all with one learning rate."""
     return {name: (rate, [*options(flags), *options(change)]) for name, change in changes.items()}
