@@ -318,11 +318,14 @@ void backward(const Var& loss, double seed) {
     auto again = std::exchange(node->again, nullptr);
     node->walked = true;
     if (node->has_grad) {
-      for (const auto& input : node->inputs)
-        if (input->provide) (*input->provide)();
       const Tensor dy = std::exchange(node->grad, Tensor());
-      if (again) expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
-      else run(dy);
+      if (again) {
+        expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
+      } else {
+        for (const auto& input : node->inputs)
+          if (input->provide) (*input->provide)();
+        run(dy);
+      }
     }
     run = nullptr, again = nullptr;  // frees the captured activations
     ++finished_operations;
