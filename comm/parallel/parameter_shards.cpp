@@ -50,9 +50,7 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
 }
 
 // The forward pass may run before begin_step(). Layers that are computed again run without gradients within a step.
-bool ParameterShards::evicts() const {
-  return options_.reshard_after_forward || !(in_step_ || context().grad_enabled);
-}
+bool ParameterShards::evicts() const { return options_.reshard_after_forward || !(in_step_ || context().grad_enabled); }
 
 void ParameterShards::use(int64_t i) {
   if (all_held_) return;
