@@ -47,7 +47,6 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 using detail::Node;
 
 namespace {
-thread_local bool backward_runs = false;
 thread_local uint64_t finished_operations = 0;
 
 void borrow(Node& node) {
@@ -218,7 +217,6 @@ void Var::on_use(std::function<void()> provide) const {
   impl_->node->provide = impl_->provide;
 }
 
-bool in_backward() { return backward_runs; }
 uint64_t operations() { return finished_operations; }
 
 bool wants_grad(const std::vector<Var>& inputs) {
@@ -278,18 +276,6 @@ void expand(Node& node, const Tensor& dy, const std::function<std::shared_ptr<No
   Gradient(result).add(dy);
 }
 
-// Sets in_backward() for a scope.
-class BackwardScope {
- public:
-  BackwardScope() { backward_runs = true; }
-  ~BackwardScope() { backward_runs = before_; }
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
- private:
-  bool before_ = backward_runs;
-};
-
 }  // namespace
 
 void backward(const Var& loss, double seed) {
@@ -306,7 +292,6 @@ void backward(const Var& loss, double seed) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
-  const BackwardScope scope;
   const Tensor first(root->shape, root->dtype, root->device);
   first.fill(seed);
   Gradient(root).add(first);
@@ -318,11 +303,14 @@ void backward(const Var& loss, double seed) {
     auto again = std::exchange(node->again, nullptr);
     node->walked = true;
     if (node->has_grad) {
-      for (const auto& input : node->inputs)
-        if (input->provide) (*input->provide)();
       const Tensor dy = std::exchange(node->grad, Tensor());
-      if (again) expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
-      else run(dy);
+      if (again) {
+        expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
+      } else {
+        for (const auto& input : node->inputs)
+          if (input->provide) (*input->provide)();
+        run(dy);
+      }
     }
     run = nullptr, again = nullptr;  // frees the captured activations
     ++finished_operations;

@@ -79,7 +79,7 @@ class Var {
   void read(const Tensor& part, int64_t begin) const;
 
   // Sets a function that provides the values of a leaf: value() calls it, and backward() before each operation that has
-  // the leaf as an input. Vars that are views of the value call it too. Null: none.
+  // the leaf as an input, other than recompute(). Vars that are views of the value call it too. Null: none.
   void on_use(std::function<void()> provide) const;
 
  private:
@@ -104,8 +104,7 @@ Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 // order, the reverse of creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
 
-// For functions of Var::on_use().
-bool in_backward();     // whether the calling thread is in backward()
-uint64_t operations();  // number of operations, forward and backward, that the calling thread has finished
+// For functions of Var::on_use(): number of operations, forward and backward, that the calling thread has finished.
+uint64_t operations();
 
 }  // namespace godwit

@@ -23,8 +23,9 @@ void check_sharding(const DataParallelOptions& options) {
   check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
         ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
         " cannot divide; leave exchange.sharding out, use hybrid, or take an optimizer behind an exchange, as adamw");
-  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm with ",
-        "sharding hybrid needs an optimizer behind an exchange, as adamw; leave one of them out");
+  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
+        options.clip_norm, " with sharding hybrid needs an optimizer behind an exchange; use one, such as adamw, or ",
+        "set clip.norm=0");
   check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
             options.optimizer.text("warmup") != "auto",
         options.optimizer.name(),

@@ -299,7 +299,7 @@ Evaluation Trainer::evaluate() {
   synchronize_for_eval();
   if (ema_) ema_->swap();
   Evaluation result;
-  replica_->with_all_parameters([&] { result = task_.evaluate(); });
+  replica_->with_all_parameters([&] { result = task_.evaluate(); }, /*rounded=*/!ema_);  // averages are not rounded
   if (ema_) ema_->swap();
   return result;
 }

@@ -142,6 +142,7 @@ void Trainer::checkpoint(Progress& progress) {
     write([&] { log_->sync(); });
     remove_partial_checkpoints();
   }
+  if (reserve_.joinable()) reserve_.join();  // the copies then use this memory
   try {
     pending_ = begin_checkpoint(run_dir_ + "/checkpoints/step-" + std::to_string(step_), *replica_, comm_, extras());
   } catch (const CheckpointFailed& error) {  // on all ranks

@@ -22,9 +22,9 @@ ParameterShards::ParameterShards(Buckets& buckets, std::vector<Bucket> own, std:
       wire_(buckets, options.wire, options.block_size, /*keeps_masters=*/false),
       states_(static_cast<size_t>(buckets.size())) {
   const int64_t n = buckets.size();
-  for (int64_t i = 0; i < n; ++i) {  // the forward pass begins with the last bucket
-    followers_[0].push_back(i - 1);
-    followers_[1].push_back(i + 1 < n ? i + 1 : -1);
+  for (int64_t i = n - 1; i > 0; --i) last_order_.push_back(i);  // the forward pass begins with the last bucket
+  for (int64_t i = 0; i < n; ++i) {
+    last_order_.push_back(i);
     for (const Slot& slot : buckets[i].slots) slot.var.on_use([this, i] { use(i); });
   }
 }
@@ -49,16 +49,15 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
   return own;
 }
 
-bool ParameterShards::evicts() const { return options_.reshard_after_forward || !context().grad_enabled; }
+// The forward pass may run before begin_step(). Layers that are computed again run without gradients within a step.
+bool ParameterShards::evicts() const { return options_.reshard_after_forward || !(in_step_ || context().grad_enabled); }
 
 void ParameterShards::use(int64_t i) {
   if (all_held_) return;
   State& used = state(i);
-  if (i != current_ || backward_ != in_backward() || !used.memory.defined()) {
-    backward_ = in_backward();
-    if (current_ >= 0 && i != current_) followers_[backward_][static_cast<size_t>(current_)] = i;
+  if (i != current_ || !used.memory.defined()) {
     current_ = i;
-    next_ = followers_[backward_][static_cast<size_t>(i)];
+    expect_next();
     if (evicts()) evict(i);
     if (!used.memory.defined()) start(i);
     scheduler_.wait_for(used.ticket);
@@ -67,10 +66,16 @@ void ParameterShards::use(int64_t i) {
   look_ahead();
 }
 
-// Releases the buckets that no longer serve: all but `but`, and those that the present operation reads.
+void ParameterShards::expect_next() {
+  order_.push_back(current_);
+  const size_t count = order_.size();
+  next_ = count < last_order_.size() && last_order_[count - 1] == current_ ? last_order_[count] : -1;
+}
+
+// Releases all buckets but `but`, the one expected next, and those that the present operation reads.
 void ParameterShards::evict(int64_t but) {
   for (int64_t i = 0; i < std::ssize(states_); ++i)
-    if (i != but && state(i).memory.defined() && state(i).used_in != operations()) drop(i);
+    if (i != but && i != next_ && state(i).memory.defined() && state(i).used_in != operations()) drop(i);
 }
 
 void ParameterShards::look_ahead() {
@@ -107,6 +112,7 @@ void ParameterShards::begin_step() { in_step_ = true; }
 
 void ParameterShards::end_step() {
   in_step_ = false;
+  last_order_ = order_;
   release_all();
 }
 
@@ -114,6 +120,7 @@ void ParameterShards::release(const Bucket& bucket) { drop(bucket.index); }
 
 void ParameterShards::release_all() {
   for (int64_t i = 0; i < std::ssize(states_); ++i) drop(i);
+  order_.clear();
   current_ = next_ = -1;
 }
 

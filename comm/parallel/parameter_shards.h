@@ -1,7 +1,6 @@
 // ZeRO-3: each rank keeps its shard of every bucket's parameters. All values of a bucket have memory while operations
 // read them.
 #pragma once
-#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -22,8 +21,8 @@ struct GatherOptions {
 // reads those of another bucket. During a step the bucket that is expected next is gathered ahead, on the communication
 // stream; at most two buckets have memory, or as many as one operation reads. In the backward pass the scheduler calls
 // release() with a bucket whose gradient is complete.
-// Every gather is collective: all ranks of the group must read the same parameters in the same order. Expected next is
-// the bucket that followed in the last pass of the same direction.
+// Every gather is collective: all ranks of the group must read the same parameters in the same order. Buckets are
+// expected in the order of the last step, and in the first step in their order from the last to the first and back.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
@@ -63,6 +62,7 @@ class ParameterShards {
   void start(int64_t i);  // begins the gather
   void drop(int64_t i);
   void evict(int64_t but);
+  void expect_next();
   void look_ahead();
   bool evicts() const;
   void attach(Bucket& bucket);
@@ -77,10 +77,9 @@ class ParameterShards {
   GatherOptions options_;
   ShardedParameters wire_;
   std::vector<State> states_;
-  std::array<std::vector<int64_t>, 2> followers_;  // forward and backward: bucket that followed each bucket; -1: none
-  int64_t current_ = -1, next_ = -1;               // bucket read last, and that expected next; -1: none
-  int64_t resident_ = 0;                           // buckets with memory
-  bool backward_ = false;                          // current_ was read by the backward pass
+  std::vector<int64_t> order_, last_order_;  // buckets that were read in turn: in this step so far, in the last one
+  int64_t current_ = -1, next_ = -1;         // bucket read last, and that expected next; -1: none
+  int64_t resident_ = 0;                     // buckets with memory
   bool in_step_ = false;
   bool all_held_ = false;  // within for_each() or with_all()
 };

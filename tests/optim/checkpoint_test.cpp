@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/safetensors.h"
+#include "optim/checkpoint_files.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
 
@@ -306,6 +307,84 @@ TEST(Checkpoint, TrainingGoesOnWhileItIsWritten) {
     EXPECT_EQ(load_checkpoint(folder / "step", replica, comm, extras), "");
   };
   EXPECT_TRUE(train_by(plan).same(whole));
+}
+
+// Parameters of versions 1 and 2 are in the order of memory, those of version 3 in that of weight files.
+TEST(Checkpoint, OlderVersionsHaveFiltersInTheOrderOfMemory) {
+  const TempFolder folder;
+  const std::string step = folder / "step", model = step + "/model.safetensors", manifest = step + "/manifest.json";
+  const std::map<std::string, FileLayout> layouts{{"filter", FileLayout::channels_first},
+                                                  {"matrix", FileLayout::transposed}};
+  const auto with_replica = [&](double begin, const std::function<void(DataParallel&, Communicator&)>& f) {
+    run_local({1, 2}, [&](Communicator& comm) {
+      std::vector<Parameter> parameters;
+      for (const auto& [name, shape] : std::map<std::string, Shape>{{"filter", {2, 3, 5, 7}}, {"matrix", {3, 4}}}) {
+        const Tensor values(shape, DType::f32);
+        for (int64_t i = 0; i < values.numel(); ++i) values.data<float>()[i] = static_cast<float>(begin + i);
+        parameters.push_back({name, Var(values, true), true, layouts.at(name)});
+      }
+      DataParallel replica(parameters, comm, {.optimizer = "adamw"});
+      f(replica, comm);
+    });
+  };
+  uint64_t expected = 0;
+  with_replica(1, [&](DataParallel& replica, Communicator& comm) {
+    save_checkpoint(step, replica, comm);
+    if (comm.rank == 0) expected = replica.value_hash();
+  });
+  const auto expect_loads = [&](int version) {
+    with_replica(1000, [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras;
+      load_checkpoint(step, replica, comm, extras);
+      EXPECT_EQ(replica.value_hash(), expected) << "version " << version;
+    });
+  };
+  expect_loads(3);
+  std::vector<std::pair<std::string, Tensor>> in_memory;
+  for (const auto& [name, values] : load_safetensors(model)) {
+    EXPECT_NE(values.shape(), from_file_layout(values, layouts.at(name)).shape());
+    in_memory.emplace_back(name, from_file_layout(values, layouts.at(name)));
+  }
+  save_safetensors(model, in_memory, {});
+  const checkpoint::Digest digest = checkpoint::digest_of(step, "model.safetensors");
+  const Bytes text = read(manifest);
+  nlohmann::json json = nlohmann::json::parse(text.begin(), text.end());
+  json["files"]["model.safetensors"] = {{"bytes", digest.bytes}, {"xxh3_128", digest.xxh3_128}};
+  for (const int version : {1, 2}) {
+    json["version"] = version;
+    const std::string changed = json.dump();
+    write(manifest, Bytes(changed.begin(), changed.end()));
+    expect_loads(version);
+  }
+}
+
+// A description that cannot be written: no checkpoint on any rank. The next one has its files.
+TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
+  const TempFolder folder;
+  const std::string step = folder / "step";
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    extras.describe = [](const std::string& where) {
+      write(where + "/config.json", {'{', '}'});
+      fail("no space left");
+    };
+    std::string error;
+    try {
+      save_checkpoint(step, replica, comm, extras);
+    } catch (const CheckpointFailed& failed) {
+      error = failed.what();
+    }
+    EXPECT_NE(error.find("rank 0: no space left"), std::string::npos) << error;
+    EXPECT_FALSE(std::filesystem::exists(step));
+    extras.describe = [](const std::string& where) { write(where + "/config.json", {'{', '}'}); };
+    save_checkpoint(step, replica, comm, extras);
+  };
+  train_by(plan);
+  EXPECT_EQ(read(step + "/config.json"), (Bytes{'{', '}'}));
+  EXPECT_FALSE(std::filesystem::exists(step + "/description"));
+  const Bytes text = read(step + "/manifest.json");
+  EXPECT_TRUE(nlohmann::json::parse(text.begin(), text.end())["files"].contains("config.json"));
 }
 
 // A rank that cannot write its file: no checkpoint on any rank.

@@ -21,12 +21,13 @@ constexpr int64_t kWidth = 64, kLayers = 8;
 constexpr int32_t kRows = 4;                      // of a batch
 constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
 
-// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one.
+// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one. With `recompute`, pairs of
+// layers keep only their input.
 struct Layers {
   std::vector<Var> weights, biases;
-  bool tied = false;
+  bool tied = false, recompute = false;
 
-  explicit Layers(bool is_tied = false) : tied(is_tied) {
+  explicit Layers(bool is_tied = false, bool is_recomputed = false) : tied(is_tied), recompute(is_recomputed) {
     for (int64_t i = 0; i < kLayers; ++i) {
       const Tensor w({kWidth, kWidth});
       for (int64_t k = 0; k < w.numel(); ++k)
@@ -51,7 +52,16 @@ struct Layers {
     }
     const Tensor rows = Tensor::of(ids, {kRows});
     Var x = ops::embedding(rows, weights[0]);
-    for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) x = ops::linear(ops::relu(x), weights[i], biases[i]);
+    const auto layer = [this](const Var& in, size_t i) { return ops::linear(ops::relu(in), weights[i], biases[i]); };
+    for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) {
+      if (!recompute || i == 0 || i + 1 == weights.size()) {
+        x = layer(x, i);
+        continue;
+      }
+      x = godwit::recompute({x, weights[i], biases[i], weights[i + 1], biases[i + 1]},
+                            [=] { return layer(layer(x, i), i + 1); });
+      ++i;
+    }
     if (tied) x = ops::linear(x, weights[0], biases[0]);
     return ops::softmax_cross_entropy(x, Tensor::of(labels, {kRows}));
   }
@@ -62,7 +72,7 @@ struct NetPlan {
   Topology topology = {2, 2};
   int64_t bucket_bytes = kWeight + 4 * kWidth;
   int micro_batches = 1, threads = 1;
-  bool tied = false;
+  bool tied = false, recompute = false;
   double clip_norm = 0;
 };
 
@@ -81,7 +91,7 @@ NetRun train(const NetPlan& plan) {
   run.stats.resize(world), run.peaks.resize(world), run.between.resize(world);
   const auto body = [&](Communicator& comm) {
     const int64_t empty = context().pool->stats().bytes_in_use;
-    const Layers net(plan.tied);
+    const Layers net(plan.tied, plan.recompute);
     DataParallelOptions options{.optimizer = "adamw", .exchange = plan.exchange};
     options.buckets = {plan.bucket_bytes, plan.bucket_bytes};
     options.clip_norm = plan.clip_norm;
@@ -122,6 +132,23 @@ TEST(ParameterShards, ChangeNoBitOfANet) {
           plan.threads = reshard ? 1 : 2;
           EXPECT_EQ(train(plan).x, none.x) << bytes << (tied ? ", tied" : "") << (reshard ? "" : ", no reshard");
         }
+      }
+}
+
+TEST(ParameterShards, ChangeNoBitOfRecomputedLayers) {
+  for (const bool tied : {false, true})
+    for (const int micro_batches : {1, 2})
+      for (const int64_t bytes : {int64_t{100}, kWeight + 4 * kWidth, 3 * kWeight}) {
+        NetPlan plan{.bucket_bytes = bytes, .micro_batches = micro_batches, .tied = tied};
+        const NetRun none = train(plan);
+        plan.recompute = true;
+        for (const char* sharding : {"zero3", "hybrid"})
+          for (const bool reshard : {true, false}) {
+            if (sharding[0] == 'h') plan.topology = {1, 4};  // as zero3
+            plan.exchange = sharded("dense", sharding);
+            plan.exchange.reshard_after_forward = reshard;
+            EXPECT_EQ(train(plan).x, none.x) << sharding << ", " << bytes << (tied ? ", tied" : "");
+          }
       }
 }
 
@@ -168,17 +195,29 @@ TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
 }
 
 TEST(ParameterShards, BytesEqualTheFormulas) {
-  NetPlan plan{.exchange = sharded("dense", "zero3"), .topology = {1, 4}};
   const int64_t part = 3 * kBucket / 4;  // of a bucket, to three workers
-  const auto check_bytes = [&](int64_t gathers) {
+  const auto check_bytes = [&](NetPlan plan, int64_t gathers, const char* what) {
+    plan.exchange = sharded("dense", "zero3");
+    plan.topology = {1, 4};
+    plan.exchange.reshard_after_forward = gathers > kLayers;
     for (const std::map<std::string, CommCount>& stats : train(plan).stats) {
-      EXPECT_EQ(stats.at("parameters/all_gather").bytes_intra, gathers * part);
-      EXPECT_EQ(stats.at("dense/reduce_scatter").bytes_intra, kLayers * part);
+      EXPECT_EQ(stats.at("parameters/all_gather").bytes_intra, gathers * part) << what;
+      EXPECT_EQ(stats.at("dense/reduce_scatter").bytes_intra, kLayers * part) << what;
     }
   };
-  check_bytes(2 * kLayers - 1);  // the last bucket of the forward pass is the first of the backward pass
-  plan.exchange.reshard_after_forward = false;
-  check_bytes(kLayers);
+  // The last two buckets of the forward pass are the first two of the backward pass.
+  check_bytes({}, 2 * kLayers - 2, "reshard");
+  check_bytes({.tied = true}, 2 * kLayers, "the tied matrix is used at both ends of both passes");
+  check_bytes({.micro_batches = 2}, 2 * (2 * kLayers - 2) - 2, "two buckets stay between micro-batches");
+  check_bytes({}, kLayers, "no reshard");
+  check_bytes({.recompute = true}, kLayers, "no reshard, recompute");
+}
+
+// Each layer of a pair is read twice in the backward pass. While one is read, the other one is expected next.
+TEST(ParameterShards, RecomputedLayersAreGatheredOnce) {
+  NetPlan plan{.exchange = sharded("dense", "zero3"), .topology = {1, 4}, .recompute = true};
+  for (const std::map<std::string, CommCount>& stats : train(plan).stats)
+    EXPECT_EQ(stats.at("parameters/all_gather").bytes_intra, (2 * kLayers - 1) * 3 * kBucket / 4);
 }
 
 TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
@@ -187,7 +226,7 @@ TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
     const int64_t part = kBucket / workers;
     for (const std::map<std::string, CommCount>& stats : train(plan).stats) {
       for (const auto& [name, gathers] :
-           {std::pair{"parameters/all_gather", 2 * kLayers - 1}, {"hybrid/reduce_scatter", kLayers}}) {
+           {std::pair{"parameters/all_gather", 2 * kLayers - 2}, {"hybrid/reduce_scatter", kLayers}}) {
         EXPECT_EQ(stats.at(name).bytes_intra, gathers * part * (workers - 1)) << name;
         EXPECT_EQ(stats.at(name).bytes_inter, 0) << name;
       }
@@ -199,12 +238,12 @@ TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
 
 struct Stack : nn::Module {
   std::vector<std::unique_ptr<nn::Linear>> layers;
-  Stack() {
+  explicit Stack(uint64_t seed = 7) {
     for (int i = 0; i < 6; ++i) {
       layers.push_back(std::make_unique<nn::Linear>(100, 100));
       add("layer" + std::to_string(i), *layers.back());
     }
-    nn::initialize(*this, 7);
+    nn::initialize(*this, seed);
   }
 };
 
@@ -228,6 +267,17 @@ TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
       EXPECT_LE(stats.peak_bytes_in_use, stats.bytes_in_use + (1 << 14)) << "nothing but what stays";
       EXPECT_EQ(replica.value_hash(), expected);
     });
+}
+
+// As when the nodes read different files.
+TEST(HybridSharding, RefusesOtherInitialValuesOnAnotherNode) {
+  const auto start = [](Communicator& comm) {
+    const nn::DeferParameters defer;
+    const Stack model(comm.node() == 0 ? 7 : 8);
+    DataParallel(model.parameters(), comm, {.optimizer = "adamw", .exchange = sharded("dense", "hybrid")});
+  };
+  EXPECT_NE(error_of([&] { run_local({2, 2}, start); }).find("ranks disagree on the initial weights of a shard"),
+            std::string::npos);
 }
 
 // Each worker averages its shard; evaluations gather the averages.

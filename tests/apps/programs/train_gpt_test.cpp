@@ -122,6 +122,19 @@ TEST_F(TrainGpt, EvaluationsDoNotDependOnTheNumberOfWorkers) {
   EXPECT_NEAR(losses[1], losses[0], 1e-6);
 }
 
+// The second run evaluates the averages that the first one saved: it trains without a learning rate.
+TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
+  const std::string flags = "--set data.valid=valid.txt --optimizer adamw --nodes 2 --set log_every=1 ";
+  done(flags + "--set exchange.sharding=zero3 --set exchange.parameter_wire=bf16 --set ema.decay=0.5");
+  const json expected = metrics().back()["val_loss"];
+  fs::rename(run_dir() / "ema", folder_ / "averages");
+  fs::remove_all(run_dir());
+  const Outcome outcome = train("--init-weights averages --data text.txt --context 16 --batch 4 --max-steps 1 --lr 0 "
+                                "--threads 1 " + flags, "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(metrics().back()["val_loss"], expected);
+}
+
 TEST_F(TrainGpt, EvaluationsWithinAnEpochChangeNoStep) {
   done("--max-steps 6 --set log_every=1");
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
