@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/accumulate.h"
+#include "autograd/pass.h"
 #include "engine/context.h"
 #include "engine/profile.h"
 
@@ -47,7 +48,7 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 using detail::Node;
 
 namespace {
-thread_local bool backward_runs = false;
+thread_local Pass pass = Pass::forward;
 thread_local uint64_t finished_operations = 0;
 
 void borrow(Node& node) {
@@ -218,7 +219,8 @@ void Var::on_use(std::function<void()> provide) const {
   impl_->node->provide = impl_->provide;
 }
 
-bool in_backward() { return backward_runs; }
+Pass current_pass() { return pass; }
+bool in_backward() { return pass != Pass::forward; }
 uint64_t operations() { return finished_operations; }
 
 bool wants_grad(const std::vector<Var>& inputs) {
@@ -260,7 +262,20 @@ void count_use(const std::shared_ptr<Node>& root, uint64_t oldest, Uses& uses) {
   }
 }
 
-Var with_gradients(const std::function<Var()>& f) {
+// Sets current_pass() for a scope.
+class PassScope {
+ public:
+  explicit PassScope(Pass now) : before_(std::exchange(pass, now)) {}
+  ~PassScope() { pass = before_; }
+  PassScope(const PassScope&) = delete;
+  PassScope& operator=(const PassScope&) = delete;
+
+ private:
+  Pass before_;
+};
+
+Var call_again(const std::function<Var()>& f) {
+  const PassScope scope(Pass::recompute);
   Context enabled = context();
   enabled.grad_enabled = true;
   const ContextGuard guard(std::move(enabled));
@@ -278,18 +293,6 @@ void expand(Node& node, const Tensor& dy, const std::function<std::shared_ptr<No
   Gradient(result).add(dy);
 }
 
-// Sets in_backward() for a scope.
-class BackwardScope {
- public:
-  BackwardScope() { backward_runs = true; }
-  ~BackwardScope() { backward_runs = before_; }
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
- private:
-  bool before_ = backward_runs;
-};
-
 }  // namespace
 
 void backward(const Var& loss, double seed) {
@@ -306,7 +309,7 @@ void backward(const Var& loss, double seed) {
     if (!node->leaf()) ready.push(std::move(node));
     else if (node->hook) node->hook();
   };
-  const BackwardScope scope;
+  const PassScope scope(Pass::backward);
   const Tensor first(root->shape, root->dtype, root->device);
   first.fill(seed);
   Gradient(root).add(first);
@@ -318,11 +321,14 @@ void backward(const Var& loss, double seed) {
     auto again = std::exchange(node->again, nullptr);
     node->walked = true;
     if (node->has_grad) {
-      for (const auto& input : node->inputs)
-        if (input->provide) (*input->provide)();
       const Tensor dy = std::exchange(node->grad, Tensor());
-      if (again) expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
-      else run(dy);
+      if (again) {
+        expand(*node, dy, [&] { return call_again(again).impl_->node; }, uses);
+      } else {
+        for (const auto& input : node->inputs)
+          if (input->provide) (*input->provide)();
+        run(dy);
+      }
     }
     run = nullptr, again = nullptr;  // frees the captured activations
     ++finished_operations;

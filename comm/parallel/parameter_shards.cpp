@@ -22,9 +22,10 @@ ParameterShards::ParameterShards(Buckets& buckets, std::vector<Bucket> own, std:
       wire_(buckets, options.wire, options.block_size, /*keeps_masters=*/false),
       states_(static_cast<size_t>(buckets.size())) {
   const int64_t n = buckets.size();
+  followers_.fill(std::vector<int64_t>(static_cast<size_t>(n), -1));
   for (int64_t i = 0; i < n; ++i) {  // the forward pass begins with the last bucket
-    followers_[0].push_back(i - 1);
-    followers_[1].push_back(i + 1 < n ? i + 1 : -1);
+    follower(Pass::forward, i) = i - 1;
+    follower(Pass::backward, i) = i + 1 < n ? i + 1 : -1;
     for (const Slot& slot : buckets[i].slots) slot.var.on_use([this, i] { use(i); });
   }
 }
@@ -49,16 +50,19 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
   return own;
 }
 
-bool ParameterShards::evicts() const { return options_.reshard_after_forward || !context().grad_enabled; }
+// The forward pass of recompute() disables gradients within a step.
+bool ParameterShards::evicts() const {
+  return options_.reshard_after_forward || (!context().grad_enabled && !in_step_);
+}
 
 void ParameterShards::use(int64_t i) {
   if (all_held_) return;
   State& used = state(i);
-  if (i != current_ || backward_ != in_backward() || !used.memory.defined()) {
-    backward_ = in_backward();
-    if (current_ >= 0 && i != current_) followers_[backward_][static_cast<size_t>(current_)] = i;
+  if (i != current_ || pass_ != current_pass() || !used.memory.defined()) {
+    if (current_ >= 0 && i != current_) follower(pass_, current_) = i;
+    pass_ = current_pass();
     current_ = i;
-    next_ = followers_[backward_][static_cast<size_t>(i)];
+    next_ = follower(pass_, i);
     if (evicts()) evict(i);
     if (!used.memory.defined()) start(i);
     scheduler_.wait_for(used.ticket);

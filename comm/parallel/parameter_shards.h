@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "autograd/pass.h"
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
 
@@ -23,7 +24,7 @@ struct GatherOptions {
 // stream; at most two buckets have memory, or as many as one operation reads. In the backward pass the scheduler calls
 // release() with a bucket whose gradient is complete.
 // Every gather is collective: all ranks of the group must read the same parameters in the same order. Expected next is
-// the bucket that followed in the last pass of the same direction.
+// the bucket that followed when the same pass (forward, backward or recompute) read this one the last time.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
@@ -64,6 +65,7 @@ class ParameterShards {
   void drop(int64_t i);
   void evict(int64_t but);
   void look_ahead();
+  int64_t& follower(Pass pass, int64_t i) { return followers_[static_cast<size_t>(pass)][static_cast<size_t>(i)]; }
   bool evicts() const;
   void attach(Bucket& bucket);
   void gather_exactly(Bucket& bucket);
@@ -77,10 +79,10 @@ class ParameterShards {
   GatherOptions options_;
   ShardedParameters wire_;
   std::vector<State> states_;
-  std::array<std::vector<int64_t>, 2> followers_;  // forward and backward: bucket that followed each bucket; -1: none
+  std::array<std::vector<int64_t>, 3> followers_;  // by pass: bucket that followed each bucket; -1: none
   int64_t current_ = -1, next_ = -1;               // bucket read last, and that expected next; -1: none
   int64_t resident_ = 0;                           // buckets with memory
-  bool backward_ = false;                          // current_ was read by the backward pass
+  Pass pass_ = Pass::forward;                      // which read current_
   bool in_step_ = false;
   bool all_held_ = false;  // within for_each() or with_all()
 };

@@ -4,6 +4,7 @@
 
 #include "autograd/ops/linear.h"
 #include "autograd/ops/reshape.h"
+#include "autograd/pass.h"
 #include "engine/context.h"
 
 namespace godwit {
@@ -130,6 +131,15 @@ TEST(Recompute, CallsTheFunctionAgainInBackward) {
   EXPECT_EQ(hooks, 1);
 }
 
+TEST(Recompute, ReadsValuesOnlyInOperations) {
+  const Var w = leaf(7);
+  std::vector<Pass> uses;
+  w.on_use([&] { uses.push_back(current_pass()); });
+  const Var y = recompute({w}, [&] { return scale(w, 5); });
+  backward(y);
+  EXPECT_EQ(uses, (std::vector{Pass::forward, Pass::recompute, Pass::backward}));
+}
+
 TEST(Recompute, WithoutGradientsCallsTheFunctionOnce) {
   const Var x(Tensor::full({1}, 2, DType::f64));
   int calls = 0;
@@ -157,9 +167,9 @@ TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
   detached.attach(memory);
   const Var w(detached, true);
   detached.detach();
-  std::vector<bool> uses;  // in backward
+  std::vector<Pass> uses;
   w.on_use([&] {
-    uses.push_back(in_backward());
+    uses.push_back(current_pass());
     if (!detached.attached()) detached.attach(memory);
   });
   EXPECT_EQ(w.shape(), (Shape{2, 2}));
@@ -176,9 +186,9 @@ TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
   uses.clear();
   backward(y);
   ASSERT_FALSE(uses.empty());
-  for (const bool use : uses) EXPECT_TRUE(use);
+  for (const Pass use : uses) EXPECT_EQ(use, Pass::backward);
   EXPECT_EQ(w.grad().item(3), 1);
-  EXPECT_FALSE(in_backward());
+  EXPECT_EQ(current_pass(), Pass::forward);
   w.on_use(nullptr);
   uses.clear();
   (void)w.value();

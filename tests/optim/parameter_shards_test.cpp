@@ -21,12 +21,14 @@ constexpr int64_t kWidth = 64, kLayers = 8;
 constexpr int32_t kRows = 4;                      // of a batch
 constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
 
-// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one.
+// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one. With `recomputed`, backward
+// computes the activations of so many layers at a time again.
 struct Layers {
   std::vector<Var> weights, biases;
   bool tied = false;
+  int64_t recomputed = 0;
 
-  explicit Layers(bool is_tied = false) : tied(is_tied) {
+  explicit Layers(bool is_tied = false, int64_t is_recomputed = 0) : tied(is_tied), recomputed(is_recomputed) {
     for (int64_t i = 0; i < kLayers; ++i) {
       const Tensor w({kWidth, kWidth});
       for (int64_t k = 0; k < w.numel(); ++k)
@@ -43,6 +45,17 @@ struct Layers {
     }
     return all;
   }
+  Var block(Var x, int64_t begin, int64_t end) const {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      x = ops::linear(ops::relu(x), weights[i], biases[i]);
+    return x;
+  }
+  Var recomputed_block(const Var& x, int64_t begin, int64_t end) const {
+    std::vector<Var> inputs{x};
+    for (int64_t i = begin; i < end; ++i)
+      for (const auto* all : {&weights, &biases}) inputs.push_back((*all)[static_cast<size_t>(i)]);
+    return recompute(inputs, [=, this] { return block(x, begin, end); });
+  }
   Var loss(int rank, int64_t step) const {
     std::vector<int32_t> ids, labels;
     for (int32_t i = 0; i < kRows; ++i) {
@@ -51,7 +64,9 @@ struct Layers {
     }
     const Tensor rows = Tensor::of(ids, {kRows});
     Var x = ops::embedding(rows, weights[0]);
-    for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) x = ops::linear(ops::relu(x), weights[i], biases[i]);
+    if (recomputed == 0) x = block(x, tied ? 1 : 0, kLayers);
+    else
+      for (int64_t i = 0; i < kLayers; i += recomputed) x = recomputed_block(x, i, i + recomputed);
     if (tied) x = ops::linear(x, weights[0], biases[0]);
     return ops::softmax_cross_entropy(x, Tensor::of(labels, {kRows}));
   }
@@ -64,6 +79,7 @@ struct NetPlan {
   int micro_batches = 1, threads = 1;
   bool tied = false;
   double clip_norm = 0;
+  int64_t recomputed = 0;
 };
 
 struct NetRun {
@@ -81,7 +97,7 @@ NetRun train(const NetPlan& plan) {
   run.stats.resize(world), run.peaks.resize(world), run.between.resize(world);
   const auto body = [&](Communicator& comm) {
     const int64_t empty = context().pool->stats().bytes_in_use;
-    const Layers net(plan.tied);
+    const Layers net(plan.tied, plan.recomputed);
     DataParallelOptions options{.optimizer = "adamw", .exchange = plan.exchange};
     options.buckets = {plan.bucket_bytes, plan.bucket_bytes};
     options.clip_norm = plan.clip_norm;
@@ -179,6 +195,23 @@ TEST(ParameterShards, BytesEqualTheFormulas) {
   check_bytes(2 * kLayers - 1);  // the last bucket of the forward pass is the first of the backward pass
   plan.exchange.reshard_after_forward = false;
   check_bytes(kLayers);
+
+  plan.recomputed = kLayers;
+  check_bytes(kLayers);
+  plan.exchange.reshard_after_forward = true;
+  check_bytes(3 * kLayers - 1);  // forward, second forward, backward
+  plan.recomputed = kLayers / 2;
+  check_bytes(3 * kLayers - 2);
+}
+
+TEST(ParameterShards, ChangeNoBitOfRecomputedLayers) {
+  NetPlan plan;
+  const NetRun none = train(plan);
+  plan.exchange = sharded("dense", "zero3"), plan.recomputed = kLayers / 2;
+  for (const bool reshard : {true, false}) {
+    plan.exchange.reshard_after_forward = reshard;
+    EXPECT_EQ(train(plan).x, none.x) << reshard;
+  }
 }
 
 TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
@@ -228,6 +261,19 @@ TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
       EXPECT_LE(stats.peak_bytes_in_use, stats.bytes_in_use + (1 << 14)) << "nothing but what stays";
       EXPECT_EQ(replica.value_hash(), expected);
     });
+}
+
+// Files of two nodes may differ.
+TEST(ParameterShards, NamesTheRankWhoseDeferredValuesDiffer) {
+  const std::string text = error_of([] {
+    run_local({3, 1}, [](Communicator& comm) {
+      const Var w = Var::deferred({kWidth, kWidth}, DType::f32,
+                                  [rank = comm.rank](const Tensor& part, int64_t) { part.fill(rank == 1 ? 2 : 1); });
+      DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", "zero3")};
+      DataParallel(std::vector<Parameter>{{"w", w}}, comm, options);
+    });
+  });
+  EXPECT_NE(text.find("ranks disagree on the initial weights: rank 1 differs from the rest"), std::string::npos) << text;
 }
 
 // Each worker averages its shard; evaluations gather the averages.
