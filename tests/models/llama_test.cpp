@@ -315,14 +315,14 @@ TEST_P(LlamaWeights, DeferredParametersReadPartsOfTheFile) {
   load_pretrained(saved(), model);
   for (const Parameter& p : model.parameters()) {
     Pool& pool = *context().pool;
-    const Tensor part({3}), expected(p.var.shape());
+    const Tensor part({2}), expected(p.var.shape());
     pool.reset_peak();
     const int64_t before = pool.stats().bytes_in_use;
     p.var.read(part, 2);
     EXPECT_LT(pool.stats().peak_bytes_in_use - before, 128) << p.name;
     testing::fill_by_formula(p.name, expected);
     const Tensor rounded = expected.to(DType::bf16).to(DType::f32);
-    EXPECT_EQ(part.to_vector<float>(), rounded.view({rounded.numel()}).range(2, 3).to_vector<float>()) << p.name;
+    EXPECT_EQ(part.to_vector<float>(), rounded.view({rounded.numel()}).range(2, 2).to_vector<float>()) << p.name;
     EXPECT_TRUE(p.var.is_deferred()) << p.name;
   }
 }
