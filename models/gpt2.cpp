@@ -15,8 +15,8 @@
 namespace godwit {
 namespace {
 
-// Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer.
 constexpr FileLayout kConv1D = FileLayout::transposed;
+// Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer.
 constexpr int64_t kSitesPerLayer = 3;
 
 Var activate(const std::string& name, const Var& x) {

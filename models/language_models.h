@@ -34,7 +34,8 @@ void set_text_sizes(LanguageModelConfig* config, int64_t vocab_size, int64_t pos
 void set_training(LanguageModelConfig* config, double dropout, uint64_t seed, DType dtype);
 
 std::unique_ptr<LanguageModel> make_language_model(const LanguageModelConfig& config);  // with initial weights
-// The model of a HuggingFace folder, whose settings are `config`. Throws if the weights are of another model.
+// The model of a HuggingFace folder, whose settings are `config`. Throws if the weights are of another model, before
+// memory for them is allocated.
 std::unique_ptr<LanguageModel> load_language_model(const std::string& folder, const LanguageModelConfig& config);
 
 }  // namespace godwit

@@ -158,9 +158,10 @@ Var Llama::forward(const Tensor& ids, const DropoutContext* run, Var* balance) c
   Var x = ops::cast(tokens_(ids.view({ids.numel()})), config_.dtype);
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     const Layer& layer = *layers_[static_cast<size_t>(i)];
-    const auto apply = [&layer, of_layer = balance ? &routed : nullptr, batch = ids.dim(0), table, dropouts](
-                           const Var& y) { return layer(y, of_layer, batch, table, dropouts); };
-    x = i < config_.recompute ? nn::recompute(layer, x, apply) : apply(x);
+    const auto apply = [&layer, batch = ids.dim(0), table, dropouts](const Var& y, RoutedTokens* to = nullptr) {
+      return layer(y, to, batch, table, dropouts);
+    };
+    x = i < config_.recompute ? nn::recompute(layer, x, apply) : apply(x, balance ? &routed : nullptr);
   }
   if (balance) *balance = ops::load_balancing_loss(routed.probabilities, routed.routings);
   return norm_(x);

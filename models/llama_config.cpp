@@ -277,6 +277,7 @@ void check_llama_config(const LlamaConfig& config) {
   if (config.sliding_window) in_range("sliding_window", *config.sliding_window, int64_t{1} << 40);
   if (config.has_experts()) {
     for (const Size& size : kExperts) in_range(size.name, config.*size.member, size.most);
+    in_range("num_hidden_layers · num_local_experts", config.num_hidden_layers * config.num_local_experts, 1 << 16);
     check(config.num_experts_per_tok <= config.num_local_experts, name, ": num_experts_per_tok ",
           config.num_experts_per_tok, " exceeds num_local_experts ", config.num_local_experts);
     check(config.router_aux_loss_coef >= 0 && std::isfinite(config.router_aux_loss_coef), name,

@@ -48,11 +48,23 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs) {
-  for (const auto& pair : pairs)
-    nn::set_values(pair.second.var, [loaded = pair.first, type = pair.second.var.dtype(), layout = pair.second.layout] {
-      return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+namespace {
+
+void set_values(const Parameter& p, const Tensor& loaded) {
+  if (p.var.is_deferred() && p.layout == FileLayout::as_in_memory)
+    return p.var.defer([flat = loaded.view({loaded.numel()})](const Tensor& part, int64_t begin) {
+      const Tensor from = flat.range(begin, part.numel());  // no other elements are read from the file
+      part.copy_from(from.dtype() == part.dtype() ? from : from.to(part.dtype()));
     });
+  nn::set_values(p.var, [loaded, type = p.var.dtype(), layout = p.layout] {
+    return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+  });
+}
+
+}  // namespace
+
+void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs) {
+  for (const auto& [loaded, parameter] : pairs) set_values(parameter, loaded);
 }
 
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,

@@ -7,8 +7,9 @@
 
 namespace godwit::nn {
 
-// f(x), where f computes with the parameters of `block`. Until backward only x is kept. f is called again in backward,
-// so it must own what it captures, and must not depend on other variables with gradients. See godwit::recompute().
+// f(x), where f computes with the parameters of `block`. Until backward only x is kept. backward() calls f again, so
+// `block` must live until then, and f must own everything else that it captures. f must not depend on other variables
+// with gradients. See godwit::recompute().
 inline Var recompute(const Module& block, const Var& x, const std::function<Var(const Var&)>& f) {
   std::vector<Var> inputs{x};
   for (const Parameter& p : block.parameters()) inputs.push_back(p.var);

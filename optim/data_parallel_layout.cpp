@@ -1,4 +1,5 @@
 // The buckets and shards of a DataParallel.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -57,6 +58,16 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   return std::nullopt;
 }
 
+// Adds all values of a parameter, or the first ones if it is deferred: files on two nodes may differ. Values in another
+// layout than the file's would be computed as a whole, so they are left out.
+void add_values(const Slot& slot, Hash* hash) {
+  if (!slot.var.is_deferred()) return hash->add(slot.var.value(), slot.numel);
+  if (slot.layout != FileLayout::as_in_memory) return;
+  const Tensor first({std::min<int64_t>(slot.numel, 256)}, slot.var.dtype());
+  slot.var.read(first, 0);
+  hash->add(first, first.numel());
+}
+
 }  // namespace
 
 DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
@@ -73,8 +84,7 @@ DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& paramet
     const int ranks = hybrid ? comm.topology.workers_per_node : comm.topology.world();
     of_buckets.take_parameters = [&, hybrid, ranks](Bucket& bucket) {
       shard(bucket, ranks, hybrid ? comm.local_rank() : comm.rank, shard_unit(options));
-      for (const Slot& slot : bucket.slots)  // deferred values are the same function on all ranks
-        if (!slot.var.is_deferred()) hash.add(slot.var.value(), slot.numel);
+      for (const Slot& slot : bucket.slots) add_values(slot, &hash);
       own.push_back(ParameterShards::own_bucket(bucket, int64_t{32} * (hybrid ? comm.topology.nodes : 1)));
     };
   }

@@ -141,7 +141,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   replica_->with_master_weights([&] {
     if (leader()) save_model("weights", progress);
   });
-  if (ema_ && shards_parameters(config_.exchange.sharding)) {
+  if (ema_) {
     ema_->swap();
     replica_->with_all_parameters(
         [&] {
@@ -152,11 +152,6 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   }
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
   if (!leader()) return;
-  if (ema_ && !shards_parameters(config_.exchange.sharding)) {
-    ema_->swap();
-    save_model("ema", progress);
-    ema_->swap();
-  }
   if (stopped_) write([&] { log_->interrupted(step_, epoch()); });
   if (step_ > first_step_) write([&] { log_->file("summary.json", run_summary.json() + "\n"); });
   progress.finish();

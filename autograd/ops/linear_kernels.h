@@ -1,4 +1,5 @@
-// For linear*.cpp and packed_product.cpp only: kernels of the build's library for float32 or bfloat16 x and y; w, bias and dw are float32.
+// Only for linear*.cpp and packed_product.cpp: kernels of the build's library for float32 or bfloat16 x and y; w, bias
+// and dw are float32.
 #pragma once
 #include "engine/tensor.h"
 

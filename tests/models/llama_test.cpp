@@ -218,6 +218,8 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
   EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be a whole number or a list of them"));
   EXPECT_THAT(error({{"num_experts_per_tok", 9}}, "mixtral"),
               HasSubstr("num_experts_per_tok 9 exceeds num_local_experts 8"));
+  EXPECT_THAT(error({{"num_hidden_layers", 4096}, {"num_local_experts", 4096}}, "mixtral"),
+              HasSubstr("num_hidden_layers · num_local_experts must be from 1 to 65536, it is 16777216"));
   EXPECT_THAT(error_of([&] { read_language_model_config(folder_of("bert")); }),
               HasSubstr("model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\""));
 }
@@ -293,6 +295,36 @@ TEST_P(LlamaWeights, NamesTensorsThatDoNotFit) {
                           HasSubstr("k_proj.weight is [4, 9]"), HasSubstr("1 missing (model.norm.weight)"),
                           HasSubstr("unexpected (transformer.wte.weight)")));
   for (const Parameter& p : model.parameters()) EXPECT_EQ(p.var.value().item(), 42) << p.name << " was modified";
+}
+
+// Terabytes, if memory for the weights were allocated first.
+TEST_P(LlamaWeights, ChecksTheFileBeforeItAllocatesMemory) {
+  LlamaConfig config = config_;
+  config.num_hidden_layers = 1 << 12, config.intermediate_size = 1 << 22;
+  EXPECT_THAT(error_of([&] { load_language_model(golden_, config); }), HasSubstr("does not fit"));
+  const auto model = load_language_model(golden_, config_);
+  for (const Parameter& p : model->parameters()) EXPECT_FALSE(p.var.is_deferred()) << p.name;
+  expect_formula(dynamic_cast<const Llama&>(*model));
+}
+
+// Workers with sharded parameters read and convert their elements only.
+TEST_P(LlamaWeights, DeferredParametersReadPartsOfTheFile) {
+  for (auto& [name, tensor] : file_) tensor = tensor.to(DType::bf16);
+  const nn::DeferParameters deferred;
+  const Llama model(config_);
+  load_pretrained(saved(), model);
+  for (const Parameter& p : model.parameters()) {
+    Pool& pool = *context().pool;
+    const Tensor part({2}), expected(p.var.shape());
+    pool.reset_peak();
+    const int64_t before = pool.stats().bytes_in_use;
+    p.var.read(part, 2);
+    EXPECT_LT(pool.stats().peak_bytes_in_use - before, 128) << p.name;
+    testing::fill_by_formula(p.name, expected);
+    const Tensor rounded = expected.to(DType::bf16).to(DType::f32);
+    EXPECT_EQ(part.to_vector<float>(), rounded.view({rounded.numel()}).range(2, 2).to_vector<float>()) << p.name;
+    EXPECT_TRUE(p.var.is_deferred()) << p.name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaWeights, ::testing::Values("llama3", "qwen2", "mixtral"));

@@ -3,6 +3,7 @@
 #include "engine/context.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
+#include "models/llama.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/support.h"
 
@@ -30,6 +31,25 @@ Gpt2Config gpt2(DType dtype, int64_t recompute) {
   config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0.3;
   config.dtype = dtype, config.recompute = recompute;
   return config;
+}
+
+Var llama_loss(const Llama& model, int64_t length) {
+  const DropoutContext run{.seed = 7, .step = 3, .rank = 1};
+  return model.training_loss(tokens({2, length}, 11), tokens({2 * length}, 10), &run);
+}
+
+LlamaConfig llama(DType dtype, int64_t recompute) {
+  return {.model_type = "qwen2",
+          .vocab_size = 11,
+          .max_position_embeddings = 64,
+          .hidden_size = 16,
+          .intermediate_size = 32,
+          .num_hidden_layers = kLayers,
+          .num_attention_heads = 4,
+          .num_key_value_heads = 2,
+          .attention_dropout = 0.3,
+          .dtype = dtype,
+          .recompute = recompute};
 }
 
 Var bert_loss(const BertForQuestionAnswering& model, int64_t length) {
@@ -110,18 +130,29 @@ void expect_less_memory(const Make& make, const F& loss_of) {
 }
 
 const auto make_small_gpt2 = [](DType dtype, int64_t layers) { return make_gpt2(gpt2(dtype, layers)); };
+const auto make_small_llama = [](DType dtype, int64_t layers) { return make_llama(llama(dtype, layers)); };
 const auto make_small_bert = [](DType dtype, int64_t layers) {
   return make_bert<BertForQuestionAnswering>(bert(dtype, layers));
 };
 
 TEST(Recompute, Gpt2HasTheSameBits) { expect_equal_bits(make_small_gpt2, gpt2_loss); }
+TEST(Recompute, LlamaHasTheSameBits) { expect_equal_bits(make_small_llama, llama_loss); }
 TEST(Recompute, BertHasTheSameBits) { expect_equal_bits(make_small_bert, bert_loss); }
 TEST(Recompute, Gpt2NeedsLessMemory) { expect_less_memory(make_small_gpt2, gpt2_loss); }
+TEST(Recompute, LlamaNeedsLessMemory) { expect_less_memory(make_small_llama, llama_loss); }
 TEST(Recompute, BertNeedsLessMemory) { expect_less_memory(make_small_bert, bert_loss); }
 
 TEST(Recompute, NamesANumberOfLayersThatIsTooLarge) {
   EXPECT_THAT(error_of([] { make_gpt2(gpt2(DType::f32, kLayers + 1)); }), HasSubstr("from 0 to n_layer 6, it is 7"));
+  EXPECT_THAT(error_of([] { make_small_llama(DType::f32, kLayers + 1); }),
+              HasSubstr("from 0 to num_hidden_layers 6, it is 7"));
   EXPECT_THAT(error_of([] { make_small_bert(DType::f32, -1); }), HasSubstr("from 0 to num_hidden_layers 6, it is -1"));
+}
+
+TEST(Recompute, RefusesMixturesOfExperts) {
+  LlamaConfig config = llama(DType::f32, 1);
+  config.model_type = "mixtral", config.num_local_experts = 2;
+  EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts are not computed again"));
 }
 
 }  // namespace

@@ -258,7 +258,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   config["model_type"] = "llama";
   write_file(folder_ / "first/config.json", config.dump());
   refused("--init-weights first --generate anna",
-          {"model.safetensors: has no model.embed_tokens.weight, so these are not the weights of a llama"});
+          {"model.safetensors: does not fit a llama of 32 layers (num_hidden_layers)", "model.embed_tokens.weight"});
   config["model_type"] = "bert";
   write_file(folder_ / "first/config.json", config.dump());
   const std::string other = "model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\"";
