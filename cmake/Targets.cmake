@@ -21,7 +21,9 @@ function(godwit_sources folder out)
     list(FILTER sources EXCLUDE REGEX "_nocuda\\.cpp$")
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
     if(GODWIT_CUDA STREQUAL "EMULATED")
-      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+      # A misaligned access ends the program, as on a GPU.
+      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
+                                  COMPILE_OPTIONS "-xc++;-fsanitize=alignment;-fno-sanitize-recover=alignment")
     elseif(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit
       set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "--fmad=false")
     endif()
