@@ -167,7 +167,7 @@ function(godwit_cuda_build_tests)
   # The toolkit's libcuda.so, which fails in every call, stands in where no driver is installed: cuDNN proposes engines that
   # it compiles at run time only if the library exists.
   get_filename_component(stubs "${CUDA_cuda_driver_LIBRARY}" DIRECTORY)
-  add_test(NAME cuda_build COMMAND cuda_build_tests)
-  set_tests_properties(cuda_build PROPERTIES TIMEOUT 300
+  godwit_test_runs(cuda_build cuda_build_tests 2)
+  set_tests_properties(cuda_build_1 cuda_build_2 PROPERTIES
                        ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_append:${stubs}")
 endfunction()
