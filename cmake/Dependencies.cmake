@@ -128,6 +128,7 @@ if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
   target_compile_features(godwit_emulated_cuda PUBLIC cxx_std_20)
   target_compile_options(godwit_emulated_cuda PRIVATE -O3) # its loops take most of the time of these tests
   target_link_libraries(godwit_cuda INTERFACE godwit_emulated_cuda)
+  target_link_options(godwit_cuda INTERFACE -fsanitize=alignment) # for the kernels (Targets.cmake)
   set(godwit_architectures 80,90)
   message(STATUS "GPUs: emulated on the CPU, for tests")
 elseif(GODWIT_CUDA_AUTO)

@@ -4,6 +4,8 @@
 namespace godwit {
 namespace {
 
+using detail::load_pack, detail::Pack, detail::store_pack;
+
 // One thread per token.
 template <class T>
 __global__ void weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p, const int32_t* ids, T* to) {
@@ -30,29 +32,37 @@ __global__ void d_weights_kernel(int64_t n, int64_t experts, int64_t k, const T*
   }
 }
 
-// One block per token.
-template <class T>
-__global__ void combine_kernel(int64_t width, int64_t k, const T* x, const compute_t<T>* weights, const int32_t* slots,
-                               T* y) {
+// One block per token. Threads process n columns at a time.
+template <int n, class T, class C = compute_t<T>>
+__global__ void combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots, T* y) {
   const int64_t t = blockIdx.x;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-    compute_t<T> sum = 0;
-    for (int64_t s = t * k; s < (t + 1) * k; ++s) sum += weights[s] * compute_t<T>(x[slots[s] * width + c]);
-    y[t * width + c] = static_cast<T>(sum);
+  for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
+    C sums[n] = {};
+    for (int64_t s = t * k; s < (t + 1) * k; ++s) {
+      const auto in = load_pack<n>(x + slots[s] * width + c, 0);
+      for (int i = 0; i < n; ++i) sums[i] += weights[s] * C(in.values[i]);
+    }
+    Pack<T, n> to;
+    for (int i = 0; i < n; ++i) to.values[i] = static_cast<T>(sums[i]);
+    store_pack(y + t * width + c, to);
   }
 }
 
-// One block per row of x.
-template <class T>
-__global__ void d_combine_kernel(int64_t width, int64_t k, const T* x, const compute_t<T>* weights,
-                                 const int32_t* slots, const T* dy, T* dx, compute_t<T>* d_weights) {
-  using C = compute_t<T>;
+// One block per row of x. Threads process n columns at a time.
+template <int n, class T, class C = compute_t<T>>
+__global__ void d_combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots,
+                                 const T* dy, T* dx, C* d_weights) {
   const int64_t s = blockIdx.x, row = slots[s] * width, token = s / k * width;
   C sum = 0;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-    const C g = C(dy[token + c]);
-    sum += g * C(x[row + c]);
-    dx[row + c] = static_cast<T>(weights[s] * g);
+  for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
+    const auto slope = load_pack<n>(dy + token + c, 0), in = load_pack<n>(x + row + c, 0);
+    Pack<T, n> to;
+    for (int i = 0; i < n; ++i) {
+      const C g = C(slope.values[i]);
+      sum += g * C(in.values[i]);
+      to.values[i] = static_cast<T>(weights[s] * g);
+    }
+    store_pack(dx + row + c, to);
   }
   sum = block_reduce(sum, Plus());
   if (threadIdx.x == 0) d_weights[s] = sum;
@@ -80,8 +90,16 @@ void expert_weights_backward(Cuda device, const Tensor& probabilities, const Ten
 void combine_experts_forward(Cuda device, const Tensor& x, const Tensor& weights, const Tensor& slots,
                              const Tensor& y) {
   dispatch_float(x.dtype(), "combine_experts", [&]<class T>() {
-    launch(device, "combine_experts", combine_kernel<T>, y.dim(0), row_threads(x.dim(1)), x.dim(1), slots.dim(1),
-           x.cuda_data<T>(), weights.cuda_data<compute_t<T>>(), slots.cuda_data<int32_t>(), y.cuda_data<T>());
+    const T* from = x.cuda_data<T>();
+    T* to = y.cuda_data<T>();
+    const int64_t width = x.dim(1);
+    by_packs<T>(
+        width,
+        [&]<int n>() {
+          launch(device, "combine_experts", combine_kernel<n, T>, y.dim(0), row_threads(width / n), width, slots.dim(1),
+                 from, weights.cuda_data<compute_t<T>>(), slots.cuda_data<int32_t>(), to);
+        },
+        from, to);
   });
 }
 
@@ -89,9 +107,17 @@ void combine_experts_backward(Cuda device, const Tensor& x, const Tensor& weight
                               const Tensor& dy, const Tensor& dx, const Tensor& d_weights) {
   dispatch_float(x.dtype(), "combine_experts", [&]<class T>() {
     using C = compute_t<T>;
-    launch(device, "combine_experts", d_combine_kernel<T>, slots.numel(), row_threads(x.dim(1)), x.dim(1), slots.dim(1),
-           x.cuda_data<T>(), weights.cuda_data<C>(), slots.cuda_data<int32_t>(), dy.cuda_data<T>(), dx.cuda_data<T>(),
-           d_weights.cuda_data<C>());
+    const T *in = x.cuda_data<T>(), *from = dy.cuda_data<T>();
+    T* to = dx.cuda_data<T>();
+    const int64_t width = x.dim(1);
+    by_packs<T>(
+        width,
+        [&]<int n>() {
+          launch(device, "combine_experts", d_combine_kernel<n, T>, slots.numel(), row_threads(width / n), width,
+                 slots.dim(1), in, weights.cuda_data<C>(), slots.cuda_data<int32_t>(), from, to,
+                 d_weights.cuda_data<C>());
+        },
+        in, from, to);
   });
 }
 

@@ -1,21 +1,31 @@
 #include "autograd/ops/rotary.h"
-#include "engine/cuda/launch.h"
+#include "engine/cuda/rows.h"
 
 namespace godwit {
 namespace {
 
-// One thread per pair of columns.
-template <class T>
-__global__ void rotary_kernel(int64_t pairs, int64_t width, int64_t half, const compute_t<T>* cosines,
-                              const compute_t<T>* sines, int64_t length, int64_t first, compute_t<T> sign, const T* x,
-                              T* y) {
-  using C = compute_t<T>;
-  for (int64_t i = grid_thread(); i < pairs; i += grid_threads()) {
-    const int64_t row = i / (width / 2), of_row = i % (width / 2), c = of_row % half;
-    const int64_t at = row * width + of_row / half * 2 * half + c, entry = (first + row % length) * half + c;
-    const C a = C(x[at]), b = C(x[at + half]), cos = cosines[entry], sin = sign * sines[entry];
-    y[at] = static_cast<T>(a * cos - b * sin);
-    y[at + half] = static_cast<T>(b * cos + a * sin);
+using detail::load_pack, detail::Pack, detail::store_pack;
+
+// One thread per n pairs of columns, `half` apart. The tables begin at the position of the first row; `row_packs` and
+// `half_packs` are the packs of pairs in a row and in a head.
+template <int n, class T, class C = compute_t<T>>
+__global__ void rotary_kernel(uint32_t packs, uint32_t row_packs, uint32_t half_packs, uint32_t length,
+                              const C* cosines, const C* sines, C sign, const T* x, T* y) {
+  const int64_t half = int64_t{half_packs} * n;
+  for (uint32_t i = grid_thread32(); i < packs; i += grid_threads32()) {
+    const uint32_t row = i / row_packs, head = (i - row * row_packs) / half_packs;
+    const int64_t before = int64_t{row} * row_packs + int64_t{head} * half_packs, c = (i - before) * n;
+    const int64_t at = before * 2 * n + c, entry = row % length * half + c;
+    const auto a = load_pack<n>(x + at, 0), b = load_pack<n>(x + at + half, 0);
+    const auto cos = load_any<n>(cosines + entry), sin = load_any<n>(sines + entry);
+    Pack<T, n> to_a, to_b;
+    for (int k = 0; k < n; ++k) {
+      const C s = sign * sin.values[k];
+      to_a.values[k] = static_cast<T>(C(a.values[k]) * cos.values[k] - C(b.values[k]) * s);
+      to_b.values[k] = static_cast<T>(C(b.values[k]) * cos.values[k] + C(a.values[k]) * s);
+    }
+    store_pack(y + at, to_a);
+    store_pack(y + at + half, to_b);
   }
 }
 
@@ -25,9 +35,18 @@ void rotate(Cuda device, const Tensor& x, const RotaryTable& table, int64_t leng
             const Tensor& y) {
   dispatch_float(x.dtype(), "rotary", [&]<class T>() {
     using C = compute_t<T>;
-    launch(device, "rotary", rotary_kernel<T>, blocks_for(device, x.numel() / 2), kBlock, x.numel() / 2, x.dim(1),
-           table.cos.dim(1), table.cos.cuda_data<C>(), table.sin.cuda_data<C>(), length, first, inverse ? C(-1) : C(1),
-           x.cuda_data<T>(), y.cuda_data<T>());
+    const int64_t half = table.cos.dim(1);
+    const T* from = x.cuda_data<T>();
+    T* to = y.cuda_data<T>();
+    by_packs<T>(
+        half,
+        [&]<int n>() {
+          const uint32_t packs = index_count("rotary", x.numel() / (2 * n));
+          launch(device, "rotary", rotary_kernel<n, T>, blocks_for(device, packs), kBlock, packs, x.dim(1) / (2 * n),
+                 half / n, length, table.cos.cuda_data<C>() + first * half, table.sin.cuda_data<C>() + first * half,
+                 inverse ? C(-1) : C(1), from, to);
+        },
+        from, to);
   });
 }
 

@@ -135,11 +135,12 @@ unsigned setting(const char* name, unsigned otherwise) {
 class Order {
  public:
   Order() : seed_(setting("GODWIT_EMULATED_ORDER", 0)), random_(seed_) {}
-  // The numbers below `count` in a new order.
+  // The numbers below `count`, in a new order if the order is random.
   const std::vector<unsigned>& next(std::vector<unsigned>& numbers, unsigned count) {
-    if (seed_ == 0 && numbers.size() == count) return numbers;
-    numbers.resize(count);
-    std::iota(numbers.begin(), numbers.end(), 0u);
+    if (numbers.size() != count) {
+      numbers.resize(count);
+      std::iota(numbers.begin(), numbers.end(), 0u);
+    }
     if (seed_ != 0) std::shuffle(numbers.begin(), numbers.end(), random_);
     return numbers;
   }
@@ -149,8 +150,8 @@ class Order {
   std::mt19937 random_;
 };
 
-void run_block(Block& b, unsigned threads, Order& order) {
-  thread_local std::vector<unsigned> numbers;
+// `numbers` are those of the threads, in any order.
+void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& numbers) {
   b.threads = threads;
   for (unsigned t = 0; t < threads; ++t) b.fibers[t].state = State::ready, b.fibers[t].turn = 0;
   for (bool all_done = false; !all_done;) {
@@ -230,10 +231,10 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   gridDim = grid;
   blockDim = threads;
   Order order;
-  std::vector<unsigned> blocks;
+  std::vector<unsigned> blocks, of_block;
   for (const unsigned i : order.next(blocks, grid.x)) {
     blockIdx = dim3(i);
-    run_block(b, threads.x, order);
+    run_block(b, threads.x, order, of_block);
   }
   return cudaSuccess;
 }

@@ -6,42 +6,62 @@
 namespace godwit {
 namespace {
 
+using detail::load_pack, detail::Pack, detail::store_pack;
+
 // One block per row.
-template <class T>
-__global__ void forward_kernel(int64_t width, const T* x, const compute_t<T>* gamma, compute_t<T> eps, T* y,
-                               compute_t<T>* inv_rms) {
-  using C = compute_t<T>;
-  const int64_t first = blockIdx.x * width;
+template <class T, class C = compute_t<T>>
+__global__ void forward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, C eps, T* y, C* inv_rms) {
+  const int64_t row = blockIdx.x, first = row * width;
   C squares = 0;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) squares += C(x[first + c]) * C(x[first + c]);
+  for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + first + c, 0);
+    for (int k = 0; k < n; ++k) squares += C(in.values[k]) * C(in.values[k]);
+  });
   const C inv = 1 / std::sqrt(block_reduce(squares, Plus()) * (C(1) / static_cast<C>(width)) + eps);
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x)
-    y[first + c] = static_cast<T>(C(x[first + c]) * inv * gamma[c]);
-  if (threadIdx.x == 0) inv_rms[blockIdx.x] = inv;
+  for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + first + c, 0);
+    const auto scale = load_any<n>(gamma + c);
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k) to.values[k] = static_cast<T>(C(in.values[k]) * inv * scale.values[k]);
+    store_pack(y + first + c, to);
+  });
+  if (threadIdx.x == 0) inv_rms[row] = inv;
 }
 
-template <class T>
-__global__ void backward_kernel(int64_t width, const T* x, const compute_t<T>* gamma, const compute_t<T>* inv_rms,
-                                const T* dy, T* dx) {
-  using C = compute_t<T>;
-  const int64_t first = blockIdx.x * width;
-  const C inv = inv_rms[blockIdx.x];
+template <class T, class C = compute_t<T>>
+__global__ void backward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, const C* inv_rms, const T* dy,
+                                T* dx) {
+  const int64_t row = blockIdx.x, first = row * width;
+  const C inv = inv_rms[row];
   C product = 0;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x)
-    product += C(dy[first + c]) * gamma[c] * (C(x[first + c]) * inv);
-  const C slope = inv * (C(1) / static_cast<C>(width)) * block_reduce(product, Plus());
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x)
-    dx[first + c] = static_cast<T>(inv * (C(dy[first + c]) * gamma[c]) - C(x[first + c]) * inv * slope);
+  for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto scale = load_any<n>(gamma + c);
+    for (int k = 0; k < n; ++k) product += C(slope.values[k]) * scale.values[k] * (C(in.values[k]) * inv);
+  });
+  const C tilt = inv * (C(1) / static_cast<C>(width)) * block_reduce(product, Plus());
+  for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
+    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto scale = load_any<n>(gamma + c);
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k)
+      to.values[k] = static_cast<T>(inv * (C(slope.values[k]) * scale.values[k]) - C(in.values[k]) * inv * tilt);
+    store_pack(dx + first + c, to);
+  });
 }
 
 template <class T>
 struct OfGamma {
+  static constexpr int kSums = 1;
   const T *x, *dy;
   const compute_t<T>* inv_rms;
   int64_t width;
-  __device__ compute_t<T> operator()(int64_t row, int64_t c) const {
+  template <int n>
+  __device__ void operator()(int64_t row, int64_t c, double (&sums)[1][n]) const {
     using C = compute_t<T>;
-    return C(dy[row * width + c]) * (C(x[row * width + c]) * inv_rms[row]);
+    const auto in = load_pack<n>(x + row * width + c, 0), slope = load_pack<n>(dy + row * width + c, 0);
+    const C inv = inv_rms[row];
+    for (int k = 0; k < n; ++k) sums[0][k] += static_cast<double>(C(slope.values[k]) * (C(in.values[k]) * inv));
   }
 };
 
@@ -51,8 +71,11 @@ void rms_norm_forward(Cuda device, const Tensor& x, const Tensor& gamma, double 
                       const Tensor& inv_rms) {
   dispatch_float(x.dtype(), "rms_norm", [&]<class T>() {
     using C = compute_t<T>;
-    launch(device, "rms_norm", forward_kernel<T>, x.dim(0), row_threads(x.dim(1)), x.dim(1), x.cuda_data<T>(),
-           gamma.cuda_data<C>(), eps, y.cuda_data<T>(), inv_rms.cuda_data<C>());
+    const T* in = x.cuda_data<T>();
+    T* to = y.cuda_data<T>();
+    launch(device, "rms_norm", forward_kernel<T>, x.dim(0), row_threads(x.dim(1) / kPack<T>),
+           index_count("rms_norm", x.dim(1)), aligned_alike(in, to), in, gamma.cuda_data<C>(), eps, to,
+           inv_rms.cuda_data<C>());
   });
 }
 
@@ -63,10 +86,12 @@ void rms_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, const 
   dispatch_float(x.dtype(), "rms_norm", [&]<class T>() {
     using C = compute_t<T>;
     const T *in = x.cuda_data<T>(), *from = dy.cuda_data<T>();
+    T* to = dx.cuda_data<T>();
     const C* inverses = inv_rms.cuda_data<C>();
-    column_sums(device, "rms_norm", n, width, OfGamma<T>{in, from, inverses, width}, d_gamma.cuda_data<C>());
-    launch(device, "rms_norm", backward_kernel<T>, n, row_threads(width), width, in, gamma.cuda_data<C>(), inverses,
-           from, dx.cuda_data<T>());
+    column_sums<T, OfGamma<T>, C>(device, "rms_norm", n, width, {in, from, inverses, width}, {d_gamma.cuda_data<C>()},
+                                  {in, from});
+    launch(device, "rms_norm", backward_kernel<T>, n, row_threads(width / kPack<T>), index_count("rms_norm", width),
+           aligned_alike(in, from, to), in, gamma.cuda_data<C>(), inverses, from, to);
   });
 }
 

@@ -8,9 +8,6 @@
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
-#include "autograd/ops/pooling/adaptive_avg_pool2d.h"
-#include "autograd/ops/pooling/global_avg_pool.h"
-#include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/dropout.h"
 #include "autograd/ops/embedding.h"
@@ -50,16 +47,24 @@ using Op = std::function<Var(const std::vector<Var>&)>;
 // Half a unit in the last place of a type, relative to the largest value of a result.
 double unit(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : dtype == DType::f32 ? 0x1p-24 : 0x1p-8; }
 
+// A copy of x on the context's device, `offset` elements behind an address that is aligned to 16 bytes.
+Tensor placed(const Tensor& x, int64_t offset) {
+  const Tensor all({x.numel() + offset}, x.dtype(), context().device),
+      at = all.range(offset, x.numel()).view(x.shape());
+  at.copy_from(x);
+  return at;
+}
+
 // Returns the value of an op and the gradients of all inputs for one dy. If dy is not held, backward may overwrite it.
-std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held) {
+// Inputs and dy begin `offset` elements behind an aligned address.
+std::vector<Tensor> results(const Op& op, const Inputs& inputs, bool dy_is_held, int64_t offset = 0) {
   std::vector<Var> leaves;
-  for (const Tensor& x : inputs) leaves.emplace_back(x.to(context().device).clone(), true);
+  for (const Tensor& x : inputs) leaves.emplace_back(placed(x, offset), true);
   const Var y = op(leaves);
-  const Tensor weights = random_tensor(y.shape(), DType::f32, 99).to(y.dtype()), dy = weights.to(context().device);
+  const Tensor dy = placed(random_tensor(y.shape(), DType::f32, 99).to(y.dtype()), offset);
   std::vector<Tensor> all{y.value().to(kCpu).clone()};
-  const Var loss = Var::result(Tensor::zeros({}, DType::f32), {y}, [g = y.gradient(), dy, dy_is_held](const Tensor&) {
-    g.add(dy_is_held ? dy : dy.clone());
-  });
+  const Var loss = Var::result(Tensor::zeros({}, DType::f32), {y},
+                               [=, g = y.gradient()](const Tensor&) { g.add(dy_is_held ? dy : placed(dy, offset)); });
   backward(loss);
   for (const Var& leaf : leaves) all.push_back(leaf.has_grad() ? leaf.grad().to(kCpu) : Tensor());
   return all;
@@ -88,9 +93,15 @@ class CudaParity : public OnGpu {
     ASSERT_FALSE(context().tf32);
     for (const bool held : {true, false}) {
       const auto expected = results(op, inputs, held);
-      const auto found = on_gpu([&] { return results(op, inputs, held); });
-      ASSERT_EQ(found.size(), expected.size());
-      for (size_t k = 0; k < expected.size(); ++k) compare(rounded(found[k]), rounded(expected[k]), units, what + name(k));
+      for (const int64_t offset : {0, 1}) {  // parameters begin at any element of a bucket
+        if (held && offset != 0) continue;
+        const auto found = on_gpu([&] { return results(op, inputs, held, offset); });
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t k = 0; k < expected.size(); ++k)
+          compare(rounded(found[k]), rounded(expected[k]), units,
+                  what + name(k) + (offset != 0 ? ", off alignment" : ""));
+        if (held) expect_same_bits_again(op, inputs, found, what);
+      }
     }
   }
 
@@ -403,7 +414,8 @@ TEST_F(CudaParity, Matmul) {
 
 TEST_F(CudaParity, Linear) {
   for (const DType type : kTypes)
-    for (const auto& [n, in, out] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {40, 64, 16}}) {
+    for (const auto& [n, in, out] :
+         {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {40, 64, 16}}) {
       const DType parameters = compute_dtype(type);
       const Tensor x = random({n, in}, type, 15), w = random({out, in}, parameters, 16),
                    bias = random({out}, parameters, 17);
@@ -426,16 +438,14 @@ TEST_F(CudaParity, Lstm) {
     for (const auto& [time, batch, input, width] :
          {std::tuple<int64_t, int64_t, int64_t, int64_t>{1, 1, 1, 1}, {3, 2, 5, 7}, {4, 3, 8, 16}, {2, 5, 3, 300}}) {
       const DType wide = compute_dtype(type);
-      const Inputs inputs{random({time, batch, input}, type, 1),        random({batch, width}, type, 2),
-                          random({batch, width}, wide, 3),              random({4 * width, input}, wide, 4, 0.3),
-                          random({4 * width, width}, wide, 5, 0.1),     random({4 * width}, wide, 6, 0.3),
+      const Inputs inputs{random({time, batch, input}, type, 1),    random({batch, width}, type, 2),
+                          random({batch, width}, wide, 3),          random({4 * width, input}, wide, 4, 0.3),
+                          random({4 * width, width}, wide, 5, 0.1), random({4 * width}, wide, 6, 0.3),
                           random({4 * width}, wide, 7, 0.3)};
       const std::string what = detail::concat("lstm ", time, " ", batch, " ", input, " ", width, " ", type);
-      const auto run = [](const auto& in) {
-        return ops::lstm(in[0], {in[1], in[2]}, {in[3], in[4], in[5], in[6]});
-      };
-      // Products of the steps follow one another, so that roundings add up. For bfloat16, the GPU rounds the weights and
-      // the CPU does not.
+      const auto run = [](const auto& in) { return ops::lstm(in[0], {in[1], in[2]}, {in[3], in[4], in[5], in[6]}); };
+      // Products of the steps follow one another, so that roundings add up. For bfloat16, the GPU rounds the weights
+      // and the CPU does not.
       const bool half = type == DType::bf16;
       const double units = half ? 6 : 256;
       expect_same([=](const auto& in) { return run(in).y; }, inputs, units, what, half);
