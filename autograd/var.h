@@ -69,9 +69,10 @@ class Var {
   void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
   void on_grad(std::function<void()> hook) const;  // called once per backward(), after the last contribution
 
-  // A leaf that requires a gradient and whose values are computed when they are needed: fill(part, begin) writes the
-  // elements [begin, begin + part.numel()) of the value to `part`. value() allocates and fills all of them.
+  // Writes the elements [begin, begin + part.numel()) of a value to `part`.
   using Fill = std::function<void(const Tensor& part, int64_t begin)>;
+  // A leaf that requires a gradient and whose values are computed when they are needed. value() allocates and fills all
+  // of them.
   static Var deferred(Shape shape, DType dtype, Fill fill);
   bool is_deferred() const;              // no value() so far
   void defer(Fill fill) const;           // replaces the values of a deferred leaf

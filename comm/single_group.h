@@ -7,6 +7,7 @@
 
 namespace godwit {
 
+// A group of one rank.
 class SingleGroup : public Group {
  public:
   SingleGroup() : Group(0, {Link::intra}, std::make_shared<CommStats>()) {}

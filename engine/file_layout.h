@@ -4,6 +4,7 @@
 
 namespace godwit {
 
+// Order of dimensions in weight files.
 enum class FileLayout {
   as_in_memory,
   channels_first,  // filters: [out, kh, kw, in] in memory, [out, in, kh, kw] in files, as in PyTorch

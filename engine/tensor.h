@@ -79,9 +79,9 @@ class Tensor {
   // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
   // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;
-  // A tensor from detached() and all its views use the memory of `memory`, or none again. Buffer::attach().
+  // A tensor from detached() and all its views use the memory of `memory`. See Buffer::attach().
   void attach(const Tensor& memory) const;
-  void detach() const;
+  void detach() const;  // they use none again
   bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
   bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of the same memory
   // Begins at the same address.

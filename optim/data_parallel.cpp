@@ -135,7 +135,8 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_identical(*comm.world, layout.value_hash, "the initial weights");
-  if (hybrid()) check_identical(*between_.world, updated_buckets().value_hash(), "the initial weights of a shard (ranks are nodes)");
+  if (hybrid())
+    check_identical(*between_.world, updated_buckets().value_hash(), "the initial weights of a shard (ranks are nodes)");
   if (parameters_) scheduler_.on_complete([this](Bucket& bucket) { parameters_->release(bucket); });
   else if (options.exchange.sharding != Sharding::none)
     shards_ =

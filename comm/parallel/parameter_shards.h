@@ -38,7 +38,7 @@ class ParameterShards {
   static Bucket own_bucket(const Bucket& bucket, int64_t alignment);
 
   Buckets& own() { return own_; }  // the shards, for optimizers and averages
-  Bucket& own_of(const Bucket& bucket) { return own_[bucket.index]; }
+  Bucket& own_of(const Bucket& bucket) { return own_[bucket.index]; }  // this rank's shard of the bucket
   Group& group() { return *group_; }  // the ranks among which the parameters are divided
 
   void begin_step();                   // buckets are gathered ahead until end_step()

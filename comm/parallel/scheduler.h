@@ -39,9 +39,9 @@ class Scheduler {
   void finish_step();
   void wait();  // until the stream is idle; rethrows its error
   // Queues other work on the communication stream, behind the buckets handed over so far. Returns a number for
-  // wait_for(), which blocks until that work has ended, and rethrows an error of the stream.
+  // wait_for().
   int64_t submit(std::function<void()> communication);
-  void wait_for(int64_t ticket);
+  void wait_for(int64_t ticket);  // until the work of submit() has ended; rethrows an error of the stream
   // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is handed over. One
   // bucket at a time is then in flight, so that one more has a gradient.
   void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }
