@@ -68,7 +68,8 @@ struct AttentionHeadView {
     return {call.queries, (b * call.queries * call.heads + h) * call.width, call.heads * call.width};
   }
   __device__ AttentionRows keys(const AttentionView& call) const {  // in a tensor like k and v
-    return {call.keys, (b * call.keys * call.kv_heads + h / call.group) * call.width, call.kv_heads * call.width};
+    const int64_t shared = static_cast<uint32_t>(h) / static_cast<uint32_t>(call.group);
+    return {call.keys, (b * call.keys * call.kv_heads + shared) * call.width, call.kv_heads * call.width};
   }
   __device__ int64_t number(const AttentionView& call) const { return b * call.heads + h; }
   __device__ bool attended(const AttentionView& call, int64_t j) const {
