@@ -96,7 +96,7 @@ class Var {
 bool wants_grad(const std::vector<Var>& inputs);
 
 // Returns f() without keeping its intermediate values. backward() calls f again when it arrives at the result, and
-// passes through the graph of this second call, so gradients, their order and the calls of hooks are those of f().
+// passes through the graph of the second call. Gradients and the order of hooks are the same as without recompute().
 // `inputs`: all variables with a gradient that f depends on; another one is an error in backward(). Both calls must
 // give the same value: f must not change what it reads, and must take random numbers from keys.
 Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);

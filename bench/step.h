@@ -132,7 +132,7 @@ class StepTimer {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-// Throws unless the first losses are those of a reference in float32, up to rounding.
+// Throws unless the first losses equal the float32 losses of a reference, up to rounding.
 inline void check_losses(const std::vector<double>& losses, const std::vector<double>& expected, DType dtype) {
   const double tolerance = dtype == DType::bf16 ? 2e-3 : 2e-5;
   for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i)

@@ -25,7 +25,7 @@ struct GptGenerateConfig {
 
 // Sizes of a new network.
 struct GptSizes {
-  explicit GptSizes(const LanguageModelConfig& config);  // those of `config`
+  explicit GptSizes(const LanguageModelConfig& config);  // the sizes in `config`
   void apply(LanguageModelConfig* config) const;
   int64_t n_layer, n_head, n_embd;
   int64_t n_kv_head = 1, n_inner = 1;              // not of GPT-2

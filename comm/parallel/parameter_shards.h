@@ -17,10 +17,10 @@ struct GatherOptions {
   bool reshard_after_forward = true;        // false: values stay from the forward to the backward pass
 };
 
-// The values of a bucket are gathered when an operation reads one of its parameters, and released when an operation
-// reads those of another bucket. During a step the bucket that is expected next is gathered ahead, on the communication
-// stream; at most two buckets have memory, or as many as one operation reads. In the backward pass the scheduler calls
-// release() with a bucket whose gradient is complete.
+// Gathers the values of a bucket when an operation reads one of its parameters. Releases them when an operation reads
+// parameters of another bucket. During a step, the communication stream prefetches the next bucket. At most two buckets
+// have memory, or as many as one operation reads. In the backward pass the scheduler calls release() with a bucket
+// whose gradient is complete.
 // Every gather is collective: all ranks of the group must read the same parameters in the same order. Buckets are
 // expected in the order of the last step, and in the first step in their order from the last to the first and back.
 class ParameterShards {
