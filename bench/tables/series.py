@@ -3,7 +3,7 @@
 A script of this folder describes one table and calls Table.main(). docs/tables/NAME.csv gets a row when a run ends. A
 run with a row is not repeated, so an interrupted script continues when it is called again, also on another machine;
 remove the file to measure anew. At the end the script prints the table as Markdown and draws docs/plots/table_NAME.png.
-update_page.py writes the tables into docs/convergence.md.
+update_page.py writes the tables into docs/convergence.md and docs/ablations.md.
 """
 import argparse
 import concurrent.futures
@@ -220,8 +220,9 @@ class Table:
     def print_table(self, results, seeds):
         rates = self.validation is not None
         started = {method: result for method, result in results.items() if any(row["method"] == method for row in self.rows.rows.values())}
+        most = max((sum(run.value() is not None for run in runs.values()) for _, _, runs in started.values()), default=len(seeds))
         print(f"{self.title}\n")
-        print(f"| method | {self.unit}, mean ± sd of {len(seeds)} seeds | from {next(iter(self.methods))}, seed by seed | "
+        print(f"| method | {self.unit}, {f'mean ± sd of {most} seeds' if most > 1 else 'one seed'} | from {next(iter(self.methods))}, seed by seed | "
               f"{'learning rate: on validation data' if rates else 'learning rate'} | bytes between nodes per step |\n|---|---|---|---|---|")
         for method, (tried, best, runs) in started.items():
             shown = ", ".join(f"{'**' if rate == best else ''}{rate:g}: {'–' if tried[rate] is None else f'{self.factor * tried[rate]:.4g}'}{'**' if rate == best else ''}"
@@ -231,7 +232,7 @@ class Table:
             spread = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):.4g}{spread}" if values else "–"
             sent = [int(run.row()["bytes_between_nodes_per_step"]) for run in runs.values() if run.value() is not None]
-            count = "" if len(values) == len(seeds) else f" ({len(values)} {'seed' if len(values) == 1 else 'seeds'}{f', {diverged} diverged' if diverged else ''})"
+            count = "" if len(values) == most else f" ({len(values)} {'seed' if len(values) == 1 else 'seeds'}{f', {diverged} diverged' if diverged else ''})"
             first = next(iter(self.methods))
             difference = "" if method == first else self.difference(runs, {seed: Run(self, first, self.choose(first)[1], seed, False) for seed in runs})
             print(f"| {method} | {mean}{count} | {difference} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")

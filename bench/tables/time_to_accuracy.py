@@ -14,9 +14,9 @@ from series import Rows, root
 NODES = 4
 LINKS = {"1 Gbit/s": 1e9, "100 Mbit/s": 1e8}  # bit/s
 TABLES = {  # name: steps of a run, title, factor, unit
-    "mlm_bert_tiny": (400, "BERT-tiny, the King James Bible", 1, "loss of masked words"),
+    "mlm_bert_tiny_long": (1600, "BERT-tiny, the King James Bible", 1, "loss of masked words"),
     "sst2_bert_tiny": (1052, "BERT-tiny, SST-2", 100, "accuracy, %"),
-    "cifar10_resnet20": (781, "ResNet-20, CIFAR-10", 100, "test accuracy, %"),
+    "cifar10_resnet20_epochs": (3124, "ResNet-20, CIFAR-10", 100, "test accuracy, %"),
 }
 
 

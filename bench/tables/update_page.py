@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what bench/tables/NAME.py --print prints between the lines <!-- NAME --> and <!-- end --> of docs/convergence.md,
-and draws the plots (needs matplotlib)."""
+"""Writes what bench/tables/NAME.py --print prints between the lines <!-- NAME --> and <!-- end --> of docs/convergence.md
+and docs/ablations.md, and draws the plots (needs matplotlib)."""
 import argparse
 import re
 import subprocess
@@ -8,7 +8,7 @@ import sys
 
 from series import root
 
-page = root / "docs" / "convergence.md"
+pages = [root / "docs" / f"{name}.md" for name in ("convergence", "ablations")]
 
 
 def output(name, flag):
@@ -22,4 +22,5 @@ def block(match):
 
 
 argparse.ArgumentParser(description=__doc__).parse_args()
-page.write_text(re.sub(r"<!-- (\w+) -->\n(?:(?!<!-- ).*\n)*<!-- end -->", block, page.read_text()))
+for page in pages:
+    page.write_text(re.sub(r"<!-- (\w+) -->\n(?:(?!<!-- ).*\n)*<!-- end -->", block, page.read_text()))

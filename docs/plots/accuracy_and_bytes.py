@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws accuracy_and_bytes.png from the table of the section "ResNet-20 on CIFAR-10" of docs/convergence.md.
+"""Draws accuracy_and_bytes.png from the table of the section "ResNet-20 on CIFAR-10" of docs/single_runs.md.
 
   python3 docs/plots/accuracy_and_bytes.py      needs matplotlib
 """
@@ -17,7 +17,7 @@ METHODS = ("sgdm", "adamw", "softsignsgd", "birder")
 def rows_of_table():
     """Method -> (top-1 in percent, bytes between nodes per step)."""
     rows, inside = {}, False
-    section = (folder.parent / "convergence.md").read_text(encoding="utf-8").split("## ResNet-20 on CIFAR-10\n")[1]
+    section = (folder.parent / "single_runs.md").read_text(encoding="utf-8").split("## ResNet-20 on CIFAR-10\n")[1]
     for line in section.splitlines():
         cells = [cell.strip().strip("*") for cell in line.strip("|").split("|")]
         if inside and not line.startswith("|"):
