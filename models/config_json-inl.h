@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/check.h"
 #include "engine/excerpt.h"
@@ -31,6 +32,7 @@ class ConfigReader {
   void number(const char* name, double* to) const;
   void boolean(const char* name, bool* to) const;
   void text(const char* name, std::string* to) const;
+  void tokens(const char* name, std::vector<int64_t>* to) const;  // an id or a list of ids; null: no ids
   // Throws if the field has another value, with the reason.
   void only(const char* name, const nlohmann::json& supported, const char* why) const;
 

@@ -77,6 +77,18 @@ void ConfigReader::text(const char* name, std::string* to) const {
   }
 }
 
+void ConfigReader::tokens(const char* name, std::vector<int64_t>* to) const {
+  if (is_null(name)) to->clear();
+  const json* value = find(name);
+  if (!value) return;
+  to->clear();
+  for (const json& id : value->is_array() ? *value : json::array({*value})) {
+    if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX))
+      wrong(name, *value, "must be a whole number or a list of them");
+    to->push_back(id.get<int64_t>());
+  }
+}
+
 void ConfigReader::only(const char* name, const json& supported, const char* why) const {
   if (const json* value = find(name); value && *value != supported)
     wrong(name, *value, "must be ", dump_json(supported), " (", why, ")");

@@ -55,7 +55,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
 }
 
 std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
-                              int64_t vocabulary, const SampleOptions& options, std::optional<int32_t> end,
+                              int64_t vocabulary, const SampleOptions& options, std::span<const int32_t> ends,
                               const std::function<void(int32_t)>& each) {
   check_sample_options(options);
   const LanguageModel::Sizes& sizes = model.sizes();
@@ -80,7 +80,7 @@ std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_
     text.push_back(sample_token(std::span(logits).first(static_cast<size_t>(vocabulary)), options, random.uniform()));
     result.push_back(text.back());
     if (each) each(text.back());
-    if (text.back() == end) break;
+    if (std::ranges::find(ends, text.back()) != ends.end()) break;
   }
   return result;
 }

@@ -58,6 +58,7 @@ ordered_json to_json(const Gpt2Config& config) {
   object["layer_norm_epsilon"] = config.layer_norm_epsilon;
   object["bos_token_id"] = id(config.bos_token_id);
   object["eos_token_id"] = id(config.eos_token_id);
+  if (config.pad_token_id) object["pad_token_id"] = *config.pad_token_id;
   return object;
 }
 
@@ -127,6 +128,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   constexpr int64_t kEndOfText = 50256;
   config.bos_token_id = read_token(reader, "bos_token_id", kEndOfText);
   config.eos_token_id = read_token(reader, "eos_token_id", kEndOfText);
+  if (reader.find("pad_token_id")) reader.integer("pad_token_id", &config.pad_token_id.emplace());
   try {
     check_gpt2_config(config);
   } catch (const Error& error) {

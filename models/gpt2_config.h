@@ -19,7 +19,8 @@ struct Gpt2Config {
   double initializer_range = 0.02;                               // standard deviation of the initial weights
   double layer_norm_epsilon = 1e-5;                              // added to variances
   std::optional<int64_t> bos_token_id = {};  // of the beginning of a text, for transformers; none: written as null
-  std::optional<int64_t> eos_token_id = {};  // of its end, alike
+  std::optional<int64_t> eos_token_id = {};  // of its end; none: written as null
+  std::optional<int64_t> pad_token_id = {};  // of padding, for transformers; none: not written
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters

@@ -1,5 +1,7 @@
 #include "models/language_models.h"
 
+#include <filesystem>
+
 #include "engine/check.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
@@ -71,6 +73,19 @@ void set_training(LanguageModelConfig* config, double dropout, uint64_t seed, DT
   if (auto* gpt2 = std::get_if<Gpt2Config>(config)) gpt2->embd_pdrop = gpt2->attn_pdrop = gpt2->resid_pdrop = dropout;
   else std::get<LlamaConfig>(*config).attention_dropout = dropout;
   std::visit([&](auto& of) { of.seed = seed, of.dtype = dtype; }, *config);
+}
+
+std::vector<int64_t> end_tokens(const std::string& folder, const LanguageModelConfig& config) {
+  std::vector<int64_t> ends;
+  const std::filesystem::path generation = std::filesystem::path(folder) / "generation_config.json";
+  if (std::filesystem::exists(generation)) {
+    ConfigReader(generation.string()).tokens("eos_token_id", &ends);
+  } else if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) {
+    if (gpt2->eos_token_id) ends = {*gpt2->eos_token_id};
+  } else {
+    ends = std::get<LlamaConfig>(config).eos_token_id;
+  }
+  return ends;
 }
 
 std::unique_ptr<LanguageModel> make_language_model(const LanguageModelConfig& config) {

@@ -142,6 +142,7 @@ ordered_json to_json(const LlamaConfig& config) {
   if (config.eos_token_id.empty()) object["eos_token_id"] = nullptr;
   else if (config.eos_token_id.size() == 1) object["eos_token_id"] = config.eos_token_id[0];
   else object["eos_token_id"] = config.eos_token_id;
+  if (config.pad_token_id) object["pad_token_id"] = *config.pad_token_id;
   return object;
 }
 
@@ -219,18 +220,6 @@ void read_window(const ConfigReader& reader, LlamaConfig* config) {
   reader.boolean("use_sliding_window", &used);
   if (used && !config->sliding_window) config->sliding_window = 4096;
   if (!used) config->sliding_window = std::nullopt;
-}
-
-void read_ends(const ConfigReader& reader, LlamaConfig* config) {
-  if (reader.is_null("eos_token_id")) config->eos_token_id.clear();
-  const nlohmann::json* ends = reader.find("eos_token_id");
-  if (!ends) return;
-  config->eos_token_id.clear();
-  for (const nlohmann::json& end : ends->is_array() ? *ends : nlohmann::json::array({*ends})) {
-    if (!end.is_number_integer() || (end.is_number_unsigned() && end.get<uint64_t>() > INT64_MAX))
-      reader.wrong("eos_token_id", *ends, "must be a whole number or a list of them");
-    config->eos_token_id.push_back(end.get<int64_t>());
-  }
 }
 
 }  // namespace
@@ -325,7 +314,8 @@ LlamaConfig read_llama_config(const std::string& path) {
   reader.number("attention_dropout", &config.attention_dropout);
   reader.number("initializer_range", &config.initializer_range);
   read_optional(reader, "bos_token_id", &config.bos_token_id);
-  read_ends(reader, &config);
+  reader.tokens("eos_token_id", &config.eos_token_id);
+  read_optional(reader, "pad_token_id", &config.pad_token_id);
   try {
     check_llama_config(config);
   } catch (const Error& error) {

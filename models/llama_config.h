@@ -30,7 +30,8 @@ struct LlamaConfig {
   int64_t num_local_experts = 0, num_experts_per_tok = 2;  // mixtral: experts of a layer; experts that a token uses
   double router_aux_loss_coef = 0.001;                     // mixtral: weight of the load-balancing loss in training
   std::optional<int64_t> bos_token_id = {};  // of the beginning of a text, for transformers; none: written as null
-  std::vector<int64_t> eos_token_id = {};    // of its end, alike
+  std::vector<int64_t> eos_token_id = {};    // of its end
+  std::optional<int64_t> pad_token_id = {};  // of padding, for transformers; none: not written
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters

@@ -1,10 +1,12 @@
 #include "apps/text/gpt_data.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "apps/text/default_text.h"
 #include "apps/text/recompute_option.h"
 #include "engine/check.h"
+#include "engine/text_file.h"
 
 namespace godwit::apps {
 namespace {
@@ -39,6 +41,20 @@ LanguageModelConfig model_config(const GptConfig& config, const data::Tokenizer&
   return model;
 }
 
+std::map<std::string, std::string> companions_of(const GptConfig& config) {
+  constexpr int64_t kMostMib = 16;
+  std::map<std::string, std::string> files;
+  const auto add = [&](const char* name) {
+    const auto path = std::filesystem::path(config.init_weights) / name;
+    if (std::filesystem::is_regular_file(path)) files[name] = read_text_file(path.string(), kMostMib, "");
+  };
+  if (config.init_weights.empty()) return files;
+  add("generation_config.json");
+  if (tokenizer_path(config) != config.init_weights) return files;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) add(name);
+  return files;
+}
+
 }  // namespace
 
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config) {
@@ -65,6 +81,7 @@ std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
   check(data->tokens.tokenizer != nullptr, path, ": the tokenizer of these shards is not known; name it with ",
         "--tokenizer PATH");
   data->model = model_config(config, *data->tokens.tokenizer, sizes);
+  data->companions = companions_of(config);
   const auto count = [](const data::TokenStream& tokens) { return std::to_string(tokens.size()) + " tokens"; };
   data->notes = {
       {"tokenizer", data->tokens.tokenizer->name()},

@@ -1,6 +1,8 @@
 // The tokens and the model's settings of a run of train_gpt.
 #pragma once
+#include <map>
 #include <memory>
+#include <string>
 
 #include "apps/report/rows.h"
 #include "apps/text/gpt_config.h"
@@ -12,7 +14,10 @@ namespace godwit::apps {
 struct GptData {
   data::TokenData tokens;
   LanguageModelConfig model;  // complete
-  Rows notes = {};            // printed at the start of a run
+  // Other files of the initial weights' folder, by name, which a written folder has too: settings of generation and,
+  // if the tokenizer is the folder's, of the tokenizer.
+  std::map<std::string, std::string> companions = {};
+  Rows notes = {};  // printed at the start of a run
 };
 
 // The tokenizer of data.tokenizer, otherwise the one in the folder of the initial weights. Null if neither names one.

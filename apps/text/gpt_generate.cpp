@@ -1,5 +1,6 @@
 #include "apps/text/gpt_generate.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
@@ -27,6 +28,16 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
   }
 }
 
+// Tokens that end a continuation: those of the folder, or the tokenizer's end of text if the folder names none.
+std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig& settings,
+                             const data::Tokenizer& tokenizer) {
+  std::vector<int32_t> ends;
+  for (const int64_t end : end_tokens(config.init_weights, settings))
+    if (end >= 0 && end < tokenizer.size()) ends.push_back(static_cast<int32_t>(end));
+  if (const auto end = tokenizer.end_of_text(); ends.empty() && end) ends = {*end};
+  return ends;
+}
+
 }  // namespace
 
 std::string printable_lines(const std::string& text) {
@@ -40,8 +51,10 @@ std::string printable_lines(const std::string& text) {
 std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
   const std::vector<int32_t> start = start_of_text(tokenizer);
   if (start.empty() || config.generate.tokens == 0) return "";
-  return tokenizer.decode(generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config),
-                                   tokenizer.end_of_text()));
+  std::vector<int32_t> ends;
+  if (const auto end = tokenizer.end_of_text()) ends = {*end};
+  return tokenizer.decode(
+      generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config), ends));
 }
 
 void continue_prompt(const GptConfig& config) {
@@ -63,9 +76,9 @@ void continue_prompt(const GptConfig& config) {
     std::fflush(stdout);
     line.clear();
   };
-  const auto end = tokenizer->end_of_text();
-  generate(*model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), end, [&](int32_t token) {
-    if (token != end) print(token);
+  const std::vector<int32_t> ends = ends_of(config, settings, *tokenizer);
+  generate(*model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), ends, [&](int32_t token) {
+    if (std::ranges::find(ends, token) == ends.end()) print(token);
   });
   if (!line.empty()) std::printf("%s\n", printable_lines(line).c_str());
   check(std::fflush(stdout) == 0, "standard output cannot be written");

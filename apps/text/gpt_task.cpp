@@ -68,6 +68,15 @@ double bytes_of(const data::TokenBatch& batch, const data::Tokenizer& tokenizer)
   return static_cast<double>(bytes);
 }
 
+void save_tokenizer(const GptData& data, const std::string& folder) {
+  data.tokens.tokenizer->save(folder);
+  for (const auto& [name, text] : data.companions) {
+    std::ofstream out(folder + "/" + name, std::ios::binary);
+    out << text;
+    check(out.flush().good(), folder, "/", name, ": cannot be written");
+  }
+}
+
 }  // namespace
 
 GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& comm)
@@ -158,13 +167,13 @@ void GptTask::write_evaluation(const std::string& run_dir, int64_t step) {
 void GptTask::save(const std::string& run_dir, const std::string& which) {
   const std::string folder = run_dir + "/" + (which == "weights" ? "model" : which);
   save_pretrained(folder, *model_);
-  data_.tokens.tokenizer->save(folder);
+  save_tokenizer(data_, folder);
 }
 
 void GptTask::save_description(const std::string& folder) {
   std::filesystem::create_directories(folder);
   write_language_model_config(folder + "/config.json", data_.model);
-  data_.tokens.tokenizer->save(folder);
+  save_tokenizer(data_, folder);
 }
 
 }  // namespace godwit::apps

@@ -112,7 +112,7 @@ TEST(Generate, StopsAfterTheEndToken) {
   const auto prompt = text["prompt"].get<std::vector<int32_t>>();
   const auto all = text["continuation"].get<std::vector<int32_t>>();
   std::vector<int32_t> seen;
-  const auto found = generate(model, prompt, 11, golden.config.vocab_size, kGreedy, all[0],
+  const auto found = generate(model, prompt, 11, golden.config.vocab_size, kGreedy, std::span(all).first(1),
                               [&](int32_t token) { seen.push_back(token); });
   EXPECT_EQ(found, std::vector<int32_t>{all[0]});
   EXPECT_EQ(seen, found);

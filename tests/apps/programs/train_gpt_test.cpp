@@ -197,6 +197,56 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_FALSE(fs::exists(run_dir()));
 }
 
+// As transformers' generate() does. characters.json lists the characters by id.
+TEST_F(TrainGpt, AContinuationEndsAtTheTokensOfTheFolder) {
+  save_model("first", "--max-steps 40 --lr 1e-2");
+  const json characters = json::parse(read_file(folder_ / "first/characters.json"));
+  const auto space = std::find(characters.begin(), characters.end(), " ") - characters.begin();
+  const auto generated = [&] {
+    const Outcome outcome = train("--init-weights first --set generate.tokens=40 --generate 'anna sees' --top-k 1", "");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string whole = generated();
+  const size_t end = whole.find(' ', std::string("anna sees").size());
+  ASSERT_NE(end, std::string::npos) << whole;
+  json config = json::parse(read_file(folder_ / "first/config.json"));
+  config["eos_token_id"] = space;
+  write_file(folder_ / "first/config.json", config.dump());
+  EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
+  write_file(folder_ / "first/generation_config.json", json{{"eos_token_id", json::array()}}.dump());
+  EXPECT_EQ(generated(), whole);
+  write_file(folder_ / "first/generation_config.json", json{{"eos_token_id", {space, 1}}}.dump());
+  EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
+  write_file(folder_ / "first/generation_config.json", R"({"eos_token_id": "x"})");
+  const Outcome wrong = train("--init-weights first --generate 'anna'", "");
+  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be a whole number or a list of them"),
+            std::string::npos)
+      << wrong.err;
+}
+
+TEST_F(TrainGpt, AFineTunedFolderKeepsTheSettingsOfGeneration) {
+  save_model("first", "--max-steps 1");
+  json config = json::parse(read_file(folder_ / "first/config.json"));
+  config["pad_token_id"] = 3;
+  write_file(folder_ / "first/config.json", config.dump());
+  const std::string generation = R"({"temperature": 0.6})", special = R"({"eos_token": "a"})";
+  write_file(folder_ / "first/generation_config.json", generation);
+  write_file(folder_ / "first/special_tokens_map.json", special);
+  const auto fine_tune = [&](const std::string& to, const std::string& flags) {
+    const Outcome outcome = train("--data text.txt --init-weights first --context 16 --max-steps 1 " + flags, "--run-dir run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    fs::rename(run_dir() / "model", folder_ / to);
+    fs::remove_all(run_dir());
+  };
+  fine_tune("second", "");
+  EXPECT_EQ(json::parse(read_file(folder_ / "second/config.json"))["pad_token_id"], 3);
+  EXPECT_EQ(read_file(folder_ / "second/generation_config.json"), generation);
+  EXPECT_EQ(read_file(folder_ / "second/special_tokens_map.json"), special);
+  fine_tune("third", "--tokenizer characters");
+  EXPECT_FALSE(fs::exists(folder_ / "third/special_tokens_map.json")) << "of another tokenizer";
+}
+
 TEST_F(TrainGpt, GeneratesOnlyTokensOfTheTokenizer) {
   save_model("first");
   write_file(folder_ / "few.txt", "anna sees anna .\n" + std::string(200, 'a'));
