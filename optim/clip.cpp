@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "comm/host_tensor.h"
+#include "engine/host_reads.h"
 #include "engine/parallel.h"
 
 namespace godwit {
@@ -112,11 +114,17 @@ double sum_of_squares(const Tensor& x) {
   return on_device(x, [&](auto device) { return detail::sums_of_squares(device, x, {{0, x.numel()}})[0]; });
 }
 
+void read_sum_of_squares(const Tensor& x, std::function<void(double)> f) {
+  const Tensor sum = on_device(x, [&](auto device) { return detail::squares_of_ranges(device, x, {{0, x.numel()}}); });
+  read_on_host(sum, [f = std::move(f)](const Tensor& values) { f(values.item()); });
+}
+
 namespace detail {
 
-std::vector<double> sums_of_squares(Cpu, const Tensor& x, const std::vector<Segment>& ranges) {
-  std::vector<double> sums;
-  for (const Segment& range : ranges) sums.push_back(squares_of(x.range(range.begin, range.numel())));
+Tensor squares_of_ranges(Cpu, const Tensor& x, const std::vector<Segment>& ranges) {
+  const Tensor sums({std::ssize(ranges)}, DType::f64, kCpu);
+  for (size_t i = 0; i < ranges.size(); ++i)
+    sums.data<double>()[i] = squares_of(x.range(ranges[i].begin, ranges[i].numel()));
   return sums;
 }
 

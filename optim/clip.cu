@@ -51,9 +51,9 @@ struct Scale {
 
 }  // namespace
 
-std::vector<double> sums_of_squares(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
+Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
   const auto count = static_cast<int64_t>(ranges.size());
-  if (count == 0) return {};
+  if (count == 0) return Tensor({0}, DType::f64);
   std::vector<int64_t> table;
   int64_t blocks = 0;
   for (const Segment& range : ranges) {
@@ -69,7 +69,7 @@ std::vector<double> sums_of_squares(Cuda device, const Tensor& x, const std::vec
   });
   launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), places, count,
          blocks, totals.cuda_data<double>());
-  return totals.to_vector<double>();
+  return totals;
 }
 
 void scale(Cuda device, const Tensor& x, double factor) {

@@ -1,5 +1,6 @@
 // Gradient clipping by global norm: one norm over all parameters, one factor for all ranks.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,17 @@ class NormClip {
 
 void scale_gradient(Bucket& bucket, double factor);  // of the owned elements
 double sum_of_squares(const Tensor& x);  // Σx² in float64, in the order used for the norm
+// Calls f(sum_of_squares(x)); on a GPU by read_on_host().
+void read_sum_of_squares(const Tensor& x, std::function<void(double)> f);
 
 namespace detail {
-// Σx² of each range of x; on a GPU the host waits for the result.
-std::vector<double> sums_of_squares(Cpu, const Tensor& x, const std::vector<Segment>& ranges);
-std::vector<double> sums_of_squares(Cuda, const Tensor& x, const std::vector<Segment>& ranges);
+// Σx² of each range of x, as float64 [ranges] on its device.
+Tensor squares_of_ranges(Cpu, const Tensor& x, const std::vector<Segment>& ranges);
+Tensor squares_of_ranges(Cuda, const Tensor& x, const std::vector<Segment>& ranges);
+template <class Where>
+std::vector<double> sums_of_squares(Where device, const Tensor& x, const std::vector<Segment>& ranges) {  // waits
+  return squares_of_ranges(device, x, ranges).template to_vector<double>();
+}
 void scale(Cpu, const Tensor& x, double factor);
 void scale(Cuda, const Tensor& x, double factor);
 }  // namespace detail

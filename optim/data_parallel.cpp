@@ -131,6 +131,8 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
       communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
+      reads_(std::make_unique<HostReads>()),
+      last_reads_(std::make_unique<HostReads>()),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
@@ -144,19 +146,25 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
 }
 
 void DataParallel::work(Bucket& bucket) {
+  const HostReadsScope scope(holds_gradients() ? held_ : *reads_);
   if (!holds_gradients()) {
     // Clipping looks at all gradients by itself.
     if (!clip_ && !optimizer_->refuses_not_finite())
-      timed(Activity::compression, &bucket, [&] {
-        if (first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
-          fail_not_finite(options_.optimizer.name(), info_.step, bucket);
-      });
+      timed(Activity::compression, &bucket, [&] { check_finite(bucket); });
     return proceed(bucket);
   }
   timed(Activity::compression, &bucket, [&] {
-    const int64_t i = first_not_finite(bucket.grad, bucket.numel);
-    if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
-    if (options_.refuse_step) squares_ += sum_of_squares(bucket.grad);
+    find_not_finite(bucket.grad, bucket.numel, [this, begin = bucket.begin](const NotFinite& bad) {
+      first_bad_ = std::min(first_bad_, begin + bad.index);
+    });
+    if (options_.refuse_step)
+      read_sum_of_squares(bucket.grad, [this](double sum) { squares_ += sum; });
+  });
+}
+
+void DataParallel::check_finite(const Bucket& bucket) {
+  find_not_finite(bucket.grad, bucket.numel, [this, &bucket, step = info_.step](const NotFinite& bad) {
+    fail_not_finite(options_.optimizer.name(), step, bucket, bad);
   });
 }
 
@@ -213,11 +221,21 @@ void DataParallel::begin_step(double lr, int micro_batches) {
 
 bool DataParallel::finish_step() {
   const ProfileRange range("finish step");
+  const bool taken = exchange_and_update();
+  swap_reads();
+  return taken;
+}
+
+bool DataParallel::exchange_and_update() {
   const WaitingScope waiting(scheduler_.clock());
   scheduler_.finish_step();
+  const HostReadsScope scope(*reads_);
   bool taken = true;
   if (holds_gradients()) {
-    timed(Activity::compression, nullptr, [&] { taken = takes_step(); });
+    timed(Activity::compression, nullptr, [&] {
+      held_.run();
+      taken = takes_step();
+    });
     if (taken)
       for (Bucket& bucket : buckets_) proceed(bucket);
   }
@@ -231,6 +249,32 @@ bool DataParallel::finish_step() {
   buckets_.free_gradients();
   if (parameters_) parameters_->end_step();
   return taken;
+}
+
+void DataParallel::swap_reads() {
+  reads_->close();
+  reads_.swap(last_reads_);
+  try {
+    reads_->run([this] { comm_.world->barrier("checks"); });
+  } catch (...) {
+    last_reads_ = std::make_unique<HostReads>();  // an error of the last step causes others in this one
+    throw;
+  }
+}
+
+void DataParallel::finish_checks() {
+  last_reads_->run([this] { comm_.world->barrier("checks"); });
+}
+
+void DataParallel::find_cause() {
+  last_reads_->run();
+  held_.run();
+  reads_->run();
+}
+
+void DataParallel::read_with_checks(const Tensor& x, HostReads::Read f) {
+  if (!x.device().is_cuda()) return f(x);
+  (holds_gradients() ? held_ : *reads_).add(x, std::move(f), HostReads::Order::first);
 }
 
 bool DataParallel::takes_step() {
@@ -283,6 +327,7 @@ bool DataParallel::step(const Var& loss, double lr) {
 }
 
 void DataParallel::synchronize() {
+  finish_checks();
   if (synchronized()) return;
   optimizer_->synchronize(updated_buckets(), between_);
   parameters_changed();
@@ -292,6 +337,7 @@ void DataParallel::synchronize() {
 
 // If parameters are sharded, ranks gather them and compare what they received.
 void DataParallel::check_replicas() {
+  finish_checks();
   check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
         "them; check then, or call synchronize() first");
   const std::string when = " after step " + std::to_string(info_.step);
@@ -313,16 +359,19 @@ void DataParallel::check_replicas() {
 }
 
 void DataParallel::with_master_weights(const std::function<void()>& f) {
+  finish_checks();
   if (parameters_) return parameters_->with_all(/*rounded=*/false, f);
   shards_ ? shards_->with_master_weights(buckets_, *comm_.world, f) : f();
 }
 
 void DataParallel::for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store) {
+  finish_checks();
   if (parameters_) return parameters_->for_each(f, store);
   with_master_weights([&] { std::for_each(buckets_.begin(), buckets_.end(), f); });
 }
 
 void DataParallel::with_all_parameters(const std::function<void()>& f, bool rounded) {
+  finish_checks();
   parameters_ ? parameters_->with_all(rounded, f) : f();
 }
 
@@ -331,6 +380,7 @@ void DataParallel::parameters_changed() {
 }
 
 uint64_t DataParallel::value_hash() {
+  finish_checks();
   if (!parameters_) return buckets_.value_hash();
   Hash hash;
   parameters_->for_each([&](const Bucket& bucket) { hash.add(bucket.param, bucket.numel); }, false);
