@@ -10,9 +10,6 @@ namespace {
 
 thread_local HostReads* of_thread = nullptr;
 
-Tensor copied(Cpu, const Tensor& x) { return x.clone(); }
-Tensor copied(Cuda device, const Tensor& x) { return copy_in_stream_order(device, x); }
-
 }  // namespace
 
 HostReads::~HostReads() {
@@ -23,7 +20,7 @@ HostReads::~HostReads() {
 }
 
 void HostReads::add(const Tensor& x, Read read, Order order) {
-  Tensor values = on_device(x, [&](auto device) { return copied(device, x); });
+  Tensor values = on_device(x, [&](auto device) { return copy_in_stream_order(device, x); });
   const std::lock_guard lock(mutex_);
   pending_[static_cast<size_t>(order)].push_back({std::move(values), std::move(read)});
 }
