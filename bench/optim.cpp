@@ -144,8 +144,9 @@ void time_birder(int64_t values) {
   const Array<uint32_t> words(values / 32);
   words.set(std::vector<uint32_t>(static_cast<size_t>(values / 32), 0x55555555u));
   const auto update = [&](const uint32_t* active) {
-    on_device(x.bytes(),
-              [&](auto device) { birder::update(device, x.data(), words.data(), active, 0, values, {}, 0.9999f, 1, 1e-3f); });
+    on_device(x.bytes(), [&](auto device) {
+      birder::update(device, x.data(), words.data(), active, 0, values, {}, 0.9999f, 1, 1e-3f);
+    });
   };
   report("birder update", values, 8.125, [&] { update(nullptr); });
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/context.h"
 #include "engine/host_memory.h"
 
 namespace godwit {
@@ -13,8 +14,11 @@ thread_local HostReads* of_thread = nullptr;
 }  // namespace
 
 HostReads::~HostReads() {
+  const auto none = [](const std::vector<Pending>& all) { return all.empty(); };
+  if (std::all_of(pending_.begin(), pending_.end(), none)) return;
   try {
     if (closed_) copied_.block();
+    else synchronize();
   } catch (const Error&) {  // a lost GPU copies nothing
   }
 }

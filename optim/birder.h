@@ -69,7 +69,7 @@ class Birder : public Optimizer {
     Tensor server_e;        // [server_range.length]
     Tensor words;           // [padded / 32], the sign bits that apply() reads
     Tensor active, frozen;   // [padded / 32], bit masks; undefined without a mask
-    Tensor not_finite;      // [1] int64, not_finite_key() of the gradient's first non-finite value
+    Tensor not_finite;       // [1] int64, not_finite_key() of the gradient's first non-finite value
   };
   static Range share(const Range& whole, int parts, int index);
 

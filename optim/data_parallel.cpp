@@ -157,8 +157,7 @@ void DataParallel::work(Bucket& bucket) {
     find_not_finite(bucket.grad, bucket.numel, [this, begin = bucket.begin](const NotFinite& bad) {
       first_bad_ = std::min(first_bad_, begin + bad.index);
     });
-    if (options_.refuse_step)
-      read_sum_of_squares(bucket.grad, [this](double sum) { squares_ += sum; });
+    if (options_.refuse_step) read_sum_of_squares(bucket.grad, [this](double sum) { squares_ += sum; });
   });
 }
 
@@ -303,7 +302,7 @@ bool DataParallel::takes_step() {
 
 void DataParallel::clip_and_update() {
   const bool parts = shards_gradients(options_.exchange.sharding);
-  double factor = 1;
+  Tensor factor;
   timed(Activity::compression, nullptr, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
              : parts ? clip_->factor(info_.step, parameters_ ? parameters_->group() : *comm_.world, Reduce::sum)
@@ -314,7 +313,7 @@ void DataParallel::clip_and_update() {
       buckets_.acquire_gradient(bucket);
       owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
     }
-    if (factor < 1) scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
+    scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
     if (communicates_itself_) exchange(bucket);
     update(bucket);
   }

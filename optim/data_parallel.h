@@ -74,8 +74,8 @@ class DataParallel {
   // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Call it before
   // using the results of the last step; the functions below that read parameters do. No effect on the CPU.
   void finish_checks();
-  // After an error in a step: throws the error of a check that has not been made, of this step or of the last one, which
-  // may be the cause.
+  // After an error in a step: throws the error of a check that has not been made, of this step or of the last one,
+  // which may be the cause.
   void find_cause();
   // Within a step: calls f(x on the CPU) at once, or for a tensor on a GPU with the checks of the step, before them.
   void read_with_checks(const Tensor& x, HostReads::Read f);

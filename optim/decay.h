@@ -28,13 +28,15 @@ struct DecayTurns {
   }
 };
 
-// update_each(device, operation, …, make(decay), at…) on bucket.owned, in one launch on a GPU. make() returns a formula.
+// update_each(device, operation, …, make(decay), at…) on bucket.owned, in one launch on a GPU. make() returns a
+// formula.
 template <class Where, class Make, class... T>
 void update_by_decay(Where device, const char* operation, const Bucket& bucket, double weight_decay,
                      bool decay_norm_and_bias, const Make& make, T*... at) {
   const DecayTurns turns(bucket, weight_decay, decay_norm_and_bias);
   if (turns.begin >= turns.end) return;
-  update_by_turns(device, operation, turns.begin, turns.end, turns.bounds, make(turns.first), make(turns.second), at...);
+  update_by_turns(device, operation, turns.begin, turns.end, turns.bounds, make(turns.first), make(turns.second),
+                  at...);
 }
 
 }  // namespace godwit

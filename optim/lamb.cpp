@@ -53,8 +53,10 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   T *m = state_ptr<T>(device, m_, bucket), *v = state_ptr<T>(device, v_, bucket);
   update_by_decay(
       device, "lamb", bucket, options_.weight_decay, options_.decay_norm_and_bias,
-      [&](double decay) { return LambUpdate<T>{moments, correction, static_cast<T>(decay)}; }, g, m, v,
-      static_cast<const T*>(x));
+      [&](double decay) {
+        return LambUpdate<T>{moments, correction, static_cast<T>(decay)};
+      },
+      g, m, v, static_cast<const T*>(x));
   std::vector<size_t> slots;
   std::vector<Segment> ranges;
   for (size_t s = 0; s < bucket.slots.size(); ++s) {

@@ -228,8 +228,8 @@ Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
   return forward;
 }
 
-// An eager pass reads its outputs before the backward pass, so that an error of the exchange does not hide the loss. The
-// outputs of a graph are there after its launch; the next replay overwrites them.
+// An eager pass reads its outputs before the backward pass, so that an error of the exchange does not hide the loss.
+// The outputs of a graph are there after its launch; the next replay overwrites them.
 Forward Trainer::captured_forward_backward(int micro_batch) {
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});

@@ -280,8 +280,8 @@ Tensor encode_blocks(Cuda device, const Compressor& compressor, const float* x, 
                      const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   const BlockPieces& pieces = pieces_of(blocks);
   const Tensor faults = Tensor::zeros({1}, DType::u32);
-  const Job job{x,     feedback,  kept,  table_on(device, blocks),    table_on(device, pieces.all),
-                        rng, element, words, faults.cuda_data<uint32_t>()};
+  const Job job{x,   feedback, kept,  table_on(device, blocks),    table_on(device, pieces.all),
+                rng, element,  words, faults.cuda_data<uint32_t>()};
   const CodeFormat format = compressor.format();
   std::visit([&](const auto& f) { encode(device, job, pieces, f); }, format);
   return faults;

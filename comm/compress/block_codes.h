@@ -25,11 +25,13 @@ enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_
 // Encodes all blocks of x; `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
 // value and, with `rng`, keys the random numbers. Returns the argument of encoded(), on the device.
 [[nodiscard]] Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
+                                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
+                                   uint32_t* words);
 [[nodiscard]] Tensor encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
-// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block is beyond
-// float32. For a tensor on a GPU the host waits.
+                                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
+                                   uint32_t* words);
+// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block is
+// beyond float32. For a tensor on a GPU the host waits.
 bool encoded(const Tensor& faults);
 
 // Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one

@@ -119,10 +119,11 @@ class BlockExchange : public Exchange {
       return encode_blocks(device, *compressor_, data_ptr<float>(device, bucket.grad), options_.worker, kept,
                            state.blocks, rng, bucket.begin, data_ptr<uint32_t>(device, codes));
     });
-    read_on_host(faults, [this, step = int64_t{rng.step}, &bucket, later = reads_later(faults.device())](const Tensor& x) {
-      if (encoded(x)) return;
-      later ? fail_kept_not_finite(options_.name, step, bucket) : fail_not_finite(options_.name, step, bucket);
-    });
+    read_on_host(
+        faults, [this, step = int64_t{rng.step}, &bucket, later = reads_later(faults.device())](const Tensor& x) {
+          if (encoded(x)) return;
+          later ? fail_kept_not_finite(options_.name, step, bucket) : fail_not_finite(options_.name, step, bucket);
+        });
   }
 
   // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets; EF21 adds it to the

@@ -13,7 +13,8 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   return scale_block < 0 ? BlockLayout::whole(bucket, ranks) : BlockLayout(bucket, scale_block, ranks);
 }
 
-// `at`: the first value of a block whose scale is not finite. `values`: what is sent; undefined if it is no longer known.
+// `at`: the first value of a block whose scale is not finite. `values`: what is sent; undefined if it is no longer
+// known.
 [[noreturn]] void fail_not_finite(const std::string& name, const Bucket& bucket, const Tensor& values, int64_t at,
                                   int64_t step) {
   if (!values.defined()) {

@@ -192,8 +192,7 @@ class Loco : public Exchange {
     });
     read_on_host(totals, [this, step, &bucket, later = reads_later(totals.device())](const Tensor& x) {
       const loco::Counts counts = loco::counts_of(x);
-      if (!counts.finite)
-        later ? fail_kept_not_finite(name_, step, bucket) : fail_not_finite(name_, step, bucket);
+      if (!counts.finite) later ? fail_kept_not_finite(name_, step, bucket) : fail_not_finite(name_, step, bucket);
       values_ += bucket.numel;
       saturated_ += counts.saturated;
       zero_ += counts.zero;

@@ -95,7 +95,8 @@ __device__ void report(const Values<float>& gradient, const Place& at, uint64_t*
 // Algorithm 1, lines 5–9. One thread per four values.
 template <class Moment, class Error>
 __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, uint32_t* words, int64_t count,
-                              int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned, uint64_t* not_finite) {
+                              int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned,
+                              uint64_t* not_finite) {
   const bool rounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
   for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
     uint32_t bits = 0;

@@ -128,7 +128,7 @@ inline std::atomic<bool> peers{true};       // whether GPUs can access each othe
 inline std::atomic<bool> exclusive{false};  // another process has the GPUs for itself
 // Calls of all threads since the start of the process; tests subtract two readings.
 struct Counts {
-  std::atomic<int64_t> launches{0};          // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
+  std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
   std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
   std::atomic<int64_t> memsets{0};
   std::atomic<int64_t> synchronizations{0};  // of streams, events and devices with the host

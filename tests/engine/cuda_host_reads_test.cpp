@@ -1,6 +1,5 @@
 // Values of a GPU that the host reads later.
 #include "engine/host_reads.h"
-
 #include "engine/stream.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"

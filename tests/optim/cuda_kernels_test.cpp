@@ -34,7 +34,8 @@ const std::vector<Range> kRanges{{1, 0, 1}, {37, 0, 37}, {1000, 3, 997}, {5000, 
 // long.
 std::vector<int64_t> bounds_within(int64_t begin, int64_t end) {
   std::vector<int64_t> bounds;
-  for (int64_t at = begin + 1; at < std::min(end, begin + 4000); at += 1 + std::ssize(bounds) * 5 % 12) bounds.push_back(at);
+  for (int64_t at = begin + 1; at < std::min(end, begin + 4000); at += 1 + std::ssize(bounds) * 5 % 12)
+    bounds.push_back(at);
   return bounds;
 }
 
@@ -307,7 +308,8 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
       const float *m = s, *v = t;
       update_each(where, "zero_one_adam", begin, end, one_bit::LocalMomentum{average, 1e-3f}, s, x, g);
       update_by_turns(where, "zero_one_adam", begin, end, bounds_within(begin, end),
-                      one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f, 1}, one_bit::LocalUpdate{1, 1e-3f, 1e-16f, 1}, x, m, v);
+                      one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f, 1}, one_bit::LocalUpdate{1, 1e-3f, 1e-16f, 1}, x, m,
+                      v);
     });
   });
 }
@@ -341,9 +343,16 @@ void compare_clipping() {
   const Tensor x = Tensor::of(random_values<T>(n, 6), {n}).to(kCpu), y = x.to(cuda_device(0));
   const std::vector<Segment> ranges{{0, 0}, {0, 1}, {1, 20}, {20, 4116}, {4116, 4116}, {4116, n}, {3, n}, {n, n}};
   EXPECT_EQ(detail::sums_of_squares(cuda_of(y.device()), y, ranges), detail::sums_of_squares(Cpu{}, x, ranges));
-  detail::scale(Cpu{}, x, 0.3);
-  detail::scale(cuda_of(y.device()), y, 0.3);
-  EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+  const Tensor squares = detail::squares_of_ranges(Cpu{}, x, ranges);
+  for (const double limit : {1e-3, 1e9}) {
+    const Tensor factor = detail::clip_factor(Cpu{}, squares, limit);
+    const Tensor there = detail::clip_factor(cuda_of(y.device()), squares.to(y.device()), limit);
+    EXPECT_EQ(there.item(), factor.item());
+    EXPECT_EQ(factor.item() < 1, limit < 1);
+    detail::scale(Cpu{}, x, factor);
+    detail::scale(cuda_of(y.device()), y, there);
+    EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+  }
 }
 
 TEST_F(CudaOptimizers, ClippingSumsMatchTheCpuBitForBit) {

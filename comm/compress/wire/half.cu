@@ -25,7 +25,8 @@ struct Round {
   __device__ void operator()(int64_t, float x, T& to) const {
     constexpr float kLargest = std::numeric_limits<float>::max();
     to = T(x);
-    if (std::abs(x) <= kLargest && std::abs(float{to}) > kLargest) atomicMax(lost, std::bit_cast<uint32_t>(std::abs(x)));
+    if (std::abs(x) <= kLargest && std::abs(float{to}) > kLargest)
+      atomicMax(lost, std::bit_cast<uint32_t>(std::abs(x)));
   }
 };
 
@@ -66,7 +67,8 @@ Tensor to_half(Cuda device, const Tensor& x, DType wire, const char* operation) 
                 static_cast<const float*>(x.cuda_data<float>()), result.cuda_data<T>());
   });
   read_on_host(lost, [wire, name = std::string(operation)](const Tensor& values) {
-    if (const uint32_t bits = values.data<uint32_t>()[0]; bits != 0) fail_overflow(name, std::bit_cast<float>(bits), wire);
+    if (const uint32_t bits = values.data<uint32_t>()[0]; bits != 0)
+      fail_overflow(name, std::bit_cast<float>(bits), wire);
   });
   return result;
 }

@@ -9,7 +9,7 @@
 namespace godwit {
 namespace {
 
-constexpr int kParts = 16;                            // interleaved sums per tile
+constexpr int kParts = 16;  // interleaved sums per tile
 
 __device__ bool bit_at(const uint32_t* words, int64_t bit) { return words[bit / 32] >> (bit % 32) & 1; }
 
@@ -168,8 +168,7 @@ Tensor compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignS
 
 }  // namespace
 
-Tensor compress_signs(Cuda device, const float* x, float* e, const SignTiles& tiles, SignScale scale,
-                      uint32_t* words) {
+Tensor compress_signs(Cuda device, const float* x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
   return compress(device, Own{x}, e, tiles, scale, words);
 }
 

@@ -329,9 +329,9 @@ TEST_F(CudaTrainer, NamesTheStepOfANonFiniteLossOrGradient) {
                 },
                 2, poison);
           });
-          EXPECT_THAT(error, HasSubstr(poison == Poison::loss
-                                           ? "rank 1: step 3: the loss is "
-                                           : "step 3: the gradient of 'outputs.bias' is nan at element 0"));
+          EXPECT_THAT(error,
+                      HasSubstr(poison == Poison::loss ? "rank 1: step 3: the loss is "
+                                                       : "step 3: the gradient of 'outputs.bias' is nan at element 0"));
         }
 }
 
