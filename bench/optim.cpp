@@ -88,7 +88,8 @@ struct BirderArrays {
   Array<float> g;
   Array<Moment> m, b;
   Array<Error> e;
-  Array<uint32_t> words, not_finite;
+  Array<uint32_t> words;
+  Array<uint64_t> not_finite;
 };
 
 template <class Moment, class Error>
@@ -143,8 +144,9 @@ void time_birder(int64_t values) {
   const Array<uint32_t> words(values / 32);
   words.set(std::vector<uint32_t>(static_cast<size_t>(values / 32), 0x55555555u));
   const auto update = [&](const uint32_t* active) {
-    on_device(x.bytes(),
-              [&](auto device) { birder::update(device, x.data(), words.data(), active, 0, values, 0.9999f, 1e-3f); });
+    on_device(x.bytes(), [&](auto device) {
+      birder::update(device, x.data(), words.data(), active, 0, values, {}, 0.9999f, 1, 1e-3f);
+    });
   };
   report("birder update", values, 8.125, [&] { update(nullptr); });
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });
@@ -166,10 +168,10 @@ struct ScaledSigns {
   }
   void compress() {
     clear_bits();
-    const int64_t fault = on_device(x.bytes(), [&](auto device) {
+    const Tensor fault = on_device(x.bytes(), [&](auto device) {
       return compress_signs(device, x.data(), e.data(), tiles, SignScale::l1_mean, words.data());
     });
-    check(fault < 0, "bench: finite");
+    check(first_fault(fault) < 0, "bench: finite");
   }
   void expand() {
     on_device(x.bytes(), [&](auto device) { expand_signs(device, words.data(), tiles, x.data()); });
@@ -206,11 +208,11 @@ void time_scaled_signs(int64_t values) {
     received.bytes().range(4 * s * stride, 4 * stride).copy_from(signs.words.bytes());
   report("same, server, 8 senders", values, 8 + (kSenders + 1) / 8.0, [&] {
     signs.clear_bits();
-    const int64_t fault = on_device(received.bytes(), [&](auto device) {
+    const Tensor fault = on_device(received.bytes(), [&](auto device) {
       return compress_mean_of_signs(device, received.data(), kSenders, stride, signs.e.data(), signs.tiles,
                                     SignScale::l1_mean, signs.words.data());
     });
-    check(fault < 0, "bench: finite");
+    check(first_fault(fault) < 0, "bench: finite");
   });
   report("same, expanded", values, 4.125, [&] { signs.expand(); });
 }

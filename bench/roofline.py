@@ -49,14 +49,13 @@ class Step:
         return sum(max(k.operations / operations, k.bytes / bytes_) for k in self.kernels)
 
     def product(self, name, m, inputs, outputs, weights=None, data=True):
-        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. Weights are rounded to bfloat16 in each pass."""
+        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. Weights are rounded to bfloat16 once."""
         weights = inputs * outputs if weights is None else weights
         x, y, operations = HALF * m * inputs, HALF * m * outputs, 2 * m * inputs * outputs
         self.add(f"{name} forward", x + y + HALF * weights, operations, forward=True)
         self.add("weights to bfloat16", (FULL + HALF) * weights, launches=1)
         if data:
             self.add(f"{name} gradient of the input", x + y + HALF * weights, operations)
-            self.add("weights to bfloat16", (FULL + HALF) * weights)
         self.add(f"{name} gradient of the weights", x + y + FULL * weights, operations)
 
     def traffic(self, group, elements, arrays, launches=1):
@@ -65,7 +64,7 @@ class Step:
 
     def layer_norm(self, elements, residual):
         self.traffic("layer norm forward", elements, 4 if residual else 2)
-        self.traffic("layer norm gradients of the parameters", elements, 2, launches=3)
+        self.traffic("layer norm gradients of the parameters", elements, 2, launches=2)
         self.traffic("layer norm gradient of the input", elements, 3)
 
     def batch_norm(self, elements, residual):
@@ -96,7 +95,7 @@ def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, d
     if data:
         step.add("convolution gradient of the input", HALF * (x + y + weights), operations)
     step.add("convolution gradient of the filters", HALF * (x + y) + FULL * weights, operations)
-    step.add("weights to bfloat16", (FULL + HALF) * weights * (1 + data), launches=1 + data)
+    step.add("weights to bfloat16", (FULL + HALF) * weights)
     step.batch_norm(y, residual)
 
 

@@ -13,6 +13,7 @@ class Event {
   // Makes the calling thread's stream wait for this event (cudaStreamWaitEvent). The host waits only if the thread has
   // no stream.
   void wait() const;
+  void block() const;  // blocks the host until the event
 
  private:
   std::shared_ptr<void> event_;

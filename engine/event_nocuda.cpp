@@ -4,5 +4,6 @@ namespace godwit {
 
 Event Event::record() { return {}; }
 void Event::wait() const {}
+void Event::block() const {}
 
 }  // namespace godwit

@@ -1,6 +1,8 @@
 // Elementwise updates of several arrays in place, by one formula for the CPU and GPUs.
 #pragma once
+#include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "engine/device.h"
 #include "engine/vector_loop.h"
@@ -44,5 +46,20 @@ void update_each(Cpu, const char*, int64_t begin, int64_t end, F f, T*... at) {
 // Defined in engine/cuda/update.h; a .cu file instantiates it for each formula. `operation` names the kernel in errors.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at);
+
+// update_each() with two formulas by turns: `first` on [begin, bounds[0]), `second` on [bounds[0], bounds[1]), `first`
+// again, … The bounds ascend within (begin, end). One launch on a GPU.
+template <class F, class... T>
+void update_by_turns(Cpu device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
+                     F first, F second, T*... at) {
+  for (size_t i = 0; i <= bounds.size(); ++i)
+    update_each(device, operation, i == 0 ? begin : bounds[i - 1], i == bounds.size() ? end : bounds[i],
+                i % 2 == 0 ? first : second, at...);
+}
+
+// Defined in engine/cuda/update.h, like update_each().
+template <class F, class... T>
+void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
+                     F first, F second, T*... at);
 
 }  // namespace godwit

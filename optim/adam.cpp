@@ -54,12 +54,11 @@ void Adam::apply(Bucket& bucket, const StepInfo& step) {
       T* v = state_ptr<T>(device, v_, bucket);
       const T* g = data_ptr<T>(device, bucket.grad);
       const MomentsUpdate<T> moments(options_, root_correction);
-      for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                       [&](int64_t begin, int64_t end, double decay) {
-                         AdamUpdate<T> update{moments, r(step_size), r(decay), T{1}};
-                         if (decoupled_) update.l2 = 0, update.keep = r(1 - step.lr * decay);
-                         update_each(device, "adam", begin, end, update, x, m, v, g);
-                       });
+      const auto update = [&](double decay) {
+        return decoupled_ ? AdamUpdate<T>{moments, r(step_size), 0, r(1 - step.lr * decay)}
+                          : AdamUpdate<T>{moments, r(step_size), r(decay), T{1}};
+      };
+      update_by_decay(device, "adam", bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, m, v, g);
     });
   });
 }

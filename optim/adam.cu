@@ -4,8 +4,9 @@
 
 namespace godwit {
 
-template void update_each(Cuda, const char*, int64_t, int64_t, AdamUpdate<float>, float*, float*, float*, const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, AdamUpdate<double>, double*, double*, double*,
-                          const double*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, AdamUpdate<float>,
+                              AdamUpdate<float>, float*, float*, float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, AdamUpdate<double>,
+                              AdamUpdate<double>, double*, double*, double*, const double*);
 
 }  // namespace godwit

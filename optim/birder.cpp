@@ -6,6 +6,7 @@
 #include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/did_you_mean.h"
+#include "engine/host_reads.h"
 #include "optim/decay.h"
 
 namespace godwit {
@@ -95,7 +96,7 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
     if (at_worker(options.error_feedback)) state.e = Tensor::zeros(worker_shape, errors);
     if (at_server(options.error_feedback) && senders > 1) state.server_e = Tensor::zeros({state.server_range.length}, errors);
     state.words = Tensor::zeros({bucket.padded_numel() / 32}, DType::u32);
-    state.not_finite = Tensor::zeros({1}, DType::u32);
+    state.not_finite = Tensor::zeros({1}, DType::i64);
     if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, state);
     states_.push_back(std::move(state));
   }
@@ -176,15 +177,18 @@ void Birder::worker_step(const Bucket& bucket, BucketState& state, const Tensor&
                                 : worker_step<bf16, float>(state, gradient, words, step, rng)
   : short_errors ? worker_step<float, int8_t>(state, gradient, words, step, rng)
                  : worker_step<float, float>(state, gradient, words, step, rng);
-  state.unchecked = gradient;
-  if (!gradient.device().is_cuda()) check_finite(bucket, state, step);
+  check_finite(bucket, state, step);
 }
 
-void Birder::check_finite(const Bucket& bucket, BucketState& state, const StepInfo& step) {
-  const Tensor gradient = std::exchange(state.unchecked, Tensor());
-  if (!gradient.defined() || state.not_finite.item() == 0) return;
-  state.not_finite.zero();
-  fail_not_finite("birder", step.step, bucket, gradient.to(kCpu).data<float>(), state.worker_range.begin, state.worker_range.count);
+void Birder::check_finite(const Bucket& bucket, const BucketState& state, const StepInfo& step) const {
+  read_on_host(state.not_finite, [&bucket, &state, step = step.step](const Tensor& values) {
+    const auto key = static_cast<uint64_t>(values.data<int64_t>()[0]);
+    if (key == 0) return;
+    state.not_finite.zero();
+    NotFinite bad = not_finite_of(key, state.worker_range.count);
+    bad.index += state.worker_range.begin;
+    fail_not_finite("birder", step, bucket, bad);
+  });
 }
 
 template <class Moment, class Error>
@@ -198,7 +202,7 @@ void Birder::worker_step(const BucketState& state, const Tensor& gradient, const
   on_device(gradient, [&](auto device) {
     birder::worker_step(device, data_ptr<float>(device, gradient), kernel_state, data_ptr<uint32_t>(device, words),
                         state.worker_range.count, state.worker_range.length, settings, rng,
-                        data_ptr<uint32_t>(device, state.not_finite));
+                        reinterpret_cast<uint64_t*>(data_ptr<int64_t>(device, state.not_finite)));
   });
 }
 
@@ -220,15 +224,13 @@ birder::QuantizerRng Birder::rng_for(const StepInfo& step, Purpose purpose, uint
 
 void Birder::apply(Bucket& bucket, const StepInfo& step) {
   BucketState& state = bucket_state(bucket);
-  check_finite(bucket, state, step);
   const uint32_t *words = bits_at(state.words, 0), *active = bits_at(state.active, 0);
   on_device(bucket.param, [&](auto device) {
     float* x = data_ptr<float>(device, bucket.param);
-    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       birder::update(device, x, words, active, begin, end, static_cast<float>(1 - step.lr * decay),
-                                      static_cast<float>(step.lr));
-                     });
+    const DecayTurns turns(bucket, options_.weight_decay, options_.decay_norm_and_bias);
+    const auto keep = [&](double decay) { return static_cast<float>(1 - step.lr * decay); };
+    birder::update(device, x, words, active, turns.begin, turns.end, turns.bounds, keep(turns.first),
+                   keep(turns.second), static_cast<float>(step.lr));
     if (active)
       birder::activate(device, data_ptr<uint32_t>(device, state.active), words, bits_at(state.frozen, 0), state.words.numel());
   });

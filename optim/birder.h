@@ -45,8 +45,8 @@ class Birder : public Optimizer {
   // Buckets must be float32 and padded to a multiple of 32 · workers per node · nodes.
   Birder(const Options& options, const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
-  // Exchanges the bucket's sign bits. Throws, naming step and parameter, if a gradient is not finite. On a GPU this
-  // call does not wait: apply() makes the check, before it changes anything.
+  // Exchanges the bucket's sign bits. Throws, naming step and parameter, if a gradient is not finite; on a GPU by
+  // read_on_host().
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
@@ -69,8 +69,7 @@ class Birder : public Optimizer {
     Tensor server_e;        // [server_range.length]
     Tensor words;           // [padded / 32], the sign bits that apply() reads
     Tensor active, frozen;   // [padded / 32], bit masks; undefined without a mask
-    Tensor not_finite;      // [1], nonzero if a value of `unchecked` is not finite
-    Tensor unchecked;       // the last gradient, until not_finite has been read
+    Tensor not_finite;       // [1] int64, not_finite_key() of the gradient's first non-finite value
   };
   static Range share(const Range& whole, int parts, int index);
 
@@ -80,7 +79,7 @@ class Birder : public Optimizer {
   void exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step);
   void worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words, uint32_t sender,
                    const StepInfo& step);
-  void check_finite(const Bucket& bucket, BucketState& state, const StepInfo& step);
+  void check_finite(const Bucket& bucket, const BucketState& state, const StepInfo& step) const;
   template <class Moment, class Error>
   void worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                    const birder::QuantizerRng& rng) const;

@@ -318,6 +318,7 @@ void check_room(const std::string& folder, const std::vector<File>& files, Commu
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
                                                     Communicator& comm, const CheckpointExtras& extras) {
   Group& world = *comm.world;
+  replica.finish_checks();
   check(replica.synchronized(), "checkpoint: after step ", replica.steps(),
         " the replicas differ, because the optimizer takes local steps; save when synchronized() is true");
   const std::string partial = folder + ".partial";

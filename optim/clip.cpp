@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "comm/host_tensor.h"
+#include "engine/host_reads.h"
 #include "engine/parallel.h"
 
 namespace godwit {
@@ -40,14 +42,27 @@ double squares_of(const Tensor& gradient) {
   return sum;
 }
 
+double sum_of(const Tensor& squares) {
+  double sum = 0;
+  for (const double slot : squares.span<double>()) sum += slot;
+  return sum;
+}
+
+// Index of the first non-finite value; the number of values if there is none, which may have a sum that is not finite.
+int64_t first_not_finite_in(const Tensor& squares) {
+  const auto all = squares.span<double>();
+  return std::find_if(all.begin(), all.end(), [](double value) { return !std::isfinite(value); }) - all.begin();
+}
+
 }  // namespace
 
 NormClip::NormClip(const Buckets& buckets, double limit) : limit_(limit) {
   check(std::isfinite(limit) && limit > 0, "clip: the norm must be positive and finite, not ", limit);
   for (const Bucket& bucket : buckets) {
-    squares_.emplace_back(bucket.slots.size());
+    first_.push_back(std::ssize(names_));
     for (const Slot& slot : bucket.slots) names_.push_back(slot.name);
   }
+  squares_ = Tensor({std::ssize(names_)}, DType::f64);
 }
 
 void NormClip::measure(const Bucket& bucket, const Segment& part) {
@@ -56,40 +71,27 @@ void NormClip::measure(const Bucket& bucket, const Segment& part) {
     const int64_t begin = std::max(slot.offset, part.begin), end = std::min(slot.offset + slot.numel, part.end);
     ranges.push_back({begin, std::max(begin, end)});
   }
-  squares_.at(static_cast<size_t>(bucket.index)) =
-      on_device(bucket.grad, [&](auto device) { return detail::sums_of_squares(device, bucket.grad, ranges); });
+  const Tensor own = squares_.range(first_.at(static_cast<size_t>(bucket.index)), std::ssize(ranges));
+  own.copy_from(
+      on_device(bucket.grad, [&](auto device) { return detail::squares_of_ranges(device, bucket.grad, ranges); }));
 }
 
-double NormClip::sum() const {
-  double sum = 0;
-  for (const std::vector<double>& bucket : squares_)
-    for (const double slot : bucket) sum += slot;
-  return sum;
+Tensor NormClip::factor(int64_t step) {
+  const Tensor result = on_device(squares_, [&](auto device) { return detail::clip_factor(device, squares_, limit_); });
+  read_on_host(squares_, [this, step](const Tensor& squares) {
+    norm_ = std::sqrt(sum_of(squares));
+    if (!std::isfinite(norm_)) fail_not_finite(step, "", first_not_finite_in(squares));
+  });
+  return result;
 }
 
-int64_t NormClip::first_not_finite() const {
-  int64_t index = 0;
-  for (const std::vector<double>& bucket : squares_)
-    for (const double slot : bucket) {
-      if (!std::isfinite(slot)) return index;
-      ++index;
-    }
-  return static_cast<int64_t>(names_.size());  // finite squares with a non-finite sum
-}
-
-double NormClip::factor(int64_t step) {
-  norm_ = std::sqrt(sum());
-  if (!std::isfinite(norm_)) fail_not_finite(step, "", first_not_finite());
-  return std::min(1.0, limit_ / (norm_ + 1e-6));
-}
-
-double NormClip::factor(int64_t step, Group& world, Reduce op) {
-  const Tensor squares = cpu_tensor<double>({sum()});
+Tensor NormClip::factor(int64_t step, Group& world, Reduce op) {
+  const Tensor own = squares_.to(kCpu), squares = cpu_tensor<double>({sum_of(own)});
   world.all_reduce(squares, op, "clip/all_reduce");
   norm_ = std::sqrt(squares.item());
-  if (std::isfinite(norm_)) return std::min(1.0, limit_ / (norm_ + 1e-6));
+  if (std::isfinite(norm_)) return detail::clip_factor(Cpu{}, squares, limit_).to(squares_.device());
   const Tensor first({world.size()}, DType::i64, kCpu);
-  world.all_gather(cpu_tensor<int64_t>({first_not_finite()}), first, "clip/all_gather");
+  world.all_gather(cpu_tensor<int64_t>({first_not_finite_in(own)}), first, "clip/all_gather");
   const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
   const bool differ = op == Reduce::mean;  // otherwise other ranks have no value of that slot
@@ -103,7 +105,7 @@ void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t s
        "; lower the learning rate or warm it up");
 }
 
-void scale_gradient(Bucket& bucket, double factor) {
+void scale_gradient(Bucket& bucket, const Tensor& factor) {
   const Tensor g = bucket.grad.range(bucket.owned.begin, bucket.owned.numel());
   on_device(g, [&](auto device) { detail::scale(device, g, factor); });
 }
@@ -112,18 +114,29 @@ double sum_of_squares(const Tensor& x) {
   return on_device(x, [&](auto device) { return detail::sums_of_squares(device, x, {{0, x.numel()}})[0]; });
 }
 
+void read_sum_of_squares(const Tensor& x, std::function<void(double)> f) {
+  const Tensor sum = on_device(x, [&](auto device) { return detail::squares_of_ranges(device, x, {{0, x.numel()}}); });
+  read_on_host(sum, [f = std::move(f)](const Tensor& values) { f(values.item()); });
+}
+
 namespace detail {
 
-std::vector<double> sums_of_squares(Cpu, const Tensor& x, const std::vector<Segment>& ranges) {
-  std::vector<double> sums;
-  for (const Segment& range : ranges) sums.push_back(squares_of(x.range(range.begin, range.numel())));
+Tensor squares_of_ranges(Cpu, const Tensor& x, const std::vector<Segment>& ranges) {
+  const Tensor sums({std::ssize(ranges)}, DType::f64, kCpu);
+  for (size_t i = 0; i < ranges.size(); ++i)
+    sums.data<double>()[i] = squares_of(x.range(ranges[i].begin, ranges[i].numel()));
   return sums;
 }
 
-void scale(Cpu, const Tensor& x, double factor) {
+Tensor clip_factor(Cpu, const Tensor& squares, double limit) {
+  return cpu_tensor<double>({std::min(1.0, limit / (std::sqrt(sum_of(squares)) + 1e-6))});
+}
+
+void scale(Cpu, const Tensor& x, const Tensor& factor) {
+  if (!(factor.item() < 1)) return;
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
     T* values = x.data<T>();
-    const T f = static_cast<T>(factor);
+    const T f = static_cast<T>(factor.item());
     parallel_for(x.numel(), 1 << 15, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) values[i] *= f;
     });

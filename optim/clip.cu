@@ -1,6 +1,6 @@
-#include "optim/clip.h"
-
+#include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
+#include "optim/clip.h"
 
 namespace godwit::detail {
 namespace {
@@ -43,17 +43,38 @@ __global__ void range_kernel(const double* sums, const Place* places, int64_t ra
   }
 }
 
+// One thread.
+__global__ void factor_kernel(const double* squares, int64_t count, double limit, double* factor) {
+  double sum = 0;
+#pragma unroll 16
+  for (int64_t i = 0; i < count; ++i) sum = sum + squares[i];
+  const double ratio = limit / (std::sqrt(sum) + 1e-6);
+  *factor = ratio < 1 ? ratio : 1;
+}
+
 template <class T>
 struct Scale {
   T factor;
   __device__ void operator()(int64_t, T& x) const { x = x * factor; }
 };
 
+// Processes [0, first) and [last, n) element by element, [first, last) in packs.
+template <class T>
+__global__ void scale_kernel(const double* factor, int64_t first, int64_t last, int64_t n, T* x) {
+  if (!(*factor < 1)) return;
+  const Scale<T> scale{static_cast<T>(*factor)};
+  const int64_t thread = grid_thread(), stride = grid_threads();
+  for (int64_t i = first + kPack<T> * thread; i < last; i += kPack<T> * stride)
+    godwit::detail::update_pack<kPack<T>>(scale, i, x);
+  for (int64_t i = thread; i < first; i += stride) x[i] = x[i] * scale.factor;
+  for (int64_t i = last + thread; i < n; i += stride) x[i] = x[i] * scale.factor;
+}
+
 }  // namespace
 
-std::vector<double> sums_of_squares(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
+Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
   const auto count = static_cast<int64_t>(ranges.size());
-  if (count == 0) return {};
+  if (count == 0) return Tensor({0}, DType::f64);
   std::vector<int64_t> table;
   int64_t blocks = 0;
   for (const Segment& range : ranges) {
@@ -69,12 +90,22 @@ std::vector<double> sums_of_squares(Cuda device, const Tensor& x, const std::vec
   });
   launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), places, count,
          blocks, totals.cuda_data<double>());
-  return totals.to_vector<double>();
+  return totals;
 }
 
-void scale(Cuda device, const Tensor& x, double factor) {
+Tensor clip_factor(Cuda device, const Tensor& squares, double limit) {
+  Tensor factor({1}, DType::f64);
+  launch(device, "clip", factor_kernel, 1, 1, squares.cuda_data<double>(), squares.numel(), limit,
+         factor.cuda_data<double>());
+  return factor;
+}
+
+void scale(Cuda device, const Tensor& x, const Tensor& factor) {
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
-    update_each(device, "clip", 0, x.numel(), Scale<T>{static_cast<T>(factor)}, x.cuda_data<T>());
+    T* values = x.cuda_data<T>();
+    const PackedRange packed = packed_range<kPack<T>>(0, x.numel(), values);
+    launch(device, "clip", scale_kernel<T>, blocks_for(device, packed.threads(0, x.numel())), kBlock,
+           factor.cuda_data<double>(), packed.first, packed.last, x.numel(), values);
   });
 }
 

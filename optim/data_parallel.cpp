@@ -1,13 +1,11 @@
 #include "optim/data_parallel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "comm/consistency.h"
-#include "comm/host_tensor.h"
 #include "comm/parallel/finite.h"
 #include "comm/single_group.h"
 #include "engine/clock.h"
@@ -38,15 +36,6 @@ std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const 
 }
 
 Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.owned.begin, bucket.owned.numel()); }
-
-// "the gradient of 'conv1.weight' at element 17", by global offset.
-std::string place_of(const Buckets& buckets, int64_t element) {
-  for (const Bucket& bucket : buckets)
-    for (const Slot& slot : bucket.slots)
-      if (const int64_t i = element - bucket.begin - slot.offset; i >= 0 && i < slot.numel)
-        return detail::concat("the gradient of '", slot.name, "' at element ", i);
-  fail("element ", element, " is in no parameter");
-}
 
 // An activity for the length of a scope. A trace shows it as "compress 3", for bucket 3.
 class Part {
@@ -131,6 +120,8 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
       communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
+      reads_(std::make_unique<HostReads>()),
+      last_reads_(std::make_unique<HostReads>()),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
@@ -144,19 +135,18 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
 }
 
 void DataParallel::work(Bucket& bucket) {
+  const HostReadsScope scope(holds_gradients() ? held_ : *reads_);
   if (!holds_gradients()) {
     // Clipping looks at all gradients by itself.
     if (!clip_ && !optimizer_->refuses_not_finite())
-      timed(Activity::compression, &bucket, [&] {
-        if (first_not_finite(bucket.grad, bucket.numel) < bucket.numel)
-          fail_not_finite(options_.optimizer.name(), info_.step, bucket);
-      });
+      timed(Activity::compression, &bucket, [&] { check_finite(bucket); });
     return proceed(bucket);
   }
   timed(Activity::compression, &bucket, [&] {
-    const int64_t i = first_not_finite(bucket.grad, bucket.numel);
-    if (i < bucket.numel) first_bad_ = std::min(first_bad_, bucket.begin + i);
-    if (options_.refuse_step) squares_ += sum_of_squares(bucket.grad);
+    find_not_finite(bucket.grad, bucket.numel, [this, begin = bucket.begin](const NotFinite& bad) {
+      first_bad_ = std::min(first_bad_, begin + bad.index);
+    });
+    if (options_.refuse_step) read_sum_of_squares(bucket.grad, [this](double sum) { squares_ += sum; });
   });
 }
 
@@ -213,11 +203,21 @@ void DataParallel::begin_step(double lr, int micro_batches) {
 
 bool DataParallel::finish_step() {
   const ProfileRange range("finish step");
+  const bool taken = exchange_and_update();
+  swap_reads();
+  return taken;
+}
+
+bool DataParallel::exchange_and_update() {
   const WaitingScope waiting(scheduler_.clock());
   scheduler_.finish_step();
+  const HostReadsScope scope(*reads_);
   bool taken = true;
   if (holds_gradients()) {
-    timed(Activity::compression, nullptr, [&] { taken = takes_step(); });
+    timed(Activity::compression, nullptr, [&] {
+      held_.run();
+      taken = takes_step();
+    });
     if (taken)
       for (Bucket& bucket : buckets_) proceed(bucket);
   }
@@ -233,33 +233,9 @@ bool DataParallel::finish_step() {
   return taken;
 }
 
-bool DataParallel::takes_step() {
-  const int ranks = comm_.world->size();
-  std::vector<int64_t> own{first_bad_};
-  if (options_.refuse_step) own.push_back(std::bit_cast<int64_t>(squares_));
-  const int64_t width = std::ssize(own);
-  const Tensor all({ranks * width}, DType::i64, kCpu);
-  comm_.world->all_gather(cpu_tensor(own), all, "non_finite/all_gather");
-  int64_t bad = buckets_.numel(), rank_of_bad = 0;
-  double squares = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const int64_t* of_rank = all.data<int64_t>() + rank * width;
-    if (of_rank[0] < bad) bad = of_rank[0], rank_of_bad = rank;
-    if (options_.refuse_step) squares += std::bit_cast<double>(of_rank[1]);
-  }
-  if (bad < buckets_.numel()) {
-    skip_reason_ = detail::concat(place_of(buckets_, bad), " is not finite on rank ", rank_of_bad);
-    check(options_.skip_not_finite, options_.optimizer.name(), ": step ", info_.step, ": ", skip_reason_);
-    return false;
-  }
-  const std::string reason = options_.refuse_step ? options_.refuse_step(std::sqrt(squares / ranks)) : "";
-  if (!reason.empty()) skip_reason_ = reason;
-  return reason.empty();
-}
-
 void DataParallel::clip_and_update() {
   const bool parts = shards_gradients(options_.exchange.sharding);
-  double factor = 1;
+  Tensor factor;
   timed(Activity::compression, nullptr, [&] {
     factor = communicates_itself_ ? clip_->factor(info_.step, *comm_.world, Reduce::mean)
              : parts ? clip_->factor(info_.step, parameters_ ? parameters_->group() : *comm_.world, Reduce::sum)
@@ -270,7 +246,7 @@ void DataParallel::clip_and_update() {
       buckets_.acquire_gradient(bucket);
       owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
     }
-    if (factor < 1) scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
+    scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
     if (communicates_itself_) exchange(bucket);
     update(bucket);
   }
@@ -283,6 +259,7 @@ bool DataParallel::step(const Var& loss, double lr) {
 }
 
 void DataParallel::synchronize() {
+  finish_checks();
   if (synchronized()) return;
   optimizer_->synchronize(updated_buckets(), between_);
   parameters_changed();
@@ -290,39 +267,20 @@ void DataParallel::synchronize() {
     if (options_.updated) options_.updated(bucket, info_);
 }
 
-// If parameters are sharded, ranks gather them and compare what they received.
-void DataParallel::check_replicas() {
-  check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
-        "them; check then, or call synchronize() first");
-  const std::string when = " after step " + std::to_string(info_.step);
-  std::vector<uint64_t> hashes;
-  std::vector<std::string> names;
-  const auto add = [&](const Bucket& bucket) {
-    for (const Slot& slot : bucket.slots) {
-      Hash hash;
-      hash.add(bucket.param.range(slot.offset, slot.numel), slot.numel);
-      hashes.push_back(hash.value());
-      names.push_back(detail::concat("the parameter '", slot.name, "' (bucket ", bucket.index, ")", when));
-    }
-  };
-  if (parameters_) parameters_->for_each(add, false);
-  else std::for_each(buckets_.begin(), buckets_.end(), add);
-  check_identical(*comm_.world, hashes, [&](size_t i) { return names[i]; });
-  if (!parameters_ || hybrid())
-    check_identical(*between_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
-}
-
 void DataParallel::with_master_weights(const std::function<void()>& f) {
+  finish_checks();
   if (parameters_) return parameters_->with_all(/*rounded=*/false, f);
   shards_ ? shards_->with_master_weights(buckets_, *comm_.world, f) : f();
 }
 
 void DataParallel::for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store) {
+  finish_checks();
   if (parameters_) return parameters_->for_each(f, store);
   with_master_weights([&] { std::for_each(buckets_.begin(), buckets_.end(), f); });
 }
 
 void DataParallel::with_all_parameters(const std::function<void()>& f, bool rounded) {
+  finish_checks();
   parameters_ ? parameters_->with_all(rounded, f) : f();
 }
 
@@ -331,6 +289,7 @@ void DataParallel::parameters_changed() {
 }
 
 uint64_t DataParallel::value_hash() {
+  finish_checks();
   if (!parameters_) return buckets_.value_hash();
   Hash hash;
   parameters_->for_each([&](const Bucket& bucket) { hash.add(bucket.param, bucket.numel); }, false);

@@ -9,6 +9,7 @@
 #include "comm/parallel/parameter_shards.h"
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
+#include "engine/host_reads.h"
 #include "optim/clip.h"
 #include "optim/method.h"
 
@@ -67,7 +68,17 @@ class DataParallel {
   // Begins a step of `micro_batches` calls of backward().
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }  // adds the gradients of loss / micro_batches
-  bool finish_step();                                            // false: the step was skipped
+  // False: the step was skipped. On a GPU, an error of a step that a check finds, such as a non-finite gradient, is
+  // thrown by finish_step() of the next step, or by finish_checks().
+  bool finish_step();
+  // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Call it before
+  // using the results of the last step; the functions below that read parameters do. No effect on the CPU.
+  void finish_checks();
+  // After an error in a step: throws the error of a check that has not been made, of this step or of the last one,
+  // which may be the cause.
+  void find_cause();
+  // Within a step: calls f(x on the CPU) at once, or for a tensor on a GPU with the checks of the step, before them.
+  void read_with_checks(const Tensor& x, HostReads::Read f);
 
   int64_t steps() const { return info_.step; }                        // begun and not skipped
   int64_t skipped() const { return skipped_; }                        // number of skipped steps
@@ -109,6 +120,7 @@ class DataParallel {
  private:
   template <class F>
   void timed(Activity own, const Bucket* bucket, F&& f);
+  bool exchange_and_update();    // at the end of a step; false: it was skipped
   void work(Bucket& bucket);     // called when the bucket's gradient is complete
   void proceed(Bucket& bucket);  // called when the bucket may be exchanged
   void exchange(Bucket& bucket);
@@ -116,6 +128,8 @@ class DataParallel {
   void clip_and_update();
   bool hybrid() const { return options_.exchange.sharding == Sharding::hybrid; }
   bool holds_gradients() const { return options_.skip_not_finite || options_.refuse_step; }
+  void check_finite(const Bucket& bucket);
+  void swap_reads();  // the reads of this step become those of the last one, whose functions it calls
   bool takes_step();  // collective, if gradients are held until the end of the step; sets skip_reason_
 
   // Buckets, and what sharded parameters need: the rank's shards, and the hash of the values that were divided.
@@ -143,6 +157,8 @@ class DataParallel {
   double squares_ = 0;     // Σg² of this rank's gradients, for refuse_step
   int64_t skipped_ = 0;
   std::string skip_reason_;
+  HostReads held_;  // of this step, needed to decide whether it is taken; only if gradients are held
+  std::unique_ptr<HostReads> reads_, last_reads_;  // of this step and of the last one
   Scheduler scheduler_;  // last member: its thread ends before the other members are destroyed
 };
 

@@ -1,24 +1,42 @@
-// Splits a bucket's update into ranges of equal weight decay; for the optimizers' sources.
+// Updates of a bucket whose parameters differ in weight decay; for the optimizers' sources.
 #pragma once
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "comm/parallel/bucket.h"
+#include "engine/update_each.h"
 
 namespace godwit {
 
-// Calls update(begin, end, decay) on disjoint ranges that cover bucket.owned, one after another; `decay` is
-// weight_decay, or 0 for parameters without decay if `decay_norm_and_bias` is false.
-template <class F>
-void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, F&& update) {
-  const auto& [owned_begin, owned_end] = bucket.owned;
-  if (decay_norm_and_bias || weight_decay == 0) {
-    if (owned_begin < owned_end) update(owned_begin, owned_end, weight_decay);
-    return;
+// The elements of a bucket that a rank updates, cut where weight decay changes: `first` on [begin, bounds[0]), `second`
+// on [bounds[0], bounds[1]), `first` again, …
+struct DecayTurns {
+  int64_t begin, end;
+  double first, second;  // decay
+  std::vector<int64_t> bounds = {};
+
+  // Decay is weight_decay, or 0 for parameters without decay if `decay_norm_and_bias` is false.
+  DecayTurns(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias)
+      : begin(bucket.owned.begin), end(bucket.owned.end), first(weight_decay), second(0) {
+    if (decay_norm_and_bias || weight_decay == 0) return;
+    for (const DecayRange& range : decay_ranges(bucket)) {
+      if (range.end <= begin || range.begin >= end) continue;
+      if (range.begin > begin) bounds.push_back(range.begin);
+      else if (!range.decay) std::swap(first, second);
+    }
   }
-  for (const DecayRange& range : decay_ranges(bucket)) {
-    const int64_t begin = std::max(range.begin, owned_begin), end = std::min(range.end, owned_end);
-    if (begin < end) update(begin, end, range.decay ? weight_decay : 0);
-  }
+};
+
+// update_each(device, operation, …, make(decay), at…) on bucket.owned, in one launch on a GPU. make() returns a
+// formula.
+template <class Where, class Make, class... T>
+void update_by_decay(Where device, const char* operation, const Bucket& bucket, double weight_decay,
+                     bool decay_norm_and_bias, const Make& make, T*... at) {
+  const DecayTurns turns(bucket, weight_decay, decay_norm_and_bias);
+  if (turns.begin >= turns.end) return;
+  update_by_turns(device, operation, turns.begin, turns.end, turns.bounds, make(turns.first), make(turns.second),
+                  at...);
 }
 
 }  // namespace godwit

@@ -51,11 +51,12 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   const T correction = static_cast<T>(corrected ? 1 - std::pow(options_.beta1, t) : 1);
   T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
   T *m = state_ptr<T>(device, m_, bucket), *v = state_ptr<T>(device, v_, bucket);
-  for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                   [&](int64_t begin, int64_t end, double decay) {
-                     const LambUpdate<T> update{moments, correction, static_cast<T>(decay)};
-                     update_each(device, "lamb", begin, end, update, g, m, v, static_cast<const T*>(x));
-                   });
+  update_by_decay(
+      device, "lamb", bucket, options_.weight_decay, options_.decay_norm_and_bias,
+      [&](double decay) {
+        return LambUpdate<T>{moments, correction, static_cast<T>(decay)};
+      },
+      g, m, v, static_cast<const T*>(x));
   std::vector<size_t> slots;
   std::vector<Segment> ranges;
   for (size_t s = 0; s < bucket.slots.size(); ++s) {

@@ -4,9 +4,10 @@
 
 namespace godwit {
 
-template void update_each(Cuda, const char*, int64_t, int64_t, LambUpdate<float>, float*, float*, float*, const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, LambUpdate<double>, double*, double*, double*,
-                          const double*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, LambUpdate<float>,
+                              LambUpdate<float>, float*, float*, float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, LambUpdate<double>,
+                              LambUpdate<double>, double*, double*, double*, const double*);
 template void update_each(Cuda, const char*, int64_t, int64_t, SubtractScaled<float>, float*, const float*);
 template void update_each(Cuda, const char*, int64_t, int64_t, SubtractScaled<double>, double*, const double*);
 

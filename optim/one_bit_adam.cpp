@@ -78,19 +78,21 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
   if (freeze_.frozen_at() == 0) return adam_->apply(bucket, step);
   const auto r = [](double value) { return static_cast<float>(value); };
   const double corrected = 1 - std::pow(options_.beta1, static_cast<double>(step.step));
-  one_bit::FrozenUpdate update{0, r(options_.bias_correction ? step.lr / corrected : step.lr),
+  one_bit::FrozenUpdate frozen{0, r(options_.bias_correction ? step.lr / corrected : step.lr),
                                r(std::sqrt(variance_correction())), r(options_.eps),
                                // limits |m̂/√v̂|: step_size contains the correction of m
                                limit_of(options_.update_limit * (options_.bias_correction ? corrected : 1))};
   on_device(bucket.param, [&](auto device) {
     float *x = data_ptr<float>(device, bucket.param), *m = state_ptr<float>(device, m_, bucket);
     const float *agreed = data_ptr<float>(device, bucket.grad), *v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       update.keep = r(1 - step.lr * decay);
-                       if (options_.keep_local_momentum) update_each(device, kName, begin, end, update, x, agreed, v);
-                       else update_each(device, kName, begin, end, update, x, m, agreed, v);
-                     });
+    const auto update = [&](double decay) {
+      frozen.keep = r(1 - step.lr * decay);
+      return frozen;
+    };
+    const double decay = options_.weight_decay;
+    const bool all = options_.decay_norm_and_bias;
+    if (options_.keep_local_momentum) update_by_decay(device, kName, bucket, decay, all, update, x, agreed, v);
+    else update_by_decay(device, kName, bucket, decay, all, update, x, m, agreed, v);
   });
 }
 

@@ -34,12 +34,14 @@ void Sgd::apply(Bucket& bucket, const StepInfo& step) {
       T* x = data_ptr<T>(device, bucket.param);
       T* v = momentum_.empty() ? nullptr : state_ptr<T>(device, momentum_, bucket);
       const T *g = data_ptr<T>(device, bucket.grad), lr = static_cast<T>(step.lr), beta = static_cast<T>(decay_rate_);
-      for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                       [&](int64_t begin, int64_t end, double decay) {
-                         const MomentumUpdate<T> update{lr, static_cast<T>(decay), beta, nesterov_};
-                         if (v) update_each(device, "sgdm", begin, end, update, x, v, g);
-                         else update_each(device, "sgd", begin, end, SgdUpdate<T>{lr, update.decay}, x, g);
-                       });
+      const auto with_momentum = [&](double decay) {
+        return MomentumUpdate<T>{lr, static_cast<T>(decay), beta, nesterov_};
+      };
+      const auto without = [&](double decay) { return SgdUpdate<T>{lr, static_cast<T>(decay)}; };
+      const double decay = options_.weight_decay;
+      const bool all = options_.decay_norm_and_bias;
+      if (v) update_by_decay(device, "sgdm", bucket, decay, all, with_momentum, x, v, g);
+      else update_by_decay(device, "sgd", bucket, decay, all, without, x, g);
     });
   });
 }

@@ -22,12 +22,12 @@ void SoftSignSgd::apply(Bucket& bucket, const StepInfo& step) {
       T *x = data_ptr<T>(device, bucket.param), *m = state_ptr<T>(device, m_, bucket);
       T* b = state_ptr<T>(device, b_, bucket);
       const T* g = data_ptr<T>(device, bucket.grad);
-      for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                       [&](int64_t begin, int64_t end, double decay) {
-                         const SoftSignUpdate<T> update{r(step.lr), r(1 - step.lr * decay), r(options_.beta),
-                                                        r(1 - options_.beta), r(options_.eps)};
-                         update_each(device, "softsignsgd", begin, end, update, x, m, b, g);
-                       });
+      const auto update = [&](double decay) {
+        return SoftSignUpdate<T>{r(step.lr), r(1 - step.lr * decay), r(options_.beta), r(1 - options_.beta),
+                                 r(options_.eps)};
+      };
+      update_by_decay(device, "softsignsgd", bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, m,
+                      b, g);
     });
   });
 }

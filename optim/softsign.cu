@@ -4,9 +4,9 @@
 
 namespace godwit {
 
-template void update_each(Cuda, const char*, int64_t, int64_t, SoftSignUpdate<float>, float*, float*, float*,
-                          const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, SoftSignUpdate<double>, double*, double*, double*,
-                          const double*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, SoftSignUpdate<float>,
+                              SoftSignUpdate<float>, float*, float*, float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, SoftSignUpdate<double>,
+                              SoftSignUpdate<double>, double*, double*, double*, const double*);
 
 }  // namespace godwit

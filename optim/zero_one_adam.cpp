@@ -140,12 +140,11 @@ void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
   on_device(bucket.param, [&](auto device) {
     float* x = data_ptr<float>(device, bucket.param);
     const float *m = state_ptr<float>(device, m_, bucket), *v = state_ptr<float>(device, v_, bucket);
-    for_decay_ranges(
-        bucket, options_.weight_decay, options_.decay_norm_and_bias, [&](int64_t begin, int64_t end, double decay) {
-          const one_bit::LocalUpdate update{static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr),
-                                            static_cast<float>(options_.eps), limit_of(options_.update_limit)};
-          update_each(device, kName, begin, end, update, x, m, v);
-        });
+    const auto update = [&](double decay) {
+      return one_bit::LocalUpdate{static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr),
+                                  static_cast<float>(options_.eps), limit_of(options_.update_limit)};
+    };
+    update_by_decay(device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, m, v);
   });
 }
 
@@ -155,13 +154,12 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
     float *u = state_ptr<float>(device, u_, bucket), *m = state_ptr<float>(device, m_, bucket);
     const float* base = first_ ? x : state_ptr<float>(device, x_sync_, bucket);
     const float* v = state_ptr<float>(device, v_, bucket);
-    one_bit::SyncUpdate update{0, static_cast<float>(rate_sum_), static_cast<float>(options_.eps),
-                               limit_of(options_.update_limit)};
-    for_decay_ranges(bucket, options_.weight_decay, options_.decay_norm_and_bias,
-                     [&](int64_t begin, int64_t end, double decay) {
-                       update.keep = static_cast<float>(decay > 0 ? keep_ : 1);
-                       update_each(device, kName, begin, end, update, x, base, u, m, v);
-                     });
+    const auto update = [&](double decay) {
+      return one_bit::SyncUpdate{static_cast<float>(decay > 0 ? keep_ : 1), static_cast<float>(rate_sum_),
+                                 static_cast<float>(options_.eps), limit_of(options_.update_limit)};
+    };
+    update_by_decay(device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, base, u, m,
+                    v);
   });
 }
 

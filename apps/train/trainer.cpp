@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "apps/train/bucket_choice.h"
-#include "apps/train/device_sum.h"
 #include "apps/train/interrupt.h"
 #include "comm/gather.h"
 #include "comm/host_tensor.h"
@@ -110,6 +109,7 @@ Evaluation Trainer::run(Progress& progress) {
 }
 
 void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
+  finish_checks();
   const ProfileRange range("evaluation", -1, ProfileRange::Of::run);
   const auto before = Clock::now();
   last = evaluate();
@@ -160,8 +160,20 @@ void Trainer::train_step(Progress& progress) {
   const CommCount before = comm_.stats->total();
   for (size_t i = 0; i < buffers_before_.size(); ++i) buffers_before_[i].copy_from(buffers_[i]);
   replica_->begin_step(schedule_.lr(step_), config_.accumulation);
-  TimeSplit times = forward_and_backward();
-  const bool taken = replica_->finish_step();
+  TimeSplit times;
+  bool taken = false;
+  try {
+    times = forward_and_backward();
+    const auto finishing = Clock::now();
+    const double waited_before = replica_->times().waiting();
+    taken = replica_->finish_step();
+    // The host waits for a GPU here, which computes the passes that were queued.
+    if (context().device.is_cuda())
+      times.backward += std::max(0.0, seconds_since(finishing) - (replica_->times().waiting() - waited_before));
+  } catch (const Error&) {
+    replica_->find_cause();  // such as a non-finite loss
+    throw;
+  }
   // The optimizer counts the steps that are taken.
   if (const std::string event = replica_->optimizer().event(replica_->steps()); taken && leader() && !event.empty())
     progress.line(detail::concat("step ", step_, ": ", event));
@@ -184,27 +196,16 @@ void Trainer::train_step(Progress& progress) {
   ++accumulator_.steps;
 }
 
-// On a GPU, reads the losses once almost the whole step is queued; the host would wait there in any case.
 TimeSplit Trainer::forward_and_backward() {
   const auto start = Clock::now();
   const double exchanged_before = comm_.compute->seconds();
-  std::vector<Tensor> losses;
-  DeviceSum correct;
   TimeSplit times;
-  try {
-    for (int i = 0; i < config_.accumulation; ++i) {
-      const Forward forward = graphs_ ? captured_forward_backward(i, losses) : forward_backward(i, losses, times.forward);
-      correct.add(forward.correct);
-      accumulator_.answers += forward.answers;
-      accumulator_.samples += forward.samples;
-      times.data_wait += forward.data_wait_s;
-    }
-  } catch (const Error&) {
-    read_losses(losses);  // report a non-finite loss first; it causes the non-finite gradient
-    throw;
+  for (int i = 0; i < config_.accumulation; ++i) {
+    const Forward forward = graphs_ ? captured_forward_backward(i) : forward_backward(i, times.forward);
+    accumulator_.answers += forward.answers;
+    accumulator_.samples += forward.samples;
+    times.data_wait += forward.data_wait_s;
   }
-  read_losses(losses);
-  accumulator_.correct += correct.sum();
   // Calls of the computing thread hide behind nothing.
   times.communication = times.exposed_communication = comm_.compute->seconds() - exchanged_before;
   const double others = times.forward + times.data_wait + times.communication + replica_->times().waiting();
@@ -212,7 +213,7 @@ TimeSplit Trainer::forward_and_backward() {
   return times;
 }
 
-Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses, double& forward_s) {
+Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
   const auto start = Clock::now();
   const double exchanged_before = comm_.compute->seconds(), waited_before = replica_->times().waiting();
   const auto next_forward = [&] {
@@ -220,43 +221,49 @@ Forward Trainer::forward_backward(int micro_batch, std::vector<Tensor>& losses, 
     return task_.forward((step_ - 1) * config_.accumulation + micro_batch);
   };
   Forward forward = next_forward();
-  losses.push_back(forward.loss.value());
-  if (context().device == kCpu) read_losses(losses);
+  read(forward, micro_batch);
   forward_s += seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before) -
                (replica_->times().waiting() - waited_before);  // for sharded parameters
   replica_->backward(forward.loss);
   return forward;
 }
 
-// Copies the outputs, because the next replay overwrites them. A pass that fails during capture has computed nothing.
-Forward Trainer::captured_forward_backward(int micro_batch, std::vector<Tensor>& losses) {
+// An eager pass reads its outputs before the backward pass, so that an error of the exchange does not hide the loss.
+// The outputs of a graph are there after its launch; the next replay overwrites them.
+Forward Trainer::captured_forward_backward(int micro_batch) {
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
   Forward& given = passes_[loaded.key];
-  if (graphs_->captured(loaded.key)) losses.push_back(given.loss.value());
   const auto how = graphs_->run(loaded.key, [&] {
     Forward forward = task_.forward_loaded();
-    if (!capturing()) losses.push_back(forward.loss.value());
+    if (!capturing()) read(forward, micro_batch);
     replica_->backward(forward.loss);
     given = std::move(forward);
     given.loss = Var(given.loss.value());
   });
+  if (how != CudaGraphCache::How::eager) read(given, micro_batch);
   replayed_ += how == CudaGraphCache::How::replayed;
   Forward result = given;
-  losses.resize(static_cast<size_t>(micro_batch));
-  losses.push_back(given.loss.value().clone());
-  for (Tensor& correct : result.correct) correct = correct.clone();
   result.data_wait_s = loaded.data_wait_s;
   return result;
 }
 
-void Trainer::read_losses(const std::vector<Tensor>& losses) {
-  last_loss_ = 0;
-  for (const Tensor& loss : losses) {
+void Trainer::read(const Forward& forward, int micro_batch) {
+  replica_->read_with_checks(forward.loss.value(), [this, step = step_, micro_batch](const Tensor& loss) {
     const double value = loss.item();
-    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step_, ": the loss is ", value, nan_hint());
-    last_loss_ += value / config_.accumulation;
-  }
+    check(std::isfinite(value) || config_.non_finite == "skip", "step ", step, ": the loss is ", value, nan_hint());
+    last_loss_ = (micro_batch == 0 ? 0 : last_loss_) + value / config_.accumulation;
+  });
+  for (const Tensor& correct : forward.correct)
+    replica_->read_with_checks(correct, [this](const Tensor& count) { accumulator_.correct += count.item(); });
+}
+
+void Trainer::finish_checks() {
+  const auto start = Clock::now();
+  replica_->finish_checks();
+  const double waited = seconds_since(start);
+  accumulator_.times.backward += waited;
+  all_times_.backward += waited;
 }
 
 // The batch-norm statistics contain the skipped batch, so they are restored too.

@@ -59,11 +59,14 @@ class Trainer {
   void notice_convolutions(Progress& progress);
   // Over all micro-batches. Returns the times of the computing thread, and the communication that it does itself.
   TimeSplit forward_and_backward();
-  // Forward and backward pass of one micro-batch. Appends the loss to `losses` before the backward pass, and adds the
-  // time of the forward pass to forward_s. captured_forward_backward() runs both through CUDA graphs.
-  Forward forward_backward(int micro_batch, std::vector<Tensor>& losses, double& forward_s);
-  Forward captured_forward_backward(int micro_batch, std::vector<Tensor>& losses);
-  void read_losses(const std::vector<Tensor>& losses);  // sets last_loss_ to the mean over the micro-batches
+  // Forward and backward pass of one micro-batch. Adds the time of the forward pass to forward_s.
+  // captured_forward_backward() runs both through CUDA graphs.
+  Forward forward_backward(int micro_batch, double& forward_s);
+  Forward captured_forward_backward(int micro_batch);
+  // Adds the loss to last_loss_, a mean over the micro-batches, and the correct answers to the accumulator. On a GPU,
+  // the host reads them with the checks of the step.
+  void read(const Forward& forward, int micro_batch);
+  void finish_checks();  // waits until a GPU has finished the step; last_loss_ and the accumulator are then complete
   void skipped(Progress& progress);  // handles a step that all ranks skipped
   std::string spike(double gradient_norm);  // collective: why the step is refused; "" if it is not
   void roll_back(Progress& progress);       // collective: to the state of the last checkpoint

@@ -134,6 +134,7 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
 }
 
 void Trainer::checkpoint(Progress& progress) {
+  finish_checks();
   finish_checkpoint(progress);
   const ProfileRange range("checkpoint", step_, ProfileRange::Of::run);
   const auto begin = saved_at_ = Clock::now();
@@ -197,6 +198,7 @@ void Trainer::announce_checkpoint(Progress& progress) {
 // Parameters, state and averages are those of the checkpoint; steps, schedule and data go on, so the run does not meet
 // the same batches again.
 void Trainer::roll_back(Progress& progress) {
+  finish_checks();
   finish_checkpoint(progress);
   const std::string newest = leader() ? newest_checkpoint(run_dir_ + "/checkpoints") : "";
   const std::string folder = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();

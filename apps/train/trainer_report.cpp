@@ -29,6 +29,7 @@ std::string peak_memory() {
 // The loss is of the current step, averaged over the ranks. Accuracy, bytes, rate and times cover the steps since the
 // last report.
 void Trainer::report(Progress& progress) {
+  finish_checks();
   const ProfileRange range("metrics");
   const auto now = Clock::now();
   accumulator_.times.total = std::chrono::duration<double>(now - accumulator_.since).count();

@@ -1,6 +1,7 @@
 #include "autograd/ops/linear.h"
 
 #include "autograd/ops/bias.h"
+#include "autograd/ops/kernel_weights.h"
 #include "autograd/ops/linear_kernels.h"
 #include "engine/gemm.h"
 
@@ -60,12 +61,12 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
     check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == type, "linear: bias must be ", type, " ", Shape{w.dim(0)},
           ", it is ", bias.dtype(), " ", bias.shape());
   Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
-  on_device(y, [&](auto device) {
-    linear_forward(device, x.value(), w.value(), bias.defined() ? bias.value() : Tensor(), y);
-  });
+  const Tensor weights = kernel_weights(w.value(), x.dtype());
+  on_device(
+      y, [&](auto device) { linear_forward(device, x.value(), weights, bias.defined() ? bias.value() : Tensor(), y); });
   return Var::result(y, {x, w, bias},
-                     [xv = w.requires_grad() ? x.value() : Tensor(), wv = w.value(), dx = x.gradient(),
-                      dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
+                     [xv = w.requires_grad() ? x.value() : Tensor(), wv = x.requires_grad() ? weights : Tensor(),
+                      dx = x.gradient(), dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
                        if (dw || db) {
                          const Tensor gw = dw ? dw.target() : Tensor(), gb = db ? db.target() : Tensor();
                          on_device(dy, [&](auto device) {

@@ -4,6 +4,7 @@
 
 #include "autograd/accumulate.h"
 #include "autograd/ops/cast.h"
+#include "autograd/ops/kernel_weights.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/packed_product.h"
 #include "autograd/ops/softmax_cross_entropy.h"
@@ -46,7 +47,8 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
   const Tensor gw = dw ? dw.target() : Tensor();
   const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
   for_parts(s.w.dim(0), kClassUnit, [&](int64_t first, int64_t count) {
-    const Tensor w = s.w.rows(first, count), wide = logits_of(s.x, w, {w, true, s.x.dim(0), s.x.dtype()});
+    const Tensor w = kernel_weights(s.w.rows(first, count), s.x.dtype());
+    const Tensor wide = logits_of(s.x, s.w.rows(first, count), {w, true, s.x.dim(0), s.x.dtype()});
     on_device(s.x, [&](auto device) {
       softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
       const Tensor d_logits = in_type(wide, s.x.dtype());

@@ -1,12 +1,13 @@
 #include "autograd/ops/packed_product.h"
 
+#include "autograd/ops/kernel_weights.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/linear_kernels.h"
 
 namespace godwit {
 
 PackedProduct::PackedProduct(const Tensor& w, bool transposed, int64_t rows, DType type)
-    : w_(w), transposed_(transposed), rows_(rows) {
+    : w_(kernel_weights(w, type)), transposed_(transposed), rows_(rows) {
   if (type != DType::f64 && !w.device().is_cuda()) packed_ = detail::library_linear_pack(w, transposed, rows, type);
 }
 

@@ -29,8 +29,8 @@ void for_blocks(const BlockTable<CodedBlock>& blocks, const F& f) {
 
 }  // namespace
 
-bool encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
+Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
+                     const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words) {
   std::atomic<bool> finite{true};
   for_blocks(blocks, [&](const CodedBlock& block, float* a, float* b) {
     const int64_t n = block.n;
@@ -41,7 +41,16 @@ bool encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback f
     if (!compressor.encode_finite(z, n, {rng, element + block.begin}, words + block.at)) return finite.store(false);
     if (own) compressor.add(words + block.at, n, feedback == Feedback::residual ? -1.0f : 1.0f, own, b);
   });
-  return finite;
+  const Tensor faults({1}, DType::u32, kCpu);
+  faults.data<uint32_t>()[0] = finite ? 0u : uint32_t{kNotFinite};
+  return faults;
+}
+
+bool encoded(const Tensor& faults) {
+  const uint32_t found = faults.to(kCpu).data<uint32_t>()[0];
+  if (found & kNotFinite) return false;
+  check(found == 0, "qsgd: the norm of a block of gradients is beyond float32; lower the learning rate");
+  return true;
 }
 
 void mean_of_blocks(Cpu, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,

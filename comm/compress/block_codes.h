@@ -20,13 +20,19 @@ enum class Feedback {
   ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
 };
 
+enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_blocks()'s result
+
 // Encodes all blocks of x; `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
-// value and, with `rng`, keys the random numbers. Returns false if a value to encode is not finite; codes and `kept`
-// are then unusable. On a GPU the host waits for this result.
-bool encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
-bool encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
-                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element, uint32_t* words);
+// value and, with `rng`, keys the random numbers. Returns the argument of encoded(), on the device.
+[[nodiscard]] Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
+                                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
+                                   uint32_t* words);
+[[nodiscard]] Tensor encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
+                                   const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
+                                   uint32_t* words);
+// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block is
+// beyond float32. For a tensor on a GPU the host waits.
+bool encoded(const Tensor& faults);
 
 // Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
 // sender. With `moves` it is added to `mean`, otherwise it replaces it.

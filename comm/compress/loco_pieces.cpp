@@ -51,7 +51,7 @@ void agree(Cpu, const bf16* sizes, int64_t ranks, int64_t blocks, int bits, floa
   }
 }
 
-Counts encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
+Tensor encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
               const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words) {
   std::atomic<int64_t> saturated{0}, zero{0};
   std::atomic<bool> finite{true};
@@ -62,7 +62,15 @@ Counts encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const 
     zero += counts.zero;
     if (!counts.finite) finite = false;
   });
-  return {saturated, zero, finite};
+  const Tensor totals({3}, DType::i64, kCpu);
+  totals.data<int64_t>()[0] = saturated, totals.data<int64_t>()[1] = zero;
+  totals.data<int64_t>()[2] = finite ? 0 : 1;
+  return totals;
+}
+
+Counts counts_of(const Tensor& totals) {
+  const std::vector<int64_t> counts = totals.to_vector<int64_t>();
+  return {counts[0], counts[1], counts[2] == 0};
 }
 
 void mean_of_codes(Cpu, const Messages& messages, const Table<Piece>& pieces, const float* scales, float* g) {

@@ -209,7 +209,7 @@ void agree(Cuda device, const bf16* sizes, int64_t ranks, int64_t blocks, int bi
   launch(device, "loco", agree_kernel, blocks_for(device, blocks), kBlock, sizes, ranks, blocks, bits, scales);
 }
 
-Counts encode(Cuda device, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
+Tensor encode(Cuda device, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
               const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words) {
   static_assert(kPiece < 1 << kField && sizeof(Count) == sizeof(int64_t));
   const Tensor totals = Tensor::zeros({3}, DType::i64);
@@ -220,8 +220,7 @@ Counts encode(Cuda device, const float* g, int8_t* e, const Table<Piece>& pieces
   if (settings.bits == 1) run(encode_kernel<1>);
   else if (settings.bits == 4) run(encode_kernel<4>);
   else run(encode_kernel<8>);
-  const std::vector<int64_t> counts = totals.to_vector<int64_t>();
-  return {counts[0], counts[1], counts[2] == 0};
+  return totals;
 }
 
 void mean_of_codes(Cuda device, const Messages& messages, const Table<Piece>& pieces, const float* scales, float* g) {

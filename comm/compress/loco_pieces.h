@@ -37,11 +37,12 @@ struct BlockScales {
 };
 
 // Encodes all pieces as encode() in wire/loco_codes.h does; `element` is the global offset of the bucket's first value.
-// On a GPU the host waits for the counts.
-Counts encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
+// Returns the argument of counts_of(), on the device.
+Tensor encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
               const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words);
-Counts encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
+Tensor encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
               const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words);
+Counts counts_of(const Tensor& totals);  // for a tensor on a GPU the host waits
 
 // The messages of all senders, `stride` words apart.
 struct Messages {

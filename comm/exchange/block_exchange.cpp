@@ -5,6 +5,7 @@
 #include "comm/parallel/blocks.h"
 #include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
+#include "engine/host_reads.h"
 #include "engine/philox.h"
 
 namespace godwit {
@@ -113,12 +114,16 @@ class BlockExchange : public Exchange {
     for (size_t s = 0; s < state.segments.size(); ++s)
       if (const int64_t unused = state.words - state.used[s]; unused > 0)
         codes.range(static_cast<int64_t>(s) * state.words + state.used[s], unused).zero();
-    const bool finite = on_device(bucket.grad, [&](auto device) {
+    const Tensor faults = on_device(bucket.grad, [&](auto device) {
       float* kept = state.memory.defined() ? data_ptr<float>(device, state.memory) : nullptr;
       return encode_blocks(device, *compressor_, data_ptr<float>(device, bucket.grad), options_.worker, kept,
                            state.blocks, rng, bucket.begin, data_ptr<uint32_t>(device, codes));
     });
-    if (!finite) fail_not_finite(options_.name, rng.step, bucket);
+    read_on_host(
+        faults, [this, step = int64_t{rng.step}, &bucket, later = reads_later(faults.device())](const Tensor& x) {
+          if (encoded(x)) return;
+          later ? fail_kept_not_finite(options_.name, step, bucket) : fail_not_finite(options_.name, step, bucket);
+        });
   }
 
   // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets; EF21 adds it to the
@@ -147,14 +152,17 @@ class BlockExchange : public Exchange {
   // reply_f32() with encoded means; codes: room for the codes of all blocks.
   void reply_coded(const BucketState& state, Group& group, int64_t step, const Tensor& codes, const Tensor& result) const {
     const Tensor code = Tensor::zeros({state.words}, DType::u32);
-    const bool finite = on_device(result, [&](auto device) {
+    const Tensor faults = on_device(result, [&](auto device) {
       const bool keeps = state.server_error.defined();
       return encode_blocks(device, *compressor_, data_ptr<float>(device, result),
                            keeps ? Feedback::residual : Feedback::none,
                            keeps ? data_ptr<float>(device, state.server_error) : nullptr, state.served,
                            rng(step, Purpose::mean_code, 0), state.bucket_begin, data_ptr<uint32_t>(device, code));
     });
-    check(finite, options_.name, ": step ", step, ": a mean is not finite; lower the learning rate");
+    const auto check_mean = [this, step](const Tensor& x) {
+      check(encoded(x), options_.name, ": step ", step, ": a mean is not finite; lower the learning rate");
+    };
+    read_on_host(faults, check_mean, HostReads::Order::shared);
     group.all_gather(code, codes, phase("all_gather"));
     average(state, state.blocks, codes, 1, result);
   }

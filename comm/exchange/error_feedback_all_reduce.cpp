@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/data_ptr.h"
+#include "engine/host_reads.h"
 
 namespace godwit {
 namespace {
@@ -12,8 +13,16 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   return scale_block < 0 ? BlockLayout::whole(bucket, ranks) : BlockLayout(bucket, scale_block, ranks);
 }
 
+// `at`: the first value of a block whose scale is not finite. `values`: what is sent; undefined if it is no longer
+// known.
 [[noreturn]] void fail_not_finite(const std::string& name, const Bucket& bucket, const Tensor& values, int64_t at,
                                   int64_t step) {
+  if (!values.defined()) {
+    const auto slot = std::find_if(bucket.slots.begin(), bucket.slots.end(),
+                                   [&](const Slot& s) { return at >= s.offset && at < s.offset + s.numel; });
+    fail(name, ": step ", step, ": a value that is sent of '", slot == bucket.slots.end() ? "padding" : slot->name,
+         "' or of its block is not finite; lower the learning rate");
+  }
   const Tensor here = values.to(kCpu);
   const float* z = here.data<float>();
   const float* bad = std::find_if(z + at, z + bucket.numel, [](float value) { return !std::isfinite(value); });
@@ -74,21 +83,26 @@ void ErrorFeedbackAllReduce::mean(const Bucket& bucket, const Tensor& z, const T
   BucketState& state = bucket_state(bucket);
   const int ranks = comm.world->size();
   const Tensor sent = Tensor::zeros({ranks * state.words}, DType::u32);
-  const int64_t bad = on_device(z, [&](auto device) {
+  const Tensor fault = on_device(z, [&](auto device) {
     return compress_signs(device, data_ptr<float>(device, z), data_ptr<float>(device, state.e), state.sent, scale_,
                           data_ptr<uint32_t>(device, sent));
   });
-  if (bad >= 0) fail_not_finite(name_, bucket, z, bad, step);
+  read_on_host(fault, [this, &bucket, step, z, later = reads_later(z.device())](const Tensor& x) {
+    if (const int64_t bad = first_fault(x); bad >= 0) fail_not_finite(name_, bucket, later ? Tensor() : z, bad, step);
+  });
   if (ranks > 1) {
     const Tensor received(sent.shape(), DType::u32), own = Tensor::zeros({state.words}, DType::u32);
     comm.world->all_to_all(sent, received, name_ + "/all_to_all");
-    const int64_t wrong = on_device(z, [&](auto device) {
+    const Tensor fault_of_mean = on_device(z, [&](auto device) {
       return compress_mean_of_signs(device, data_ptr<uint32_t>(device, received), ranks, state.words,
                                     data_ptr<float>(device, state.server_e), state.served, scale_,
                                     data_ptr<uint32_t>(device, own));
     });
-    check(wrong < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index,
-          " is not finite; lower the learning rate");
+    const auto check_scales = [this, &bucket, step](const Tensor& x) {
+      check(first_fault(x) < 0, name_, ": step ", step, ": a scale of bucket ", bucket.index,
+            " is not finite; lower the learning rate");
+    };
+    read_on_host(fault_of_mean, check_scales, HostReads::Order::shared);
     comm.world->all_gather(own, sent, name_ + "/all_gather");
   }
   on_device(z, [&](auto device) {

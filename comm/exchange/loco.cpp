@@ -12,6 +12,7 @@
 #include "comm/parallel/sharding.h"
 #include "engine/data_ptr.h"
 #include "engine/excerpt.h"
+#include "engine/host_reads.h"
 #include "engine/philox.h"
 
 namespace godwit {
@@ -71,7 +72,7 @@ class Loco : public Exchange {
     const loco::Messages messages{nullptr, state.words, group.size(), static_cast<int>(options_.bits)};
     if (to_owners_) mean_of_own(state, bucket, own, messages);
     else mean_of_all(state, bucket, own, messages, group);
-    if (i + 1 == states_.size()) check_saturation(step);
+    if (is_last(bucket) && !reads_later(bucket.grad.device())) check_saturation(step);
   }
 
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
@@ -170,6 +171,8 @@ class Loco : public Exchange {
     });
   }
 
+  bool is_last(const Bucket& bucket) const { return static_cast<size_t>(bucket.index) + 1 == states_.size(); }
+
   // before: the previous step's scales, in which the stored errors are expressed.
   void encode(BucketState& state, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
     const float ratio = static_cast<float>(options_.error_scale), gain = static_cast<float>(options_.error_gain_new);
@@ -181,16 +184,20 @@ class Loco : public Exchange {
                                   .clip = clip_element(),
                                   .random = options_.error_rounding == LocoOptions::Rounding::random,
                                   .reset = options_.reset_every > 0 && step % options_.reset_every == 0};
-    const loco::Counts counts = on_device(bucket.grad, [&](auto device) {
+    const Tensor totals = on_device(bucket.grad, [&](auto device) {
       const loco::BlockScales scales{data_ptr<float>(device, state.scales), data_ptr<float>(device, before), ratio};
       return loco::encode(device, data_ptr<float>(device, bucket.grad),
                           reinterpret_cast<int8_t*>(data_ptr<uint8_t>(device, state.e)), state.sent, scales, settings,
                           rng, bucket.begin, data_ptr<uint32_t>(device, codes));
     });
-    if (!counts.finite) fail_not_finite(name_, step, bucket);
-    values_ += bucket.numel;
-    saturated_ += counts.saturated;
-    zero_ += counts.zero;
+    read_on_host(totals, [this, step, &bucket, later = reads_later(totals.device())](const Tensor& x) {
+      const loco::Counts counts = loco::counts_of(x);
+      if (!counts.finite) later ? fail_kept_not_finite(name_, step, bucket) : fail_not_finite(name_, step, bucket);
+      values_ += bucket.numel;
+      saturated_ += counts.saturated;
+      zero_ += counts.zero;
+      if (later && is_last(bucket)) check_saturation(step);
+    });
   }
 
   static void mean_of_own(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages) {

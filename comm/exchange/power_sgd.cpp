@@ -77,7 +77,7 @@ class PowerSgd : public Exchange {
     bool finite = true;
     for (const Matrix& m : state.matrices) finite &= project(device, m, g, e, kept_q + m.q, p + m.p);
     for (const Plain& x : state.plain) first.range(x.at, x.n).copy_from(bucket.grad.range(x.begin, x.n));
-    if (!finite || !checked(device, state, bucket)) fail_not_finite("powersgd", step, bucket);
+    if (!finite || !checked(device, state, bucket, step)) fail_not_finite("powersgd", step, bucket);
     comm.world->all_reduce(first, Reduce::mean, "powersgd/all_reduce_p");
     for (const Plain& x : state.plain) bucket.grad.range(x.begin, x.n).copy_from(first.range(x.at, x.n));
     for (const Matrix& m : state.matrices) {
@@ -92,14 +92,18 @@ class PowerSgd : public Exchange {
   }
 
   // Whether the values that project() has not checked are finite.
-  static bool checked(Cpu, const BucketState& state, const Bucket& bucket) {
+  static bool checked(Cpu, const BucketState& state, const Bucket& bucket, int64_t) {
     bool finite = true;
     for (const Plain& x : state.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
     return finite;
   }
-  static bool checked(Cuda, const BucketState& state, const Bucket& bucket) {
-    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel &&
-           (!state.e.defined() || first_not_finite(state.e, bucket.numel) == bucket.numel);
+  static bool checked(Cuda, const BucketState& state, const Bucket& bucket, int64_t step) {  // by read_on_host()
+    find_not_finite(bucket.grad, bucket.numel,
+                    [&bucket, step](const NotFinite& bad) { fail_not_finite("powersgd", step, bucket, bad); });
+    if (state.e.defined())
+      find_not_finite(state.e, bucket.numel,
+                      [&bucket, step](const NotFinite&) { fail_kept_not_finite("powersgd", step, bucket); });
+    return true;
   }
 
   void add_part(const Bucket& bucket) {

@@ -11,6 +11,7 @@
 #include "comm/parallel/blocks.h"
 #include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
+#include "engine/host_reads.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
 
@@ -121,7 +122,10 @@ class RandomK : public Exchange {
     const Tensor z = feedback_ ? state.e : bucket.grad;
     if (feedback_)
       add_values(device, data_ptr<float>(device, bucket.grad), data_ptr<float>(device, state.e), bucket.numel);
-    if (first_not_finite(z, bucket.numel) < bucket.numel) fail_not_finite("randomk", step, bucket);
+    find_not_finite(z, bucket.numel, [this, &bucket, step, later = reads_later(z.device())](const NotFinite& bad) {
+      if (!feedback_) fail_not_finite("randomk", step, bucket, bad);
+      later ? fail_kept_not_finite("randomk", step, bucket) : fail_not_finite("randomk", step, bucket);
+    });
     const Tensor there = Tensor::of(places, {state.sent}), values({state.sent});
     gather(device, there, z, feedback_, values);
     comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");

@@ -30,8 +30,7 @@ class SignSgd : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const int64_t length = bucket.padded_numel() / 32;
     const Tensor signs({length}, DType::u32);
-    if (!on_device(bucket.grad, [&](auto device) { return pack(device, bucket, signs); }))
-      fail_not_finite("signsgd", step, bucket);
+    on_device(bucket.grad, [&](auto device) { pack(device, bucket, signs, step); });
     const int world = comm.world->size();
     if (world > 1) {
       const Tensor received({length}, DType::u32), votes({length / world}, DType::u32);
@@ -49,13 +48,14 @@ class SignSgd : public Exchange {
   }
 
  private:
-  // Returns whether all values are finite; on a GPU the host waits for the result.
-  static bool pack(Cuda device, const Bucket& bucket, const Tensor& signs) {
+  // Throws if a value is not finite; on a GPU by read_on_host().
+  static void pack(Cuda device, const Bucket& bucket, const Tensor& signs, int64_t step) {
     pack_signs(device, data_ptr<float>(device, bucket.grad), data_ptr<uint32_t>(device, signs), bucket.padded_numel());
-    return first_not_finite(bucket.grad, bucket.numel) == bucket.numel;
+    find_not_finite(bucket.grad, bucket.numel,
+                    [&bucket, step](const NotFinite& bad) { fail_not_finite("signsgd", step, bucket, bad); });
   }
 
-  static bool pack(Cpu, const Bucket& bucket, const Tensor& signs) {
+  static void pack(Cpu, const Bucket& bucket, const Tensor& signs, int64_t step) {
     const float* g = bucket.grad.data<float>();
     uint32_t* words = signs.data<uint32_t>();
     std::atomic<bool> finite{true};
@@ -69,7 +69,7 @@ class SignSgd : public Exchange {
           }
         },
         kChunk);
-    return finite;
+    if (!finite) fail_not_finite("signsgd", step, bucket);
   }
 };
 

@@ -1,21 +1,31 @@
 // Detection of non-finite gradients, which low-bit codes would hide.
 #pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
 #include "comm/parallel/bucket.h"
+#include "comm/parallel/not_finite.h"
 
 namespace godwit {
 
-// Throws "<who>: step <step>: the gradient of '<parameter>' is <value> at element <i>; …" for the first non-finite
-// value in gradient[0, count), whose element 0 is the bucket's element `begin`.
-[[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const float* gradient,
-                                  int64_t begin, int64_t count);
+// Throws "<who>: step <step>: the gradient of '<parameter>' is <value> at element <i>; …"; bad.index counts in the
+// bucket.
+[[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const NotFinite& bad);
 
-// Checks bucket.grad; if it is finite, the error blames the kept state (error feedback).
+// Checks bucket.grad, which must still be the step's gradient; if it is finite, the error blames the kept state (error
+// feedback).
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
+// Blames the kept state.
+[[noreturn]] void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
 
 // Index of the first non-finite value in x[0, n), or n if there is none. Threaded; on a GPU the host waits for the
 // result.
 int64_t first_not_finite(const Tensor& x, int64_t n);
-int64_t first_not_finite(Cpu, const Tensor& x, int64_t n);
-int64_t first_not_finite(Cuda, const Tensor& x, int64_t n);
+// Calls found() with the first non-finite value in x[0, n), if there is one; on a GPU by read_on_host().
+void find_not_finite(const Tensor& x, int64_t n, std::function<void(const NotFinite&)> found);
+// [1] int64 on x's device: not_finite_key() of the first non-finite value in x[0, n).
+Tensor first_not_finite_key(Cpu, const Tensor& x, int64_t n);
+Tensor first_not_finite_key(Cuda, const Tensor& x, int64_t n);
 
 }  // namespace godwit

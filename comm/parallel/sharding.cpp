@@ -6,6 +6,7 @@
 #include "comm/compress/wire/half.h"
 #include "comm/parallel/blocks.h"
 #include "engine/data_ptr.h"
+#include "engine/host_reads.h"
 
 namespace godwit {
 namespace {
@@ -140,11 +141,14 @@ const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& buck
 
 Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
-  const bool finite = on_device(message, [&](auto device) {
+  const Tensor faults = on_device(message, [&](auto device) {
     return encode_blocks(device, *compressor_, data_ptr<float>(device, values), Feedback::none, nullptr, blocks, {}, 0,
                          data_ptr<uint32_t>(device, message));
   });
-  check(finite, "sharding: a parameter is not finite; lower the learning rate or warm it up");
+  const auto check_parameters = [](const Tensor& x) {
+    check(encoded(x), "sharding: a parameter is not finite; lower the learning rate or warm it up");
+  };
+  read_on_host(faults, check_parameters, HostReads::Order::shared);
   return message;
 }
 

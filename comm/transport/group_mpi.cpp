@@ -9,7 +9,7 @@
 #include "comm/failure.h"
 #include "comm/reduce.h"
 #include "comm/transport/peer_memory.h"
-#include "comm/transport/pinned_copy.h"
+#include "engine/host_memory.h"
 
 namespace godwit {
 namespace {

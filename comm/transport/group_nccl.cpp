@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "comm/reduce.h"
 #include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
 #include "engine/cuda/requirements.h"
@@ -22,6 +21,7 @@ constexpr std::chrono::microseconds kYielding{200}, kSleep{20};
 constexpr std::chrono::seconds kFarewell{10};  // for pending work when a group is destroyed
 
 ncclDataType_t real_type(const Tensor& x) { return x.dtype() == DType::f32 ? ncclFloat32 : ncclFloat64; }
+ncclRedOp_t operation(Reduce op) { return op == Reduce::mean ? ncclAvg : ncclSum; }
 bool taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.address()) + offset; }
 
@@ -54,17 +54,15 @@ class NcclGroup : public Group {
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
     if (!x.device().is_cuda()) return host_->all_reduce(x, op, phase);
     run(x, phase, [&](cudaStream_t stream) {
-      return ncclAllReduce(x.address(), x.address(), count(x), real_type(x), ncclSum, comm_, stream);
+      return ncclAllReduce(x.address(), x.address(), count(x), real_type(x), operation(op), comm_, stream);
     });
-    if (op == Reduce::mean) divide(cuda_of(x.device()), x, size());
   }
 
   void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) override {
     if (!in.device().is_cuda()) return host_->reduce_scatter(in, out, op, phase);
     run(in, phase, [&](cudaStream_t stream) {
-      return ncclReduceScatter(in.address(), out.address(), count(out), real_type(in), ncclSum, comm_, stream);
+      return ncclReduceScatter(in.address(), out.address(), count(out), real_type(in), operation(op), comm_, stream);
     });
-    if (op == Reduce::mean) divide(cuda_of(out.device()), out, size());
   }
 
   void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) override {

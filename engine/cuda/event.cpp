@@ -25,4 +25,8 @@ void Event::wait() const {
   else event.synchronize();
 }
 
+void Event::block() const {
+  if (event_) static_cast<const CudaEvent*>(event_.get())->synchronize();
+}
+
 }  // namespace godwit

@@ -59,14 +59,17 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
     for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
-// Adds the chunks, in order; many loads are in flight.
-template <class C>
-__global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t stride, int64_t width, C* to) {
-  for (int64_t c = grid_thread(); c < width; c += grid_threads()) {
+// Adds the chunks of each of the sums, in order; many loads are in flight.
+template <size_t sums, class C>
+__global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, std::array<C*, sums> to) {
+  constexpr int64_t kSums = sums;
+  for (int64_t i = grid_thread(); i < kSums * width; i += grid_threads()) {
     double sum = 0;
 #pragma unroll 16
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * stride + c];
-    to[c] = static_cast<C>(sum);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * kSums * width + i];
+#pragma unroll
+    for (int64_t s = 0; s < kSums; ++s)
+      if (i >= s * width && i < (s + 1) * width) to[static_cast<size_t>(s)][i - s * width] = static_cast<C>(sum);
   }
 }
 
@@ -89,9 +92,8 @@ void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width
            tiles, partial.cuda_data<double>());
   });
   constexpr int kThreads = 32;  // many blocks, because a thread takes long
-  for (int s = 0; s < Term::kSums; ++s)
-    launch(device, operation, detail::column_total_kernel<C>, blocks_for(device, width, kThreads), kThreads,
-           partial.cuda_data<double>() + s * width, chunks, Term::kSums * width, width, to[s]);
+  launch(device, operation, detail::column_total_kernel<Term::kSums, C>,
+         blocks_for(device, Term::kSums * width, kThreads), kThreads, partial.cuda_data<double>(), chunks, width, to);
 }
 
 }  // namespace godwit

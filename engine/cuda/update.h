@@ -1,6 +1,9 @@
 // Kernels that update several arrays in place: f(i, a[i], b[i], …). Each access handles 16 bytes of the widest type.
 #pragma once
+#include <algorithm>
+#include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "engine/cuda/elementwise.h"
 
@@ -27,6 +30,53 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
   for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack<n>(f, i, at...);
   for (int64_t i = begin + thread; i < first; i += stride) update_pack<1>(f, i, at...);
   for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, at...);
+}
+
+// Arguments of update_by_turns(): the bounds, as offsets from the range's begin, and the two formulas.
+template <class F>
+struct Turns {
+  static constexpr int kMost = 255;
+  F formulas[2];
+  int32_t count;
+  uint32_t bounds[kMost];
+};
+
+// The number of bounds that are at most `offset`.
+template <class F>
+__device__ int32_t turn_at(const Turns<F>& turns, uint32_t offset) {
+  int32_t low = 0, high = turns.count;
+  while (low < high) {
+    const int32_t middle = (low + high) / 2;
+    if (turns.bounds[middle] <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Updates a pack. One that contains a bound is processed element by element.
+template <int n, class F, class... T>
+__device__ void update_pack_by_turns(const Turns<F>& turns, int64_t begin, int64_t i, T*... at) {
+  const auto offset = static_cast<uint32_t>(i - begin);
+  const int32_t turn = turn_at(turns, offset);
+  if (turn == turns.count || offset + n <= turns.bounds[turn]) {
+    const F f = turns.formulas[turn & 1];
+    return update_pack<n>(f, i, at...);
+  }
+#pragma unroll 1
+  for (int k = 0; k < n; ++k) {
+    const F f = turns.formulas[turn_at(turns, offset + static_cast<uint32_t>(k)) & 1];
+    update_pack<1>(f, i + k, at...);
+  }
+}
+
+// As update_kernel().
+template <int n, class F, class... T>
+__global__ void update_by_turns_kernel(const __grid_constant__ Turns<F> turns, int64_t begin, int64_t first,
+                                       int64_t last, int64_t end, T*... at) {
+  const int64_t thread = grid_thread(), stride = grid_threads();
+  for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack_by_turns<n>(turns, begin, i, at...);
+  for (int64_t i = begin + thread; i < first; i += stride) update_pack_by_turns<1>(turns, begin, i, at...);
+  for (int64_t i = last + thread; i < end; i += stride) update_pack_by_turns<1>(turns, begin, i, at...);
 }
 
 }  // namespace detail
@@ -58,6 +108,32 @@ void update_each(Cuda device, const char* operation, int64_t begin, int64_t end,
   const PackedRange packed = packed_range<kWidth>(begin, end, at...);
   launch(device, operation, detail::update_kernel<kWidth, F, T...>, blocks_for(device, packed.threads(begin, end)),
          kBlock, f, begin, packed.first, packed.last, end, at...);
+}
+
+// One launch for up to Turns::kMost bounds and 2³¹ elements.
+template <class F, class... T>
+void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
+                     F first, F second, T*... at) {
+  using Turns = detail::Turns<F>;
+  constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
+  constexpr int64_t kMostElements = int64_t{1} << 31;
+  for (size_t i = 0; begin < end;) {
+    Turns turns{{i % 2 == 0 ? first : second, i % 2 == 0 ? second : first}, 0, {}};
+    int64_t stop = std::min(end, begin + kMostElements);
+    for (; i < bounds.size() && bounds[i] < stop; ++i) {
+      if (turns.count == Turns::kMost) {
+        stop = bounds[i];
+        break;
+      }
+      turns.bounds[turns.count++] = static_cast<uint32_t>(bounds[i] - begin);
+    }
+    const PackedRange packed = packed_range<kWidth>(begin, stop, at...);
+    launch(device, operation, detail::update_by_turns_kernel<kWidth, F, T...>,
+           blocks_for(device, packed.threads(begin, stop)), kBlock, turns, begin, packed.first, packed.last, stop,
+           at...);
+    begin = stop;
+    if (i < bounds.size() && bounds[i] == begin) ++i;
+  }
 }
 
 }  // namespace godwit

@@ -381,5 +381,12 @@ void update(float* x, const uint32_t* words, const uint32_t* active, int64_t beg
   parallel_for(end - begin, kGrain, range, 32);
 }
 
+void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,
+            const std::vector<int64_t>& bounds, float first, float second, float lr) {
+  for (size_t i = 0; i <= bounds.size(); ++i)
+    update(x, words, active, i == 0 ? begin : bounds[i - 1], i == bounds.size() ? end : bounds[i],
+           i % 2 == 0 ? first : second, lr);
+}
+
 }  // namespace godwit::birder
 #endif

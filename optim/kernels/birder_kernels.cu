@@ -84,10 +84,19 @@ __device__ void for_quads(int64_t count, int64_t quads, bool aligned, const F& f
   }
 }
 
+// Notes the first non-finite value of four.
+__device__ void report(const Values<float>& gradient, const Place& at, uint64_t* not_finite) {
+  for (int k = kQuad - 1; k >= 0; --k)
+    if (!(std::abs(gradient.values[k]) <= std::numeric_limits<float>::max()))
+      atomicMax(reinterpret_cast<unsigned long long*>(not_finite),
+                static_cast<unsigned long long>(not_finite_key(at.count, at.i + k, gradient.values[k])));
+}
+
 // Algorithm 1, lines 5–9. One thread per four values.
 template <class Moment, class Error>
 __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, uint32_t* words, int64_t count,
-                              int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned, uint32_t* not_finite) {
+                              int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned,
+                              uint64_t* not_finite) {
   const bool rounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
   for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
     uint32_t bits = 0;
@@ -123,7 +132,7 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
       store(state.b, at, b);
       if (state.b_hat) store(state.b_hat, at, b_hat);
       if (state.e) store(state.e, at, e);
-      if (bad) atomicOr(not_finite, 1u);
+      if (bad) report(gradient, at, not_finite);
     }
     store_bits(bits, quad, quads, words);
   });
@@ -184,7 +193,7 @@ struct Activate {
 
 template <class Moment, class Error>
 void worker_step(Cuda device, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite) {
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite) {
   const bool aligned = aligned_to<16>(g, state.m, state.b, state.b_hat, state.e);
   launch(device, "birder's worker step", worker_kernel<Moment, Error>, blocks_for(device, padded / kQuad), kBlock, g,
          state, words, count, padded / kQuad, settings, rng, aligned, not_finite);
@@ -199,7 +208,7 @@ void server_step(Cuda device, const uint32_t* words, int senders, Error* e, cons
 
 #define GODWIT_WORKER(Moment, Error)                                                                            \
   template void worker_step(Cuda, const float*, const WorkerState<Moment, Error>&, uint32_t*, int64_t, int64_t, \
-                            const WorkerSettings&, const QuantizerRng&, uint32_t*);
+                            const WorkerSettings&, const QuantizerRng&, uint64_t*);
 GODWIT_WORKER(float, float)
 GODWIT_WORKER(float, int8_t)
 GODWIT_WORKER(bf16, float)
@@ -210,9 +219,10 @@ template void server_step(Cuda, const uint32_t*, int, float*, const uint32_t*, u
 template void server_step(Cuda, const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t,
                           const QuantizerRng&);
 
-void update(Cuda device, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
-            float lr) {
-  update_each(device, "birder's update", begin, end, Update{words, active, keep, lr}, x);
+void update(Cuda device, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,
+            const std::vector<int64_t>& bounds, float first, float second, float lr) {
+  update_by_turns(device, "birder's update", begin, end, bounds, Update{words, active, first, lr},
+                  Update{words, active, second, lr}, x);
 }
 
 void activate(Cuda device, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count) {

@@ -3,10 +3,13 @@
 // here, so every instruction set, and a GPU, give the same bits. A sign bit is 1 for +1; value i is bit i mod 32 of
 // word i/32.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "comm/parallel/not_finite.h"
 #include "engine/device.h"
 #include "engine/half.h"
 #include "engine/philox.h"
@@ -75,17 +78,20 @@ inline void activate(Cpu, uint32_t* active, const uint32_t* words, const uint32_
   for (int64_t i = 0; i < count; ++i) active[i] |= words[i] & ~frozen[i];
 }
 
-// Overloads by device. *not_finite, on that device, becomes 1 if some g is not finite; the CPU sets it to 0 otherwise,
-// a GPU leaves it.
+// Overloads by device. *not_finite, on that device: not_finite_key() of the first non-finite g; the CPU sets it to 0 if
+// all are finite, a GPU leaves it.
 template <class Moment, class Error>
 void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite) {
-  *not_finite = !worker_step(g, state, words, count, padded, settings, rng);
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite) {
+  *not_finite = 0;
+  if (worker_step(g, state, words, count, padded, settings, rng)) return;
+  const int64_t i = std::find_if(g, g + count, [](float value) { return !std::isfinite(value); }) - g;
+  *not_finite = not_finite_key(count, i, g[i]);
 }
 template <class Moment, class Error>
 void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
-                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint32_t* not_finite);
-// Overloads of server_step() and update() by device.
+                 int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite);
+// By device.
 template <class Error>
 void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
                  int64_t padded, const QuantizerRng& rng) {
@@ -94,13 +100,11 @@ void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32
 template <class Error>
 void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
                  int64_t count, int64_t padded, const QuantizerRng& rng);
-// By device.
-inline void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
-                   float lr) {
-  update(x, words, active, begin, end, keep, lr);
-}
-void update(Cuda, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep,
-            float lr);
+// By device, with keep = `first` on [begin, bounds[0]), `second` on [bounds[0], bounds[1]), `first` again, …
+void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,
+            const std::vector<int64_t>& bounds, float first, float second, float lr);
+void update(Cuda, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,
+            const std::vector<int64_t>& bounds, float first, float second, float lr);
 void activate(Cuda, uint32_t* active, const uint32_t* words, const uint32_t* frozen, int64_t count);  // as on the CPU
 
 }  // namespace godwit::birder

@@ -12,15 +12,15 @@ template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::Variance
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::MomentumUpdate, float*, const float*,
                           const float*);
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::VarianceUpdate, float*, const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::FrozenUpdate, float*, float*, const float*,
-                          const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::FrozenUpdate, float*, const float*,
-                          const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::FrozenUpdate,
+                              one_bit::FrozenUpdate, float*, float*, const float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::FrozenUpdate,
+                              one_bit::FrozenUpdate, float*, const float*, const float*);
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LocalMomentum, float*, float*, const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LocalUpdate, float*, const float*,
-                          const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::SyncUpdate, float*, const float*, float*,
-                          float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::LocalUpdate,
+                              one_bit::LocalUpdate, float*, const float*, const float*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::SyncUpdate,
+                              one_bit::SyncUpdate, float*, const float*, float*, float*, const float*);
 
 }  // namespace godwit
 

@@ -198,5 +198,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       }
     return cudaSuccess;
   };
+  ++emulated::counts.launches;
   return emulated::give(stream, multiply) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

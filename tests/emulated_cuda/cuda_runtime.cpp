@@ -298,6 +298,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDevice(int* device) { return *device = emulated::current_device, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
+  ++emulated::counts.synchronizations;
   ++emulated::syncs_of_device[emulated::current_device];
   return emulated::captures_of_device[emulated::current_device] > 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
@@ -319,6 +320,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  ++emulated::counts.allocations;
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   auto& m = memory();
   std::lock_guard lock(m.mutex);
@@ -332,6 +334,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* data) {
+  ++emulated::counts.allocations;
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   auto& m = memory();
   std::lock_guard lock(m.mutex);
@@ -352,16 +355,20 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 }
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  ++emulated::counts.allocations;
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
   *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return *data ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* data) {
+  ++emulated::counts.allocations;
   std::free(data);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  ++emulated::counts.copies[kind];
+  emulated::counts.copied_bytes[kind] += static_cast<int64_t>(bytes);
   return emulated::give(stream, [=] {
     const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
     if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
@@ -371,6 +378,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  ++emulated::counts.memsets;
   if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph cannot contain an empty memset
   return emulated::give(stream, [=] {
     if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
@@ -390,6 +398,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &of(stream), cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++emulated::counts.synchronizations;
   return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 // On a GPU, waiting for an event of a capture adds the waiting stream to that capture. Here it is an error, because
@@ -408,6 +417,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++emulated::counts.synchronizations;
   return of(event).recorded_in ? spoil(cudaErrorCapturedEvent) : cudaSuccess;
 }
 
@@ -451,6 +461,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  ++emulated::counts.launches;
   return emulated::give(stream, [exec] {
     for (const Work& work : exec->nodes)
       if (const cudaError_t error = work(); error != cudaSuccess) return error;

@@ -14,6 +14,7 @@
 #define __host__
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __forceinline__ inline
 
 enum cudaError_t {
@@ -125,6 +126,15 @@ size_t used_bytes();
 inline std::atomic<int> capability{90};     // compute capability of the GPUs; tests may change it
 inline std::atomic<bool> peers{true};       // whether GPUs can access each other's memory
 inline std::atomic<bool> exclusive{false};  // another process has the GPUs for itself
+// Calls of all threads since the start of the process; tests subtract two readings.
+struct Counts {
+  std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
+  std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
+  std::atomic<int64_t> memsets{0};
+  std::atomic<int64_t> synchronizations{0};  // of streams, events and devices with the host
+  std::atomic<int64_t> allocations{0};       // calls that allocate or free memory; they may synchronize the device
+};
+inline Counts counts;
 void block_barrier();
 void warp_barrier();
 [[noreturn]] void stop(const char* why);
@@ -159,6 +169,7 @@ T exchange(const T& mine, unsigned from) {
 
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  ++emulated::counts.launches;
   return emulated::give(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
     return emulated::run_grid(grid, block, [&] { kernel(static_cast<P>(arguments)...); });
   });

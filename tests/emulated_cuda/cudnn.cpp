@@ -529,6 +529,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!emulated::in_device_memory(memory[i++], e->elements() * bytes_of(e->type)))
       return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor is not in the device's memory");
   }
+  ++emulated::counts.launches;
   emulated::give(handle->stream, [=, engine = config.engine, x = memory[0], w = memory[1], y = memory[2]] {
     std::fill_n(room, bytes, std::byte{0xFF});
     run(op, engine, x, w, y);

@@ -30,6 +30,15 @@ struct Range {
 };
 const std::vector<Range> kRanges{{1, 0, 1}, {37, 0, 37}, {1000, 3, 997}, {5000, 4, 4999}, {64, 17, 17}};
 
+// Bounds for update_by_turns(): distances of 1 to 12, and a long last turn; more than one launch takes if the range is
+// long.
+std::vector<int64_t> bounds_within(int64_t begin, int64_t end) {
+  std::vector<int64_t> bounds;
+  for (int64_t at = begin + 1; at < std::min(end, begin + 4000); at += 1 + std::ssize(bounds) * 5 % 12)
+    bounds.push_back(at);
+  return bounds;
+}
+
 // Runs two steps of one kernel on the CPU and the GPU with the same x, two states and g. call(device, x, s, t, g,
 // range).
 template <class T, class Call>
@@ -61,20 +70,26 @@ void compare_optimizers(Cuda device) {
   };
   for (const bool nesterov : {false, true})
     with([&](auto where, T* x, T* s, T*, const T* g, int64_t begin, int64_t end) {
-      update_each(where, "sgdm", begin, end, MomentumUpdate<T>{r(0.1), r(1e-4), r(0.9), nesterov}, x, s, g);
+      update_by_turns(where, "sgdm", begin, end, bounds_within(begin, end),
+                      MomentumUpdate<T>{r(0.1), r(1e-4), r(0.9), nesterov},
+                      MomentumUpdate<T>{r(0.1), r(0), r(0.9), nesterov}, x, s, g);
     });
   with([&](auto where, T* x, T*, T*, const T* g, int64_t begin, int64_t end) {
-    update_each(where, "sgd", begin, end, SgdUpdate<T>{r(0.1), r(1e-4)}, x, g);
+    update_by_turns(where, "sgd", begin, end, {}, SgdUpdate<T>{r(0.1), r(1e-4)}, SgdUpdate<T>{r(7), r(7)}, x, g);
   });
   for (const bool decoupled : {false, true})
     with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
       const MomentsUpdate<T> moments(Adam::Options{}, std::sqrt(1 - 0.999 * 0.999));
       const AdamUpdate<T> update{moments, r(1e-3 / 0.19), r(decoupled ? 0 : 0.01), r(decoupled ? 0.99999 : 1)};
-      update_each(where, "adam", begin, end, update, x, s, t, g);
+      AdamUpdate<T> other = update;
+      other.l2 = 0, other.keep = 1;
+      update_by_turns(where, "adam", begin, end, bounds_within(begin, end), update, other, x, s, t, g);
     });
   with([&](auto where, T* x, T* s, T* t, const T* g, int64_t begin, int64_t end) {
     const SoftSignUpdate<T> update{r(1e-3), r(0.9999), r(0.95), r(1 - 0.95), r(1e-8)};
-    update_each(where, "softsignsgd", begin, end, update, x, s, t, g);
+    SoftSignUpdate<T> other = update;
+    other.keep = 1;
+    update_by_turns(where, "softsignsgd", begin, end, bounds_within(begin, end), update, other, x, s, t, g);
   });
 }
 
@@ -104,7 +119,8 @@ void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t ele
   const std::vector<uint32_t> active = random_bits(words, 1);
   const There<Moment> on_m(m), on_b(b), on_b_hat(b_hat);
   const There<Error> on_e(e);
-  const There<uint32_t> on_active(active), fault(std::vector<uint32_t>(1));
+  const There<uint32_t> on_active(active);
+  const There<uint64_t> fault(std::vector<uint64_t>(1));
   for (uint32_t step = 1; step <= 3; ++step) {
     const auto g = random_values<float>(length, step);
     const There<float> on_g(g);
@@ -158,7 +174,8 @@ TEST_F(CudaOptimizers, BirdersWorkerStepAcceptsUnalignedMemory) {
     std::vector<float> m(static_cast<size_t>(length + 1)), b(m), e(m);
     const There<float> on_g(g), on_m(m), on_b(b), on_e(e);
     std::vector<uint32_t> bits(5);
-    const There<uint32_t> on_bits(bits), fault(std::vector<uint32_t>(1));
+    const There<uint32_t> on_bits(bits);
+    const There<uint64_t> fault(std::vector<uint64_t>(1));
     const birder::WorkerSettings settings{0.9f, 0.1f, 1e-8f, false};
     const birder::QuantizerRng rng{birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 8};
     ASSERT_TRUE(birder::worker_step(
@@ -181,13 +198,22 @@ TEST_F(CudaOptimizers, BirdersWorkerStepDetectsNonFiniteGradients) {
       for (const int64_t at : {0, 70, 96, 97}) {  // values from 97 on are padding
         std::vector<float> g(128, 1);
         g[static_cast<size_t>(at)] = bad;
+        if (at == 70) g[71] = g[72] = std::numeric_limits<float>::infinity();
         const There<float> on_g(g), m(std::vector<float>(128)), b(std::vector<float>(128)), e(std::vector<float>(128));
-        const There<uint32_t> words(std::vector<uint32_t>(4)), fault(std::vector<uint32_t>(1));
+        const There<uint32_t> words(std::vector<uint32_t>(4));
+        const There<uint64_t> fault(std::vector<uint64_t>(1));
         birder::worker_step(device(), on_g.data(),
                             birder::WorkerState<float, float>{m.data(), b.data(), nullptr, e.data()}, words.data(), 97,
                             128, {0.9f, 0.1f, 1e-8f, false},
                             {birder::Quantizer::random, 7, 1, Purpose::worker_sign, 0, 0}, fault.data());
-        EXPECT_EQ(fault.here()[0], at < 97 ? 1u : 0u) << at;
+        const uint64_t key = fault.here()[0];
+        if (at == 97) {
+          EXPECT_EQ(key, 0u);
+          continue;
+        }
+        const NotFinite found = not_finite_of(key, 97);
+        EXPECT_EQ(found.index, at);
+        EXPECT_TRUE(std::isnan(bad) ? std::isnan(found.value) : found.value == static_cast<double>(bad)) << at;
       }
   });
 }
@@ -240,9 +266,11 @@ TEST_F(CudaOptimizers, BirdersUpdateAndMaskMatchTheCpuBitForBit) {
         auto active = random_bits(words, 4);
         const There<float> on_x(x);
         const There<uint32_t> on_bits(bits), on_frozen(frozen), on_active(active);
-        birder::update(x.data(), bits.data(), mask ? active.data() : nullptr, range.begin, range.end, 0.9999f, 1e-3f);
+        const auto bounds = bounds_within(range.begin, range.end);
+        birder::update(Cpu{}, x.data(), bits.data(), mask ? active.data() : nullptr, range.begin, range.end, bounds,
+                       0.9f, 1, 1e-3f);
         birder::update(device(), on_x.data(), on_bits.data(), mask ? on_active.data() : nullptr, range.begin, range.end,
-                       0.9999f, 1e-3f);
+                       bounds, 0.9f, 1, 1e-3f);
         expect_same(on_x, x, "x");
         birder::activate(Cpu{}, active.data(), bits.data(), frozen.data(), words);
         birder::activate(device(), on_active.data(), on_bits.data(), on_frozen.data(), words);
@@ -270,15 +298,18 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
     });
     for (const bool keeps_m : {false, true})
       with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
-        const one_bit::FrozenUpdate update{0.999f, 1e-3f, 0.97f, 1e-8f, 1};
+        const one_bit::FrozenUpdate update{0.999f, 1e-3f, 0.97f, 1e-8f, 1}, other{1, 1e-3f, 0.97f, 1e-8f, 1};
+        const auto bounds = bounds_within(begin, end);
         const float* v = t;
-        if (keeps_m) update_each(where, "one_bit_adam", begin, end, update, x, s, g, v);
-        else update_each(where, "one_bit_adam", begin, end, update, x, g, v);
+        if (keeps_m) update_by_turns(where, "one_bit_adam", begin, end, bounds, update, other, x, s, g, v);
+        else update_by_turns(where, "one_bit_adam", begin, end, bounds, update, other, x, g, v);
       });
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
       const float *m = s, *v = t;
       update_each(where, "zero_one_adam", begin, end, one_bit::LocalMomentum{average, 1e-3f}, s, x, g);
-      update_each(where, "zero_one_adam", begin, end, one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f, 1}, x, m, v);
+      update_by_turns(where, "zero_one_adam", begin, end, bounds_within(begin, end),
+                      one_bit::LocalUpdate{0.999f, 1e-3f, 1e-16f, 1}, one_bit::LocalUpdate{1, 1e-3f, 1e-16f, 1}, x, m,
+                      v);
     });
   });
 }
@@ -293,8 +324,9 @@ TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationMatchesTheCpuBitForBit) {
         const auto v = sizes_of(random_values<float>(range.n, 5));
         const There<float> on_x(x), on_base(base), on_u(u), on_m(m), on_v(v);
         const auto update = [&](auto where, float* to, const float* from, float* a, float* b, const float* c) {
-          update_each(where, "zero_one_adam", range.begin, range.end, one_bit::SyncUpdate{0.999f, 0.003f, 1e-16f, 1}, to,
-                      from, a, b, c);
+          update_by_turns(where, "zero_one_adam", range.begin, range.end, bounds_within(range.begin, range.end),
+                          one_bit::SyncUpdate{0.999f, 0.003f, 1e-16f, 1}, one_bit::SyncUpdate{1, 0.003f, 1e-16f, 1}, to,
+                          from, a, b, c);
         };
         update(Cpu{}, x.data(), in_place ? x.data() : base.data(), u.data(), m.data(), v.data());
         update(device(), on_x.data(), in_place ? on_x.data() : on_base.data(), on_u.data(), on_m.data(), on_v.data());
@@ -311,9 +343,16 @@ void compare_clipping() {
   const Tensor x = Tensor::of(random_values<T>(n, 6), {n}).to(kCpu), y = x.to(cuda_device(0));
   const std::vector<Segment> ranges{{0, 0}, {0, 1}, {1, 20}, {20, 4116}, {4116, 4116}, {4116, n}, {3, n}, {n, n}};
   EXPECT_EQ(detail::sums_of_squares(cuda_of(y.device()), y, ranges), detail::sums_of_squares(Cpu{}, x, ranges));
-  detail::scale(Cpu{}, x, 0.3);
-  detail::scale(cuda_of(y.device()), y, 0.3);
-  EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+  const Tensor squares = detail::squares_of_ranges(Cpu{}, x, ranges);
+  for (const double limit : {1e-3, 1e9}) {
+    const Tensor factor = detail::clip_factor(Cpu{}, squares, limit);
+    const Tensor there = detail::clip_factor(cuda_of(y.device()), squares.to(y.device()), limit);
+    EXPECT_EQ(there.item(), factor.item());
+    EXPECT_EQ(factor.item() < 1, limit < 1);
+    detail::scale(Cpu{}, x, factor);
+    detail::scale(cuda_of(y.device()), y, there);
+    EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+  }
 }
 
 TEST_F(CudaOptimizers, ClippingSumsMatchTheCpuBitForBit) {

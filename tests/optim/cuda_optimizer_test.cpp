@@ -99,7 +99,7 @@ TEST_F(CudaOptimizer, WeightAveragesMatchTheCpuBitForBit) {
   }
 }
 
-TEST_F(CudaOptimizer, BirderRefusesNonFiniteGradientsBeforeItUpdatesAnything) {
+TEST_F(CudaOptimizer, BirderRefusesNonFiniteGradientsBeforeItUpdatesParameters) {
   on_gpu([] {
     Buckets buckets = made_buckets();
     Communicator alone{};
@@ -109,8 +109,9 @@ TEST_F(CudaOptimizer, BirderRefusesNonFiniteGradientsBeforeItUpdatesAnything) {
     g[5] = std::numeric_limits<float>::infinity();
     bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()));
     const auto before = bytes_of(bucket.param);
-    birder.exchange(bucket, alone, {1, 0.01});
-    EXPECT_THAT(error_of([&] { birder.apply(bucket, {1, 0.01}); }),
+    EXPECT_THAT(error_of([&] {
+                  birder.exchange(bucket, alone, {1, 0.01});
+                }),
                 ::testing::HasSubstr("birder: step 1: the gradient of 'p1030' is inf at element 5"));
     EXPECT_EQ(bytes_of(bucket.param), before);
   });

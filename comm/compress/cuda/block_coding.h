@@ -10,8 +10,6 @@
 
 namespace godwit::coding {
 
-enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bit flags
-
 // Values of a piece before coding, and its Feedback state.
 struct Source {
   const float* x;

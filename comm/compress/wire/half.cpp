@@ -39,10 +39,14 @@ Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation) {
     });
     if (!lost) return;
     for (int64_t i = 0; i < x.numel(); ++i)
-      check(!(std::abs(from[i]) <= kLargest && std::abs(float{to[i]}) > kLargest), operation, ": a value is ", from[i],
-            ", more than ", wire, " holds", wire == DType::f16 ? "; send bfloat16 (exchange.wire=bf16)" : "");
+      if (std::abs(from[i]) <= kLargest && std::abs(float{to[i]}) > kLargest) fail_overflow(operation, from[i], wire);
   });
   return result;
+}
+
+void fail_overflow(const std::string& operation, float value, DType wire) {
+  fail(operation, ": a value is ", value, ", more than ", wire, " holds",
+       wire == DType::f16 ? "; send bfloat16 (exchange.wire=bf16)" : "");
 }
 
 void from_half(Cpu, const Tensor& halves, const Tensor& x) {

@@ -1,9 +1,12 @@
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "comm/compress/wire/half.h"
 #include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
+#include "engine/host_reads.h"
 
 namespace godwit {
 namespace {
@@ -15,14 +18,15 @@ void dispatch_half(DType dtype, const char* operation, F&& f) {
   f.template operator()<f16>();
 }
 
-// Sets `lost` to 1 if a finite value overflows T.
+// Sets `lost` to the bits of the largest magnitude of a finite value that overflows T.
 template <class T>
 struct Round {
   uint32_t* lost;
   __device__ void operator()(int64_t, float x, T& to) const {
     constexpr float kLargest = std::numeric_limits<float>::max();
     to = T(x);
-    if (std::abs(x) <= kLargest && std::abs(float{to}) > kLargest) atomicOr(lost, 1u);
+    if (std::abs(x) <= kLargest && std::abs(float{to}) > kLargest)
+      atomicMax(lost, std::bit_cast<uint32_t>(std::abs(x)));
   }
 };
 
@@ -62,7 +66,10 @@ Tensor to_half(Cuda device, const Tensor& x, DType wire, const char* operation) 
     update_each(device, operation, 0, x.numel(), Round<T>{lost.cuda_data<uint32_t>()},
                 static_cast<const float*>(x.cuda_data<float>()), result.cuda_data<T>());
   });
-  if (lost.item() != 0) to_half(Cpu{}, x.to(kCpu), wire, operation);  // throws with the value
+  read_on_host(lost, [wire, name = std::string(operation)](const Tensor& values) {
+    if (const uint32_t bits = values.data<uint32_t>()[0]; bits != 0)
+      fail_overflow(name, std::bit_cast<float>(bits), wire);
+  });
   return result;
 }
 

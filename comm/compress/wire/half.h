@@ -1,13 +1,17 @@
 // 16-bit wire: float32 values rounded to bfloat16 or float16, and means of such values from several senders.
 #pragma once
+#include <string>
+
 #include "engine/tensor.h"
 
 namespace godwit {
 
 // Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Throws if a finite value overflows (float16:
-// above 65504); infinities and NaN are kept. `operation` begins the message. On a GPU the host waits for this check.
+// above 65504); infinities and NaN are kept. `operation` begins the message, which names the first such value. A GPU
+// makes this check by read_on_host() and names the largest magnitude.
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation);
 Tensor to_half(Cuda, const Tensor& x, DType wire, const char* operation);
+[[noreturn]] void fail_overflow(const std::string& operation, float value, DType wire);  // the error of to_half()
 void from_half(Cpu, const Tensor& halves, const Tensor& x);  // float32 x ← halves, exact
 void from_half(Cuda, const Tensor& halves, const Tensor& x);
 // mean [k] = (sum of parts [senders, k] over the senders, in float32 and in their order) / divisor, rounded once.

@@ -235,16 +235,19 @@ class FirstBad {
     while (at < known && !first_.compare_exchange_weak(known, at)) {
     }
   }
-  int64_t result() const { return first_ == kNone ? -1 : first_.load(); }
+  Tensor result() const {  // for first_fault()
+    const Tensor fault({1}, DType::i64, kCpu);
+    fault.data<int64_t>()[0] = kFarAway - first_;
+    return fault;
+  }
 
  private:
-  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  std::atomic<int64_t> first_ = kNone;
+  std::atomic<int64_t> first_ = kFarAway;
 };
 
 // sum(tile) writes y to e and returns the tile's sum.
 template <class Sum>
-int64_t compress(float* e, const SignTiles& tiles, SignScale scale, uint32_t* words, const Sum& sum) {
+Tensor compress(float* e, const SignTiles& tiles, SignScale scale, uint32_t* words, const Sum& sum) {
   FirstBad bad;
   const auto quantize = [&](const SignTile& tile, size_t i, float s) {
     bad.check(s, tile.at);
@@ -281,18 +284,23 @@ void SignTiles::add(int64_t at, int64_t count, int64_t bit, int64_t slot, int64_
                      static_cast<int32_t>(std::min(SignTile::kValues, count - done))});
 }
 
-int64_t compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
+Tensor compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
   return compress(e, tiles, scale, words, [&](const SignTile& tile) {
     return HWY_DYNAMIC_DISPATCH(sum_tile)(x + tile.at, e + tile.at, tile.count, scale == SignScale::l2_rms);
   });
 }
 
-int64_t compress_mean_of_signs(Cpu, const uint32_t* received, int senders, int64_t stride, float* e,
-                               const SignTiles& tiles, SignScale scale, uint32_t* words) {
+Tensor compress_mean_of_signs(Cpu, const uint32_t* received, int senders, int64_t stride, float* e,
+                              const SignTiles& tiles, SignScale scale, uint32_t* words) {
   return compress(e, tiles, scale, words, [&](const SignTile& tile) {
     return HWY_DYNAMIC_DISPATCH(sum_mean_tile)(received, senders, stride, tile, e + tile.at,
                                                scale == SignScale::l2_rms);
   });
+}
+
+int64_t first_fault(const Tensor& fault) {
+  const int64_t found = fault.to_vector<int64_t>()[0];
+  return found == 0 ? -1 : kFarAway - found;
 }
 
 void expand_signs(Cpu, const uint32_t* words, const SignTiles& tiles, float* x) {

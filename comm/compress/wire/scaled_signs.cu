@@ -9,8 +9,7 @@
 namespace godwit {
 namespace {
 
-constexpr int kParts = 16;                            // interleaved sums per tile
-constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
+constexpr int kParts = 16;  // interleaved sums per tile
 
 __device__ bool bit_at(const uint32_t* words, int64_t bit) { return words[bit / 32] >> (bit % 32) & 1; }
 
@@ -73,14 +72,14 @@ __device__ void quantize_tile(const float* y, float* e, const SignTile& tile, fl
 }
 
 // Writes the scale to its slot, if this is the slot's first tile. `fault` keeps the smallest index with a non-finite
-// scale, as kFar − index.
+// scale, as kFarAway − index.
 __device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint32_t* words,
                           unsigned long long* fault) {
   if (threadIdx.x != 0) return;
   const int64_t slot = tiles[tile].slot;
   if (tile == 0 || tiles[tile - 1].slot != slot) words[slot] = std::bit_cast<uint32_t>(scale);
   if (!(std::abs(scale) <= std::numeric_limits<float>::max()))
-    atomicMax(fault, static_cast<unsigned long long>(kFar - tiles[tile].at));
+    atomicMax(fault, static_cast<unsigned long long>(kFarAway - tiles[tile].at));
 }
 
 // One block of threads per tile. If every block of values is one tile (`whole`), compresses it; otherwise writes y to e
@@ -149,12 +148,13 @@ const SignTile* tiles_on(Cuda, const SignTiles& tiles) {
 }
 
 template <class X>
-int64_t compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
+Tensor compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
   const auto count = static_cast<int64_t>(tiles.tiles.size()), blocks = static_cast<int64_t>(tiles.sizes.size());
-  if (count == 0) return -1;
+  const Tensor bad = Tensor::zeros({1}, DType::i64);
+  if (count == 0) return bad;
   const SignTile* on = tiles_on(device, tiles);
   const bool whole = count == blocks;
-  const Tensor bad = Tensor::zeros({1}, DType::i64), sums({whole ? 0 : count}), scales({whole ? 0 : blocks});
+  const Tensor sums({whole ? 0 : count}), scales({whole ? 0 : blocks});
   auto* fault = reinterpret_cast<unsigned long long*>(bad.cuda_data<int64_t>());
   launch(device, "scaled signs", compress_kernel<X>, count, kBlock, x, e, on, scale, whole, words,
          sums.cuda_data<float>(), fault);
@@ -163,19 +163,17 @@ int64_t compress(Cuda device, const X& x, float* e, const SignTiles& tiles, Sign
            sums.cuda_data<float>(), scales.cuda_data<float>());
     launch(device, "scaled signs", quantize_kernel, count, kBlock, e, on, scales.cuda_data<float>(), words, fault);
   }
-  const int64_t found = bad.to_vector<int64_t>()[0];
-  return found == 0 ? -1 : kFar - found;
+  return bad;
 }
 
 }  // namespace
 
-int64_t compress_signs(Cuda device, const float* x, float* e, const SignTiles& tiles, SignScale scale,
-                       uint32_t* words) {
+Tensor compress_signs(Cuda device, const float* x, float* e, const SignTiles& tiles, SignScale scale, uint32_t* words) {
   return compress(device, Own{x}, e, tiles, scale, words);
 }
 
-int64_t compress_mean_of_signs(Cuda device, const uint32_t* received, int senders, int64_t stride, float* e,
-                               const SignTiles& tiles, SignScale scale, uint32_t* words) {
+Tensor compress_mean_of_signs(Cuda device, const uint32_t* received, int senders, int64_t stride, float* e,
+                              const SignTiles& tiles, SignScale scale, uint32_t* words) {
   return compress(device, MeanOfSigns{received, senders, stride}, e, tiles, scale, words);
 }
 

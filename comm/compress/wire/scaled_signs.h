@@ -2,6 +2,7 @@
 // The sender keeps the error y − C[y].
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -36,22 +37,26 @@ struct SignTiles {
   void add(int64_t at, int64_t count, int64_t bit, int64_t slot, int64_t block);
 };
 
+constexpr int64_t kFarAway = std::numeric_limits<int64_t>::max();
+
 // y = x + e;  s of every block;  e ← y − s·sign(y). One pass over memory if every block is one tile, otherwise two.
 // Writes scales and bits to `words`, whose sign bits must be 0 before. Sums are float32 within a tile, in 16
-// interleaved parts, and float64 across tiles. Returns −1, or the index of the first value of a block whose scale is
-// not finite; `words` and e are then unusable. On a GPU the host waits for this result, and `tiles` must be in block
-// order.
-[[nodiscard]] int64_t compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale,
-                                     uint32_t* words);
-[[nodiscard]] int64_t compress_signs(Cuda, const float* x, float* e, const SignTiles& tiles, SignScale scale,
-                                     uint32_t* words);
+// interleaved parts, and float64 across tiles. Returns the argument of first_fault(), on the device. On a GPU `tiles`
+// must be in block order.
+[[nodiscard]] Tensor compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale,
+                                    uint32_t* words);
+[[nodiscard]] Tensor compress_signs(Cuda, const float* x, float* e, const SignTiles& tiles, SignScale scale,
+                                    uint32_t* words);
+// −1, or the index of the first value of a block whose scale is not finite; `words` and e are then unusable. For a
+// tensor on a GPU the host waits.
+int64_t first_fault(const Tensor& fault);
 
 // compress_signs() of x = (sum of the senders' decoded values, in sender order) / senders. Sender k's message has the
 // layout of `words` and begins at received + k·stride.
-[[nodiscard]] int64_t compress_mean_of_signs(Cpu, const uint32_t* received, int senders, int64_t stride, float* e,
-                                             const SignTiles& tiles, SignScale scale, uint32_t* words);
-[[nodiscard]] int64_t compress_mean_of_signs(Cuda, const uint32_t* received, int senders, int64_t stride, float* e,
-                                             const SignTiles& tiles, SignScale scale, uint32_t* words);
+[[nodiscard]] Tensor compress_mean_of_signs(Cpu, const uint32_t* received, int senders, int64_t stride, float* e,
+                                            const SignTiles& tiles, SignScale scale, uint32_t* words);
+[[nodiscard]] Tensor compress_mean_of_signs(Cuda, const uint32_t* received, int senders, int64_t stride, float* e,
+                                            const SignTiles& tiles, SignScale scale, uint32_t* words);
 
 // x = C[y] for all values.
 void expand_signs(Cpu, const uint32_t* words, const SignTiles& tiles, float* x);

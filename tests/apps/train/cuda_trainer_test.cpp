@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/image/image_batches.h"
 #include "apps/image/image_config.h"
@@ -66,11 +67,21 @@ struct Images {
   data::InMemoryDataset train = made_images(96), test = made_images(14);
 };
 
+// x, whose gradient becomes NaN.
+Var poison_gradient(const Var& x) {
+  return Var::result(x.value(), {x}, [dx = x.gradient()](const Tensor& dy) {
+    dx.add(Tensor::full(dy.shape(), static_cast<double>(NAN)));
+  });
+}
+
+enum class Poison { loss, gradient };
+
 class NetTask : public Task {
  public:
-  NetTask(const ImageConfig& config, const Images& images, Communicator& comm, int64_t poisoned)
+  NetTask(const ImageConfig& config, const Images& images, Communicator& comm, int64_t poisoned, Poison poison)
       : comm_(comm),
         poisoned_(poisoned),
+        poison_(poison),
         train_(images.train, loader_options(config, config.data, comm, true, 0)),
         test_(images.test, loader_options(config, config.data, comm, false, 3)) {}
 
@@ -100,7 +111,7 @@ class NetTask : public Task {
   Forward loss(const data::Batch& batch, bool poisoned) const {
     const Var logits = net_.forward(Var(batch.images));
     Var loss = ops::softmax_cross_entropy(logits, batch.labels);
-    if (poisoned) loss = ops::scale(loss, static_cast<double>(NAN));
+    if (poisoned) loss = poison_ == Poison::loss ? ops::scale(loss, static_cast<double>(NAN)) : poison_gradient(loss);
     const double count = static_cast<double>(batch.labels.numel());
     return {.loss = loss,
             .correct = {ops::top_k_correct(logits.value(), batch.labels, 1)},
@@ -128,6 +139,7 @@ class NetTask : public Task {
  private:
   Communicator& comm_;
   int64_t poisoned_;
+  Poison poison_;
   ImageBatches train_, test_;
   data::Batch fixed_;
   Net net_;
@@ -141,7 +153,7 @@ struct Trained {
 };
 
 Trained trained(const std::string& device, int ranks, const std::function<void(ImageConfig&)>& change,
-                int64_t poisoned = -1) {
+                int64_t poisoned = -1, Poison poison = Poison::loss) {
   const TempFolder folder;
   const Images images;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
@@ -158,7 +170,7 @@ Trained trained(const std::string& device, int ranks, const std::function<void(I
     config.bucket.first_mib = 1.0 / 1024;  // several buckets
     config.bucket.mib = "0.0009765625";
     change(config);
-    NetTask task(config, images, comm, poisoned);
+    NetTask task(config, images, comm, poisoned, poison);
     const Evaluation last = Trainer(image_program(), config, task, comm).run(progress);
     if (comm.rank == 0) run.test_loss = last.loss.value();
     EXPECT_EQ(peak_gpu_bytes() > 64 * 33 * 4, context().device.is_cuda());
@@ -296,13 +308,46 @@ TEST_F(CudaTrainer, SkippedStepsLeaveNoTrace) {
               HasSubstr("step 3 skipped: the gradient of 'outputs.bias' at element 0 is not finite on rank 1"));
 }
 
-TEST_F(CudaTrainer, NamesTheStepOfANonFiniteLoss) {
+// A GPU's values of a step are read during the next step, or at once if the step is logged.
+TEST_F(CudaTrainer, NamesTheStepOfANonFiniteLossOrGradient) {
   for (const char* device : {"cpu", "cuda"})
-    EXPECT_THAT(error_of([&] {
-                  trained(
-                      device, 3, [](ImageConfig&) {}, 2);
-                }),
-                HasSubstr("rank 1: step 3: the loss is "));
+    for (const int64_t log_every : {1, 10})
+      for (const char* method : {"birder", "one_bit_adam", "adamw", "adamw qsgd", "sgdm loco"})
+        for (const Poison poison : {Poison::loss, Poison::gradient}) {
+          SCOPED_TRACE(testing::Message() << method << " on " << device << ", log_every " << log_every);
+          const std::string error = error_of([&] {
+            trained(
+                device, 3,
+                [&](ImageConfig& config) {
+                  std::istringstream words(method);
+                  std::string optimizer, exchange;
+                  words >> optimizer >> exchange;
+                  config.optimizer = optimizer;
+                  if (!exchange.empty()) config.exchange = exchange;
+                  config.log_every = log_every;
+                  config.check_replicas = 0;
+                },
+                2, poison);
+          });
+          EXPECT_THAT(error,
+                      HasSubstr(poison == Poison::loss ? "rank 1: step 3: the loss is "
+                                                       : "step 3: the gradient of 'outputs.bias' is nan at element 0"));
+        }
+}
+
+TEST_F(CudaTrainer, LogsTheSameValuesWheneverTheyAreRead) {
+  for (const char* device : {"cpu", "cuda"}) {
+    const Trained every = trained(device, 3, [](ImageConfig&) {});
+    const Trained fifth = trained(device, 3, [](ImageConfig& config) {
+      config.log_every = 5;
+      config.check_replicas = 0;
+    });
+    ASSERT_EQ(every.losses.size(), 16u);
+    EXPECT_EQ(fifth.losses, (std::vector<double>{every.losses[0], every.losses[4], every.losses[9], every.losses[14],
+                                                 every.losses[15]}));
+    EXPECT_EQ(fifth.weights, every.weights);
+    EXPECT_EQ(fifth.test_loss, every.test_loss);
+  }
 }
 
 }  // namespace

@@ -59,9 +59,10 @@ void compare(Cuda device, const std::string& name, const Compressor& compressor,
     std::vector<uint32_t> words(static_cast<size_t>(stride), 0xDEADBEEF);
     const There<uint32_t> on_words(words);
     const RngKey rng{7, 3, static_cast<uint32_t>(Purpose::gradient_code), static_cast<uint32_t>(sender)};
-    EXPECT_TRUE(encode_blocks(Cpu{}, compressor, x.data(), feedback, kept.data(), blocks, rng, 1001, words.data()));
     EXPECT_TRUE(
-        encode_blocks(device, compressor, on_x.data(), feedback, on_kept.data(), blocks, rng, 1001, on_words.data()));
+        encoded(encode_blocks(Cpu{}, compressor, x.data(), feedback, kept.data(), blocks, rng, 1001, words.data())));
+    EXPECT_TRUE(encoded(
+        encode_blocks(device, compressor, on_x.data(), feedback, on_kept.data(), blocks, rng, 1001, on_words.data())));
     expect_same(on_words, words, "message");
     expect_same(on_kept, kept, "kept");
     sent.insert(sent.end(), words.begin(), words.end());
@@ -119,8 +120,8 @@ TEST_F(CudaBlockCodes, NonFiniteValuesAreFound) {
         const There<float> on_x(x);
         const There<uint32_t> words(
             std::vector<uint32_t>(static_cast<size_t>(last.at + compressor->payload_words(last.n))));
-        EXPECT_FALSE(
-            encode_blocks(device(), *compressor, on_x.data(), Feedback::none, nullptr, blocks, {}, 0, words.data()))
+        EXPECT_FALSE(encoded(
+            encode_blocks(device(), *compressor, on_x.data(), Feedback::none, nullptr, blocks, {}, 0, words.data())))
             << name << " at " << at;
       }
     }

@@ -106,16 +106,19 @@ void compare_scaled_signs(Cuda device, int64_t n, int64_t size, int64_t gap, Sig
     std::vector<uint32_t> words(static_cast<size_t>(stride));
     const There<float> on_values(values);
     const There<uint32_t> on_words(words);
-    EXPECT_EQ(compress_signs(Cpu{}, values.data(), e.data(), tiles, scale, words.data()), -1);
-    EXPECT_EQ(compress_signs(device, on_values.data(), on_e.data(), tiles, scale, on_words.data()), -1);
+    EXPECT_EQ(first_fault(compress_signs(Cpu{}, values.data(), e.data(), tiles, scale, words.data())), -1);
+    EXPECT_EQ(first_fault(compress_signs(device, on_values.data(), on_e.data(), tiles, scale, on_words.data())), -1);
     expect_same(on_words, words, "message");
     expect_same(on_e, e, "errors");
     sent.insert(sent.end(), words.begin(), words.end());
   }
   std::vector<uint32_t> mean(static_cast<size_t>(stride));
   const There<uint32_t> on_sent(sent), on_mean(mean);
-  EXPECT_EQ(compress_mean_of_signs(Cpu{}, sent.data(), senders, stride, e.data(), tiles, scale, mean.data()), -1);
-  EXPECT_EQ(compress_mean_of_signs(device, on_sent.data(), senders, stride, on_e.data(), tiles, scale, on_mean.data()),
+  EXPECT_EQ(
+      first_fault(compress_mean_of_signs(Cpu{}, sent.data(), senders, stride, e.data(), tiles, scale, mean.data())),
+      -1);
+  EXPECT_EQ(first_fault(compress_mean_of_signs(device, on_sent.data(), senders, stride, on_e.data(), tiles, scale,
+                                               on_mean.data())),
             -1);
   expect_same(on_mean, mean, "the owner's message");
   expect_same(on_e, e, "the owner's errors");
@@ -145,8 +148,9 @@ TEST_F(CudaWire, ScaledSignsFindTheFirstNonFiniteBlock) {
       x[12345] = kInfinity, x[17000] = std::numeric_limits<float>::quiet_NaN();
       const There<float> on_x(x), on_e(std::vector<float>(20000));
       const There<uint32_t> words(std::vector<uint32_t>(static_cast<size_t>(20000 / size + 20000 / 32)));
-      EXPECT_EQ(compress_signs(device(), on_x.data(), on_e.data(), tiles, SignScale::l1_mean, words.data()),
-                12345 / size * size);
+      EXPECT_EQ(
+          first_fault(compress_signs(device(), on_x.data(), on_e.data(), tiles, SignScale::l1_mean, words.data())),
+          12345 / size * size);
     }
   });
 }

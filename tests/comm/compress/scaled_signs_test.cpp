@@ -63,7 +63,7 @@ void check(const Layout& layout, int senders, SignScale kind) {
     Values y(n);
     for (size_t i = 0; i < n; ++i) y[i] = x[i] + e[i];
     std::vector<uint32_t> words(static_cast<size_t>(layout.words()));
-    ASSERT_EQ(compress_signs(Cpu{}, x.data(), e.data(), layout.tiles, kind, words.data()), -1);
+    ASSERT_EQ(first_fault(compress_signs(Cpu{}, x.data(), e.data(), layout.tiles, kind, words.data())), -1);
     ASSERT_EQ(e, expected_errors(layout, y, kind, words));
     expand_signs(Cpu{}, words.data(), layout.tiles, out.data());
     for (int64_t i = 0; i < layout.n; ++i) expected[static_cast<size_t>(i)] = layout.value(words.data(), i);
@@ -76,7 +76,8 @@ void check(const Layout& layout, int senders, SignScale kind) {
     y[i] = y[i] / static_cast<float>(senders) + e[i];
   }
   std::vector<uint32_t> words(static_cast<size_t>(layout.words()));
-  ASSERT_EQ(compress_mean_of_signs(Cpu{}, messages.data(), senders, layout.words(), e.data(), layout.tiles, kind, words.data()),
+  ASSERT_EQ(first_fault(compress_mean_of_signs(Cpu{}, messages.data(), senders, layout.words(), e.data(), layout.tiles,
+                                               kind, words.data())),
             -1);
   ASSERT_EQ(e, expected_errors(layout, y, kind, words));
 }
@@ -95,7 +96,8 @@ TEST_P(ScaledSignsOn, NamesTheNonFiniteBlock) {
     Values x(300, 1.0f), e(300);
     x[150] = x[250] = bad;
     std::vector<uint32_t> words(static_cast<size_t>(layout.words()));
-    EXPECT_EQ(compress_signs(Cpu{}, x.data(), e.data(), layout.tiles, SignScale::l1_mean, words.data()), 100);
+    EXPECT_EQ(first_fault(compress_signs(Cpu{}, x.data(), e.data(), layout.tiles, SignScale::l1_mean, words.data())),
+              100);
   }
 }
 

@@ -258,7 +258,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall13MeanAbsoluteScaleIsContractiveOnHeavyTails
     SignTiles tiles;
     tiles.add(0, 4096, 32, 0, 0);
     std::vector<uint32_t> words(1 + 128);
-    EXPECT_EQ(compress_signs(Cpu{}, y.data(), e.data(), tiles, scale, words.data()), -1);
+    EXPECT_EQ(first_fault(compress_signs(Cpu{}, y.data(), e.data(), tiles, scale, words.data())), -1);
     double error = 0, size = 0;
     for (size_t i = 0; i < y.size(); ++i) error += std::pow(e[i], 2), size += std::pow(y[i], 2);
     return error / size;

@@ -1,4 +1,4 @@
-// Buffers that MPI can access: the CPU tensor itself, or page-locked memory for a GPU tensor.
+// Host memory for values of a tensor: the CPU tensor itself, or page-locked memory for a GPU tensor.
 #pragma once
 #include "engine/tensor.h"
 
@@ -18,5 +18,10 @@ inline Tensor pinned_copy(const Tensor& x) {
   host.copy_from(x);
   return host;
 }
+
+inline Tensor copy_in_stream_order(Cpu, const Tensor& x) { return x.clone(); }
+// Page-locked CPU tensor that gets x's values when the stream reaches this point. Wait for the stream before reading or
+// releasing it.
+Tensor copy_in_stream_order(Cuda device, const Tensor& x);
 
 }  // namespace godwit
