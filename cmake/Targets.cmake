@@ -141,7 +141,7 @@ endfunction()
 # emulated builds run those with NCCL.
 set(GODWIT_RACE_TESTS
     On/Collectives.*/nccl CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
-    CudaMethods.ClippingAccumulationAndSkippingMatchTheCpu CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK*
+    CudaMethods.Clipping* CudaMethods.Zero2* CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK*
     CudaExchange.PowerSgdMatches* CudaExchange.Signs* CudaWire.* CudaBatchNorm.* CudaLinear.* CudaLamb.*
     CudaAttention.IsReproducible CudaParity.*)
 function(godwit_race_tests)
