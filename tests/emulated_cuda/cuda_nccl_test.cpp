@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "tests/emulated_cuda/cuda_runtime_api.h"
 #include "tests/emulated_cuda/nccl.h"
+#include "tests/emulated_cuda/streams.h"
 
 namespace godwit {
 namespace {
@@ -114,6 +116,41 @@ TEST_P(EmulatedNccl, AnAbortEndsTheWaiting) {
   EXPECT_EQ(cudaStreamQuery(ranks_[0].stream), cudaErrorNotReady);
   ncclCommAbort(std::exchange(ranks_[0].comm, nullptr));
   EXPECT_EQ(last(0), 2) << "unchanged";
+}
+
+template <int>
+void new_kernel(float* to) {
+  if (threadIdx.x == 0) to[0] = 1;
+}
+
+// Launches a kernel for the first time on a stream of rank 0's GPU.
+void load_kernel(void (*kernel)(float*), float* to) {
+  cudaStream_t stream = nullptr;
+  cudaSetDevice(0);
+  cudaStreamCreateWithPriority(&stream, 0, 0);
+  const cudaLaunchConfig_t config{.gridDim = 1, .blockDim = 1, .stream = stream};
+  EXPECT_EQ(cudaLaunchKernelEx(&config, kernel, to), cudaSuccess);
+  cudaStreamDestroy(stream);
+}
+
+TEST_P(EmulatedNccl, LoadingAKernelWaitsForCollectives) {
+  float* memory = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&memory), sizeof(float));
+  sum(0);
+  state_after_polls(0);
+  EXPECT_EQ(cudaStreamQuery(ranks_[0].stream), cudaErrorNotReady);
+  emulated::loading_limit = std::chrono::milliseconds(100);
+  EXPECT_DEATH(load_kernel(new_kernel<0>, memory), "it cannot be loaded while a collective waits for other ranks");
+  emulated::loading_limit = std::chrono::milliseconds(20'000);
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    sum(1);
+    state_after_polls(1);
+  });
+  load_kernel(new_kernel<1>, memory);
+  other.join();
+  EXPECT_EQ(last(0), 2 + 12);
+  cudaFree(memory);
 }
 
 TEST_P(EmulatedNccl, RefusesDifferentCollectives) {

@@ -271,6 +271,7 @@ cudaError_t enqueue(cudaStream_t stream, Item item) {
 }  // namespace
 
 cudaError_t give(cudaStream_t stream, Label label, Work work) {
+  if (stream && label.kernel) load(label.kernel, of(stream).device);
   return stream ? enqueue(stream, {.label = label, .run = std::move(work)}) : work();
 }
 

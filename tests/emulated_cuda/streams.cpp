@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "races.h"
@@ -23,6 +24,7 @@ struct State {
   Clock synchronized;               // what the host has waited for
   unsigned seed = 0;                // 0: work runs as soon as it is queued
   std::mt19937 random;
+  std::set<std::pair<int, const void*>> loaded;  // kernels of devices
 
   unsigned below(unsigned count) { return static_cast<unsigned>(random() % count); }
   // Whether to run one more item than necessary. One seed of three runs items as late as possible.
@@ -210,6 +212,20 @@ bool query(const Mark& mark) {
   if (!mark.done) run_for(mark.stream);
   if (mark.done) join(state().synchronized, mark.clock);
   return mark.done;
+}
+
+void load(const void* kernel, int device) {
+  Lock lock = locked();
+  State& s = state();
+  if (!s.loaded.emplace(device, kernel).second) return;
+  const auto limit = std::chrono::steady_clock::now() + loading_limit;
+  const auto spins = [device](Stream* stream) {
+    return stream->device == device && !stream->queue.empty() && stream->queue.front().ready && !waits(*stream) &&
+           !runnable(*stream);
+  };
+  while (std::any_of(s.streams.begin(), s.streams.end(), spins))
+    if (!run_any() && s.changed.wait_until(lock, limit) == std::cv_status::timeout)
+      stop("it cannot be loaded while a collective waits for other ranks");
 }
 
 void wake() {

@@ -2,6 +2,7 @@
 // it, work stays queued until a synchronization needs it, and runs in a random order that streams and events allow.
 #pragma once
 #include <array>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -68,6 +69,10 @@ cudaError_t await(Stream& stream);
 void await_device(int device);
 cudaError_t query(Stream& stream);  // cudaErrorNotReady if items remain; runs an item
 bool query(const Mark& mark);
+// The first launch of a kernel on a device loads it, and waits until no item there waits for other ranks. Ends the
+// process if this takes longer than `loading_limit`.
+void load(const void* kernel, int device);
+inline std::chrono::milliseconds loading_limit{20'000};
 void wake();  // tells waiting threads that an item may be ready
 
 }  // namespace emulated
