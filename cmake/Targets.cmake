@@ -1,5 +1,12 @@
 # Each folder is one static library and one test program. Sources are globbed, so a new file needs no line here.
 
+# Options of emulated kernels. Undefined behavior ends the program, like a misaligned access on a GPU. The calls for the
+# thread sanitizer go to the emulator's race detector instead of the sanitizer's library. The sanitizer's macro would
+# exclude the precompiled headers.
+set(godwit_emulated_kernel_options
+    -O1 -fsanitize=undefined -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=undefined
+    -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -U__SANITIZE_THREAD__)
+
 function(godwit_sources folder out)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   if(GODWIT_HAS_ONEDNN)
@@ -21,9 +28,7 @@ function(godwit_sources folder out)
     list(FILTER sources EXCLUDE REGEX "_nocuda\\.cpp$")
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
     if(GODWIT_CUDA STREQUAL "EMULATED")
-      # A misaligned access ends the program, as on a GPU.
-      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
-                                  COMPILE_OPTIONS "-xc++;-fsanitize=alignment;-fno-sanitize-recover=alignment")
+      set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;${godwit_emulated_kernel_options}")
     elseif(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit
       set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "--fmad=false")
     endif()
@@ -131,6 +136,26 @@ function(godwit_tests folder library)
   godwit_test_runs(${folder} ${folder}_tests ${runs})
 endfunction()
 
+# cuda_races_1 and cuda_races_2: tests of cuda_tests under the emulator's detectors (tests/emulated_cuda/README.md), a half
+# each: one runs the work of streams as late as possible, the other some of it earlier. Of the tests of collectives,
+# emulated builds run those with NCCL.
+set(GODWIT_RACE_TESTS
+    On/Collectives.*/nccl CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
+    CudaMethods.Clipping* CudaMethods.Zero2* CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK*
+    CudaExchange.PowerSgdMatches* CudaExchange.Signs* CudaWire.* CudaBatchNorm.* CudaLinear.* CudaLamb.*
+    CudaAttention.IsReproducible CudaParity.*)
+function(godwit_race_tests)
+  set_property(TEST cuda_1 cuda_2 APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-On/Collectives.*/cpu:On/Collectives.*gpu*")
+  list(JOIN GODWIT_RACE_TESTS ":" filter)
+  foreach(run 1 2)
+    math(EXPR seed "${run} + 2")
+    math(EXPR index "${run} - 1")
+    add_test(NAME cuda_races_${run} COMMAND cuda_tests --gtest_filter=${filter})
+    set_tests_properties(cuda_races_${run} PROPERTIES TIMEOUT 1200 ENVIRONMENT
+      "GODWIT_EMULATED_STREAMS=${seed};GODWIT_EMULATED_ORDER=${seed};GODWIT_POISON=1;GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
 # cuda_build_tests: tests of the CUDA build that need neither a GPU nor a driver, linked to every object of the libraries
 # that have CUDA code. GODWIT_HOST_BUILD is the folder of an emulated build, whose objects are linked instead of compiling
 # their sources again. Only sources that it does not compile, or compiles against emulated headers, are compiled here.
@@ -148,8 +173,8 @@ function(godwit_cuda_build_tests)
                           godwit_cuda)
     add_dependencies(cuda_build_tests ${libraries})
   else()
-    set(ours "\\.cu$|/cuda/|[_/]onednn\\.cpp$|_mpi\\.cpp$|_nccl\\.cpp$")
-    set(theirs_only "\\.cu\\.o$|/cuda/|_portable\\.cpp\\.o$|_nompi\\.cpp\\.o$|_nonccl\\.cpp\\.o$")
+    set(ours "\\.cu$|/cuda/|[_/]onednn\\.cpp$|_mpi\\.cpp$|_(no)?nccl\\.cpp$")
+    set(theirs_only "\\.cu\\.o$|/cuda/|_portable\\.cpp\\.o$|_nompi\\.cpp\\.o$|_(no)?nccl\\.cpp\\.o$")
     foreach(folder ${folders})
       godwit_sources(${folder} sources)
       list(FILTER sources INCLUDE REGEX "${ours}")

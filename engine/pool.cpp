@@ -106,6 +106,7 @@ void Pool::give_back(Blocks::iterator block) {
 }
 
 void Pool::release(void* data, int64_t bytes) {
+  source_->recycle(static_cast<std::byte*>(data), bytes);
   std::lock_guard lock(mutex_);
   give_back(blocks_.find(static_cast<std::byte*>(data)));
   stats_.bytes_in_use -= bytes;

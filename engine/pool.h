@@ -27,6 +27,7 @@ class MemorySource {
   virtual ~MemorySource() = default;
   virtual std::byte* allocate(int64_t bytes) = 0;   // aligned to 256 bytes; nullptr if out of memory
   virtual bool release(std::byte* data) = 0;        // false: it cannot be released now and stays allocated
+  virtual void recycle(std::byte*, int64_t) {}      // called before the pool reuses the bytes of a released block
   virtual Device device() const { return kCpu; }    // of the memory
   virtual std::string state() const { return ""; }  // available memory, for the out-of-memory message
 };

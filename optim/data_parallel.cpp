@@ -244,7 +244,9 @@ void DataParallel::clip_and_update() {
   for (Bucket& bucket : buckets_) {
     if (buckets_.on_demand_gradients() && !parameters_) {
       buckets_.acquire_gradient(bucket);
-      owned_gradient(bucket).copy_from(std::exchange(owned_gradients_[static_cast<size_t>(bucket.index)], Tensor()));
+      Tensor& owned = owned_gradients_[static_cast<size_t>(bucket.index)];
+      owned_gradient(bucket).copy_from(owned);
+      scheduler_.release(std::exchange(owned, Tensor()));
     }
     scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
     if (communicates_itself_) exchange(bucket);

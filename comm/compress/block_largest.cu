@@ -48,6 +48,7 @@ __device__ void find_digit(const uint32_t* histogram, int shift, Bound& bound) {
       if (threadIdx.x + by < 32) from_here += other;
     }
     const uint32_t above = from_here - of_lane;
+    __syncwarp();  // all lanes have read the bound: shuffles do not order memory
     if (above < before.equal && before.equal <= from_here) {
       uint32_t left = before.equal - above, i = threadIdx.x * kOfLane + kOfLane - 1;
       for (; left > sums[i]; --i) left -= sums[i];

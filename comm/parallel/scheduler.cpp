@@ -134,6 +134,10 @@ int64_t Scheduler::submit(std::function<void()> communication) {
   });
 }
 
+void Scheduler::release(Tensor memory) {
+  queue([released = std::move(memory)] {});
+}
+
 void Scheduler::wait_for(int64_t ticket) {
   if (done_ >= ticket) return;
   const WaitingScope waiting(clock_);

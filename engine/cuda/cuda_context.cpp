@@ -39,6 +39,15 @@ class CudaMemory : public MemorySource {
     cudaSetDevice(before);
     return status == cudaSuccess;
   }
+  // Overwrites the memory in stream order, if asked to. A graph must not repeat this, so captures are left out.
+  void recycle(std::byte* data, int64_t bytes) override {
+    if (!poison_ || bytes == 0 || captured()) return;
+    int before = index_;
+    cudaGetDevice(&before);
+    cudaSetDevice(index_);
+    cudaMemsetAsync(data, kPoison, static_cast<size_t>(bytes), stream_->get());
+    cudaSetDevice(before);
+  }
   Device device() const override { return cuda_device(index_); }
   std::string state() const override {
     size_t free_bytes = 0, total = 0;
@@ -67,6 +76,7 @@ class CudaMemory : public MemorySource {
 
   const int index_;
   const std::shared_ptr<const CudaStream> stream_;
+  const bool poison_ = poison_released_memory();
 };
 
 // CUDA's device count, queried once; it does not change while the process lives.

@@ -1,6 +1,7 @@
 #include "engine/cuda/staging.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace godwit {
@@ -19,7 +20,13 @@ class PinnedMemory : public MemorySource {
     return static_cast<std::byte*>(data);
   }
   bool release(std::byte* data) override { return cudaFreeHost(data) == cudaSuccess; }
+  void recycle(std::byte* data, int64_t bytes) override {
+    if (poison_) std::memset(data, kPoison, static_cast<size_t>(bytes));
+  }
   std::string state() const override { return ", in page-locked memory"; }
+
+ private:
+  const bool poison_ = poison_released_memory();
 };
 
 }  // namespace
@@ -46,6 +53,11 @@ void Staging::copy(const void* from, void* to, int64_t bytes, cudaStream_t strea
     next_ = (next_ + count) % (slots_.size() * kSlot);
     done += static_cast<int64_t>(count);
   }
+}
+
+bool poison_released_memory() {
+  const char* const value = std::getenv("GODWIT_POISON");
+  return value && std::strcmp(value, "1") == 0;
 }
 
 std::shared_ptr<Pool> make_pinned_pool() { return std::make_shared<Pool>(std::make_unique<PinnedMemory>()); }

@@ -28,6 +28,11 @@ class Staging {
   size_t next_ = 0;
 };
 
+// With GODWIT_POISON=1 in the environment, memory released to the pools of GPU and page-locked memory is filled with NaN,
+// so that tests find its later uses.
+constexpr int kPoison = 0xFF;
+bool poison_released_memory();
+
 // A pool of page-locked memory for CPU tensors that a stream reads or writes. Before releasing a tensor, wait for the
 // stream.
 std::shared_ptr<Pool> make_pinned_pool();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "races.h"
+
 struct cublasLtContext {};
 struct cublasLtMatmulPreferenceStruct {};
 struct cublasLtMatmulDescStruct {
@@ -22,13 +24,17 @@ struct cublasLtMatrixLayoutStruct {  // column-major
 
 namespace {
 
+size_t bytes_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+
 double load(cudaDataType type, const void* data, int64_t i) {
+  emulated::note_read(static_cast<const std::byte*>(data) + i * static_cast<int64_t>(bytes_of(type)), bytes_of(type));
   if (type == CUDA_R_64F) return static_cast<const double*>(data)[i];
   if (type == CUDA_R_32F) return static_cast<double>(static_cast<const float*>(data)[i]);
   return static_cast<double>(std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(data)[i]} << 16));
 }
 
 void store(cudaDataType type, void* data, int64_t i, double value) {
+  emulated::note_write(static_cast<std::byte*>(data) + i * static_cast<int64_t>(bytes_of(type)), bytes_of(type));
   if (type == CUDA_R_64F) {
     static_cast<double*>(data)[i] = value;
   } else if (type == CUDA_R_32F) {
@@ -165,6 +171,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     ++(desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emulated_blas::in_tf32 : emulated_blas::in_float32);
   const double by = load(desc->scale, alpha, 0), keep = load(desc->scale, beta, 0);
   const auto multiply = [=, desc = *desc] {
+    emulated::note_write(workspace, workspace_bytes);
     const auto rows = static_cast<size_t>(m), columns = static_cast<size_t>(n), terms = static_cast<size_t>(k);
     std::vector<double> left(terms * rows), right(columns * terms), sums(rows);  // factors by [l][i] and [j][l]
     for (int64_t entry = 0; entry < dl.batch; ++entry) {
@@ -199,5 +206,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     return cudaSuccess;
   };
   ++emulated::counts.launches;
-  return emulated::give(stream, multiply) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  const cudaError_t status = emulated::give(stream, {"cublasLtMatmul"}, multiply);
+  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "cuda_runtime_api.h"
+#include "races.h"
+#include "streams.h"
 
-using Work = std::function<cudaError_t()>;
 struct CUgraph_st {
-  std::vector<Work> nodes;
+  std::vector<emulated::Item> nodes;
 };
 struct CUgraphExec_st {
-  std::vector<Work> nodes;
+  std::vector<emulated::Item> nodes;
 };
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -42,11 +43,17 @@ constexpr unsigned kMostThreads = 1024;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, done };
 
+struct Copy {
+  void* to;
+  const void* from;  // null: writes zeros
+};
+
 struct Fiber {
   jmp_buf place;
   State state;
-  unsigned turn;
+  unsigned turn, block_barriers, warp_barriers;  // of exchanges; barriers passed
   bool started = false;
+  std::vector<Copy> copies;  // asynchronous, pending
 };
 
 // The block that is running on this thread. Fibers are reused by later blocks, and switch with _setjmp and _longjmp,
@@ -61,8 +68,8 @@ struct Block {
 };
 
 Block& block() {
-  thread_local Block here;
-  return here;
+  thread_local const auto here = std::make_unique<Block>();
+  return *here;
 }
 
 // Returns to the scheduler until it resumes the running fiber.
@@ -125,12 +132,6 @@ bool release(Block& b) {
   return moved || done == threads;
 }
 
-// The value of a setting in the environment.
-unsigned setting(const char* name, unsigned otherwise) {
-  const char* const text = std::getenv(name);
-  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
-}
-
 // The order in which blocks and the threads of a block run: by index, or with GODWIT_EMULATED_ORDER=seed random.
 class Order {
  public:
@@ -153,7 +154,11 @@ class Order {
 // `numbers` are those of the threads, in any order.
 void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& numbers) {
   b.threads = threads;
-  for (unsigned t = 0; t < threads; ++t) b.fibers[t].state = State::ready, b.fibers[t].turn = 0;
+  for (unsigned t = 0; t < threads; ++t) {
+    Fiber& f = b.fibers[t];
+    f.state = State::ready;
+    f.turn = f.block_barriers = f.warp_barriers = 0;
+  }
   for (bool all_done = false; !all_done;) {
     all_done = true;
     for (const unsigned t : order.next(numbers, threads)) {
@@ -162,6 +167,7 @@ void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& 
       if (b.fibers[t].state != State::ready) continue;
       b.running = t;
       threadIdx = dim3(t);
+      begin_thread(blockIdx.x, t, b.fibers[t].block_barriers, b.fibers[t].warp_barriers);
       resume(b);
     }
     if (!all_done && !release(b)) stop("its threads wait at different barriers");
@@ -170,24 +176,14 @@ void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& 
 
 thread_local int current_device = 0;
 
-// The work queued on a stream since its capture began.
-struct Capture {
-  std::vector<Work> nodes;
-  bool spoilt = false;
-  int syncs = 0;  // synchronizations of its device before the capture
+struct Event : CUevent_st {
+  const int device = current_device;
+  cudaStream_t recorded_in = nullptr;  // the capturing stream that last recorded it
+  std::shared_ptr<Mark> mark;          // null until it is recorded
 };
 
-// A stream or an event; belongs to the device that was current at its creation.
-template <class Handle>
-struct Of : Handle {
-  int device = current_device;
-  std::unique_ptr<Capture> capture;    // streams only: the capture in progress, or null
-  cudaStream_t recorded_in = nullptr;  // events only: the capturing stream that last recorded it
-};
-template <class Handle>
-Of<Handle>& of(Handle* handle) {
-  return *static_cast<Of<Handle>*>(handle);
-}
+Stream& of(cudaStream_t stream) { return *static_cast<Stream*>(stream); }
+Event& of(cudaEvent_t event) { return *static_cast<Event*>(event); }
 
 thread_local std::vector<cudaStream_t> capturing;  // streams that this thread is capturing
 thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -200,12 +196,29 @@ cudaError_t spoil(cudaError_t error) {
 // True if a call is forbidden now: the thread is capturing, and its capture mode is not relaxed.
 bool unsafe() { return !capturing.empty() && mode != cudaStreamCaptureModeRelaxed; }
 
-// Device allocations by address, to distinguish them from host memory.
+// Allocations by address.
 struct Memory {
   std::mutex mutex;
   std::map<const std::byte*, size_t> blocks;
   size_t used = 0;
 
+  void* allocate(size_t alignment, size_t bytes) {
+    void* const data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (!data) return nullptr;
+    std::memset(data, 0xFF, bytes);
+    blocks.emplace(static_cast<std::byte*>(data), bytes);
+    used += bytes;
+    return data;
+  }
+  bool release(void* data) {
+    std::lock_guard lock(mutex);
+    const auto block = blocks.find(static_cast<std::byte*>(data));
+    if (block == blocks.end()) return false;
+    used -= block->second;
+    blocks.erase(block);
+    std::free(data);
+    return true;
+  }
   bool holds(const void* begin, size_t bytes) {
     std::lock_guard lock(mutex);
     const auto* data = static_cast<const std::byte*>(begin);
@@ -220,14 +233,22 @@ Memory& memory() {
   static Memory* all = new Memory;  // never destroyed: it must outlive the threads' pools
   return *all;
 }
+Memory& page_locked() {
+  static Memory* all = new Memory;
+  return *all;
+}
 
 }  // namespace
 
+bool can_run(dim3 grid, dim3 block) {
+  return grid.x > 0 && block.x > 0 && block.x <= kMostThreads && block.y * block.z * grid.y * grid.z == 1;
+}
+
 cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
-  if (grid.x == 0 || threads.x == 0 || threads.x > kMostThreads || threads.y * threads.z * grid.y * grid.z != 1)
-    return cudaErrorInvalidConfiguration;
+  if (!can_run(grid, threads)) return cudaErrorInvalidConfiguration;
   Block& b = block();
   b.thread = &thread;
+  set_stacks(b.stacks.get(), kMostThreads * kStack);
   gridDim = grid;
   blockDim = threads;
   Order order;
@@ -239,10 +260,19 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   return cudaSuccess;
 }
 
-cudaError_t give(cudaStream_t stream, Work work) {
-  if (!stream || !of(stream).capture) return work();
-  of(stream).capture->nodes.push_back(std::move(work));
+namespace {
+
+cudaError_t enqueue(cudaStream_t stream, Item item) {
+  if (!of(stream).capture) return push(of(stream), std::move(item));
+  of(stream).capture->nodes.push_back(std::move(item));
   return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t give(cudaStream_t stream, Label label, Work work) {
+  if (stream && label.kernel) load(label.kernel, of(stream).device);
+  return stream ? enqueue(stream, {.label = label, .run = std::move(work)}) : work();
 }
 
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
@@ -250,15 +280,43 @@ size_t used_bytes() {
   std::lock_guard lock(memory().mutex);
   return memory().used;
 }
-void block_barrier() { wait_at(State::at_block_barrier); }
+// A fiber that passes a barrier is resumed by run_block(), after the barrier was counted.
+void block_barrier() {
+  ++block().fibers[block().running].block_barriers;
+  wait_at(State::at_block_barrier);
+}
 void warp_barrier() { wait_at(State::at_warp_barrier); }
+void warp_memory_barrier() {
+  ++block().fibers[block().running].warp_barriers;
+  wait_at(State::at_warp_barrier);
+}
+
+void start_copy(void* to, const void* from) {
+  if (from) note_read(from, 16);
+  note_write(to, 16);
+  std::memset(to, 0xFF, 16);
+  block().fibers[block().running].copies.push_back({to, from});
+}
+void await_copies() {
+  auto& copies = block().fibers[block().running].copies;
+  for (const Copy& copy : copies) {
+    if (copy.from) note_read(copy.from, 16);
+    note_write(copy.to, 16);
+    if (copy.from) std::memcpy(copy.to, copy.from, 16);
+    else std::memset(copy.to, 0, 16);
+  }
+  copies.clear();
+}
+
 unsigned next_turn() { return block().fibers[block().running].turn ^= 1; }
 std::byte* lane_slot(unsigned turn, unsigned lane) { return block().slots[turn][threadIdx.x / 32 * 32 + lane]; }
 
 }  // namespace emulated
 
+using emulated::Item;
 using emulated::memory;
 using emulated::of;
+using emulated::page_locked;
 using emulated::spoil;
 using emulated::unsafe;
 
@@ -271,6 +329,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNotReady: return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
@@ -300,7 +359,8 @@ cudaError_t cudaGetDevice(int* device) { return *device = emulated::current_devi
 cudaError_t cudaDeviceSynchronize() {
   ++emulated::counts.synchronizations;
   ++emulated::syncs_of_device[emulated::current_device];
-  return emulated::captures_of_device[emulated::current_device] > 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  if (emulated::captures_of_device[emulated::current_device] > 0) return cudaErrorStreamCaptureUnsupported;
+  return emulated::await_device(emulated::current_device), cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", 0x40 + device);
@@ -325,25 +385,16 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   auto& m = memory();
   std::lock_guard lock(m.mutex);
   if (bytes + m.used > emulated::total_bytes) return cudaErrorMemoryAllocation;
-  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (!*data) return cudaErrorMemoryAllocation;
-  std::memset(*data, 0xFF, bytes);
-  m.blocks.emplace(static_cast<std::byte*>(*data), bytes);
-  m.used += bytes;
-  return cudaSuccess;
+  if (!(*data = m.allocate(256, bytes))) return cudaErrorMemoryAllocation;
+  return emulated::watch(*data, bytes), cudaSuccess;
 }
 
 cudaError_t cudaFree(void* data) {
   ++emulated::counts.allocations;
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
-  auto& m = memory();
-  std::lock_guard lock(m.mutex);
-  const auto block = m.blocks.find(static_cast<std::byte*>(data));
-  if (block == m.blocks.end()) return cudaErrorInvalidValue;
-  m.used -= block->second;
-  m.blocks.erase(block);
-  std::free(data);
-  return cudaSuccess;
+  emulated::await_device(emulated::current_device);
+  emulated::unwatch(data);
+  return memory().release(data) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
@@ -357,33 +408,55 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   ++emulated::counts.allocations;
   if (unsafe()) return spoil(cudaErrorStreamCaptureUnsupported);
-  *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  return *data ? cudaSuccess : cudaErrorMemoryAllocation;
+  std::lock_guard lock(page_locked().mutex);
+  return (*data = page_locked().allocate(4096, bytes)) ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* data) {
   ++emulated::counts.allocations;
-  std::free(data);
-  return cudaSuccess;
+  return !data || page_locked().release(data) ? cudaSuccess : cudaErrorInvalidValue;
 }
+
+namespace emulated {
+namespace {
+
+cudaError_t copy(void* to, const void* from, size_t bytes) {
+  note_read(from, bytes);
+  note_write(to, bytes);
+  return std::memcpy(to, from, bytes), cudaSuccess;
+}
+
+}  // namespace
+}  // namespace emulated
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   ++emulated::counts.copies[kind];
   emulated::counts.copied_bytes[kind] += static_cast<int64_t>(bytes);
-  return emulated::give(stream, [=] {
-    const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
-    if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
-      return cudaErrorInvalidValue;
-    std::memcpy(to, from, bytes);
-    return cudaSuccess;
-  });
+  const bool from_device = kind != cudaMemcpyHostToDevice, to_device = kind != cudaMemcpyDeviceToHost;
+  if (memory().holds(from, bytes) != from_device || memory().holds(to, bytes) != to_device)
+    return cudaErrorInvalidValue;
+  constexpr const char* kLabels[] = {"a copy to the GPU", "a copy to the host", "a copy on the GPU"};
+  Item item{.label = {kLabels[kind]}, .run = [=] { return emulated::copy(to, from, bytes); }};
+  void* const host = to_device ? const_cast<void*>(from) : to;
+  const bool pageable = !(from_device && to_device) && !page_locked().holds(host, bytes);
+  if (!(from_device && to_device) && !pageable)
+    item.host = {static_cast<std::byte*>(host), bytes}, item.to_host = !to_device;
+  // Pageable memory of the host can be reused when the call returns.
+  if (pageable && to_device && !of(stream).capture) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    item.run = [to, values = std::vector<std::byte>(begin, begin + bytes)] {
+      return emulated::copy(to, values.data(), values.size());
+    };
+  }
+  const cudaError_t status = emulated::enqueue(stream, std::move(item));
+  return status == cudaSuccess && pageable && !to_device && !of(stream).capture ? emulated::await(of(stream)) : status;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
   ++emulated::counts.memsets;
   if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph cannot contain an empty memset
-  return emulated::give(stream, [=] {
-    if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
-    std::memset(data, value, bytes);
-    return cudaSuccess;
+  if (!memory().holds(data, bytes)) return cudaErrorInvalidValue;
+  return emulated::give(stream, {"a memset"}, [=] {
+    emulated::note_write(data, bytes);
+    return std::memset(data, value, bytes), cudaSuccess;
   });
 }
 
@@ -391,34 +464,50 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return *least = 0, *greatest = -5, cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
-  return *stream = new emulated::Of<CUstream_st>, (*stream)->priority = priority, cudaSuccess;
+  *stream = new emulated::Stream(emulated::current_device);
+  (*stream)->priority = priority;
+  return emulated::open(of(*stream)), cudaSuccess;
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return *priority = stream->priority, cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &of(stream), cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  emulated::close(of(stream));
+  return delete &of(stream), cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ++emulated::counts.synchronizations;
-  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::await(of(stream));
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::query(of(stream));
 }
 // On a GPU, waiting for an event of a capture adds the waiting stream to that capture. Here it is an error, because
 // Godwit's captures have one stream.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const bool same = of(event).recorded_in == (of(stream).capture ? stream : nullptr);
-  return same ? cudaSuccess : spoil(cudaErrorStreamCaptureIsolation);
+  if (of(event).recorded_in != (of(stream).capture ? stream : nullptr)) return spoil(cudaErrorStreamCaptureIsolation);
+  if (of(stream).capture || !of(event).mark) return cudaSuccess;
+  return emulated::push(of(stream), {.wait = of(event).mark});
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = new emulated::Of<CUevent_st>, cudaSuccess;
+  return *event = new emulated::Event, cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (of(event).device != of(stream).device) return cudaErrorInvalidDevice;
   of(event).recorded_in = of(stream).capture ? stream : nullptr;
+  if (!of(stream).capture) of(event).mark = emulated::record(of(stream));
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++emulated::counts.synchronizations;
-  return of(event).recorded_in ? spoil(cudaErrorCapturedEvent) : cudaSuccess;
+  if (of(event).recorded_in) return spoil(cudaErrorCapturedEvent);
+  if (of(event).mark) emulated::await(*of(event).mark);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (of(event).recorded_in) return spoil(cudaErrorCapturedEvent);
+  return !of(event).mark || emulated::query(*of(event).mark) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -462,9 +551,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSucce
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   ++emulated::counts.launches;
-  return emulated::give(stream, [exec] {
-    for (const Work& work : exec->nodes)
-      if (const cudaError_t error = work(); error != cudaSuccess) return error;
-    return cudaSuccess;
-  });
+  for (const Item& node : exec->nodes)
+    if (const cudaError_t error = emulated::enqueue(stream, node); error != cudaSuccess) return error;
+  return cudaSuccess;
 }

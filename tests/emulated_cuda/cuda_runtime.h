@@ -1,5 +1,6 @@
-// The part of the CUDA runtime that Godwit uses, emulated on the CPU. Device memory is host memory, and streams execute
-// work immediately. The threads of a kernel are fibers, so barriers and warp exchanges behave as on a GPU.
+// The part of the CUDA runtime that Godwit uses, emulated on the CPU. Device memory is host memory, and host threads
+// execute the work of streams (streams.h). The threads of a kernel are fibers, so barriers and warp exchanges behave as
+// on a GPU.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -25,6 +26,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorDevicesUnavailable = 46,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -97,11 +99,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 // Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
 // returns an error and invalidates the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -116,9 +120,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace emulated {
 
-// Queues work on a stream: runs it immediately, or stores it if the stream is capturing.
-cudaError_t give(cudaStream_t stream, std::function<cudaError_t()> work);
+// The name of an item of work: a text, or a kernel.
+struct Label {
+  const char* text = nullptr;
+  const void* kernel = nullptr;
+};
+// Queues work on a stream, or stores it if the stream is capturing. Returns the error of work that ran at once.
+cudaError_t give(cudaStream_t stream, Label label, std::function<cudaError_t()> work);
 // Runs every thread of every block; blocks run one after another. Terminates the process on a deadlock at a barrier.
+bool can_run(dim3 grid, dim3 block);
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 bool in_device_memory(const void* begin, size_t bytes);
 inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit; tests may lower it
@@ -136,8 +146,14 @@ struct Counts {
 };
 inline Counts counts;
 void block_barrier();
-void warp_barrier();
+void warp_barrier();   // orders no memory accesses, like an exchange of values
+void warp_memory_barrier();
 [[noreturn]] void stop(const char* why);
+// Tells the race detector of an atomic access (races.h); `place`: the calling instruction.
+void note_atomic(const void* at, size_t bytes, const void* place);
+// Asynchronous copies of 16 bytes to shared memory, or of zeros if `from` is null. Between the two calls, `to` is NaN.
+void start_copy(void* to, const void* from);
+void await_copies();  // of the running thread
 constexpr size_t kLaneBytes = 32;
 inline unsigned lane() { return threadIdx.x % 32; }
 unsigned next_turn();  // exchange slot of the running thread's next exchange: 0, 1, 0, …
@@ -170,13 +186,15 @@ T exchange(const T& mine, unsigned from) {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
   ++emulated::counts.launches;
-  return emulated::give(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  if (!emulated::can_run(grid, block)) return cudaErrorInvalidConfiguration;
+  return emulated::give(config->stream, {.kernel = reinterpret_cast<const void*>(kernel)}, [=] {
     return emulated::run_grid(grid, block, [&] { kernel(static_cast<P>(arguments)...); });
   });
 }
 
 inline void __syncthreads() { emulated::block_barrier(); }
-inline void __syncwarp(unsigned = ~0u) { emulated::warp_barrier(); }
+inline void __syncwarp(unsigned = ~0u) { emulated::warp_memory_barrier(); }
 template <class T>
 T __shfl_sync(unsigned, T value, int from) {
   return emulated::exchange(value, static_cast<unsigned>(from) % 32);
@@ -208,21 +226,24 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
-template <class T>
-T atomicAdd(T* to, std::type_identity_t<T> value) {
+// The race detector must not take the accesses of atomic operations for usual ones.
+#define GODWIT_ATOMIC template <class T> __attribute__((noinline, no_sanitize("thread")))
+GODWIT_ATOMIC T atomicAdd(T* to, std::type_identity_t<T> value) {
+  emulated::note_atomic(to, sizeof(T), __builtin_return_address(0));
   const T before = *to;
   *to = before + value;
   return before;
 }
-template <class T>
-T atomicMax(T* to, std::type_identity_t<T> value) {
+GODWIT_ATOMIC T atomicMax(T* to, std::type_identity_t<T> value) {
+  emulated::note_atomic(to, sizeof(T), __builtin_return_address(0));
   const T before = *to;
   *to = before > value ? before : value;
   return before;
 }
-template <class T>
-T atomicOr(T* to, std::type_identity_t<T> value) {
+GODWIT_ATOMIC T atomicOr(T* to, std::type_identity_t<T> value) {
+  emulated::note_atomic(to, sizeof(T), __builtin_return_address(0));
   const T before = *to;
   *to = before | value;
   return before;
 }
+#undef GODWIT_ATOMIC

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "races.h"
+
 struct cudnnContext {
   cudaStream_t stream = nullptr;
 };
@@ -281,11 +283,13 @@ std::vector<int64_t> notes_of(Engine engine) {
 }
 
 double load(cudnnDataType_t type, const void* data, int64_t i) {
+  emulated::note_read(static_cast<const std::byte*>(data) + i * static_cast<int64_t>(bytes_of(type)), bytes_of(type));
   if (type == CUDNN_DATA_FLOAT) return static_cast<double>(static_cast<const float*>(data)[i]);
   return static_cast<double>(std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(data)[i]} << 16));
 }
 
 void store(cudnnDataType_t type, void* data, int64_t i, double value) {
+  emulated::note_write(static_cast<std::byte*>(data) + i * static_cast<int64_t>(bytes_of(type)), bytes_of(type));
   const auto narrow = static_cast<float>(value);
   if (type == CUDNN_DATA_FLOAT) {
     static_cast<float*>(data)[i] = narrow;
@@ -530,7 +534,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a tensor is not in the device's memory");
   }
   ++emulated::counts.launches;
-  emulated::give(handle->stream, [=, engine = config.engine, x = memory[0], w = memory[1], y = memory[2]] {
+  const emulated::Label label{"a convolution of cuDNN"};
+  emulated::give(handle->stream, label, [=, engine = config.engine, x = memory[0], w = memory[1], y = memory[2]] {
+    emulated::note_write(room, bytes);
     std::fill_n(room, bytes, std::byte{0xFF});
     run(op, engine, x, w, y);
     return cudaSuccess;

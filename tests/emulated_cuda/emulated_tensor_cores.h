@@ -2,7 +2,6 @@
 #pragma once
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "cuda_runtime.h"
 #include "engine/half.h"
@@ -48,31 +47,12 @@ inline void load_transposes(uint32_t (&words)[4], const void* row) {
   });
 }
 
-namespace detail {
-
-struct Copy {
-  void* to;
-  const void* from;  // null: writes zeros
-};
-inline std::vector<Copy>& copies() {  // pending copies of the running thread
-  thread_local std::vector<Copy> of_threads[1024];
-  return of_threads[threadIdx.x];
-}
-
-}  // namespace detail
-
-// Copies are executed by await_copies().
 inline void copy_async(void* to, const void* from, bool there) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     emulated::stop("an asynchronous copy that is not aligned to 16 bytes");
-  detail::copies().push_back({to, there ? from : nullptr});
+  emulated::start_copy(to, there ? from : nullptr);
 }
-inline void await_copies() {
-  for (const auto& copy : detail::copies())
-    if (copy.from) std::memcpy(copy.to, copy.from, 16);
-    else std::memset(copy.to, 0, 16);
-  detail::copies().clear();
-}
+inline void await_copies() { emulated::await_copies(); }
 
 inline float exp2_approximate(float x) { return std::exp2(x); }
 

@@ -42,7 +42,7 @@ class CudaScheduler : public ::testing::Test {
                     model.buckets, [&](Bucket& bucket) { exchange->mean(bucket, comm, 1); }, &comm);
                 body(model, scheduler);
               },
-              {.threads_per_rank = 1, .placement = {"cuda", /*share_gpu=*/true}});
+              {.threads_per_rank = 1, .placement = {"cuda", /*share_gpu=*/true, /*nccl=*/false}});
   }
 };
 

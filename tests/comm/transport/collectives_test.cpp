@@ -288,7 +288,7 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
           if (++steps % 4 == 0) comm.inter->barrier("step");
           if (steps % 4 == comm.rank % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64, kCpu);
+        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64);
         comm.world->all_gather(own, all, "steps");
         for (const int64_t other : all.to_vector<int64_t>()) EXPECT_EQ(other, steps);
         EXPECT_GE(steps, 9);
@@ -308,7 +308,7 @@ TEST_P(Collectives, StepsMayContinueAfterAStop) {
           if (steps % 2 == 0) comm.world->barrier("step");  // ranks differ by a step at most
           continue;
         }
-        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64, kCpu);
+        const Tensor own = Tensor::of<int64_t>({steps}, {1}), all({topology.world()}, DType::i64);
         comm.world->all_gather(own, all, "steps");
         for (const int64_t other : all.to_vector<int64_t>()) EXPECT_EQ(other, steps);
         ++stops;
