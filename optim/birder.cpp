@@ -57,6 +57,8 @@ void Birder::Options::describe(OptionList& list) {
   list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");
   list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
       .with_placeholder("NAMES");
+  list.add("compensate_nodes", compensate_nodes,
+           "beyond the paper: lengthen the ratios of several nodes to that of their mean gradient");
 }
 
 void Birder::Options::check() const {
@@ -75,6 +77,7 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
     : Optimizer(nullptr), options_(options), seed_(seed), all_gather_(options.collective == Collective::all_gather) {
   const int nodes = comm.topology.nodes, workers = comm.topology.workers_per_node;
   const int senders = all_gather_ ? comm.topology.world() : nodes;
+  if (options.compensate_nodes) compensated_nodes_ = senders;
   const DType moments = options.moments == Moments::bf16 ? DType::bf16 : DType::f32;
   const DType errors = options.errors == Errors::int8 ? DType::u8 : DType::f32;
   const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
@@ -195,7 +198,7 @@ template <class Moment, class Error>
 void Birder::worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,
                          const birder::QuantizerRng& rng) const {
   const birder::WorkerSettings settings{static_cast<float>(options_.beta), static_cast<float>(1 - options_.beta),
-                                        static_cast<float>(options_.eps), step.step > options_.t0};
+                                        static_cast<float>(options_.eps), step.step > options_.t0, compensated_nodes_};
   const birder::WorkerState<Moment, Error> kernel_state{values_of<Moment>(state.m), values_of<Moment>(state.b),
                                                  values_of<Moment>(state.b_hat), values_of<Error>(state.e),
                                                  bits_at(state.active, state.worker_range.begin)};

@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// Worker i (a node, after averaging over its workers):  u = Q(m/(b+ε) + e), one bit per value. Owner of a segment:
+// Worker i (a node, after averaging over its workers):  u = Q(r + e), r = m/(b+ε), one bit per value. Owner of a segment:
 // ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
 // With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
 // While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
@@ -38,6 +38,9 @@ class Birder : public Optimizer {
     Errors errors = Errors::f32;               // storage of e and ē
     Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient
     std::string frozen = {};                   // comma-separated names of parameters to freeze
+    // Beyond the paper: r = q√n/√((n−1)q² + 1), q = m/(b+ε), for n senders. b holds the noise of one sender's gradients;
+    // if the noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
+    bool compensate_nodes = false;
     void describe(OptionList& list);
     void check() const;
   };
@@ -89,6 +92,7 @@ class Birder : public Optimizer {
   Options options_;
   uint64_t seed_;
   bool all_gather_;
+  int compensated_nodes_ = 1;  // WorkerSettings::nodes
   std::vector<BucketState> states_;
 };
 

@@ -9,11 +9,13 @@ def options(text):
 
 
 def headline(base, decay=None, **rates):
-    """The methods of rates, each with its first learning rate. An exchange is used with the optimizer `base` and has its
+    """The methods of rates, each with its first learning rate, and Birder with compensate_nodes. An exchange is used with the optimizer `base` and has its
     rate. decay: the weight decay of methods with Adam's updates, by default that of the program."""
     adam = options(f"optimizer.weight_decay={decay}") if decay else []
     flags = lambda optimizer: ["--optimizer", optimizer, *([] if optimizer == "sgdm" else adam)]
     methods = {name: (rate, flags(name)) for name, rate in rates.items()}
+    if "birder" in rates:
+        methods["birder_compensated"] = rates["birder"], [*flags("birder"), *options("optimizer.compensate_nodes=true")]
     return methods | {name: (rates[base], [*flags(base), "--exchange", exchange]) for name, exchange in EXCHANGES.items()}
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 #include "comm/compress/wire/sign_bits.h"
 #include "engine/parallel.h"
@@ -164,7 +165,12 @@ HWY_INLINE uint32_t worker_lanes(D d, const WorkerArgs<Moment, Error>& a, int64_
   }
   store(d, b, a.state.b + i, random);
 
-  const auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
+  auto ratio = hn::Div(m, hn::Add(b, hn::Set(d, a.settings.eps)));
+  if (a.settings.nodes > 1) {
+    const auto n = static_cast<float>(a.settings.nodes);
+    const auto length = hn::Sqrt(hn::Add(hn::Mul(hn::Mul(hn::Set(d, n - 1), ratio), ratio), hn::Set(d, 1.0f)));
+    ratio = hn::Div(hn::Mul(ratio, hn::Set(d, std::sqrt(n))), length);
+  }
   const auto z = a.state.e ? hn::Add(ratio, load(d, a.state.e + i)) : ratio;
   const auto plus = quantize(d, z, a.rng.quantizer, random);
   if (!a.state.active) {

@@ -122,7 +122,11 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
           if (settings.b_grows && before > average) average = before;
         }
         keep(average, word, b.values[k]);
-        const float ratio = momentum / (average + settings.eps);
+        float ratio = momentum / (average + settings.eps);
+        if (settings.nodes > 1) {
+          const float n = static_cast<float>(settings.nodes);
+          ratio = ratio * std::sqrt(n) / std::sqrt((n - 1) * ratio * ratio + 1.0f);
+        }
         const float z = state.e ? ratio + value_of(e.values[k]) : ratio;
         const bool plus = quantize(z, rng.quantizer, word), is_active = active >> k & 1;
         if (state.e) keep(is_active ? z - plus_minus_one(plus) : ratio, word, e.values[k]);

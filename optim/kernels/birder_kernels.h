@@ -54,10 +54,11 @@ struct WorkerState {
 struct WorkerSettings {
   float beta, o, eps;  // o = 1 − β, rounded once
   bool b_grows;        // b ← max(b, b_hat)
+  int nodes = 1;       // n below
 };
 
-// m ← βm + og;  b ← βb + o|g|;  r = m/(b+ε);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to words[0, padded/32). For
-// a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are padding: their bits are 0 and they are not
+// m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q√n/√((n−1)q² + 1);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to
+// words[0, padded/32). With n = 1, r is q. For a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are padding: their bits are 0 and they are not
 // accessed. Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,

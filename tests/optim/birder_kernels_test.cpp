@@ -61,11 +61,13 @@ struct Case {
   Quantizer quantizer;
   bool feedback;
   int64_t t0;
+  int nodes = 1;
 };
 const std::vector<Case> kCases{{Quantizer::random, true, 0},
                                {Quantizer::random, false, 0},
                                {Quantizer::sign, true, 0},
-                               {Quantizer::random, true, 2}};
+                               {Quantizer::random, true, 2},
+                               {Quantizer::random, true, 0, 5}};
 
 // Every third value starts frozen.
 std::vector<uint32_t> active_bits(size_t words) {
@@ -91,7 +93,7 @@ void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
   auto active = active_bits(n / 32);
   std::vector<reference::WorkerValue<float>> expected(static_cast<size_t>(count));
   reference::Options options{.feedback = c.feedback, .t0 = c.t0};
-  options.bf16_moments = sizeof(Moment) == 2, options.int8_errors = sizeof(Error) == 1;
+  options.bf16_moments = sizeof(Moment) == 2, options.int8_errors = sizeof(Error) == 1, options.nodes = c.nodes;
   for (uint32_t step = 1; step <= 4; ++step) {
     auto g = gradients(count, step);
     for (size_t i = 0; i < g.size(); ++i)
@@ -101,7 +103,7 @@ void compare_worker(const Case& c, bool masked, int64_t count, int64_t begin) {
     const birder::WorkerState<Moment, Error> state{m.data(), b.data(), c.t0 ? b_hat.data() : nullptr,
                                                    c.feedback ? e.data() : nullptr, masked ? active.data() : nullptr};
     ASSERT_TRUE(birder::worker_step(g.data(), state, words.data(), count, padded(count),
-                                    {options.beta, options.o, options.eps, step > c.t0}, rng));
+                                    {options.beta, options.o, options.eps, step > c.t0, c.nodes}, rng));
     for (int64_t i = 0; i < count; ++i) {
       const bool up = !masked || reference::bit(active, i);
       const auto [z, plus] = reference::worker_value(expected[static_cast<size_t>(i)], g[static_cast<size_t>(i)],

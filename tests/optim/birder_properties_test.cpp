@@ -27,7 +27,7 @@ class Parties {
       ASSERT_TRUE(birder::worker_step(
           g[s].data(),
           birder::WorkerState<Moment, Error>{m[s].data(), b[s].data(), nullptr, e[s].empty() ? nullptr : e[s].data()},
-          words.data() + s * agreed.size(), count_, padded_, {0.95f, 0.05f, 1e-8f, true},
+          words.data() + s * agreed.size(), count_, padded_, {0.95f, 0.05f, 1e-8f, true, compensated},
           {quantizer_, 11, t_, Purpose::worker_sign, static_cast<uint32_t>(s), 0}));
     }
     birder::server_step(words.data(), static_cast<int>(g.size()), server_feedback_ ? server_e.data() : nullptr, nullptr,
@@ -41,6 +41,7 @@ class Parties {
   std::vector<Error> server_e;
   std::vector<float> x;
   std::vector<uint32_t> words, agreed;
+  int compensated = 1;  // WorkerSettings::nodes
 
  private:
   int64_t count_, padded_;
@@ -53,6 +54,38 @@ float largest(const std::vector<float>& values) {
   float result = 0;
   for (const float value : values) result = std::max(result, std::abs(value));
   return result;
+}
+
+// Gradients of mean 0.05 and deviation 1 at each of four nodes. The mean of the nodes' ratios is half as long as the
+// ratio of the mean gradient, which SoftSignSGD uses. Compensation restores most of the length: the formula is exact for
+// ratios without noise of their own.
+TEST(BirderProperties, CompensationLengthensStepsTowardsThoseOfTheMeanGradient) {
+  constexpr int kNodes = 4, kSteps = 400;
+  constexpr int64_t kCount = 1000;
+  for (const int compensated : {1, kNodes}) {
+    Parties parties(kNodes, kCount, true, true);
+    parties.compensated = compensated;
+    RandomStream random(5, Purpose::test);
+    std::vector<double> m(kCount), b(kCount);
+    double mean_gradient_path = 0, path = 0;
+    for (int t = 0; t < kSteps; ++t) {
+      for (size_t j = 0; j < kCount; ++j) {
+        double mean = 0;
+        for (auto& g : parties.g) {
+          g[j] = static_cast<float>(0.05 + random.normal());
+          mean += static_cast<double>(g[j]) / kNodes;
+        }
+        m[j] = 0.95 * m[j] + 0.05 * mean;
+        b[j] = 0.95 * b[j] + 0.05 * std::abs(mean);
+        mean_gradient_path -= m[j] / b[j];
+      }
+      parties.step(1);
+    }
+    for (const float x : parties.x) path += static_cast<double>(x);
+    const double length = path / mean_gradient_path;
+    if (compensated == 1) EXPECT_NEAR(length, 0.52, 0.04);
+    else EXPECT_NEAR(length, 0.86, 0.04);
+  }
 }
 
 // Pitfall 2: r + e often leaves [−1, 1]. The probability p is clamped, but the error is not. Errors therefore stay

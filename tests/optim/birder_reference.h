@@ -29,6 +29,7 @@ struct Options {
   bool feedback = true;
   int64_t t0 = 0;
   bool bf16_moments = false, int8_errors = false;
+  int nodes = 1;  // above 1: ratios are compensated
 };
 
 // Moments stored in 16 bits and errors stored in 8, rounded with the low 8 bits of the value's random word.
@@ -43,6 +44,12 @@ inline float kept_error(float e, uint32_t word) {
   return std::clamp(code, -128.0f, 127.0f) / 64;
 }
 
+template <class T>
+T compensated(T q, const Options& options) {
+  const T n = T(options.nodes);
+  return options.nodes > 1 ? q * std::sqrt(n) / std::sqrt((n - 1) * q * q + 1) : q;
+}
+
 // Updates m and b of one value and returns z = r + e. The caller chooses the bit and sets e = z − u.
 template <class T>
 T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step) {
@@ -50,7 +57,7 @@ T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step
   value.m = (beta * value.m) + (o * g);
   value.b_hat = (beta * value.b_hat) + (o * std::abs(g));
   value.b = options.t0 > 0 && step > options.t0 ? std::max(value.b, value.b_hat) : value.b_hat;
-  const T ratio = value.m / (value.b + T(options.eps));
+  const T ratio = compensated(value.m / (value.b + T(options.eps)), options);
   return options.feedback ? ratio + value.e : ratio;
 }
 
@@ -66,7 +73,7 @@ inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, c
                                            const birder::QuantizerRng& rng, int64_t element, bool active) {
   const float z = worker_ratio(value, g, options, rng.step);
   const bool plus = active ? quantize(z, rng, element) : value.b > 0;
-  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : value.m / (value.b + options.eps);
+  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : compensated(value.m / (value.b + options.eps), options);
   keep_short(value, options, random_word(rng.seed, element, rng.step, rng.purpose, rng.sender));
   return {z, plus};
 }

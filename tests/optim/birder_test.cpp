@@ -38,6 +38,7 @@ class ParameterServer {
     options_.t0 = o.t0;
     options_.bf16_moments = o.moments == Birder::Moments::bf16;
     options_.int8_errors = o.errors == Birder::Errors::int8;
+    if (o.compensate_nodes) options_.nodes = senders_;
     active.assign(d_, o.mask == Birder::Mask::none);
     quantizer_ = o.quantizer;
     for (size_t j = 0; j < d_; ++j) x.push_back(static_cast<float>(test::start_value(static_cast<int64_t>(j))));
@@ -244,6 +245,9 @@ TEST(Birder, MatchesTheParameterServerForEveryOption) {
     Plan naive = birder_plan(nodes, workers);
     naive.config.set("collective", "all_gather");
     compare(naive);
+    Plan compensated = birder_plan(nodes, workers);
+    compensated.config.set("compensate_nodes", "true");
+    compare(compensated);
     for (Plan plan : {birder_plan(nodes, workers), sign, growing, naive}) {
       plan.config.set("mask", "automatic");
       compare(plan);

@@ -105,6 +105,7 @@ int64_t padded(int64_t count) { return (count + 31) / 32 * 32 + 64; }
 struct WorkerCase {
   birder::Quantizer quantizer = birder::Quantizer::random;
   bool feedback = true, b_hat = false, mask = false;
+  int nodes = 1;
 };
 
 // Runs three steps of one worker; compares all state and the words after each.
@@ -126,7 +127,7 @@ void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t ele
     const There<float> on_g(g);
     std::vector<uint32_t> bits(static_cast<size_t>(words), 0xDEADBEEF);
     const There<uint32_t> on_bits(bits);
-    const birder::WorkerSettings settings{0.95f, static_cast<float>(1 - 0.95), 1e-8f, step > 2};
+    const birder::WorkerSettings settings{0.95f, static_cast<float>(1 - 0.95), 1e-8f, step > 2, c.nodes};
     const birder::QuantizerRng rng{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, element};
     ASSERT_TRUE(birder::worker_step(g.data(),
                                     birder::WorkerState<Moment, Error>{m.data(), b.data(), c.b_hat ? b_hat.data() : nullptr,
@@ -152,7 +153,7 @@ template <class Moment, class Error>
 void compare_workers(Cuda device) {
   using birder::Quantizer;
   for (const WorkerCase& c : {WorkerCase{}, WorkerCase{.feedback = false}, WorkerCase{.quantizer = Quantizer::sign},
-                              WorkerCase{.b_hat = true}, WorkerCase{.b_hat = true, .mask = true}})
+                              WorkerCase{.b_hat = true}, WorkerCase{.b_hat = true, .mask = true}, WorkerCase{.mask = true, .nodes = 5}})
     for (const int64_t count : kCounts)
       compare_worker<Moment, Error>(device, c, count, count % 2 == 0 ? 0 : (int64_t{1} << 33) - 5);
   for (const int64_t element : {1, 2, 3, 4}) compare_worker<Moment, Error>(device, {}, 100, element);
