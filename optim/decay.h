@@ -28,6 +28,18 @@ struct DecayTurns {
   }
 };
 
+// Calls update(begin, end, decay) for each of these parts.
+template <class Update>
+void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, const Update& update) {
+  const DecayTurns turns(bucket, weight_decay, decay_norm_and_bias);
+  int64_t begin = turns.begin;
+  for (size_t i = 0; i <= turns.bounds.size(); ++i) {
+    const int64_t end = i < turns.bounds.size() ? turns.bounds[i] : turns.end;
+    if (begin < end) update(begin, end, i % 2 == 0 ? turns.first : turns.second);
+    begin = end;
+  }
+}
+
 // update_each(device, operation, …, make(decay), at…) on bucket.owned, in one launch on a GPU. make() returns a
 // formula.
 template <class Where, class Make, class... T>

@@ -135,7 +135,7 @@ int64_t Scheduler::submit(std::function<void()> communication) {
 }
 
 void Scheduler::release(Tensor memory) {
-  queue([released = std::move(memory)] {});
+  if (memory.device().is_cuda()) queue([released = std::move(memory)] {});
 }
 
 void Scheduler::wait_for(int64_t ticket) {

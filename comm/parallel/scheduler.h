@@ -41,7 +41,7 @@ class Scheduler {
   // Queues other work on the communication stream, behind the buckets handed over so far. Returns a number for
   // wait_for().
   int64_t submit(std::function<void()> communication);
-  // Releases memory of the communication stream's pool, once that stream has waited for the caller's.
+  // Releases memory of the communication stream's pool: on a GPU once that stream has waited for the caller's.
   void release(Tensor memory);
   void wait_for(int64_t ticket);  // until the work of submit() has ended; rethrows an error of the stream
   // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is handed over. One
