@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "comm/transport/peer_memory.h"
-#include "comm/transport/pinned_copy.h"
+#include "engine/host_memory.h"
 #include "engine/stream.h"
 #include "tests/emulated_cuda/races.h"
 #include "tests/on_gpu.h"
