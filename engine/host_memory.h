@@ -19,7 +19,7 @@ inline Tensor pinned_copy(const Tensor& x) {
   return host;
 }
 
-inline Tensor copy_in_stream_order(Cpu, const Tensor& x) { return x.clone(); }
+inline Tensor copy_in_stream_order(Cpu, const Tensor& x) { return x.clone(); }  // on the CPU: a copy at once
 // Page-locked CPU tensor that gets x's values when the stream reaches this point. Wait for the stream before reading or
 // releasing it.
 Tensor copy_in_stream_order(Cuda device, const Tensor& x);

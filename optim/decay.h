@@ -12,9 +12,9 @@ namespace godwit {
 // The elements of a bucket that a rank updates, cut where weight decay changes: `first` on [begin, bounds[0]), `second`
 // on [bounds[0], bounds[1]), `first` again, …
 struct DecayTurns {
-  int64_t begin, end;
-  double first, second;  // decay
-  std::vector<int64_t> bounds = {};
+  int64_t begin, end;                // first element, and the one after the last
+  double first, second;              // decay of the parts by turns
+  std::vector<int64_t> bounds = {};  // where a part ends and the next one begins
 
   // Decay is weight_decay, or 0 for parameters without decay if `decay_norm_and_bias` is false.
   DecayTurns(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias)

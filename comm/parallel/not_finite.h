@@ -10,7 +10,7 @@ namespace godwit {
 
 // A non-finite value of an array.
 struct NotFinite {
-  int64_t index;
+  int64_t index;  // in the array
   double value;  // ∞, −∞, NaN or −NaN
 };
 

@@ -37,7 +37,7 @@ struct SignTiles {
   void add(int64_t at, int64_t count, int64_t bit, int64_t slot, int64_t block);
 };
 
-constexpr int64_t kFarAway = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFarAway = std::numeric_limits<int64_t>::max();  // beyond every position
 
 // y = x + e;  s of every block;  e ← y − s·sign(y). One pass over memory if every block is one tile, otherwise two.
 // Writes scales and bits to `words`, whose sign bits must be 0 before. Sums are float32 within a tile, in 16
