@@ -28,7 +28,7 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
   }
 }
 
-// Tokens that end a continuation: those of the folder, or the tokenizer's end of text if the folder names none.
+// The end tokens of a continuation: end_tokens() of the folder. Without any, the tokenizer's end-of-text token.
 std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig& settings,
                              const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
