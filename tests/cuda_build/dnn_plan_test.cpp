@@ -152,6 +152,41 @@ TEST_P(DnnPlans, FactorsOfTwoTypesAreRefused) {
   EXPECT_EQ(plan.engine().index, -1);
 }
 
+// The engines that are timed for a convolution have different names, and each is found again by its name.
+TEST_P(DnnPlans, TimedEnginesAreFoundByTheirNames) {
+  int problems = 0, with_three = 0;
+  size_t settings = 0;
+  for (const Layer& layer : resnet_layers())
+    for (const Convolution what : kAll) {
+      const ConvolutionProblem problem = problem_of(layer, what, DType::bf16, DType::bf16, false);
+      SCOPED_TRACE(describe(problem));
+      ConvolutionPlan plan({.properties = &properties_}, problem);
+      std::map<std::string, int64_t> workspaces;
+      float time = 9;
+      std::string last;
+      plan.select_fastest(3, [&] {
+        last = plan.engine().name;
+        EXPECT_TRUE(workspaces.emplace(last, plan.workspace()).second) << last;
+        return std::optional(--time);
+      });
+      ASSERT_EQ(plan.lacks(), "");
+      EXPECT_EQ(plan.engine().name, last);
+      for (const auto& [name, workspace] : workspaces) {
+        const ConvolutionPlan again({.properties = &properties_}, problem, name);
+        ASSERT_EQ(again.lacks(), "") << name;
+        EXPECT_EQ(again.engine().name, name);
+        EXPECT_EQ(again.workspace(), workspace) << name;
+        settings += name.find('=') != std::string::npos;
+      }
+      EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem, last + "_k999=1").lacks(), "");
+      ++problems, with_three += workspaces.size() == 3;
+    }
+  EXPECT_EQ(problems, 29 * 3);
+  EXPECT_GT(with_three, problems / 2);
+  EXPECT_GT(settings, 0u);
+  std::cout << GetParam() << ": " << with_three << " of " << problems << " bfloat16 problems have three engines\n";
+}
+
 INSTANTIATE_TEST_SUITE_P(DescribedGpus, DnnPlans, testing::Values("h100.json", "a100.json"),
                          [](const auto& tested) { return std::string(tested.param, 4); });
 
