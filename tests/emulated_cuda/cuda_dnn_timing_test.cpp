@@ -41,6 +41,7 @@ class CudaDnnTiming : public OnGpu {
     unsetenv("GODWIT_CACHE");
     not_supported = nullptr;
     milliseconds = nullptr;
+    workspaces.clear();
   }
 
   // A rank that has not chosen any engine yet.
@@ -154,6 +155,17 @@ TEST_F(CudaDnnTiming, EnginesThatDoNotRunAreLeftOut) {
   refuses_ = [](int) { return true; };
   layer(4);  // by plain kernels
   EXPECT_THAT(paths().plain, SizeIs(1));
+}
+
+TEST_F(CudaDnnTiming, OnlyTheFirstEngineMayNeedALargeWorkspace) {
+  constexpr int64_t kMost = 256 << 20;
+  workspaces = {{kPlain, kMost + 1}, {kSplit2, kMost + 1}};
+  EXPECT_EQ(layer().back(), kLast) << "the third that is timed";
+  EXPECT_THAT(executed_, Contains(kPlain));
+  EXPECT_THAT(executed_, Not(Contains(kSplit2)));
+  workspaces = {{kSplit2, kMost}};
+  EXPECT_EQ(layer(3).back(), kSplit3);
+  EXPECT_THAT(executed_, Contains(kSplit2));
 }
 
 TEST_F(CudaDnnTiming, EnginesThatAreNotAcceptableAreNeverTakenFromTheFile) {

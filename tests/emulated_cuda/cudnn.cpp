@@ -264,7 +264,11 @@ cudnnStatus_t finalize_plan(const Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-int64_t workspace_of(Engine engine) { return engine == kLarge ? int64_t{1} << 40 : engine == kPlain ? 0 : 1000; }
+int64_t workspace_of(Engine engine) {
+  const auto set = emulated_dnn::workspaces.find(engine);
+  if (set != emulated_dnn::workspaces.end()) return set->second;
+  return engine == kLarge ? int64_t{1} << 40 : engine == kPlain ? 0 : 1000;
+}
 
 bool has_knob(Engine engine) { return engine == kSplit2 || engine == kSplit3; }
 int64_t index_of(Engine engine) { return engine == kSplit3 ? kSplit2 : engine; }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 
 #include "cuda_runtime.h"
 
@@ -19,6 +20,8 @@ inline std::atomic<int64_t> in_float32, in_tf32;  // number of convolutions of f
 inline std::function<bool(const char* call, int what)> not_supported;
 // For tests: if set, the milliseconds that a convolution takes with an engine; otherwise 1.
 inline std::function<double(int engine)> milliseconds;
+// For tests: bytes of workspace that engines need instead of their own.
+inline std::map<int, int64_t> workspaces;
 
 }  // namespace emulated_dnn
 
