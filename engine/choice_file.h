@@ -24,7 +24,7 @@ class ChoiceFile {
   // Without a path, there are none.
   ChoiceFile(std::string path, const std::string& owner);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  // of the file
   // Reads the file. There is no damage if it does not exist. Never throws for its content.
   Choices read() const;
   // Adds a choice, and returns the one that the file now has for the key: an older one, unless that is `unusable`.

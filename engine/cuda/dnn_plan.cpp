@@ -246,9 +246,7 @@ void ConvolutionPlan::advance() {
 bool ConvolutionPlan::take(DnnDescriptor& config) {
   DnnEngine engine = engine_of(config);
   if (refused(engine)) return ++passed_over_, false;
-  engine.name = name_of(config, engine.index);
-  if (!only_.empty() && engine.name != only_) return false;
-  if (!tried_.insert(engine.name).second) return false;  // the two modes may propose the same engine
+  if (!only_.empty() && (engine.name = name_of(config, engine.index)) != only_) return false;
   DnnDescriptor plan;
   int64_t bytes = 0;
   if (target_.properties && engine.compiled_at_run_time) {
@@ -283,6 +281,7 @@ void ConvolutionPlan::select_fastest(int count, const std::function<std::optiona
       advance();
       continue;
     }
+    selected_.engine.name = name_of(selected_.config, selected_.engine.index);
     const std::optional<float> taken = time();
     if (!taken) continue;  // attempt() has selected the next engine
     if (timed++ == 0 || *taken < least) {

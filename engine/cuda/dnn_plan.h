@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,7 @@ DnnDescriptor device_properties(const std::string& json);
 // What cuDNN states about an engine.
 struct DnnEngine {
   int64_t index = -1;  // cuDNN's number, for operations of one kind
-  std::string name;    // number and settings: "67_k2=4_k3=0"
+  std::string name;    // number and settings: "67_k2=4_k3=0"; of engines chosen by name or by time
   std::vector<cudnnBackendNumericalNote_t> notes;
   bool compiled_at_run_time = false;
 
@@ -82,7 +81,6 @@ class ConvolutionPlan {
   const bool tensor_cores_;
   const std::string only_;
   bool ran_ = false;
-  std::set<std::string> tried_;  // names of engines
   DnnDescriptor graph_;
   Selected selected_;
   std::vector<DnnDescriptor> proposals_;  // from the last heuristic mode
