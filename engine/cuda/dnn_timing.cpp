@@ -33,7 +33,7 @@ std::string machine(const CudaContext& context) {
 
 ChoiceFile choice_file(const CudaContext& context) {
   const std::string owner = machine(context);
-  std::string name = "convolutions";
+  std::string name = "convolutions-";
   for (const char c : owner) {
     if (std::isalnum(static_cast<unsigned char>(c)) || c == '.') name += c;
     else if (name.back() != '-') name += '-';

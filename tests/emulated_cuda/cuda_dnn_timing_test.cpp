@@ -130,6 +130,7 @@ TEST_F(CudaDnnTiming, OneSlowRunDoesNotDecide) {
 TEST_F(CudaDnnTiming, LaterRunsUseTheSameEngineWithoutTiming) {
   layer();
   EXPECT_THAT(text(), HasSubstr("\n6_k0=3\tconv2d forward, x float32 [2, 6, 6, 8], weight float32 [8, 3, 3, 8], y"));
+  EXPECT_THAT(file(), HasSubstr("/cache/convolutions-emulated-on-the-CPU-9.0-"));
   EXPECT_THAT(text(), HasSubstr("emulated on the CPU, 9.0, "));
   EXPECT_THAT(text(), HasSubstr("cuDNN 91900, CUDA driver 13000, runtime 13000\n"));
   set_times({{kPlain, 0.1}});
