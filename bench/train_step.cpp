@@ -1,11 +1,12 @@
 // Times a training step of an image classifier on random images, one rank: median by phase, peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
-//                    [graph=0] [device=cpu] [json=0]
-// graph=1: captures the passes as CUDA graphs.
+//                    [graph=0] [dnn_timing=0] [device=cpu] [json=0]
+// graph=1: captures the passes as CUDA graphs. dnn_timing=1: times cuDNN's engines, unless their file has them.
 // bench/peers/train_step.py is the PyTorch counterpart; bench/peers/compare alternates both.
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "bench/program.h"
 #include "bench/step.h"
+#include "engine/context.h"
 #include "engine/philox.h"
 #include "models/image_model.h"
 
@@ -14,6 +15,9 @@ using namespace godwit;
 namespace {
 
 void run(const bench::Settings& settings, Communicator& comm) {
+  Context chosen = context();
+  chosen.dnn_timing = settings.text("dnn_timing") == "1";
+  const ContextGuard guard(std::move(chosen));
   const int batch = settings.number("batch"), image = settings.number("image");
   const Shape shape{image, image, 3};
   const auto model = make_image_model(
@@ -40,11 +44,12 @@ int main(int argc, char** argv) {
       "usage: bench_train_step [KEY=VALUE…]\n"
       "A training step of an image classifier on random images, one rank: median time by phase, peak memory.\n"
       "keys: model=resnet50 batch=16 image=224 optimizer=sgdm threads=0 (0: all cores) steps=7 dtype=f32|bf16\n"
-      "      graph=0 (1: CUDA graphs) device=cpu json=0 (1: one line of JSON)";
+      "      graph=0 (1: CUDA graphs) dnn_timing=0 (1: time cuDNN's engines) device=cpu json=0 (1: one line of JSON)";
   return bench::run_program(argc, argv, usage, [&] {
     const bench::Settings settings(argc, argv,
                                    {{"model", "resnet50"}, {"batch", "16"},  {"image", "224"}, {"optimizer", "sgdm"},
-                                    {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}, {"graph", "0"}});
+                                    {"threads", "0"},      {"steps", "7"},   {"dtype", "f32"}, {"graph", "0"},
+                                    {"dnn_timing", "0"}});
     settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
   });
 }

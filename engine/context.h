@@ -21,6 +21,7 @@ struct Context {
   std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: stream, pool and library handles
   std::shared_ptr<Trace> trace = nullptr;       // timeline of the rank's threads; null: none
   bool tf32 = false;                            // on a GPU: float32 products may round their factors to 11 bits
+  bool dnn_timing = false;                      // on a GPU: cuDNN's engines are chosen by timed_plan()
 };
 
 // The calling thread's context. Initially rank 0, all cores and a new pool.

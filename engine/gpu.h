@@ -13,6 +13,10 @@ struct ConvolutionPaths {
   std::vector<std::string> rounded;     // filter gradients that cuDNN computes only in bfloat16
   std::vector<std::string> by_float32;  // bfloat16 operations that cuDNN supports only in float32
   std::vector<std::string> plain;       // operations computed without cuDNN
+  // With Context::dnn_timing:
+  int64_t timed = 0;    // number of operations whose engines were timed
+  std::string damaged;  // why choices in the file were ignored, with its path; empty if none were
+  std::string untimed;  // why choices cannot be recorded, so that nothing is timed; empty if they can
 };
 
 std::string gpu_name();    // "cuda:0, NVIDIA H200", for the calling thread's context; "" on the CPU

@@ -56,6 +56,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   describe_devices(list);
   list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");
+  list.add("dnn_timing", dnn_timing,
+           "on a GPU: time three cuDNN engines per convolution, and keep the choice for later runs");
   list.add("dtype", dtype, "type of activations; parameters stay f32")
       .with_flag("--dtype")
       .with_choices({"f32", "bf16"});

@@ -45,6 +45,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   std::string dtype = "f32";  // of activations; parameters stay f32
   bool cuda_graph = false;    // device cuda: capture forward and backward passes, then replay them
   bool tf32 = false;          // float32 products on a GPU may round their factors to 11 bits
+  bool dnn_timing = false;    // cuDNN's engines are timed once per convolution and machine
   uint64_t seed = 1;
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
   std::string resume;          // run directory to continue, or auto; empty: a new run

@@ -24,6 +24,15 @@ std::vector<std::string> ConvolutionNotices::fresh() {
     texts.push_back(detail::concat("cuDNN computes a filter gradient in bfloat16, which rounds it to 8 bits: ",
                                    paths.rounded[0], "; the end of the run reports how many there are"));
   }
+  if (!damaged_ && !paths.damaged.empty()) {
+    damaged_ = true;
+    texts.push_back(detail::concat("choices of convolution engines are ignored and made again: ", paths.damaged));
+  }
+  if (!untimed_ && !paths.untimed.empty()) {
+    untimed_ = true;
+    texts.push_back(detail::concat("cuDNN's first proposals are used without timing, because choices cannot be kept: ",
+                                   paths.untimed));
+  }
   return texts;
 }
 
@@ -41,6 +50,8 @@ std::vector<std::string> ConvolutionNotices::summary() const {
   if (!paths.rounded.empty())
     lines.push_back(detail::concat("cuDNN computed the filter gradients of ", paths.rounded.size(), of_all,
                                    " in bfloat16, rounded to 8 bits"));
+  if (paths.timed > 0)
+    lines.push_back(detail::concat("engines were timed for ", paths.timed, of_all, "; later runs use these choices"));
   return lines;
 }
 

@@ -51,6 +51,7 @@ bool train(const Program& program, const ConfigPtr& config) {
   const auto run = [&](const TaskMaker& make, Communicator& comm) {
     Context arithmetic = context();
     arithmetic.tf32 = config->tf32;
+    arithmetic.dnn_timing = config->dnn_timing;
     if (config->trace) {
       arithmetic.trace = std::make_shared<Trace>();
       arithmetic.trace->name_thread("compute");

@@ -1,7 +1,8 @@
 #include "engine/cuda/dnn.h"
 
+#include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
-#include "engine/cuda/dnn_plan.h"
+#include "engine/cuda/dnn_timing.h"
 
 namespace godwit {
 namespace {
@@ -37,25 +38,21 @@ std::string describe(const ConvolutionProblem& problem) {
   const ConvolutionOptions& options = problem.options;
   return detail::concat("conv2d ", kNames[static_cast<int>(problem.what)], ", x ", text(problem.x), ", weight ",
                         text(problem.w), ", y ", text(problem.y), ", stride ", options.stride, ", padding ",
-                        options.padding, ", dilation ", options.dilation);
+                        options.padding, ", dilation ", options.dilation, options.tf32 ? ", TF32" : "");
 }
 
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y) {
   const ConvolutionProblem problem{what, options, x, w, y};
-  auto& plan = device.context->cached<ConvolutionPlan>(
-      problem.key(kConvolution), [&] { return ConvolutionPlan({.handle = device.context->dnn()}, problem); });
-  if (!plan.lacks().empty()) return plan.lacks();
-  void *at_x = memory_of(x), *at_w = memory_of(w), *at_y = memory_of(y);
-  do {
+  const DnnMemory at{memory_of(x), memory_of(w), memory_of(y)};
+  auto& plan = device.context->cached<ConvolutionPlan>(problem.key(kConvolution), [&] {
+    return context().dnn_timing ? timed_plan(device, problem, at)
+                                : ConvolutionPlan({.handle = device.context->dnn()}, problem);
+  });
+  while (plan.lacks().empty()) {
     const Tensor room = workspace(device, plan.workspace());
-    DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kDnnX, kDnnW, kDnnY});
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {at_x, at_w, at_y});
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {room.address()});
-    pack.finalize();
-    if (plan.execute(pack)) return {};
-  } while (plan.lacks().empty());
+    if (plan.execute(at.pack(room))) return {};
+  }
   return plan.lacks();
 }
 

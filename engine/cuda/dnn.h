@@ -31,14 +31,14 @@ struct ConvolutionProblem {
   std::vector<int64_t> key(int64_t first) const;  // for CudaContext::cached()
 };
 
-// "conv2d forward, x float32 [2, 8, 8, 16], weight …", for messages.
+// "conv2d forward, x float32 [2, 8, 8, 16], weight …", for messages; different for different problems.
 std::string describe(const ConvolutionProblem& problem);
 
 // Computes y, x or w, as `what` selects, from the other two; a gradient is passed in place of its tensor. Types:
 // float32 or bfloat16, aligned to 16 bytes; filter gradients of bfloat16 images may be float32; sums are in float32;
 // only deterministic engines are used. The number of groups follows from the channels. Returns "" on success, otherwise
 // the reason why cuDNN cannot compute it; the output is then undefined. The engine is chosen once per shape: the first
-// of cuDNN's proposals that runs.
+// of cuDNN's proposals that runs or, if the context's dnn_timing is set, the one that timed_plan() chooses.
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y);
 

@@ -113,6 +113,26 @@ DnnEngine engine_of(const DnnDescriptor& config) {
   return found;
 }
 
+// The engine's number and its settings ("knobs"), which identify it among cuDNN's proposals.
+std::string name_of(const DnnDescriptor& config, int64_t index) {
+  constexpr auto kKnobs = CUDNN_ATTR_ENGINECFG_KNOB_CHOICES;
+  std::vector<DnnDescriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> into;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i)
+    into.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).get());
+  const int64_t count = config.read(kKnobs, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(into), into.data());
+  knobs.resize(static_cast<size_t>(std::min(count, std::ssize(into))));
+  std::string name = std::to_string(index);
+  for (const DnnDescriptor& knob : knobs) {
+    cudnnBackendKnobType_t type{};
+    int64_t value = 0;
+    knob.read(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    knob.read(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+    name += detail::concat("_k", static_cast<int>(type), "=", value);
+  }
+  return name;
+}
+
 int64_t workspace_of(const DnnDescriptor& descriptor, cudnnBackendAttributeName_t name) {
   int64_t bytes = 0;
   descriptor.read(name, CUDNN_TYPE_INT64, 1, &bytes);
@@ -136,10 +156,11 @@ bool DnnEngine::has(cudnnBackendNumericalNote_t note) const {
   return std::find(notes.begin(), notes.end(), note) != notes.end();
 }
 
-ConvolutionPlan::ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem)
+ConvolutionPlan::ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem, std::string only)
     : target_(target),
       description_(describe(problem)),
-      tensor_cores_(problem.options.tf32 || problem.y.dtype == DType::bf16) {
+      tensor_cores_(problem.options.tf32 || problem.y.dtype == DType::bf16),
+      only_(std::move(only)) {
   try {
     graph_ = operation_graph(problem);
     advance();
@@ -225,6 +246,7 @@ void ConvolutionPlan::advance() {
 bool ConvolutionPlan::take(DnnDescriptor& config) {
   DnnEngine engine = engine_of(config);
   if (refused(engine)) return ++passed_over_, false;
+  if (!only_.empty() && (engine.name = name_of(config, engine.index)) != only_) return false;
   DnnDescriptor plan;
   int64_t bytes = 0;
   if (target_.properties && engine.compiled_at_run_time) {
@@ -240,21 +262,45 @@ bool ConvolutionPlan::take(DnnDescriptor& config) {
     bytes = workspace_of(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   }
   if (bytes > kMostDnnWorkspace) return ++too_large_, false;
-  plan_ = std::move(plan);
-  config_ = std::move(config);
-  engine_ = std::move(engine);
-  workspace_ = bytes;
+  selected_ = {std::move(config), std::move(plan), std::move(engine), bytes};
   return true;
 }
 
 bool ConvolutionPlan::execute(const DnnDescriptor& pack) {
-  check(target_.handle, "a plan for a described GPU does not run");
-  const cudnnStatus_t status = cudnnBackendExecute(target_.handle, plan_.get(), pack.get());
-  if (status == CUDNN_STATUS_SUCCESS) {
-    ran_ = true;
-    proposals_.clear();
-    return true;
+  if (!attempt(pack)) return false;
+  ran_ = true;
+  proposals_.clear();
+  return true;
+}
+
+void ConvolutionPlan::select_fastest(int count, const std::function<std::optional<float>()>& time) {
+  Selected fastest;
+  float least = 0;
+  for (int timed = 0; timed < count && lacks_.empty();) {
+    if (timed > 0 && selected_.workspace > kMostTimedWorkspace) {
+      advance();
+      continue;
+    }
+    selected_.engine.name = name_of(selected_.config, selected_.engine.index);
+    const std::optional<float> taken = time();
+    if (!taken) continue;  // attempt() has selected the next engine
+    if (timed++ == 0 || *taken < least) {
+      least = *taken;
+      fastest = std::move(selected_);
+    }
+    advance();
   }
+  if (fastest.engine.index < 0) return;
+  selected_ = std::move(fastest);
+  lacks_.clear();
+  ran_ = true;
+  proposals_.clear();
+}
+
+bool ConvolutionPlan::attempt(const DnnDescriptor& pack) {
+  check(target_.handle, "a plan for a described GPU does not run");
+  const cudnnStatus_t status = cudnnBackendExecute(target_.handle, selected_.plan.get(), pack.get());
+  if (status == CUDNN_STATUS_SUCCESS) return true;
   if (ran_) cuda_check(status, detail::concat("cudnnBackendExecute of ", description_).c_str());
   why_ = detail::concat("; the last engine reported ", dnn_error("cudnnBackendExecute", status));
   cudaGetLastError();  // clears the error, so that later calls do not report it

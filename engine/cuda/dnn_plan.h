@@ -1,5 +1,7 @@
 // ConvolutionPlan: cuDNN's engine for one convolution, for a GPU or for the description of one.
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,7 +10,8 @@
 
 namespace godwit {
 
-constexpr int64_t kMostDnnWorkspace = 1ll << 30;  // bytes of GPU memory, while an operation runs
+// Bytes of GPU memory while an operation runs: in all cases, and of engines that are timed after the first.
+constexpr int64_t kMostDnnWorkspace = 1ll << 30, kMostTimedWorkspace = 256ll << 20;
 
 enum DnnUid : int64_t { kDnnX = 1, kDnnW = 2, kDnnY = 3, kDnnWideW = 4 };  // IDs of a plan's tensors
 
@@ -25,13 +28,15 @@ DnnDescriptor device_properties(const std::string& json);
 // What cuDNN states about an engine.
 struct DnnEngine {
   int64_t index = -1;  // cuDNN's number, for operations of one kind
+  std::string name;    // number and settings: "67_k2=4_k3=0"; of engines chosen by name or by time
   std::vector<cudnnBackendNumericalNote_t> notes;
   bool compiled_at_run_time = false;
 
   bool has(cudnnBackendNumericalNote_t note) const;
 };
 
-// The first engine proposed by cuDNN that is deterministic, accumulates in float32 and can be built.
+// An engine of cuDNN that is deterministic, accumulates in float32 and can be built: the first one proposed, or the
+// fastest of the first ones.
 //
 // A float32 filter gradient of bfloat16 images is a graph of two operations, because cuDNN 9.19 has no engine for one:
 // the gradient as a virtual float32 tensor, and a copy of it.
@@ -39,18 +44,32 @@ struct DnnEngine {
 // For a described GPU, engines that are compiled at run time are taken as proposed: building them needs a driver.
 class ConvolutionPlan {
  public:
-  ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem);
+  // With `only`, accepts no engine but the one of this name.
+  ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem, std::string only = {});
 
-  const std::string& lacks() const { return lacks_; }  // reason why there is no engine; empty if there is one
-  int64_t workspace() const { return workspace_; }     // bytes
-  const DnnEngine& engine() const { return engine_; }
+  const std::string& lacks() const { return lacks_; }        // reason why there is no engine; empty if there is one
+  int64_t workspace() const { return selected_.workspace; }  // bytes
+  const DnnEngine& engine() const { return selected_.engine; }
   size_t proposed() const { return proposed_; }  // number of engines proposed up to the chosen one
 
   // Runs the engine with the memory of `pack`. If its first run fails, selects the next engine and returns false; call
   // again, unless lacks(). Throws if an engine that has run before fails.
   bool execute(const DnnDescriptor& pack);
 
+  // Like execute(), but the next failure selects the next engine too.
+  bool attempt(const DnnDescriptor& pack);
+  // Selects the fastest of the next `count` engines that run and, after the first, need at most kMostTimedWorkspace; of
+  // equal ones the first. `time` runs the selected engine by attempt() and returns its time, or nothing if it failed.
+  // The engine is then final.
+  void select_fastest(int count, const std::function<std::optional<float>()>& time);
+
  private:
+  struct Selected {
+    DnnDescriptor config, plan;
+    DnnEngine engine;
+    int64_t workspace = 0;
+  };
+
   DnnDescriptor operation_graph(const ConvolutionProblem& problem) const;
   std::vector<DnnDescriptor> proposals(cudnnBackendHeurMode_t mode);
   void advance();  // selects the next acceptable engine; sets lacks_ if there is none
@@ -60,12 +79,12 @@ class ConvolutionPlan {
   const DnnTarget target_;
   const std::string description_;
   const bool tensor_cores_;
+  const std::string only_;
   bool ran_ = false;
-  DnnDescriptor graph_, config_, plan_;
-  DnnEngine engine_;
+  DnnDescriptor graph_;
+  Selected selected_;
   std::vector<DnnDescriptor> proposals_;  // from the last heuristic mode
   size_t mode_ = 0, at_ = 0;              // indices of the next mode and proposal
-  int64_t workspace_ = 0;
   size_t proposed_ = 0, passed_over_ = 0, too_large_ = 0, failed_ = 0;
   std::string why_, lacks_;
 };

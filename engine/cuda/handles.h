@@ -8,7 +8,10 @@ namespace godwit {
 
 class CudaEvent {
  public:
-  CudaEvent() { cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  explicit CudaEvent(bool timed = false) {
+    cuda_check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+               "cudaEventCreateWithFlags");
+  }
   ~CudaEvent() {
     if (event_) cudaEventDestroy(event_);
   }
@@ -20,6 +23,12 @@ class CudaEvent {
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
   // Blocks the host until the event. Returns immediately if nothing was recorded.
   void synchronize() const { cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  // Time since an earlier event in milliseconds. Both are timed and have happened.
+  float milliseconds_since(const CudaEvent& start) const {
+    float time = 0;
+    cuda_check(cudaEventElapsedTime(&time, start.event_, event_), "cudaEventElapsedTime");
+    return time;
+  }
   // Makes work queued on the stream from now on wait for the event.
   void hold(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
 

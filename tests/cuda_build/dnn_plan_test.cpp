@@ -103,7 +103,33 @@ class DnnPlans : public testing::TestWithParam<const char*> {
     largest_[name] = std::max(largest_[name], plan.workspace());
   }
 
+  // The number of engines that are timed for a problem. They must have different names, of which each finds its engine
+  // again.
+  size_t timed_engines(const ConvolutionProblem& problem) {
+    SCOPED_TRACE(describe(problem));
+    ConvolutionPlan plan({.properties = &properties_}, problem);
+    std::map<std::string, int64_t> workspaces;
+    std::string last;
+    plan.select_fastest(3, [&] {
+      last = plan.engine().name;
+      EXPECT_TRUE(workspaces.emplace(last, plan.workspace()).second) << last;
+      return std::optional(-static_cast<float>(workspaces.size()));
+    });
+    EXPECT_EQ(plan.lacks(), "");
+    EXPECT_EQ(plan.engine().name, last);
+    if (last.find("_k") != std::string::npos) ++with_settings_;
+    for (const auto& [name, workspace] : workspaces) {
+      const ConvolutionPlan again({.properties = &properties_}, problem, name);
+      EXPECT_EQ(again.lacks(), "") << name;
+      EXPECT_EQ(again.engine().name, name);
+      EXPECT_EQ(again.workspace(), workspace) << name;
+    }
+    EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem, last + "_k999=1").lacks(), "");
+    return workspaces.size();
+  }
+
   DnnDescriptor properties_;
+  int with_settings_ = 0;  // problems whose last timed engine has settings in its name
   std::map<std::string, std::map<std::string, int>> engines_;
   std::map<std::string, std::vector<std::string>> without_tensor_cores_;
   std::map<std::string, size_t> latest_;
@@ -150,6 +176,20 @@ TEST_P(DnnPlans, FactorsOfTwoTypesAreRefused) {
   const ConvolutionPlan plan({.properties = &properties_}, problem);
   EXPECT_THAT(plan.lacks(), testing::HasSubstr("are not deterministic in float32"));
   EXPECT_EQ(plan.engine().index, -1);
+}
+
+TEST_P(DnnPlans, TimedEnginesAreFoundByTheirNames) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    std::map<size_t, int> shapes;  // [number of engines]
+    for (const Layer& layer : resnet_layers())
+      for (const Convolution what : kAll) ++shapes[timed_engines(problem_of(layer, what, type, type, false))];
+    EXPECT_GT(shapes[3], 29 * 3 / 2) << type;
+  }
+  EXPECT_GT(with_settings_, 29 * 3);
+  if (!has_driver_library()) return;
+  const ConvolutionProblem compiled =
+      problem_of({56, 64, 64, 3, 1}, Convolution::backward_filter, DType::bf16, DType::f32, false);
+  EXPECT_GT(timed_engines(compiled), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(DescribedGpus, DnnPlans, testing::Values("h100.json", "a100.json"),

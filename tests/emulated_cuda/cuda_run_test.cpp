@@ -87,6 +87,23 @@ TEST_F(CudaRun, ReportsConvolutionsThatCudnnComputesOtherwise) {
       << "the first layer, which has one channel";
 }
 
+TEST_F(CudaRun, TimesConvolutionsOnlyIfAskedTo) {
+  const std::string cache = folder() / "cache";
+  setenv("GODWIT_CACHE", cache.c_str(), 1);
+  run_images("dnn_timing=false");
+  EXPECT_FALSE(std::filesystem::exists(cache));
+  std::string choices[2];
+  for (std::string& text : choices) {
+    run_images("dnn_timing=true");
+    for (const auto& entry : std::filesystem::directory_iterator(cache))
+      if (const Bytes file = read(entry.path()); entry.path().extension() == ".txt")
+        text.assign(file.begin(), file.end());
+  }
+  unsetenv("GODWIT_CACHE");
+  EXPECT_EQ(count_of("\tconv2d ", choices[0]), 17);
+  EXPECT_EQ(choices[1], choices[0]);
+}
+
 TEST_F(CudaRun, AProfilerShowsEachForwardAndBackwardPass) {
   run_texts("tf32=false");
   const auto& ended = emulated_nvtx::ended;

@@ -177,6 +177,8 @@ void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& 
 thread_local int current_device = 0;
 
 struct Event : CUevent_st {
+  explicit Event(bool has_time) : timed(has_time) {}
+  const bool timed;
   const int device = current_device;
   cudaStream_t recorded_in = nullptr;  // the capturing stream that last recorded it
   std::shared_ptr<Mark> mark;          // null until it is recorded
@@ -275,6 +277,7 @@ cudaError_t give(cudaStream_t stream, Label label, Work work) {
   return stream ? enqueue(stream, {.label = label, .run = std::move(work)}) : work();
 }
 
+void spend(cudaStream_t stream, double milliseconds) { of(stream).time += milliseconds; }
 void count_launch() { ++counts.launches; }
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
 size_t used_bytes() {
@@ -330,6 +333,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorStreamCaptureUnsupported:
@@ -490,8 +494,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (of(stream).capture || !of(event).mark) return cudaSuccess;
   return emulated::push(of(stream), {.wait = of(event).mark});
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = new emulated::Event, cudaSuccess;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return *event = new emulated::Event(flags == cudaEventDefault), cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -509,6 +513,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (of(event).recorded_in) return spoil(cudaErrorCapturedEvent);
   return !of(event).mark || emulated::query(*of(event).mark) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  const auto &from = of(start), &to = of(end);
+  if (from.recorded_in || to.recorded_in) return spoil(cudaErrorCapturedEvent);
+  if (!from.timed || !to.timed || !from.mark || !to.mark) return cudaErrorInvalidResourceHandle;
+  if (!emulated::query(*from.mark) || !emulated::query(*to.mark)) return cudaErrorNotReady;
+  return *milliseconds = static_cast<float>(to.mark->time - from.mark->time), cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

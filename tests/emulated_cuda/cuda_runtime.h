@@ -26,6 +26,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorDevicesUnavailable = 46,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -51,7 +52,7 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed
 };
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 struct CUstream_st {
   int priority = 0;
@@ -106,6 +107,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+// By the emulated time of the stream; see emulated::spend().
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 // Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
 // returns an error and invalidates the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -127,6 +130,8 @@ struct Label {
 };
 // Queues work on a stream, or stores it if the stream is capturing. Returns the error of work that ran at once.
 cudaError_t give(cudaStream_t stream, Label label, std::function<cudaError_t()> work);
+// Called by work of a stream: adds to the time that events measure. Other work takes no time.
+void spend(cudaStream_t stream, double milliseconds);
 // Runs every thread of every block; blocks run one after another. Terminates the process on a deadlock at a barrier.
 bool can_run(dim3 grid, dim3 block);
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);

@@ -19,17 +19,18 @@ namespace {
 using Name = cudnnBackendAttributeName_t;
 using Kind = cudnnBackendDescriptorType_t;
 
-// The engines proposed for every graph: those of heuristic mode A, then the fallback engines.
-enum Engine { kNondeterministic, kDownConverting, kUnbuildable, kTensorCore, kLarge, kPlain };
+using emulated_dnn::Engine;
+using enum emulated_dnn::Engine;
+
 constexpr Engine kModeA[] = {kNondeterministic, kDownConverting, kUnbuildable, kTensorCore};
-constexpr Engine kFallback[] = {kLarge, kPlain};
+constexpr Engine kFallback[] = {kLarge, kPlain, kSplit2, kSplit3, kLast};
 
 struct Descriptor {
   Kind kind;
   bool finalized = false;
   std::map<Name, std::vector<int64_t>> values{};  // integers, enumerators and pointers
   std::map<Name, std::vector<std::shared_ptr<const Descriptor>>> parts{};
-  Engine engine = kPlain;  // for descriptors of engines and engine configurations
+  Engine engine = kPlain;  // for descriptors of engines, engine configurations and their settings
 
   const Descriptor& part(Name name) const { return *parts.at(name).front(); }
   int64_t value(Name name, size_t i = 0) const { return values.at(name)[i]; }
@@ -263,7 +264,14 @@ cudnnStatus_t finalize_plan(const Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-int64_t workspace_of(Engine engine) { return engine == kLarge ? int64_t{1} << 40 : engine == kPlain ? 0 : 1000; }
+int64_t workspace_of(Engine engine) {
+  const auto set = emulated_dnn::workspaces.find(engine);
+  if (set != emulated_dnn::workspaces.end()) return set->second;
+  return engine == kLarge ? int64_t{1} << 40 : engine == kPlain ? 0 : 1000;
+}
+
+bool has_knob(Engine engine) { return engine == kSplit2 || engine == kSplit3; }
+int64_t index_of(Engine engine) { return engine == kSplit3 ? kSplit2 : engine; }
 
 std::vector<int64_t> notes_of(Engine engine) {
   switch (engine) {
@@ -277,6 +285,9 @@ std::vector<int64_t> notes_of(Engine engine) {
     case kLarge:
       return {};
     case kPlain:
+    case kSplit2:
+    case kSplit3:
+    case kLast:
       return {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP};
   }
   return {};
@@ -482,8 +493,29 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     return *count = 1, CUDNN_STATUS_SUCCESS;
   }
   if (d.kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
-    *static_cast<int64_t*>(values) = d.engine;
+    *static_cast<int64_t*>(values) = index_of(d.engine);
     return *count = 1, CUDNN_STATUS_SUCCESS;
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
+      d.kind == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+    *count = requested > 0 && has_knob(d.engine) ? 1 : 0;  // cuDNN 9.19 too counts nothing if nothing is requested
+    if (*count == 0) return CUDNN_STATUS_SUCCESS;
+    Descriptor& knob = *raw(*static_cast<cudnnBackendDescriptor_t*>(values));
+    if (knob.kind != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)
+      return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor of another kind");
+    knob.engine = d.engine;
+    knob.finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.kind == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR && requested == 1) {
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
+      *static_cast<cudnnBackendKnobType_t*>(values) = CUDNN_KNOB_TYPE_SPLIT_K;
+      return *count = 1, CUDNN_STATUS_SUCCESS;
+    }
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
+      *static_cast<int64_t*>(values) = d.engine == kSplit2 ? 2 : 3;
+      return *count = 1, CUDNN_STATUS_SUCCESS;
+    }
   }
   if (d.kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)
     return *count = 0, CUDNN_STATUS_SUCCESS;
@@ -535,7 +567,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   ++emulated::counts.launches;
   const emulated::Label label{"a convolution of cuDNN"};
+  const double time = emulated_dnn::milliseconds ? emulated_dnn::milliseconds(config.engine) : 1;
   emulated::give(handle->stream, label, [=, engine = config.engine, x = memory[0], w = memory[1], y = memory[2]] {
+    emulated::spend(handle->stream, time);
     emulated::note_write(room, bytes);
     std::fill_n(room, bytes, std::byte{0xFF});
     run(op, engine, x, w, y);

@@ -4,15 +4,24 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 
 #include "cuda_runtime.h"
 
 namespace emulated_dnn {
 
+// The engines proposed for every graph, in this order: those of heuristic mode A, then, from kLarge, the fallback
+// engines. kSplit2 and kSplit3 are one engine of cuDNN with two settings.
+enum Engine { kNondeterministic, kDownConverting, kUnbuildable, kTensorCore, kLarge, kPlain, kSplit2, kSplit3, kLast };
+
 inline std::atomic<int64_t> in_float32, in_tf32;  // number of convolutions of float32 images so far
 // For tests: if set and true, the call returns CUDNN_STATUS_NOT_SUPPORTED. Arguments: the call's name without
 // "cudnnBackend", and a descriptor type, attribute or engine.
 inline std::function<bool(const char* call, int what)> not_supported;
+// For tests: if set, the milliseconds that a convolution takes with an engine; otherwise 1.
+inline std::function<double(int engine)> milliseconds;
+// For tests: bytes of workspace that engines need instead of their own.
+inline std::map<int, int64_t> workspaces;
 
 }  // namespace emulated_dnn
 
@@ -48,6 +57,7 @@ enum cudnnBackendNumericalNote_t {
   CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 10
 };
 enum cudnnBackendBehaviorNote_t { CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION = 0, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT = 5 };
+enum cudnnBackendKnobType_t { CUDNN_KNOB_TYPE_SPLIT_K = 0, CUDNN_KNOB_TYPE_COUNTS = 44 };
 enum cudnnPointwiseMode_t { CUDNN_POINTWISE_IDENTITY = 21 };
 enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_HANDLE = 0,
@@ -58,6 +68,7 @@ enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_VOID_PTR = 6,
   CUDNN_TYPE_CONVOLUTION_MODE = 7,
   CUDNN_TYPE_HEUR_MODE = 8,
+  CUDNN_TYPE_KNOB_TYPE = 9,
   CUDNN_TYPE_NUMERICAL_NOTE = 11,
   CUDNN_TYPE_POINTWISE_MODE = 14,
   CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
@@ -71,6 +82,7 @@ enum cudnnBackendDescriptorType_t {
   CUDNN_BACKEND_ENGINECFG_DESCRIPTOR = 3,
   CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR = 4,
   CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR = 5,
+  CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR = 7,
   CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR = 10,
   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR = 11,
   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR = 12,
@@ -95,11 +107,14 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_ENGINEHEUR_RESULTS = 202,
   CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = 204,
   CUDNN_ATTR_ENGINECFG_ENGINE = 300,
+  CUDNN_ATTR_ENGINECFG_KNOB_CHOICES = 302,
   CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE = 303,
   CUDNN_ATTR_EXECUTION_PLAN_HANDLE = 400,
   CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG = 401,
   CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE = 402,
   CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = 407,
+  CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE = 600,
+  CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE = 601,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA = 700,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA = 701,
   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC = 702,

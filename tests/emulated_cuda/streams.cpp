@@ -83,6 +83,7 @@ void run_first(Stream& stream) {
   if (item.mark) {
     item.mark->done = true;
     item.mark->clock = stream.clock;
+    item.mark->time = stream.time;
   }
   s.changed.notify_all();
 }
@@ -116,7 +117,7 @@ void run_until_done(const Mark& mark, Lock& lock) {
 
 std::shared_ptr<Mark> enqueue_mark(Stream& stream) {
   auto mark = std::make_shared<Mark>(Mark{&stream});
-  if (stream.queue.empty()) mark->done = true, mark->clock = stream.clock;
+  if (stream.queue.empty()) mark->done = true, mark->clock = stream.clock, mark->time = stream.time;
   else stream.queue.push_back({.mark = mark});
   return mark;
 }

@@ -24,6 +24,7 @@ struct Mark {
   Stream* stream;
   bool done = false;
   Clock clock = {};  // of the stream at this point, once done
+  double time = 0;   // emulated time of the stream in milliseconds at this point, once done
 };
 
 struct Item {
@@ -54,6 +55,7 @@ struct Stream : CUstream_st {
   unsigned number = 0;
   Clock clock;
   cudaError_t error = cudaSuccess;  // of an item, until a synchronization reports it
+  double time = 0;                  // milliseconds that its work took; changed by the work
 };
 
 unsigned setting(const char* name, unsigned otherwise);  // a number from the environment

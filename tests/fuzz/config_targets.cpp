@@ -1,9 +1,10 @@
-// Configurations: JSON, command lines, HuggingFace's config.json, what a launcher says.
+// Configurations: JSON, command lines, HuggingFace's config.json, what a launcher says, files of choices.
 #include <cstdlib>
 #include <sstream>
 
 #include "apps/config/command_line.h"
 #include "comm/transport/launcher.h"
+#include "engine/choice_file.h"
 #include "models/bert_config.h"
 #include "models/gpt2_config.h"
 #include "models/llama_config.h"
@@ -110,12 +111,26 @@ void launcher_and_hosts(Input input) {
   require(topology_of_hosts(hosts).world() == std::ssize(hosts), "the topology has all ranks");
 }
 
+void choices(Input input) {
+  const ChoiceFile file(file_of(input), "a GPU");
+  const Choices found = file.read();
+  const std::string key = "conv";
+  const bool known = found.values.contains(key);
+  const std::string old = known ? found.values.at(key) : "1";
+  require(file.record(key, "1") == old, "the first choice stays");
+  Choices again = file.read();
+  require(again.values[key] == old && (known || again.damage.empty()), "a recorded choice is read again");
+  if (!known) again.values.erase(key);
+  require(again.values == found.values, "recording keeps the other choices");
+}
+
 }  // namespace
 
 std::vector<Target> config_targets() {
-  return {{"config_json", config_json},    {"command_line", command_line}, {"bert_config", bert_config},
-          {"gpt2_config", gpt2_config},    {"llama_config", llama_config}, {"class_names", class_names},
-          {"launcher", launcher_and_hosts}};
+  return {{"config_json", config_json},     {"command_line", command_line},
+          {"bert_config", bert_config},     {"gpt2_config", gpt2_config},
+          {"llama_config", llama_config},   {"class_names", class_names},
+          {"launcher", launcher_and_hosts}, {"choices", choices}};
 }
 
 }  // namespace godwit::fuzz

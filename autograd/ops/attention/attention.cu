@@ -74,12 +74,17 @@ struct Tiles {
   // to [kRows, kScores] = call.kept, or 0 where dropout drops the probability of a query and a key.
   static __device__ void factors(const AttentionView& call, const AttentionHeadView& head, int64_t first_query,
                                  int64_t first_key, C* to) {
-    for (int i = static_cast<int>(threadIdx.x); i < kRows * kRows / 4; i += kThreads) {
-      const int row = i / (kRows / 4), column = i % (kRows / 4) * 4;
-      const int64_t element = (head.number(call) * call.queries + first_query + row) * call.keys + first_key + column;
-      const FourWords draws = four_words(call.current_rng(), element);
-      for (int k = 0; k < 4; ++k)
-        to[row * kScores + column + k] = static_cast<int32_t>(draws.words[k] >> 8) < call.dropped ? C(0) : C(call.kept);
+    // The quads that begin a row or lie in it; if rows begin within a quad, then the quads in which rows end.
+    constexpr int kQuads = kRows / 4, kAll = kRows * kQuads;
+    const int count = call.keys % 4 == 0 ? kAll : kAll + kRows;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+      const int row = i < kAll ? i / kQuads : i - kAll, quad = i < kAll ? i % kQuads : kQuads;
+      const int64_t first = (head.number(call) * call.queries + first_query + row) * call.keys + first_key;
+      const uint32_t kept = kept_of_quad(call, static_cast<uint32_t>(first >> 2) + quad);
+      for (int k = 0; k < 4; ++k) {
+        const int column = 4 * quad + k - static_cast<int>(first & 3);
+        if (column >= 0 && column < kRows) to[row * kScores + column] = (kept >> k & 1) != 0 ? C(call.kept) : C(0);
+      }
     }
   }
 

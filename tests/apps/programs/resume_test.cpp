@@ -111,13 +111,13 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
 // The process is killed again and again, at different moments of a step, and started with the same command.
 TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
   const std::string flags =
-      "--optimizer birder --nodes 2 --batch 16 --epochs 20 --max-steps 100 --set log_every=1 --checkpoint-every 1 "
+      "--optimizer birder --nodes 2 --batch 16 --epochs 20 --max-steps 60 --set log_every=1 --checkpoint-every 1 "
       "--resume auto";
   ASSERT_EQ(train(flags).exit_code, 0);
   const auto whole = remains();
   fs::remove_all(run_dir());
   int kills = 0;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 8; ++i) {
     environment_ = signal_after(5 * i, "KILL", 0.002 * i);
     const Outcome outcome = train(flags);
     EXPECT_TRUE(outcome.exit_code == 0 || outcome.exit_code == 137) << outcome.exit_code << ": " << outcome.err;

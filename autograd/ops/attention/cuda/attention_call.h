@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "autograd/ops/attention/attention.h"
-#include "engine/cuda/philox.h"
+#include "engine/cuda/launch.h"
+#include "engine/philox.h"
+#include "engine/random_words.h"
 
 namespace godwit {
 
@@ -46,8 +48,20 @@ struct AttentionView {
   }
   // Read at the point of use, because the kernels have no spare register.
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
-  __device__ RngKey current_rng() const { return {rng.seed, step(), rng.purpose, rng.sender}; }
 };
+
+// Dropout decisions of elements [4 · quad, 4 · quad + 4) of the probabilities [batch, heads, queries, keys]: bit k is 1
+// if element 4 · quad + k is kept. One Philox call.
+__device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
+  const auto words = philox4x32({quad, call.step(), call.rng.purpose, call.rng.sender},
+                                {static_cast<uint32_t>(call.rng.seed), static_cast<uint32_t>(call.rng.seed >> 32)});
+  const uint32_t last =
+      (static_cast<uint32_t>(call.dropped) << 8) - 1;  // the largest word whose upper 24 bits are below `dropped`
+  uint32_t kept = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) kept |= (words[k] > last ? 1u : 0u) << k;
+  return kept;
+}
 
 // The rows of one head in x [batch, length, heads, width].
 struct AttentionRows {

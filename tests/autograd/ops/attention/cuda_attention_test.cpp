@@ -165,21 +165,32 @@ TEST_F(CudaAttention, UsesTheScaleOption) {
     ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));
 }
 
+// Each remainder of the number of keys modulo 4, for each width of the kernels with tensor cores, and for those
+// without.
+const Sizes kDropped[] = {{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20},   {1, 33, 75, 1, 64},
+                          {1, 40, 77, 1, 32}, {1, 70, 67, 1, 32}, {1, 18, 41, 1, 128}, {1, 19, 39, 2, 128}};
+
+// x of a shape like q or k: row i of each head is 1 in column i - first, if there is one, and 0 elsewhere.
+Tensor ones(const Shape& shape, int64_t first, DType dtype) {
+  const Tensor x = Tensor::zeros(shape, DType::f32);
+  const int64_t width = shape[3];
+  for (int64_t row = 0; row < x.numel() / width; ++row) {
+    const int64_t column = row / shape[2] % shape[1] - first;
+    if (column >= 0 && column < width) x.data<float>()[row * width + column] = 1;
+  }
+  return x.to(dtype);
+}
+
 // All scores are equal, and each key's value has a single 1. A result is 0 exactly where the probability is dropped.
 TEST_F(CudaAttention, DropsTheSameElementsAsTheCpu) {
-  for (const Sizes& s : {Sizes{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20}})
+  for (const Sizes& s : kDropped)
     for (const DType dtype : kTypes)
       for (int64_t first = 0; first < s.keys; first += s.width) {
-        const Tensor zero = Tensor::zeros(s.q(), dtype), k = Tensor::zeros(s.k(), dtype),
-                     v = Tensor::zeros(s.k(), DType::f32);
-        for (int64_t row = 0; row < v.numel() / s.width; ++row) {
-          const int64_t j = row / s.heads % s.keys - first;
-          if (j >= 0 && j < s.width) v.data<float>()[row * s.width + j] = 1;
-        }
+        const Tensor zero = Tensor::zeros(s.q(), dtype), k = Tensor::zeros(s.k(), dtype), v = ones(s.k(), first, dtype);
         const AttentionOptions options{.dropout = 0.3, .key = kDraws};
         const auto kept = [&] {
           auto out = values(ops::attention(Var(zero.to(context().device)), Var(k.to(context().device)),
-                                           Var(v.to(dtype).to(context().device)), {}, options)
+                                           Var(v.to(context().device)), {}, options)
                                 .value()
                                 .to(kCpu));
           for (double& value : out) value = value != 0;
@@ -189,6 +200,31 @@ TEST_F(CudaAttention, DropsTheSameElementsAsTheCpu) {
         ASSERT_GT(std::accumulate(expected.begin(), expected.end(), 0.0), 0);
         ASSERT_EQ(on_gpu(kept), expected) << dtype << " " << s << ", keys from " << first;
       }
+}
+
+// The same for the gradients. With a single 1 in the gradient of each result, a gradient of the values is 0 exactly
+// where the probability is dropped. With a single 1 in each key, and equal values and gradients of the results, a
+// gradient of the queries is positive where it is kept, and negative where it is dropped.
+TEST_F(CudaAttention, GradientsDropTheSameElementsAsTheCpu) {
+  const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+  for (const Sizes& s : kDropped)
+    for (const DType dtype : kTypes) {
+      const Tensor zero = Tensor::zeros(s.q(), dtype), v = Tensor::full(s.k(), 1, dtype);
+      const auto expect_same_signs = [&](const Tensor& k, const Tensor& d_out, size_t gradient) {
+        const auto signs = [&] {
+          auto found = results({zero, k, v, d_out}, {}, options)[gradient];
+          for (double& x : found) x = x > 0 ? 1 : x < 0 ? -1 : 0;
+          return found;
+        };
+        const auto expected = signs();
+        ASSERT_GT(std::count(expected.begin(), expected.end(), 1), 0);
+        ASSERT_EQ(on_gpu(signs), expected) << kNames[gradient] << " of " << dtype << " " << s;
+      };
+      for (int64_t first = 0; first < s.queries; first += s.width)
+        expect_same_signs(Tensor::zeros(s.k(), dtype), ones(s.q(), first, dtype), 3);
+      for (int64_t first = 0; first < s.keys; first += s.width)
+        expect_same_signs(ones(s.k(), first, dtype), Tensor::full(s.q(), 1.0 / static_cast<double>(s.width), dtype), 1);
+    }
 }
 
 TEST_F(CudaAttention, IsReproducible) {

@@ -211,7 +211,7 @@ TEST(Conv2d, Bfloat16DataGradientsOfManyChannels) {
   for (const int padding : {0, 1, 2})
     for (const auto& [o, c] : {std::pair{256, 288}, {320, 256}})
       with_threads(2, [&, o = o, c = c] {
-        expect_agrees({{3, 7, 9, c}, {o, 3, 3, c}, {.padding = padding}}, DType::bf16);
+        expect_agrees({{2, 4, 5, c}, {o, 3, 3, c}, {.padding = padding}}, DType::bf16);
       });
 }
 
