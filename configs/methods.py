@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a configuration for each method of the comparison in docs/convergence.md: OUT/cifar10/*.json, OUT/bert/*.json.
+"""Writes a configuration for each method of the comparison in docs/single_runs.md: OUT/cifar10/*.json, OUT/bert/*.json.
 
     configs/methods.py OUT
 

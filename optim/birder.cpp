@@ -47,9 +47,9 @@ void Birder::Options::describe(OptionList& list) {
   describe_common(*this, list);
   list.add("beta", beta, "decay rate of the means of gradients and of their magnitudes", kDecayRate);
   list.add("eps", eps, "added to the denominator", kPositiveFloat);
-  list.add("error_feedback", error_feedback, "where the error of quantization is added to the next step");
+  list.add("error_feedback", error_feedback, "where quantization errors are kept and added to the next step");
   list.add("quantizer", quantizer,
-           "rounding of a ratio to a sign: random and unbiased, or its sign, which needs the worker's error feedback");
+           "rounding of a ratio to ±1: random and unbiased, or its sign, which requires error feedback of the worker");
   list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or, for comparison, an all-gather of all signs");
   list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: never", kNotNegative);
   list.add("moments", moments, "storage of the two means");
@@ -58,7 +58,7 @@ void Birder::Options::describe(OptionList& list) {
   list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
       .with_placeholder("NAMES");
   list.add("compensate_nodes", compensate_nodes,
-           "beyond the paper: lengthen the ratios of several nodes to that of their mean gradient");
+           "not in the paper: scale the mean ratio of several nodes up to the ratio of their mean gradient");
 }
 
 void Birder::Options::check() const {

@@ -43,7 +43,7 @@ void ScheduleConfig::describe(OptionList& list) {
   const std::vector<std::string> keys = keys_of(name);
   std::string key_list;
   for (const std::string& key : keys) key_list += (key_list.empty() ? "" : ", ") + key;
-  list.add("name", name, "course of the learning rate").with_choices(schedule_names());
+  list.add("name", name, "schedule of the learning rate").with_choices(schedule_names());
   const auto add = [&](const std::string& key, auto& member, const std::string& help, const Range& range) {
     list.add(key, member, help, range)
         .only_if(std::find(keys.begin(), keys.end(), key) != keys.end(),

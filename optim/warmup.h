@@ -34,7 +34,7 @@ void describe_warmup(Options& o, OptionList& list, const std::string& what) {
   list.add("warmup_fraction", o.warmup_fraction, what + ", as a fraction of the run", kFraction);
   list.add("warmup_steps", o.warmup_steps, what + ", in steps; 0: warmup_fraction of the run", kNotNegative);
   list.add("update_limit", o.update_limit,
-           "limit of |m/sqrt(v)|, in 1-bit Adam and 1-bit LAMB after the warm-up; 0: none, as published", kNotNegative);
+           "limit of |m/sqrt(v)|, after the warm-up if there is one; 0: no limit, as published", kNotNegative);
   list.add("dense_wire", o.dense_wire, "type in which uncompressed gradients are sent");
   list.add("sign_scale", o.sign_scale, "scale of a block of signs: mean magnitude or root mean square");
   list.add("block_size", o.block_size, "values per scale; 0: one scale per parameter tensor; -1: one per message",
@@ -46,7 +46,7 @@ template <class Options>
 void describe_freeze(Options& o, OptionList& list) {
   list.add("warmup", o.warmup,
            "auto: the warm-up ends once the second moments have settled, at the latest after warmup_steps or "
-           "warmup_fraction; fixed: after these");
+           "warmup_fraction; fixed: it ends exactly there");
   list.add(
       "refresh_variance", o.refresh_variance,
       "after the warm-up, adapt the second moments of each tensor to its gradients in a few steps, whose gradients "

@@ -34,7 +34,7 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
            "intervals=doubling: steps after which an interval doubles; 0: the length of the warm-up", kNotNegative);
   list.add("kappa", kappa, "changes of the second moment after which the steps between them double", kAtLeastOne);
   list.add("variance_interval", variance_interval,
-           "steps between changes of the second moment; 0: doubling as kappa says", kNotNegative);
+           "steps between changes of the second moment; 0: the interval doubles as given by kappa", kNotNegative);
   list.add("freeze_step", freeze_step,
            "last step that may change the second moment; 0: until an interval exceeds one step", kNotNegative);
 }

@@ -12,7 +12,7 @@ OptionList CommonConfig::options() const {
 void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   const auto begin = [&](const char* section, const char* prefix) { list.section = section, list.prefix = prefix; };
   begin("optimizer", "optimizer.");
-  add_name<OptimizerMethod>(list, optimizer, "the method; see below").with_flag("--optimizer");
+  add_name<OptimizerMethod>(list, optimizer, "optimizer; listed below").with_flag("--optimizer");
   for (const Option& option : optimizer.list()) {
     Option& added = list.append(option);
     if (option.name == "lr") added.with_flag("--lr");
@@ -50,11 +50,11 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
     option.only_if(applies, optimizer.name() + reason);
   };
   add_exchange(
-      add_name<ExchangeMethod>(list, exchange, "how gradients are averaged; see below").with_flag("--exchange"));
+      add_name<ExchangeMethod>(list, exchange, "exchange that averages the gradients; listed below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   begin("workers", "");
   describe_devices(list);
-  list.add("cuda_graph", cuda_graph, "device cuda: capture a pass once, then replay it");
+  list.add("cuda_graph", cuda_graph, "on a GPU: run forward and backward passes as CUDA graphs");
   list.add("tf32", tf32, "on a GPU: round factors of float32 products to 11 bits");
   list.add("dnn_timing", dnn_timing,
            "on a GPU: time three cuDNN engines per convolution, and keep the choice for later runs");

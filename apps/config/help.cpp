@@ -143,13 +143,13 @@ std::string help_text(const Program& program, const std::string& topic) {
     return " [lr " + program.optimizer_defaults(*config, method.name).text("lr") + "]";
   };
   return program.purpose + flags +
-         "Configuration; later ones win: the optimizer's defaults, FILE, then flags and --set in their order\n" +
+         "Configuration; later ones override: the optimizer's defaults, FILE, flags and --set in their order\n" +
          entry("--config FILE", 24, "JSON; a key is written {\"optimizer\": {\"lr\": 0.1}}") +
-         entry("--set KEY=VALUE", 24, "any key, as --set optimizer.momentum=0.8") +
+         entry("--set KEY=VALUE", 24, "set any key, for example --set optimizer.momentum=0.8") +
          entry("--print-config", 24, "print every value as JSON and end") +
          entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end") +
          "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>(lr) +
-         "\nExchanges of gradients, for optimizers that do not communicate themselves\n" +
+         "\nExchanges, which average the gradients of optimizers that do not communicate themselves\n" +
          method_lines<ExchangeMethod>([](const ExchangeMethod&) { return ""; }) +
          "\nKeys of --set and of the JSON file that have no flag [default]\n" + keys + program.results;
 }

@@ -15,8 +15,9 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a network on images with N workers: each holds a replica, computes gradients on its images
-and exchanges them, or one bit per parameter, while the backward pass still runs. Examples:
+    R"(Trains a network on images with N workers (data parallelism). Each worker computes gradients on its
+own images. The workers exchange gradients, or one bit per parameter, during the backward pass.
+Examples:
 
   ./train_resnet --optimizer birder --nodes 8
   ./train_resnet --optimizer sgdm --lr 0.05 --nodes 4 --exchange hierarchical --set schedule=cosine
@@ -107,7 +108,7 @@ void ImageConfig::describe(OptionList& list) {
   list.add("decode_mib", data.decode_mib, "JPEGs: limit of a progressive image's coefficients, MiB per thread",
            {1, 1 << 20});
   list.add("strict", data.strict, "JPEGs: fail on a file that would otherwise be skipped").with_flag("--strict");
-  list.add("label_smoothing", data.label_smoothing, "of the training loss", {0, 1, false, true});
+  list.add("label_smoothing", data.label_smoothing, "label smoothing of the training loss", {0, 1, false, true});
   list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
   list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256})
       .differs_by_host();

@@ -10,9 +10,9 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a GPT-2, LLaMA or mixture of experts with N workers: each holds a replica, computes gradients
-on its own blocks of text and exchanges them, or one bit per parameter, while the backward pass still
-runs. Examples:
+    R"(Trains a GPT-2, LLaMA or mixture of experts with N workers (data parallelism). Each worker computes
+gradients on its own blocks of text. The workers exchange gradients, or one bit per parameter, during
+the backward pass. Examples:
 
   ./train_gpt --optimizer birder --nodes 8
   ./train_gpt --config configs/shakespeare/nano.json --data shakespeare.txt
@@ -129,7 +129,7 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--tokenizer")
       .with_placeholder("PATH")
       .differs_by_host();
-  list.add("valid_fraction", data.valid_fraction, "part of the tokens for validation, without data.valid",
+  list.add("valid_fraction", data.valid_fraction, "fraction of the tokens for validation, if data.valid is not set",
            {0, 1, true, true});
   list.add("context", data.context, "tokens of a block; also the positions of a new model", {1, 1 << 20})
       .with_flag("--context");

@@ -8,9 +8,9 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains an LSTM language model with N workers: each holds a replica, computes gradients on its own
-streams of text and exchanges them, or one bit per parameter, while the backward pass still runs.
-Examples:
+    R"(Trains an LSTM language model with N workers (data parallelism). Each worker computes gradients on its
+own streams of text. The workers exchange gradients, or one bit per parameter, during the backward
+pass. Examples:
 
   ./train_lm --optimizer birder --nodes 8
   ./train_lm --data PTB_DIR --model lstm_medium --epochs 39
@@ -71,10 +71,10 @@ void LanguageConfig::describe(OptionList& list) {
   list.add("hidden", model.hidden, "width of the LSTM layers", {1, 1 << 16});
   list.add("layers", model.layers, "number of LSTM layers", {1, 64});
   list.add("tied", model.tied, "output layer with the embedding's weights; the last layer has the embedding's width");
-  list.add("input_dropout", model.input_dropout, "fraction of the embeddings", kDropout);
-  list.add("hidden_dropout", model.hidden_dropout, "fraction of the values between layers", kDropout);
-  list.add("output_dropout", model.output_dropout, "fraction of the last layer's output", kDropout);
-  list.add("weight_dropout", model.weight_dropout, "fraction of the recurrent weights", kDropout);
+  list.add("input_dropout", model.input_dropout, "dropout probability of the embeddings", kDropout);
+  list.add("hidden_dropout", model.hidden_dropout, "dropout probability between layers", kDropout);
+  list.add("output_dropout", model.output_dropout, "dropout probability of the last layer's output", kDropout);
+  list.add("weight_dropout", model.weight_dropout, "dropout probability of the recurrent weights", kDropout);
   list.add("init_range", model.init_range, "embeddings and output weights are uniform in ± this", kNotNegative);
   list.add("recurrent_range", model.recurrent_range, "LSTM weights are uniform in ± this; 0: 1/√width", kNotNegative);
   list.prefix = "";
@@ -96,11 +96,11 @@ void LanguageConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("vocab_size", data.vocab_size, "words of a built vocabulary; the most frequent", {3, 1e8})
       .only_if(data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
-  list.add("words", data.words, "lines split at spaces, or also around punctuation, lower-cased")
+  list.add("words", data.words, "how lines are split: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens of each stream in a batch (steps of back-propagation)", {1, 1 << 16})
       .with_flag("--length");
-  list.add("hold_out", data.hold_out, "one text file: every N-th document is evaluated on", {2, 1e9});
+  list.add("hold_out", data.hold_out, "one text file: every N-th document is held out for evaluation", {2, 1e9});
 
   list.prefix = "";
   describe_common(list, {.unit = "streams of text",

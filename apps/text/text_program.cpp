@@ -12,8 +12,8 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains a BERT with N workers: each holds a replica, computes gradients on its own text and exchanges
-them, or one bit per parameter, while the backward pass still runs. Examples:
+    R"(Trains a BERT with N workers (data parallelism). Each worker computes gradients on its own text. The
+workers exchange gradients, or one bit per parameter, during the backward pass. Examples:
 
   ./train_bert --optimizer birder --nodes 8
   ./train_bert --task squad --init-weights MINILM_DIR --data SQUAD_DIR --epochs 2
@@ -69,14 +69,14 @@ void TextConfig::check_together() const {
 
 void TextConfig::describe(OptionList& list) {
   list.section = "model";
-  list.add("task", task, "what is trained").with_flag("--task").with_choices({"pretrain", "squad", "classify"});
+  list.add("task", task, "training task").with_flag("--task").with_choices({"pretrain", "squad", "classify"});
   std::vector<std::string> models = bert_names();
   models.insert(models.begin(), "auto");
   list.add("model.name", model.name, "network; auto: as in the folder of the initial weights, or bert_mini without one")
       .with_flag("--model")
       .with_choices(models);
-  list.add("model.dropout", model.dropout, "of hidden states, or of hidden states,attention; empty: the model's",
-           {0, 1, false, true});
+  list.add("model.dropout", model.dropout,
+           "dropout probability of hidden states, or of HIDDEN,ATTENTION; empty: the model's", {0, 1, false, true});
   list.prefix = "model.";
   add_recompute(list, model.recompute);
   list.prefix = "";
@@ -94,7 +94,8 @@ void TextConfig::describe(OptionList& list) {
       .with_placeholder("DIR")
       .differs_by_host();
   list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
-  list.add("vocab", data.vocab, "vocab.txt or tokenizer.json; empty: the file of the initial weights, or a trained vocabulary")
+  list.add("vocab", data.vocab,
+           "vocab.txt or tokenizer.json; empty: the file of the initial weights, or a trained vocabulary")
       .with_flag("--vocab")
       .with_placeholder("FILE")
       .differs_by_host();
@@ -108,13 +109,18 @@ void TextConfig::describe(OptionList& list) {
       .only_if(task != "pretrain", "task pretrain does not read data.test_limit");
   only_for("pretrain", list.add("sentences", data.sentences, "pretrain: a sentence per line, or split at . ! ?")
                            .with_choices({"lines", "split"}));
-  only_for("pretrain", list.add("hold_out", data.hold_out, "pretrain: every N-th document is evaluated on", {2, 1e9}));
-  only_for("pretrain", list.add("masked", data.masked, "pretrain: fraction of the tokens", {0, 1, true, true}));
   only_for("pretrain",
-           list.add("short_samples", data.short_samples, "pretrain: fraction below the full length", kFraction));
-  only_for("squad", list.add("doc_stride", data.doc_stride, "squad: tokens from window to window", kAtLeastOne));
-  only_for("squad", list.add("max_question", data.max_question, "squad: tokens of a question", kAtLeastOne));
-  only_for("squad", list.add("max_answer", data.max_answer, "squad: tokens of an answer", kAtLeastOne));
+           list.add("hold_out", data.hold_out, "pretrain: every N-th document is held out for evaluation", {2, 1e9}));
+  only_for("pretrain",
+           list.add("masked", data.masked, "pretrain: fraction of the tokens to predict", {0, 1, true, true}));
+  only_for("pretrain", list.add("short_samples", data.short_samples,
+                                "pretrain: fraction of the samples that are shorter than length", kFraction));
+  only_for("squad",
+           list.add("doc_stride", data.doc_stride, "squad: tokens between the starts of two windows", kAtLeastOne));
+  only_for("squad", list.add("max_question", data.max_question, "squad: largest number of tokens of a question",
+                             kAtLeastOne));
+  only_for("squad", list.add("max_answer", data.max_answer, "squad: largest number of tokens of an answer",
+                             kAtLeastOne));
   only_for("squad", list.add("n_best", data.n_best, "squad: answers written per question", {1, 1000}));
   list.add("window", data.window, "batches that are sorted by length together", {1, 1 << 20});
   list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});

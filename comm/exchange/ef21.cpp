@@ -17,7 +17,8 @@ void Ef21Options::describe(OptionList& list) {
            "compressor of the changes: topk, which reads density, or one_bit as in one_bit_sgd");
   add_density(list, density);
   add_block_size(list, block_size);
-  add_reply(list, reply).with_choices({"f32", "none"});  // coded would miss the mean of estimates on every rank
+  // A coded reply would miss the mean of estimates on every rank.
+  list.add("reply", reply, "second phase: f32 means, or none to all-gather the messages").with_choices({"f32", "none"});
 }
 
 const ExchangeMethod& ef21_method() {

@@ -30,7 +30,7 @@ void check_contracts(const QsgdOptions& o, const Buckets& buckets) {
 void QsgdOptions::describe(OptionList& list) {
   add_block_size(list, block_size);
   add_reply(list, reply);
-  list.add("levels", levels, "positive levels of a value; as many negative ones", {1, 127});
+  list.add("levels", levels, "number of positive quantization levels; there are as many negative ones", {1, 127});
   add_error_feedback(list, error_feedback);
 }
 
