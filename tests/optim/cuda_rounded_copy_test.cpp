@@ -12,8 +12,10 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/single_group.h"
 #include "engine/context.h"
+#include "engine/data_ptr.h"
 #include "engine/graph.h"
 #include "engine/rounded_copy.h"
+#include "engine/update_each.h"
 #include "optim/checkpoint.h"
 #include "optim/ema.h"
 #include "tests/gpu_memory.h"
@@ -159,6 +161,14 @@ TEST_F(CudaRoundedCopy, EveryWriterExpiresTheCopy) {
        [](Net& net, const Tensor&) {
          Ema averages(net.replica.buckets(), {}, 0.9);
          averages.swap();
+       }},
+      {"update_each",
+       [](Net&, const Tensor& w) {
+         const Tensor other = values(w.shape(), 9);
+         on_device(w, [&](auto device) {
+           update_each(device, "swap", 0, w.numel(), detail::Swap<float>{}, data_ptr<float>(device, other),
+                       data_ptr<float>(device, w));
+         });
        }},
       {"parameters_changed", [](Net& net, const Tensor&) { net.replica.parameters_changed(); }},
   };
