@@ -10,6 +10,7 @@
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
 #include "engine/host_reads.h"
+#include "engine/rounded_copy.h"
 #include "optim/clip.h"
 #include "optim/method.h"
 
@@ -107,7 +108,8 @@ class DataParallel {
   // Collective: calls f while every rank holds all parameters, also if they are sharded, to evaluate or to generate. A
   // rank may then read parameters that others do not read. rounded: as parameter_wire sends them.
   void with_all_parameters(const std::function<void()>& f, bool rounded = true);
-  // Call after changing values of updated_buckets() outside of steps.
+  // Call after changing values of updated_buckets() outside of steps. On a GPU also after a kernel of your own has
+  // written parameters; Tensor's functions, collectives and update_each() are noticed.
   void parameters_changed();
   uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
   Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
@@ -150,6 +152,7 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
+  std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty if not on a GPU, or if anything is sharded
   std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, with on-demand gradients and clipping
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
