@@ -8,7 +8,10 @@ namespace godwit {
 
 class CudaEvent {
  public:
-  CudaEvent() { cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  explicit CudaEvent(bool timed = false) {
+    cuda_check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+               "cudaEventCreateWithFlags");
+  }
   ~CudaEvent() {
     if (event_) cudaEventDestroy(event_);
   }
@@ -19,7 +22,19 @@ class CudaEvent {
   }
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
   // Blocks the host until the event. Returns immediately if nothing was recorded.
-  void synchronize() const { cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  cudaError_t synchronize() const { return cudaEventSynchronize(event_); }
+  // Whether the event has happened. Does not wait.
+  bool done() const {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status != cudaErrorNotReady) cuda_check(status, "cudaEventQuery");
+    return status == cudaSuccess;
+  }
+  // From `begin` to this event. Both are timed and have happened.
+  double seconds_since(const CudaEvent& begin) const {
+    float milliseconds = 0;
+    cuda_check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");
+    return milliseconds / 1000;
+  }
   // Makes work queued on the stream from now on wait for the event.
   void hold(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
 
@@ -69,7 +84,6 @@ class CudaStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
   cudaStream_t get() const { return stream_; }
-  void synchronize() const { cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
  private:
   cudaStream_t stream_ = nullptr;

@@ -180,6 +180,7 @@ struct Event : CUevent_st {
   const int device = current_device;
   cudaStream_t recorded_in = nullptr;  // the capturing stream that last recorded it
   std::shared_ptr<Mark> mark;          // null until it is recorded
+  bool timed = false;
 };
 
 Stream& of(cudaStream_t stream) { return *static_cast<Stream*>(stream); }
@@ -481,7 +482,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::await(of(stream));
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::query(of(stream));
+  if (of(stream).capture) return spoil(cudaErrorStreamCaptureUnsupported);
+  const cudaError_t status = emulated::query(of(stream));
+  emulated::counts.synchronizations += status == cudaSuccess;  // ends a wait of a host that polls
+  return status;
 }
 // On a GPU, waiting for an event of a capture adds the waiting stream to that capture. Here it is an error, because
 // Godwit's captures have one stream.
@@ -490,8 +494,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (of(stream).capture || !of(event).mark) return cudaSuccess;
   return emulated::push(of(stream), {.wait = of(event).mark});
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = new emulated::Event, cudaSuccess;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  auto* const made = new emulated::Event;
+  made->timed = (flags & cudaEventDisableTiming) == 0;
+  return *event = made, cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const emulated::Event &from = of(begin), &to = of(end);
+  if (!from.timed || !to.timed || !from.mark || !to.mark) return cudaErrorInvalidValue;
+  if (!emulated::query(*from.mark) || !emulated::query(*to.mark)) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(to.mark->when - from.mark->when).count();
+  return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
