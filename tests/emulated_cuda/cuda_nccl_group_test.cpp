@@ -123,6 +123,32 @@ TEST_P(CudaNcclGroup, APeerThatDoesNotComeEndsTheRunAtTheTimeout) {
       kShort);
 }
 
+// Neither its checks nor its parameters are read, by the functions that evaluating and saving call.
+TEST_P(CudaNcclGroup, AReplicaDoesNotUseAStepWhosePeerDidNotCome) {
+  std::atomic<bool> ended = false;
+  run(
+      [&](Communicator& comm, const Tensor&) {
+        const Var w(Tensor::full({8, 8}, 0.25), true);
+        DataParallel replica({{"w", w, true}}, comm, {.optimizer = "sgdm"});
+        const auto step = [&] {
+          replica.step(Var::result(Tensor::full({1}, 0), {w},
+                                   [dw = w.gradient()](const Tensor&) { dw.add(Tensor::full({8, 8}, 1)); }));
+        };
+        step(), step();
+        replica.value_hash();
+        if (comm.rank == 1) return wait_for(ended);
+        step();
+        const std::string error = error_of([&] { replica.finish_checks(); });
+        EXPECT_THAT(error, HasSubstr("timeout: NCCL did not finish within 0.3 s"));
+        EXPECT_EQ(error_of([&] { replica.value_hash(); }), error);
+        EXPECT_EQ(error_of([&] { replica.with_master_weights([&] { w.value().to(kCpu); }); }), error);
+        EXPECT_EQ(error_of([&] { step(), replica.finish_checks(); }).substr(0, error.size()), error);
+        EXPECT_EQ(error_of([&] { replica.find_cause(); }), error);
+        ended = true;
+      },
+      kShort);
+}
+
 TEST_P(CudaNcclGroup, ABusyRankPostponesTheTimeout) {
   run(
       [&](Communicator& comm, const Tensor& x) {
