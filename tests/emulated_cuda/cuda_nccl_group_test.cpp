@@ -36,13 +36,14 @@ class CudaNcclGroup : public ::testing::TestWithParam<int> {
     else unsetenv("GODWIT_EMULATED_STREAMS");
   }
 
-  // Calls body(communicator, x) after a first all-reduce of x in the phase "sum", which waits for the result.
+  // Calls body(communicator, x) after a first all-reduce of x in the phase "sum", which has ended on both ranks.
   template <class F>
   static void run(const F& body, milliseconds timeout = kLong) {
     run_local({2, 1},
               [&](Communicator& comm) {
                 const Tensor x = Tensor::full({8}, comm.rank + 1);
                 comm.world->all_reduce(x, Reduce::sum, "sum");
+                comm.world->barrier("begin");
                 body(comm, x);
               },
               {.timeout = timeout, .threads_per_rank = 1, .placement = kNccl});
