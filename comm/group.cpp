@@ -66,15 +66,19 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   }
   stats_->add(phase, intra, inter);
   const auto start = Clock::now();
+  time_follows_ = false;
   {
     const Observed observed;
     const ProfileRange range(phase);
     call();
   }
-  const double seconds = seconds_since(start);
+  if (!time_follows_) add_time(phase, seconds_since(start));
+  ++calls_;
+}
+
+void Group::add_time(std::string_view phase, double seconds) {
   stats_->add_time(phase, seconds);
   seconds_ += seconds;
-  ++calls_;
 }
 
 void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {

@@ -99,7 +99,8 @@ StepTimes DataParallel::times() const {
   const auto seconds = [&](Activity activity) { return clock.seconds(activity); };
   const auto exposed = [&](Activity activity) { return clock.exposed(activity); };
   return {.compression = seconds(Activity::compression),
-          .communication = seconds(Activity::communication),
+          .communication = comm_.world->kernels_wait() ? comm_.seconds() - communicated_before_
+                                                       : seconds(Activity::communication),
           .update = seconds(Activity::update),
           .exposed_compression = exposed(Activity::compression),
           .exposed_communication = exposed(Activity::communication),
@@ -204,6 +205,7 @@ void DataParallel::update(Bucket& bucket) {
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
+  communicated_before_ = comm_.seconds();
   scheduler_.begin_step(micro_batches);
   if (parameters_) parameters_->begin_step();
   info_ = {info_.step + 1, lr};

@@ -46,7 +46,9 @@ struct DataParallelOptions {
 // backward pass, or within it for memory of on-demand gradients.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
-  double communication = 0;  // calls of groups, including waiting for other ranks
+  // Calls of groups, including waiting for other ranks. With NCCL, the GPU's time for the collectives that it finished
+  // since begin_step(), some of which belong to the step before; their exposed time is that of the host.
+  double communication = 0;
   double update = 0;         // apply() and the callback after it
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0;  // see above
   double idle = 0;  // the computing thread waited and none of the three ran: the rank's threads waited for a free core
@@ -157,6 +159,7 @@ class DataParallel {
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none
+  double communicated_before_ = 0;  // comm_.seconds() at the beginning of the step
   double squares_ = 0;     // Σg² of this rank's gradients, for refuse_step
   int64_t skipped_ = 0;
   std::string skip_reason_;
