@@ -49,11 +49,10 @@ class Step:
         return sum(max(k.operations / operations, k.bytes / bytes_) for k in self.kernels)
 
     def product(self, name, m, inputs, outputs, weights=None, data=True):
-        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. Weights are rounded to bfloat16 once."""
+        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients."""
         weights = inputs * outputs if weights is None else weights
         x, y, operations = HALF * m * inputs, HALF * m * outputs, 2 * m * inputs * outputs
         self.add(f"{name} forward", x + y + HALF * weights, operations, forward=True)
-        self.add("weights to bfloat16", (FULL + HALF) * weights, launches=1)
         if data:
             self.add(f"{name} gradient of the input", x + y + HALF * weights, operations)
         self.add(f"{name} gradient of the weights", x + y + FULL * weights, operations)
@@ -82,8 +81,8 @@ class Step:
         self.add("attention backward", 6 * rows, 4 * product, attention=True)
 
     def optimizer(self, bytes_per_parameter):
-        """One kernel per bucket of 25 MiB."""
-        self.add("optimizer", bytes_per_parameter * self.parameters, launches=-(-FULL * self.parameters // (25 << 20)))
+        """One kernel per bucket of 25 MiB, which also writes the parameters in bfloat16."""
+        self.add("optimizer", (bytes_per_parameter + HALF) * self.parameters, launches=-(-FULL * self.parameters // (25 << 20)))
 
 
 def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, data=True):
@@ -95,7 +94,6 @@ def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, d
     if data:
         step.add("convolution gradient of the input", HALF * (x + y + weights), operations)
     step.add("convolution gradient of the filters", HALF * (x + y) + FULL * weights, operations)
-    step.add("weights to bfloat16", (FULL + HALF) * weights)
     step.batch_norm(y, residual)
 
 

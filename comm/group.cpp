@@ -6,6 +6,7 @@
 #include "engine/clock.h"
 #include "engine/graph.h"
 #include "engine/profile.h"
+#include "engine/rounded_copy.h"
 
 namespace godwit {
 namespace {
@@ -24,6 +25,11 @@ void check_pair(const Tensor& in, const Tensor& out, const char* operation) {
   const auto* out_begin = static_cast<const std::byte*>(out.address());
   check(in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin, operation,
         ": in and out overlap; give it memory of its own");
+}
+
+// Called before a collective writes x.
+void expire_copies(const Tensor& x) {
+  if (x.device().is_cuda() && x.numel() > 0) expire_rounded_copies(x.address(), x.bytes());
 }
 
 }  // namespace
@@ -60,20 +66,25 @@ void Group::run(std::string_view phase, F bytes_to_peer, G call) {
   }
   stats_->add(phase, intra, inter);
   const auto start = Clock::now();
+  time_follows_ = false;
   {
     const Observed observed;
     const ProfileRange range(phase);
     call();
   }
-  const double seconds = seconds_since(start);
+  if (!time_follows_) add_time(phase, seconds_since(start));
+  ++calls_;
+}
+
+void Group::add_time(std::string_view phase, double seconds) {
   stats_->add_time(phase, seconds);
   seconds_ += seconds;
-  ++calls_;
 }
 
 void Group::all_reduce(const Tensor& x, Reduce op, std::string_view phase) {
   check(x.defined(), "all_reduce: the tensor is undefined");
   check_real(x, "all_reduce");
+  expire_copies(x);
   // Counted as a reduce-scatter (the peer's part is sent to it) and an all-gather (this rank's part is sent to all).
   const auto part_bytes = [&](int i) {
     return (part_begin(x.numel(), size(), i + 1) - part_begin(x.numel(), size(), i)) * size_of(x.dtype());
@@ -87,6 +98,7 @@ void Group::reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::
   check_real(in, "reduce_scatter");
   check(in.numel() == out.numel() * size(), "reduce_scatter: in has ", in.numel(), " elements, out ", out.numel(),
         ", the group ", size(), " ranks; in must be out times ranks");
+  expire_copies(out);
   run(
       phase, [&](int) { return out.bytes(); }, [&] { do_reduce_scatter(in, out, op, phase); });
 }
@@ -95,6 +107,7 @@ void Group::all_gather(const Tensor& in, const Tensor& out, std::string_view pha
   check_pair(in, out, "all_gather");
   check(out.numel() == in.numel() * size(), "all_gather: in has ", in.numel(), " elements, out ", out.numel(),
         ", the group ", size(), " ranks; out must be in times ranks");
+  expire_copies(out);
   run(
       phase, [&](int) { return in.bytes(); }, [&] { do_all_gather(in, out, phase); });
 }
@@ -103,6 +116,7 @@ void Group::all_to_all(const Tensor& in, const Tensor& out, std::string_view pha
   check_pair(in, out, "all_to_all");
   check(in.numel() == out.numel() && in.numel() % size() == 0, "all_to_all: in has ", in.numel(), " elements, out ",
         out.numel(), "; both must be the same multiple of the ", size(), " ranks");
+  expire_copies(out);
   run(
       phase, [&](int) { return in.bytes() / size(); }, [&] { do_all_to_all(in, out, phase); });
 }
@@ -110,6 +124,7 @@ void Group::all_to_all(const Tensor& in, const Tensor& out, std::string_view pha
 void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
   check(x.defined(), "broadcast: the tensor is undefined");
   check(root >= 0 && root < size(), "broadcast: root is rank ", root, " of ", size());
+  expire_copies(x);
   run(
       phase, [&](int) { return rank_ == root ? x.bytes() : 0; }, [&] { do_broadcast(x, root, phase); });
 }

@@ -1,5 +1,6 @@
 // Group: ranks that communicate, and the collectives between them; the transports (local, mpi, nccl) implement it.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -18,10 +19,11 @@ enum class Reduce { sum, mean };  // mean: the sum divided by the number of rank
 // Where part i of n elements begins when they are dealt out evenly: the first n mod parts parts have one more.
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
-// Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. A call blocks
-// until the result is there (run it on a Stream to overlap it); on a GPU what the thread asks of its stream afterwards
-// finds it there. A peer that failed, or that does not come before the timeout, makes it throw an Error naming rank and
-// phase. Sums run in rank order, but for NCCL's, then divide: the same bits on all ranks.
+// Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. On the CPU a
+// call blocks until the result is there (run it on a Stream to overlap it). On a GPU, work that the thread queues on its
+// stream afterwards finds the result. A peer that failed, or that does not come before the timeout, makes the call, a
+// later call, or a wait of the host for the stream throw an Error naming rank and phase. Sums run in rank order, but for
+// NCCL's, then divide: the same bits on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
@@ -51,10 +53,11 @@ class Group {
   // Collective, after may_continue() has returned false: the ranks take steps again.
   void continue_steps();
   virtual void forget_stop() = 0;                     // for continue_steps(); no rank is within may_continue()
-  double seconds() const { return seconds_; }         // spent in these calls; read by the thread that makes them
+  // Spent in these calls, including waiting for peers. With NCCL, of the calls that the GPU has finished.
+  double seconds() const { return seconds_; }
   int64_t calls() const { return calls_; }            // number of these calls
   // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,
-  // nor load kernels during a call: either may wait for a kernel that waits for another rank.
+  // nor load kernels while such a kernel runs: either may wait for a kernel that waits for another rank.
   virtual bool kernels_wait() const { return false; }
 
  protected:
@@ -68,6 +71,9 @@ class Group {
   virtual void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
   virtual void do_broadcast(const Tensor& x, int root, std::string_view phase) = 0;
   virtual void do_barrier(std::string_view phase) = 0;
+  // For a transport that measures a call's time on the GPU: called within the call. It then calls add_time() later.
+  void time_follows() { time_follows_ = true; }
+  void add_time(std::string_view phase, double seconds);  // thread-safe
 
  private:
   struct Observed;
@@ -77,8 +83,9 @@ class Group {
   int rank_;
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
-  double seconds_ = 0;
+  std::atomic<double> seconds_ = 0;
   int64_t calls_ = 0;
+  bool time_follows_ = false;  // of the present call
 };
 
 // During its lifetime, calls f(true) when a collective of the calling thread begins, and f(false) when it ends.
@@ -104,7 +111,7 @@ struct Communicator {
   std::shared_ptr<Group> world, intra, inter, compute;  // see above
   std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
 
-  // Of world, intra and inter; read by the thread that calls them.
+  // Of world, intra and inter.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
   int node() const { return topology.node_of(rank); }           // of this rank
   int local_rank() const { return topology.local_rank(rank); }  // number of this rank within its node

@@ -31,7 +31,8 @@ const Context& context();
 // the device cannot be used. `high_priority`: create the CUDA stream with the highest priority.
 Context context_on(Device device, bool high_priority = false);
 
-// Blocks until all work queued on the calling thread's stream has finished. Returns immediately on the CPU.
+// Blocks until all work queued on the calling thread's stream has finished. Returns immediately on the CPU. Throws if
+// work of the rank was aborted, such as a collective whose peer never came.
 void synchronize();
 
 // Sets the calling thread's context for a scope; a communication thread takes over the context of its rank this way.

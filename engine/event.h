@@ -13,7 +13,7 @@ class Event {
   // Makes the calling thread's stream wait for this event (cudaStreamWaitEvent). The host waits only if the thread has
   // no stream.
   void wait() const;
-  void block() const;  // blocks the host until the event
+  void block() const;  // blocks the host until the event; throws if work of the rank was aborted
 
  private:
   std::shared_ptr<void> event_;

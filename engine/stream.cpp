@@ -65,6 +65,16 @@ void Stream::wait() {
   if (error_) std::rethrow_exception(error_);
 }
 
+void Stream::synchronize() {
+  wait();
+  Event done;
+  {
+    std::lock_guard lock(mutex_);
+    done = done_;
+  }
+  done.block();
+}
+
 void Stream::wait_until_pending(size_t works) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.size() + (busy_ ? 1 : 0) <= works; });

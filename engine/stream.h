@@ -26,6 +26,7 @@ class Stream {
 
   void submit(std::function<void()> work);  // queues a task
   void wait();                              // blocks until all submitted tasks are done
+  void synchronize();                       // wait(); on a GPU also until it has finished their work
   void wait_until_pending(size_t works);    // blocks until at most `works` tasks remain, or the queue has failed
 
  private:

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/context.h"
+#include "engine/rounded_copy.h"
 #include "engine/tensor_kernels.h"
 #include "engine/vector_loop.h"
 
@@ -162,10 +163,12 @@ Tensor Tensor::to(Device device) const {
 
 void Tensor::zero() const {
   if (numel_ == 0) return;
+  if (device().is_cuda()) expire_rounded_copies(address(), bytes());
   on_device(*this, [&](auto device) { detail::zero(device, *this); });
 }
 
 void Tensor::fill(double value) const {
+  if (device().is_cuda()) expire_rounded_copies(address(), bytes());
   on_device(*this, [&](auto device) { detail::fill(device, *this, value); });
 }
 
@@ -173,6 +176,7 @@ void Tensor::copy_from(const Tensor& source) const {
   check(source.dtype_ == dtype_ && source.numel_ == numel_, "copy: ", dtype_, " ", shape_, " from ", source.dtype_, " ",
         source.shape_);
   if (address() == source.address() || numel_ == 0) return;
+  if (device().is_cuda()) expire_rounded_copies(address(), bytes());
   on_device(device().is_cuda() ? *this : source, [&](auto device) { detail::copy(device, source, *this); });
 }
 

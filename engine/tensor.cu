@@ -66,7 +66,7 @@ void copy(Cuda device, const Tensor& x, const Tensor& y) {
         ", during CUDA graph capture; read it after the step, or disable CUDA graphs");
   cuda_check(cudaMemcpyAsync(y.address(), x.address(), bytes, cudaMemcpyDeviceToHost, device.stream),
              "cudaMemcpyAsync");
-  device.context->stream.synchronize();
+  device.context->synchronize();
 }
 
 }  // namespace godwit::detail

@@ -65,7 +65,7 @@ __global__ void scale_kernel(const double* factor, int64_t first, int64_t last, 
   const Scale<T> scale{static_cast<T>(*factor)};
   const int64_t thread = grid_thread(), stride = grid_threads();
   for (int64_t i = first + kPack<T> * thread; i < last; i += kPack<T> * stride)
-    godwit::detail::update_pack<kPack<T>>(scale, i, x);
+    godwit::detail::update_pack<kPack<T>>(scale, i, nullptr, x);
   for (int64_t i = thread; i < first; i += stride) x[i] = x[i] * scale.factor;
   for (int64_t i = last + thread; i < n; i += stride) x[i] = x[i] * scale.factor;
 }

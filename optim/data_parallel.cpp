@@ -35,6 +35,14 @@ std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const 
   return make_exchange(options.exchange, buckets, comm, options.seed);
 }
 
+std::vector<std::shared_ptr<RoundedCopy>> rounded_copies(const Buckets& buckets, Sharding sharding) {
+  std::vector<std::shared_ptr<RoundedCopy>> copies;
+  for (const Bucket& bucket : buckets)
+    if (sharding == Sharding::none && bucket.param.device().is_cuda() && bucket.param.dtype() == DType::f32)
+      copies.push_back(RoundedCopy::of(bucket.param, bucket.numel));
+  return copies;
+}
+
 Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.owned.begin, bucket.owned.numel()); }
 
 // An activity for the length of a scope. A trace shows it as "compress 3", for bucket 3.
@@ -91,7 +99,8 @@ StepTimes DataParallel::times() const {
   const auto seconds = [&](Activity activity) { return clock.seconds(activity); };
   const auto exposed = [&](Activity activity) { return clock.exposed(activity); };
   return {.compression = seconds(Activity::compression),
-          .communication = seconds(Activity::communication),
+          .communication = comm_.world->kernels_wait() ? comm_.seconds() - communicated_before_
+                                                       : seconds(Activity::communication),
           .update = seconds(Activity::update),
           .exposed_compression = exposed(Activity::compression),
           .exposed_communication = exposed(Activity::communication),
@@ -119,6 +128,7 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
                                              exchange_of(options, hybrid() ? updated_buckets() : buckets_, between_)})),
       communicates_itself_(options.optimizer.method().communicates_itself),
       clip_(options.clip_norm == 0 ? nullptr : std::make_unique<NormClip>(buckets_, options.clip_norm)),
+      rounded_(rounded_copies(buckets_, options.exchange.sharding)),
       owned_gradients_(static_cast<size_t>(buckets_.size())),
       reads_(std::make_unique<HostReads>()),
       last_reads_(std::make_unique<HostReads>()),
@@ -185,7 +195,8 @@ void DataParallel::update(Bucket& bucket) {
   timed(Activity::update, &bucket, [&] {
     Bucket& updated = parameters_ ? parameters_->own_of(bucket) : bucket;
     if (shards_) shards_->before_update(bucket);
-    optimizer_->apply(updated, info_);
+    if (rounded_.empty()) optimizer_->apply(updated, info_);
+    else rounded_[static_cast<size_t>(bucket.index)]->update([&] { optimizer_->apply(updated, info_); });
     if (options_.updated && optimizer_->synchronized()) options_.updated(updated, info_);
     if (shards_) shards_->after_update(bucket, *comm_.world);
     if (parameters_) updated.grad = Tensor();
@@ -194,6 +205,7 @@ void DataParallel::update(Bucket& bucket) {
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
+  communicated_before_ = comm_.seconds();
   scheduler_.begin_step(micro_batches);
   if (parameters_) parameters_->begin_step();
   info_ = {info_.step + 1, lr};
@@ -288,6 +300,10 @@ void DataParallel::with_all_parameters(const std::function<void()>& f, bool roun
 
 void DataParallel::parameters_changed() {
   if (parameters_) parameters_->release_all();
+  for (size_t i = 0; i < rounded_.size(); ++i) {
+    const Tensor& changed = buckets_[static_cast<int64_t>(i)].param;
+    expire_rounded_copies(changed.address(), changed.bytes());
+  }
 }
 
 uint64_t DataParallel::value_hash() {

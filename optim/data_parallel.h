@@ -10,6 +10,7 @@
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
 #include "engine/host_reads.h"
+#include "engine/rounded_copy.h"
 #include "optim/clip.h"
 #include "optim/method.h"
 
@@ -45,7 +46,9 @@ struct DataParallelOptions {
 // backward pass, or within it for memory of on-demand gradients.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
-  double communication = 0;  // calls of groups, including waiting for other ranks
+  // Calls of groups, including waiting for other ranks. With NCCL, the GPU's time for the collectives that it finished
+  // since begin_step(), some of which belong to the step before; their exposed time is that of the host.
+  double communication = 0;
   double update = 0;         // apply() and the callback after it
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0;  // see above
   double idle = 0;  // the computing thread waited and none of the three ran: the rank's threads waited for a free core
@@ -107,7 +110,8 @@ class DataParallel {
   // Collective: calls f while every rank holds all parameters, also if they are sharded, to evaluate or to generate. A
   // rank may then read parameters that others do not read. rounded: as parameter_wire sends them.
   void with_all_parameters(const std::function<void()>& f, bool rounded = true);
-  // Call after changing values of updated_buckets() outside of steps.
+  // Call after changing values of updated_buckets() outside of steps. On a GPU also after a kernel of your own has
+  // written parameters; Tensor's functions, collectives and update_each() are noticed.
   void parameters_changed();
   uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
   Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
@@ -150,10 +154,12 @@ class DataParallel {
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
+  std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty if not on a GPU, or if anything is sharded
   std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, with on-demand gradients and clipping
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none
+  double communicated_before_ = 0;  // comm_.seconds() at the beginning of the step
   double squares_ = 0;     // Σg² of this rank's gradients, for refuse_step
   int64_t skipped_ = 0;
   std::string skip_reason_;

@@ -1,15 +1,11 @@
 #include "autograd/ops/linear.h"
 
 #include "autograd/ops/bias.h"
+#include "autograd/ops/kernel_weights.h"
 #include "engine/cuda/blas.h"
 
 namespace godwit {
 namespace {
-
-// For bfloat16 activations, parameters are rounded to bfloat16.
-Tensor like(const Tensor& parameter, const Tensor& x) {
-  return parameter.dtype() == x.dtype() ? parameter : parameter.to(x.dtype());
-}
 
 // Whether the library may fuse bias or sums with the product; cuBLASLt documents no fusion for float64.
 bool in_one_call(const Tensor& vector, const Tensor& x) { return vector.defined() && x.dtype() != DType::f64; }
@@ -18,7 +14,8 @@ bool in_one_call(const Tensor& vector, const Tensor& x) { return vector.defined(
 
 void linear_forward(Cuda device, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   CudaProduct product{"linear", false, true, x.dim(0), w.dim(0), w.dim(1)};
-  const Tensor weights = like(w, x), b = bias.defined() ? like(bias, x) : bias;
+  const Tensor weights = kernel_weights(w, x.dtype());
+  const Tensor b = bias.defined() ? kernel_weights(bias, x.dtype()) : bias;
   if (in_one_call(b, x) && multiply_and(device, BesideProduct::add_bias, product, x, weights, b, y)) return;
   if (b.defined()) bias_forward(device, b, y);
   product.add = b.defined();
@@ -26,7 +23,8 @@ void linear_forward(Cuda device, const Tensor& x, const Tensor& w, const Tensor&
 }
 
 void linear_backward_data(Cuda device, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0)}, dy, like(w, dy), dx);
+  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0)}, dy,
+           kernel_weights(w, dy.dtype()), dx);
 }
 
 void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db) {

@@ -1,3 +1,4 @@
+#include "autograd/ops/kernel_weights.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/lstm_steps.h"
 #include "engine/cuda/launch.h"
@@ -47,14 +48,11 @@ uint32_t cells_of(const LstmSequence& s) {
   return static_cast<uint32_t>(cells);
 }
 
-// For bfloat16 activations, the weights are rounded to bfloat16, once for all steps.
-Tensor weights_like(const Tensor& w, const Tensor& x) { return w.dtype() == x.dtype() ? w : w.to(x.dtype()); }
-
 }  // namespace
 
 void lstm_forward(Cuda device, const Tensor& w_hh, const LstmSequence& s) {
   const uint32_t cells = cells_of(s);
-  const Tensor w = weights_like(w_hh, s.gates);
+  const Tensor w = kernel_weights(w_hh, s.gates.dtype());
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
     using C = compute_t<T>;
     const auto multiply = [&](const Tensor& h, const Tensor& y) { linear_forward(device, h, w, Tensor(), y); };
@@ -71,7 +69,7 @@ void lstm_forward(Cuda device, const Tensor& w_hh, const LstmSequence& s) {
 void lstm_backward(Cuda device, const Tensor& w_hh, const LstmSequence& s, const Tensor& dy, const Tensor& dh,
                    const Tensor& dc, bool initial_h) {
   const uint32_t cells = cells_of(s);
-  const Tensor w = weights_like(w_hh, s.gates);
+  const Tensor w = kernel_weights(w_hh, s.gates.dtype());
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
     using C = compute_t<T>;
     const auto multiply = [&](const Tensor& g, const Tensor& to) { linear_backward_data(device, g, w, to); };

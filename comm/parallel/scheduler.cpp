@@ -18,9 +18,11 @@ Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Commun
     missing_.push_back(static_cast<int64_t>(slots.size()));
     for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { on_gradient_ready(b, s); });
   }
+  if (kernels_wait()) before_loading([this] { stream_.synchronize(); });
 }
 
 Scheduler::~Scheduler() {
+  if (kernels_wait()) before_loading(nullptr);
   for (const Bucket& bucket : buckets_)
     for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr);
 }
@@ -93,7 +95,7 @@ void Scheduler::complete() {
   if (!buckets_.on_demand_gradients()) return;
   launch_bucket();
   const WaitingScope waiting(clock_);
-  stream_.wait();
+  stream_.synchronize();  // the backward pass may load kernels
 }
 
 void Scheduler::launch_bucket() {

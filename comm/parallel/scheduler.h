@@ -24,10 +24,11 @@ namespace godwit {
 // - the first step, steps with new shapes and captured steps, because loading a kernel waits for running kernels;
 // - all steps of a model that communicates on the computing thread (comm.compute), because NCCL does not allow two
 //   threads to communicate on one GPU at a time.
-// In such a step on-demand gradients are exchanged one bucket at a time, while the backward pass waits.
+// In such a step on-demand gradients are exchanged one bucket at a time, while the backward pass waits. Before the
+// computing thread loads kernels (before_loading()), it waits until the GPU has finished the collectives queued so far.
 class Scheduler {
  public:
-  // `buckets` and `comm` must outlive the scheduler. `comm`: communicator of `work`; null if it does not communicate.
+  // One per thread, if kernels of `comm` wait. `buckets` and `comm` must outlive the scheduler. `comm`: communicator of `work`; null if it does not communicate.
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
   ~Scheduler();
 

@@ -168,6 +168,13 @@ CudaContext::~CudaContext() {
   if (dnn_) cudnnDestroy(dnn_);
 }
 
+// The reason of an abort comes first: the work behind it may have failed because of its wrong values.
+void CudaContext::synchronize() const {
+  const cudaError_t status = cudaStreamSynchronize(stream.get());
+  aborted->check();
+  cuda_check(status, "cudaStreamSynchronize");
+}
+
 cublasLtHandle_t CudaContext::blas() {
   if (!blas_) cuda_check(cublasLtCreate(&blas_), "cublasLtCreate");
   return blas_;
@@ -199,7 +206,7 @@ std::shared_ptr<CudaContext> make_cuda_context(int index, bool high_priority) {
 }
 std::shared_ptr<Pool> cuda_pool(Device device) { return cuda_of(device).context->pool; }
 void make_current(const CudaContext& context) { cuda_check(cudaSetDevice(context.index), "cudaSetDevice"); }
-void synchronize(const CudaContext& context) { context.stream.synchronize(); }
+void synchronize(const CudaContext& context) { context.synchronize(); }
 
 }  // namespace detail
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/cuda/aborted_work.h"
 #include "engine/cuda/handles.h"
 #include "engine/cuda/staging.h"
 #include "engine/gpu.h"
@@ -34,15 +35,19 @@ class CudaContext {
   Staging staging;
   ConvolutionPaths convolutions;
   int64_t choices = 0;  // number of values created by cached()
+  std::function<void()> before_loading;  // engine/gpu.h
+  std::shared_ptr<AbortedWork> aborted = std::make_shared<AbortedWork>();  // shared by the rank's contexts on this GPU
 
   cublasLtHandle_t blas();  // created on first use
   cudnnHandle_t dnn();      // created on first use; uses `stream`
+  void synchronize() const;  // blocks the host until the stream is idle; throws if work of the rank was aborted
 
   // Per-shape cache of library choices and prepared calls; calls `make` on a miss.
   template <class T>
   T& cached(const std::vector<int64_t>& key, const std::function<T()>& make) {
     auto& slot = cache_[key];
     if (!slot) {
+      if (before_loading && !graph_capture) before_loading();
       slot = std::make_shared<T>(make());
       ++choices;
     }

@@ -273,9 +273,9 @@ bool ConvolutionPlan::execute(const DnnDescriptor& pack) {
   return true;
 }
 
-void ConvolutionPlan::select_fastest(int count, const std::function<std::optional<float>()>& time) {
+void ConvolutionPlan::select_fastest(int count, const std::function<std::optional<double>()>& time) {
   Selected fastest;
-  float least = 0;
+  double least = 0;
   for (int timed = 0; timed < count && lacks_.empty();) {
     if (timed > 0 && selected_.workspace > kMostTimedWorkspace) {
       advance();

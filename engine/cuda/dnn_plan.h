@@ -61,7 +61,7 @@ class ConvolutionPlan {
   // Selects the fastest of the next `count` engines that run and, after the first, need at most kMostTimedWorkspace; of
   // equal ones the first. `time` runs the selected engine by attempt() and returns its time, or nothing if it failed.
   // The engine is then final.
-  void select_fastest(int count, const std::function<std::optional<float>()>& time);
+  void select_fastest(int count, const std::function<std::optional<double>()>& time);
 
  private:
   struct Selected {

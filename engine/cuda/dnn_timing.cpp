@@ -43,8 +43,8 @@ ChoiceFile choice_file(const CudaContext& context) {
 }
 
 // Runs the selected engine, and then several times with an event before and after each run. Returns the shortest time
-// in milliseconds; waits for it.
-std::optional<float> time(Cuda device, ConvolutionPlan& plan, const DnnMemory& at) {
+// in seconds; waits for it.
+std::optional<double> time(Cuda device, ConvolutionPlan& plan, const DnnMemory& at) {
   const Tensor room = workspace(device, plan.workspace());
   const DnnDescriptor pack = at.pack(room);
   if (!plan.attempt(pack)) return {};
@@ -54,9 +54,9 @@ std::optional<float> time(Cuda device, ConvolutionPlan& plan, const DnnMemory& a
     if (!plan.attempt(pack)) return {};
     events.emplace_back(true).record(device.stream);
   }
-  events.back().synchronize();
-  float least = events[1].milliseconds_since(events[0]);
-  for (size_t i = 2; i < events.size(); ++i) least = std::min(least, events[i].milliseconds_since(events[i - 1]));
+  cuda_check(events.back().synchronize(), "cudaEventSynchronize");
+  double least = events[1].seconds_since(events[0]);
+  for (size_t i = 2; i < events.size(); ++i) least = std::min(least, events[i].seconds_since(events[i - 1]));
   return least;
 }
 

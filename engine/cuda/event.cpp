@@ -22,11 +22,14 @@ void Event::wait() const {
   const auto& cuda = context().cuda;
   const auto& event = *static_cast<const CudaEvent*>(event_.get());
   if (cuda) event.hold(cuda->stream.get());
-  else event.synchronize();
+  else cuda_check(event.synchronize(), "cudaEventSynchronize");
 }
 
 void Event::block() const {
-  if (event_) static_cast<const CudaEvent*>(event_.get())->synchronize();
+  if (!event_) return;
+  const cudaError_t status = static_cast<const CudaEvent*>(event_.get())->synchronize();
+  if (const auto& cuda = context().cuda) cuda->aborted->check();
+  cuda_check(status, "cudaEventSynchronize");
 }
 
 }  // namespace godwit

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "engine/context.h"
 #include "engine/cuda/rank_pools.h"
 
@@ -28,6 +30,10 @@ const ConvolutionPaths& convolution_paths() {
 }
 
 int64_t library_choices() { return context().cuda ? context().cuda->choices : 0; }
+
+void before_loading(std::function<void()> f) {
+  if (const auto& cuda = context().cuda) cuda->before_loading = std::move(f);
+}
 
 int64_t peak_gpu_bytes() { return context().cuda ? rank_pools(*context().cuda)->peak_bytes() : 0; }
 

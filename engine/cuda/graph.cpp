@@ -121,6 +121,7 @@ CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, c
     return How::replayed;
   }
   const ProfileRange range("capture");
+  if (context->before_loading) context->before_loading();
   GraphCapture graph_capture(*context, pool);
   f();
   step.parts = graph_capture.finish();

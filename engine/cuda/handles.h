@@ -22,12 +22,18 @@ class CudaEvent {
   }
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
   // Blocks the host until the event. Returns immediately if nothing was recorded.
-  void synchronize() const { cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  // Time since an earlier event in milliseconds. Both are timed and have happened.
-  float milliseconds_since(const CudaEvent& start) const {
-    float time = 0;
-    cuda_check(cudaEventElapsedTime(&time, start.event_, event_), "cudaEventElapsedTime");
-    return time;
+  cudaError_t synchronize() const { return cudaEventSynchronize(event_); }
+  // Whether the event has happened. Does not wait.
+  bool done() const {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status != cudaErrorNotReady) cuda_check(status, "cudaEventQuery");
+    return status == cudaSuccess;
+  }
+  // From `begin` to this event. Both are timed and have happened.
+  double seconds_since(const CudaEvent& begin) const {
+    float milliseconds = 0;
+    cuda_check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");
+    return milliseconds / 1000;
   }
   // Makes work queued on the stream from now on wait for the event.
   void hold(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
@@ -78,7 +84,6 @@ class CudaStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
   cudaStream_t get() const { return stream_; }
-  void synchronize() const { cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
  private:
   cudaStream_t stream_ = nullptr;

@@ -31,6 +31,7 @@ void join_rank(CudaContext& context) {
   const auto pools = maker && maker->index == context.index ? rank_pools(*maker) : std::make_shared<RankPools>();
   context.cached<std::shared_ptr<RankPools>>(kKey, [&] { return pools; });
   pools->add(context.pool);
+  if (maker && maker->index == context.index) context.aborted = maker->aborted;
 }
 
 }  // namespace godwit

@@ -44,7 +44,7 @@ void Staging::copy(const void* from, void* to, int64_t bytes, cudaStream_t strea
     const size_t begin = next_ % kSlot, count = std::min(kSlot - begin, static_cast<size_t>(bytes - done));
     if (!slot.data)
       cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&slot.data), kSlot, cudaHostAllocDefault), "cudaHostAlloc");
-    if (begin == 0) slot.copied.synchronize();
+    if (begin == 0) cuda_check(slot.copied.synchronize(), "cudaEventSynchronize");
     std::memcpy(slot.data + begin, static_cast<const std::byte*>(from) + done, count);
     cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, slot.data + begin, count, cudaMemcpyHostToDevice,
                                stream),

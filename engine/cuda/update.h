@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cuda/elementwise.h"
+#include "engine/rounded_copy.h"
 
 namespace godwit {
 
@@ -14,22 +15,35 @@ namespace detail {
 template <class T, int n>
 __device__ void store_pack(const T*, const Pack<T, n>&) {}  // read-only array
 
-template <int n, class F, class... T>
-__device__ void update_pack(const F& f, int64_t i, T*... at) {
-  const auto update = [&](Pack<std::remove_const_t<T>, n>... packs) {
-    for (int k = 0; k < n; ++k) f(i + k, packs.values[k]...);
+// The rounded values of an array's pack; null: no copy. Only float arrays have one.
+template <class T, int n>
+__device__ void store_rounded(bf16* to, const Pack<T, n>& pack) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (!to) return;
+    Pack<bf16, n> rounded;
+    for (int k = 0; k < n; ++k) rounded.values[k] = static_cast<bf16>(pack.values[k]);
+    store_pack(to, rounded);
+  }
+}
+
+template <int n, class F, class First, class... T>
+__device__ void update_pack(const F& f, int64_t i, bf16* rounded, First* first, T*... at) {
+  const auto update = [&](Pack<std::remove_const_t<First>, n> pack, Pack<std::remove_const_t<T>, n>... packs) {
+    for (int k = 0; k < n; ++k) f(i + k, pack.values[k], packs.values[k]...);
+    store_pack(first + i, pack);
     (store_pack(at + i, packs), ...);
+    store_rounded(rounded ? rounded + i : nullptr, pack);
   };
-  update(load_pack<n>(at + i, 0)...);
+  update(load_pack<n>(first + i, 0), load_pack<n>(at + i, 0)...);
 }
 
 // Processes [begin, first) and [last, end) element by element, [first, last) in packs.
 template <int n, class F, class... T>
-__global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, int64_t end, T*... at) {
+__global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, int64_t end, bf16* rounded, T*... at) {
   const int64_t thread = grid_thread(), stride = grid_threads();
-  for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack<n>(f, i, at...);
-  for (int64_t i = begin + thread; i < first; i += stride) update_pack<1>(f, i, at...);
-  for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, at...);
+  for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack<n>(f, i, rounded, at...);
+  for (int64_t i = begin + thread; i < first; i += stride) update_pack<1>(f, i, rounded, at...);
+  for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, rounded, at...);
 }
 
 // Arguments of update_by_turns(): the bounds, as offsets from the range's begin, and the two formulas.
@@ -55,28 +69,42 @@ __device__ int32_t turn_at(const Turns<F>& turns, uint32_t offset) {
 
 // Updates a pack. One that contains a bound is processed element by element.
 template <int n, class F, class... T>
-__device__ void update_pack_by_turns(const Turns<F>& turns, int64_t begin, int64_t i, T*... at) {
+__device__ void update_pack_by_turns(const Turns<F>& turns, int64_t begin, int64_t i, bf16* rounded, T*... at) {
   const auto offset = static_cast<uint32_t>(i - begin);
   const int32_t turn = turn_at(turns, offset);
   if (turn == turns.count || offset + n <= turns.bounds[turn]) {
     const F f = turns.formulas[turn & 1];
-    return update_pack<n>(f, i, at...);
+    return update_pack<n>(f, i, rounded, at...);
   }
 #pragma unroll 1
   for (int k = 0; k < n; ++k) {
     const F f = turns.formulas[turn_at(turns, offset + static_cast<uint32_t>(k)) & 1];
-    update_pack<1>(f, i + k, at...);
+    update_pack<1>(f, i + k, rounded, at...);
   }
 }
 
 // As update_kernel().
 template <int n, class F, class... T>
 __global__ void update_by_turns_kernel(const __grid_constant__ Turns<F> turns, int64_t begin, int64_t first,
-                                       int64_t last, int64_t end, T*... at) {
+                                       int64_t last, int64_t end, bf16* rounded, T*... at) {
   const int64_t thread = grid_thread(), stride = grid_threads();
-  for (int64_t i = first + n * thread; i < last; i += n * stride) update_pack_by_turns<n>(turns, begin, i, at...);
-  for (int64_t i = begin + thread; i < first; i += stride) update_pack_by_turns<1>(turns, begin, i, at...);
-  for (int64_t i = last + thread; i < end; i += stride) update_pack_by_turns<1>(turns, begin, i, at...);
+  for (int64_t i = first + n * thread; i < last; i += n * stride)
+    update_pack_by_turns<n>(turns, begin, i, rounded, at...);
+  for (int64_t i = begin + thread; i < first; i += stride) update_pack_by_turns<1>(turns, begin, i, rounded, at...);
+  for (int64_t i = last + thread; i < end; i += stride) update_pack_by_turns<1>(turns, begin, i, rounded, at...);
+}
+
+// Where update_each() writes the rounded values of its first array. Other copies of the arrays expire.
+template <class First, class... T>
+bf16* rounded_target(int64_t begin, int64_t end, First* first, T*... at) {
+  const auto expire = [&]<class A>(A* array) {
+    if constexpr (!std::is_const_v<A>)
+      expire_rounded_copies(array + begin, (end - begin) * static_cast<int64_t>(sizeof(A)));
+  };
+  (expire(at), ...);
+  if constexpr (std::is_same_v<First, float>) return updated_copy(first, begin, end);
+  expire(first);
+  return nullptr;
 }
 
 }  // namespace detail
@@ -102,12 +130,13 @@ PackedRange packed_range(int64_t begin, int64_t end, const T*... at) {
 // f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements to
 // update by reference; one with GODWIT_INLINE also runs on the CPU (engine/update_each.h). A read-only array may be one
 // of the updated arrays. Arrays that do not reach 16-byte alignment at the same i are processed element by element.
+// Within RoundedCopy::update(), the first array's copy is written too.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
   const PackedRange packed = packed_range<kWidth>(begin, end, at...);
   launch(device, operation, detail::update_kernel<kWidth, F, T...>, blocks_for(device, packed.threads(begin, end)),
-         kBlock, f, begin, packed.first, packed.last, end, at...);
+         kBlock, f, begin, packed.first, packed.last, end, detail::rounded_target(begin, end, at...), at...);
 }
 
 // One launch for up to Turns::kMost bounds and 2³¹ elements.
@@ -128,9 +157,10 @@ void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t 
       turns.bounds[turns.count++] = static_cast<uint32_t>(bounds[i] - begin);
     }
     const PackedRange packed = packed_range<kWidth>(begin, stop, at...);
+    bf16* const rounded = detail::rounded_target(begin, stop, at...);
     launch(device, operation, detail::update_by_turns_kernel<kWidth, F, T...>,
            blocks_for(device, packed.threads(begin, stop)), kBlock, turns, begin, packed.first, packed.last, stop,
-           at...);
+           rounded, at...);
     begin = stop;
     if (i < bounds.size() && bounds[i] == begin) ++i;
   }

@@ -113,7 +113,7 @@ class DnnPlans : public testing::TestWithParam<const char*> {
     plan.select_fastest(3, [&] {
       last = plan.engine().name;
       EXPECT_TRUE(workspaces.emplace(last, plan.workspace()).second) << last;
-      return std::optional(-static_cast<float>(workspaces.size()));
+      return std::optional(-static_cast<double>(workspaces.size()));
     });
     EXPECT_EQ(plan.lacks(), "");
     EXPECT_EQ(plan.engine().name, last);

@@ -485,7 +485,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::await(of(stream));
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return of(stream).capture ? spoil(cudaErrorStreamCaptureUnsupported) : emulated::query(of(stream));
+  if (of(stream).capture) return spoil(cudaErrorStreamCaptureUnsupported);
+  const cudaError_t status = emulated::query(of(stream));
+  emulated::counts.synchronizations += status == cudaSuccess;  // ends a wait of a host that polls
+  return status;
 }
 // On a GPU, waiting for an event of a capture adds the waiting stream to that capture. Here it is an error, because
 // Godwit's captures have one stream.
@@ -495,7 +498,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return emulated::push(of(stream), {.wait = of(event).mark});
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return *event = new emulated::Event(flags == cudaEventDefault), cudaSuccess;
+  return *event = new emulated::Event((flags & cudaEventDisableTiming) == 0), cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -514,12 +517,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (of(event).recorded_in) return spoil(cudaErrorCapturedEvent);
   return !of(event).mark || emulated::query(*of(event).mark) ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  const auto &from = of(start), &to = of(end);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const auto &from = of(begin), &to = of(end);
   if (from.recorded_in || to.recorded_in) return spoil(cudaErrorCapturedEvent);
   if (!from.timed || !to.timed || !from.mark || !to.mark) return cudaErrorInvalidResourceHandle;
   if (!emulated::query(*from.mark) || !emulated::query(*to.mark)) return cudaErrorNotReady;
-  return *milliseconds = static_cast<float>(to.mark->time - from.mark->time), cudaSuccess;
+  const auto spent = static_cast<float>(to.mark->time - from.mark->time);
+  const std::chrono::duration<float, std::milli> passed = to.mark->when - from.mark->when;
+  return *milliseconds = spent > 0 ? spent : passed.count(), cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

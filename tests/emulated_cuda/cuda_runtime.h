@@ -106,9 +106,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+// Runs no work, and does not count as a wait of the host.
 cudaError_t cudaEventQuery(cudaEvent_t event);
-// By the emulated time of the stream; see emulated::spend().
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+// The emulated time that the stream has spent (emulated::spend()) from `begin` to `end`; if none, the time of the clock.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 // Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
 // returns an error and invalidates the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -146,7 +147,8 @@ struct Counts {
   std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
   std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
   std::atomic<int64_t> memsets{0};
-  std::atomic<int64_t> synchronizations{0};  // of streams, events and devices with the host
+  // Of streams, events and devices with the host, and cudaStreamQuery() that finds an idle stream.
+  std::atomic<int64_t> synchronizations{0};
   std::atomic<int64_t> allocations{0};       // calls that allocate or free memory; they may synchronize the device
 };
 inline Counts counts;

@@ -125,7 +125,8 @@ class CudaStepCounts : public ::testing::Test {
   std::filesystem::path folder() const { return scratch_.str(); }
 
   template <class Config, class MakeTask>
-  std::vector<StepCounts> counts_of(const Program& program, Config config, int nodes, const MakeTask& make_task) {
+  std::vector<StepCounts> counts_of(const Program& program, Config config, int nodes, const MakeTask& make_task,
+                                   bool nccl = false) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
     Progress progress(out.get(), Progress::Style::lines);
     std::vector<StepCounts> before;
@@ -137,26 +138,27 @@ class CudaStepCounts : public ::testing::Test {
       CountedTask task(make_task(own, comm), comm, before);
       Trainer(program, own, task, comm).run(progress);
     };
-    run_local({nodes, 1}, body, {.threads_per_rank = 1, .placement = {"cuda", true}});
+    run_local({nodes, 1}, body, {.threads_per_rank = 1, .placement = {"cuda", /*share_gpu=*/!nccl}});
     std::vector<StepCounts> counts;
     for (size_t i = 0; i < kSteps; ++i) counts.push_back(before.at(kFirst + i) - before.at(kFirst + i - 1));
     return counts;
   }
 
   template <class Change>
-  std::vector<StepCounts> resnet(int nodes, const Change& change) {
+  std::vector<StepCounts> resnet(int nodes, const Change& change, bool nccl = false) {
     ImageConfig config;
     config.optimizer = "birder";
     config.dtype = "bf16";
     config.batch = 2;
     change(config);
-    return counts_of(image_program(), config, nodes,
-                     [&](const ImageConfig& own, Communicator&) { return std::make_unique<ResNetTask>(own); });
+    return counts_of(
+        image_program(), config, nodes,
+        [&](const ImageConfig& own, Communicator&) { return std::make_unique<ResNetTask>(own); }, nccl);
   }
 
   // A BERT with two layers of 128 values, which have the structure of BERT-Base's.
   template <class Change>
-  std::vector<StepCounts> bert(int nodes, const Change& change) {
+  std::vector<StepCounts> bert(int nodes, const Change& change, bool nccl = false) {
     write_file(folder() / "tsv" / "train.tsv", reviews(64));
     write_file(folder() / "tsv" / "dev.tsv", reviews(4));
     TextConfig config;
@@ -170,8 +172,9 @@ class CudaStepCounts : public ::testing::Test {
     config.batch = 2;
     change(config);
     const std::shared_ptr<const TextData> data = load_text_data(config, nullptr);
-    return counts_of(text_program(), config, nodes,
-                     [&](const TextConfig& own, Communicator& comm) { return make_text_task(own, *data, comm); });
+    return counts_of(
+        text_program(), config, nodes,
+        [&](const TextConfig& own, Communicator& comm) { return make_text_task(own, *data, comm); }, nccl);
   }
 
  private:
@@ -185,18 +188,22 @@ struct Expected {
   int64_t launches, memsets, to_host, on_gpu, waits;
 };
 constexpr Expected kTable[] = {
-    {"resnet", 187, 0, 4, 6, 1},
-    {"resnet, 2 workers", 378, 0, 8, 12, 2},
-    {"resnet, adamw", 187, 2, 4, 6, 1},
-    {"resnet, sgdm qsgd, 2 workers", 382, 16, 12, 24, 2},
+    {"resnet", 174, 0, 4, 6, 1},
+    {"resnet, 2 workers", 352, 0, 8, 12, 2},
+    {"resnet, adamw", 174, 2, 4, 6, 1},
+    {"resnet, sgdm qsgd, 2 workers", 356, 16, 12, 24, 2},
     {"resnet, graph", 6, 0, 4, 0, 1},
-    {"resnet, skip", 187, 2, 4, 36, 1},
-    {"bert", 147, 6, 4, 21, 1},
-    {"bert, birder, 2 workers", 298, 8, 8, 42, 2},
-    {"bert, one_bit_adam, 2 workers", 310, 28, 16, 42, 2},
-    {"bert, loco, 2 workers", 314, 24, 12, 46, 2},
-    {"bert, clip", 152, 4, 3, 23, 1},
-    {"bert, every step is logged", 147, 6, 4, 21, 1},
+    {"resnet, skip", 174, 2, 4, 36, 1},
+    {"bert", 136, 6, 4, 21, 1},
+    {"bert, birder, 2 workers", 276, 8, 8, 42, 2},
+    {"bert, one_bit_adam, 2 workers", 288, 28, 16, 42, 2},
+    {"bert, loco, 2 workers", 292, 24, 12, 46, 2},
+    {"resnet, 2 workers, nccl", 352, 0, 8, 12, 2},
+    {"bert, 2 workers, nccl", 272, 12, 8, 42, 2},
+    {"bert, loco, 2 workers, nccl", 292, 24, 12, 46, 2},
+    {"bert, one_bit_adam, 2 workers, nccl", 288, 28, 16, 42, 2},
+    {"bert, clip", 141, 4, 3, 23, 1},
+    {"bert, every step is logged", 136, 6, 4, 21, 1},
 };
 
 void expect_table(const std::string& name, const std::vector<StepCounts>& counts) {
@@ -249,6 +256,20 @@ TEST_F(CudaStepCounts, Bert) {
   expect_table("bert, loco, 2 workers", bert(2, [](TextConfig& config) { config.exchange = "loco"; }));
   expect_table("bert, clip", bert(1, [](TextConfig& config) { config.clip.norm = 0.1; }));
   expect_table("bert, every step is logged", bert(1, [](TextConfig& config) { config.log_every = 1; }));
+}
+
+// Workers with a GPU each: the host waits for no collective.
+TEST_F(CudaStepCounts, Nccl) {
+  expect_table("resnet, 2 workers, nccl", resnet(2, [](ImageConfig&) {}, true));
+  expect_table("bert, 2 workers, nccl", bert(2, [](TextConfig&) {}, true));
+  expect_table("bert, loco, 2 workers, nccl", bert(2, [](TextConfig& config) { config.exchange = "loco"; }, true));
+  const auto one_bit_adam = [](TextConfig& config) {
+    config.optimizer = "one_bit_adam";
+    config.optimizer.set("decay_norm_and_bias", false);
+    config.optimizer.set("warmup_steps", 2);
+    config.optimizer.set("refresh_variance", false);
+  };
+  expect_table("bert, one_bit_adam, 2 workers, nccl", bert(2, one_bit_adam, true));
 }
 
 }  // namespace

@@ -328,6 +328,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   World& world = *comm->world;
   *state = ncclInProgress;
   const bool all_here = std::count(world.devices.begin(), world.devices.end(), -1) == 0;
+  if (emulated_nccl::async_error != ncclSuccess) fail(world, emulated_nccl::async_error, "an error of the test");
   if (world.error != ncclSuccess) {
     *state = world.error;
   } else if (comm->polls > 0) {
@@ -338,7 +339,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   } else if (comm->finalized) {
     const auto rank = static_cast<size_t>(comm->rank);
     for (const auto& all : world.collectives)
-      if (all->submitted[rank] && !all->done) return ncclSuccess;
+      if (all->submitted[rank] && !all->done) {
+        mutex.unlock();
+        emulated::progress();
+        mutex.lock();
+        return ncclSuccess;
+      }
     *state = ncclSuccess;
   } else {
     *state = ncclSuccess;

@@ -24,6 +24,10 @@ struct ncclConfig_t {
   { 1 }
 using ncclComm_t = struct ncclComm*;
 
+namespace emulated_nccl {
+inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // of all communicators; tests may change it
+}
+
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetVersion(int* version);

@@ -65,6 +65,13 @@ bool runnable(const Stream& stream) {
   return !first.ready || first.ready();
 }
 
+void finish(Mark& mark, const Stream& stream) {
+  mark.done = true;
+  mark.clock = stream.clock;
+  mark.time = stream.time;
+  mark.when = std::chrono::steady_clock::now();
+}
+
 void run_first(Stream& stream) {
   State& s = state();
   const Item item = std::move(stream.queue.front());
@@ -80,11 +87,7 @@ void run_first(Stream& stream) {
     end_item();
   }
   if (item.meeting) join(*item.meeting, stream.clock);
-  if (item.mark) {
-    item.mark->done = true;
-    item.mark->clock = stream.clock;
-    item.mark->time = stream.time;
-  }
+  if (item.mark) finish(*item.mark, stream);
   s.changed.notify_all();
 }
 
@@ -117,7 +120,7 @@ void run_until_done(const Mark& mark, Lock& lock) {
 
 std::shared_ptr<Mark> enqueue_mark(Stream& stream) {
   auto mark = std::make_shared<Mark>(Mark{&stream});
-  if (stream.queue.empty()) mark->done = true, mark->clock = stream.clock, mark->time = stream.time;
+  if (stream.queue.empty()) finish(*mark, stream);
   else stream.queue.push_back({.mark = mark});
   return mark;
 }
@@ -210,9 +213,12 @@ cudaError_t query(Stream& stream) {
 
 bool query(const Mark& mark) {
   const Lock lock = locked();
-  if (!mark.done) run_for(mark.stream);
-  if (mark.done) join(state().synchronized, mark.clock);
   return mark.done;
+}
+
+void progress() {
+  const Lock lock = locked();
+  run_any();
 }
 
 void load(const void* kernel, int device) {

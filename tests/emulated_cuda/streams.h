@@ -25,6 +25,7 @@ struct Mark {
   bool done = false;
   Clock clock = {};  // of the stream at this point, once done
   double time = 0;   // emulated time of the stream in milliseconds at this point, once done
+  std::chrono::steady_clock::time_point when = {};  // it was done
 };
 
 struct Item {
@@ -70,7 +71,8 @@ void await(const Mark& mark);  // returns when the mark is done
 cudaError_t await(Stream& stream);
 void await_device(int device);
 cudaError_t query(Stream& stream);  // cudaErrorNotReady if items remain; runs an item
-bool query(const Mark& mark);
+bool query(const Mark& mark);         // runs nothing, and does not count as a wait of the host
+void progress();                      // runs an item of any stream, as a GPU does while the host waits for something else
 // The first launch of a kernel on a device loads it, and waits until no item there waits for other ranks. Ends the
 // process if this takes longer than `loading_limit`.
 void load(const void* kernel, int device);

@@ -1,5 +1,6 @@
 #include "autograd/ops/bias.h"
 #include "autograd/ops/convolution/conv2d.h"
+#include "autograd/ops/kernel_weights.h"
 #include "engine/context.h"
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/reduce.h"
@@ -114,9 +115,6 @@ struct GroupChannels {
       : in(index_count("conv2d", s.c / s.groups)), out(index_count("conv2d", s.o / s.groups)) {}
 };
 
-// For bfloat16 images, filters are rounded to bfloat16.
-Tensor like(const Tensor& w, const Tensor& x) { return w.dtype() == x.dtype() ? w : w.to(x.dtype()); }
-
 // The tensor that an operation writes.
 const Tensor& written(Convolution what, const Tensor& x, const Tensor& w, const Tensor& y) {
   return what == Convolution::forward ? y : what == Convolution::backward_data ? x : w;
@@ -196,7 +194,7 @@ bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tenso
 
 void conv2d_forward(Cuda device, const Conv2dShape& s, const Tensor& x, const Tensor& w_given, const Tensor& bias,
                     const Tensor& y) {
-  const Tensor w = like(w_given, x);
+  const Tensor w = kernel_weights(w_given, x.dtype());
   dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
     using C = compute_t<T>;
     const GroupChannels group(s);
@@ -211,7 +209,7 @@ void conv2d_forward(Cuda device, const Conv2dShape& s, const Tensor& x, const Te
 
 void conv2d_backward_data(Cuda device, const Conv2dShape& s, const Tensor& dy, const Tensor& w_given,
                           const Tensor& dx) {
-  const Tensor w = like(w_given, dy);
+  const Tensor w = kernel_weights(w_given, dy.dtype());
   if (by_library(device, Convolution::backward_data, s, dx, w, dy)) return;
   dispatch_float(dy.dtype(), "conv2d", [&]<class T>() {
     const GroupChannels group(s);
