@@ -282,7 +282,7 @@ void ConvolutionPlan::select_fastest(int count, const std::function<std::optiona
       continue;
     }
     selected_.engine.name = name_of(selected_.config, selected_.engine.index);
-    const std::optional<float> taken = time();
+    const std::optional<double> taken = time();
     if (!taken) continue;  // attempt() has selected the next engine
     if (timed++ == 0 || *taken < least) {
       least = *taken;
