@@ -83,9 +83,10 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
   for (const Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
-          "; softsignsgd is the same method without quantisation and trains either");
-    check(bucket.padded_numel() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ", bucket.padded_numel(),
-          " values, which is no multiple of 32·", workers, "·", nodes, "; set BucketOptions::alignment to that");
+          "; softsignsgd is the same method without quantization and trains either");
+    check(bucket.padded_numel() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ",
+          bucket.padded_numel(), " values, which is no multiple of 32·", workers, "·", nodes,
+          "; set BucketOptions::alignment to that");
     BucketState state;
     const Range whole{0, bucket.padded_numel(), bucket.numel};
     state.bucket_begin = bucket.begin;
@@ -97,7 +98,8 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
     state.b = Tensor::zeros(worker_shape, moments);
     if (options.t0 > 0) state.b_hat = Tensor::zeros(worker_shape, moments);
     if (at_worker(options.error_feedback)) state.e = Tensor::zeros(worker_shape, errors);
-    if (at_server(options.error_feedback) && senders > 1) state.server_e = Tensor::zeros({state.server_range.length}, errors);
+    if (at_server(options.error_feedback) && senders > 1)
+      state.server_e = Tensor::zeros({state.server_range.length}, errors);
     state.words = Tensor::zeros({bucket.padded_numel() / 32}, DType::u32);
     state.not_finite = Tensor::zeros({1}, DType::i64);
     if (options.mask == Mask::automatic || !frozen.empty()) make_masks(bucket, frozen, state);
@@ -120,7 +122,8 @@ void Birder::make_masks(const Bucket& bucket, const std::vector<std::string>& fr
 
 Birder::BucketState& Birder::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
-  check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].words.numel() * 32 == bucket.padded_numel(),
+  check(i < states_.size() && states_[i].bucket_begin == bucket.begin &&
+            states_[i].words.numel() * 32 == bucket.padded_numel(),
         "birder: bucket ", bucket.index, " is not one it was made for");
   check(states_[i].words.device() == bucket.param.device(), "birder: its state is on ", states_[i].words.device(),
         ", bucket ", bucket.index, " on ", bucket.param.device(), "; make it where the parameters are");
@@ -171,8 +174,8 @@ void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepI
   server_step(state, received, world, state.words, step);
 }
 
-void Birder::worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words, uint32_t sender,
-                         const StepInfo& step) {
+void Birder::worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words,
+                         uint32_t sender, const StepInfo& step) {
   const Range& range = state.worker_range;
   const birder::QuantizerRng rng = rng_for(step, Purpose::worker_sign, sender, bucket.begin + range.begin);
   const bool short_moments = options_.moments == Moments::bf16, short_errors = options_.errors == Errors::int8;
@@ -209,7 +212,8 @@ void Birder::worker_step(const BucketState& state, const Tensor& gradient, const
   });
 }
 
-void Birder::server_step(BucketState& state, const Tensor& words, int senders, const Tensor& agreed, const StepInfo& step) {
+void Birder::server_step(BucketState& state, const Tensor& words, int senders, const Tensor& agreed,
+                         const StepInfo& step) {
   const Range& range = state.server_range;
   const birder::QuantizerRng rng = rng_for(step, Purpose::server_sign, 0, state.bucket_begin + range.begin);
   const auto run = [&](auto* e) {
@@ -235,13 +239,15 @@ void Birder::apply(Bucket& bucket, const StepInfo& step) {
     birder::update(device, x, words, active, turns.begin, turns.end, turns.bounds, keep(turns.first),
                    keep(turns.second), static_cast<float>(step.lr));
     if (active)
-      birder::activate(device, data_ptr<uint32_t>(device, state.active), words, bits_at(state.frozen, 0), state.words.numel());
+      birder::activate(device, data_ptr<uint32_t>(device, state.active), words, bits_at(state.frozen, 0),
+                       state.words.numel());
   });
 }
 
 std::vector<StateTensor> Birder::state() const {
   std::vector<StateTensor> all;
-  const auto add = [&](const char* name, const BucketState& state, const Range& range, const Tensor& values, bool replicated) {
+  const auto add = [&](const char* name, const BucketState& state, const Range& range, const Tensor& values,
+                       bool replicated) {
     if (!values.defined() || range.count == 0) return;
     all.push_back({name, state.bucket_begin + range.begin, values.range(0, range.count), replicated});
   };

@@ -50,7 +50,7 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
     option.only_if(applies, optimizer.name() + reason);
   };
   add_exchange(
-      add_name<ExchangeMethod>(list, exchange, "exchange that averages the gradients; listed below").with_flag("--exchange"));
+      add_name<ExchangeMethod>(list, exchange, "exchange, which averages gradients; listed below").with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   begin("workers", "");
   describe_devices(list);

@@ -86,7 +86,8 @@ bool Scheduler::must_defer() const {
 }
 
 void Scheduler::launch_ready_buckets() {
-  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0) graph_break([this] { complete(); });
+  while (complete_ < buckets_.size() && missing_[static_cast<size_t>(complete_)] == 0)
+    graph_break([this] { complete(); });
 }
 
 void Scheduler::complete() {

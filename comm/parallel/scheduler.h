@@ -28,7 +28,8 @@ namespace godwit {
 // computing thread loads kernels (before_loading()), it waits until the GPU has finished the collectives queued so far.
 class Scheduler {
  public:
-  // One per thread, if kernels of `comm` wait. `buckets` and `comm` must outlive the scheduler. `comm`: communicator of `work`; null if it does not communicate.
+  // `comm`: communicator of `work`; null if it does not communicate. If its kernels wait (Group::kernels_wait()), a
+  // thread may have one scheduler only. `buckets` and `comm` must outlive the scheduler.
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
   ~Scheduler();
 
