@@ -138,6 +138,20 @@ TEST(ParameterReads, RefuseAReadWithinAnother) {
   EXPECT_NE(error_of([&] { run_local({1, 2}, read_twice); }).find("for one purpose at a time"), std::string::npos);
 }
 
+// The other ranks wait for the requests of rank 1.
+TEST(ParameterReads, AnErrorOfOneRankEndsAllReads) {
+  const auto fail_in_read = [](Communicator& comm) {
+    const Layers net;
+    DataParallel replica(net.parameters(), comm, {.optimizer = "adamw", .exchange = sharded("dense", "zero3")});
+    replica.read_parameters([&] {
+      evaluation_losses(net, comm.rank, 1);
+      check(comm.rank != 1, "a corrupt batch");
+      evaluation_losses(net, comm.rank, comm.rank);
+    });
+  };
+  EXPECT_NE(error_of([&] { run_local({1, 3}, fail_in_read); }).find("a corrupt batch"), std::string::npos);
+}
+
 // Rank 0 saves; no rank has memory for more than two buckets besides its shards.
 TEST(ParameterReads, ModelsAreSavedBucketByBucket) {
   const TempFolder folder;
