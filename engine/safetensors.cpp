@@ -236,20 +236,20 @@ Tensor tensor_for(const std::string& path, const Entry& entry) {
   }
 }
 
-std::string tensor_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
-                          const std::map<std::string, std::string>& metadata, const std::string& path) {
+std::string tensor_header(const std::vector<TensorSource>& tensors, const std::map<std::string, std::string>& metadata,
+                          const std::string& path) {
   json header = json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
   int64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), path, ": tensor ", name, " is undefined");
+  for (const auto& [name, shape, dtype, values] : tensors) {
     check(name != kMetadata && !header.contains(name), path, ": two tensors are named ", name);
     const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                   [dtype = tensor.dtype()](const Name& entry) { return entry.dtype == dtype; });
+                                   [dtype = dtype](const Name& entry) { return entry.dtype == dtype; });
+    const int64_t bytes = shape.numel() * size_of(dtype);
     header[name] = {{"dtype", type->text},
-                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {offset, offset + tensor.bytes()}}};
-    offset += tensor.bytes();
+                    {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                    {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
   }
   try {
     std::string text = dump_json(header);
@@ -297,9 +297,20 @@ std::map<std::string, Tensor> map_safetensors(const std::string& path, std::map<
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                       const std::map<std::string, std::string>& metadata,
                       const std::function<void(const void* data, uint64_t bytes)>& written) {
+  std::vector<TensorSource> sources;
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.defined(), path, ": tensor ", name, " is undefined");
+    sources.push_back({name, tensor.shape(), tensor.dtype(), [tensor = tensor] { return tensor; }});
+  }
+  stream_safetensors(path, sources, metadata, written);
+}
+
+void stream_safetensors(const std::string& path, const std::vector<TensorSource>& tensors,
+                        const std::map<std::string, std::string>& metadata,
+                        const std::function<void(const void* data, uint64_t bytes)>& written) {
   auto sorted = tensors;  // widest types first, so that every tensor is aligned to its type
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return size_of(a.second.dtype()) > size_of(b.second.dtype()); });
+                   [](const auto& a, const auto& b) { return size_of(a.dtype) > size_of(b.dtype); });
   const std::string header = tensor_header(sorted, metadata, path);
   const uint64_t header_bytes = header.size();
 
@@ -313,8 +324,10 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   };
   write(&header_bytes, kLengthBytes);
   write(header.data(), header_bytes);
-  for (const auto& [name, tensor] : sorted) {
-    const Tensor here = tensor.to(kCpu);
+  for (const TensorSource& source : sorted) {
+    const Tensor here = source.values().to(kCpu);
+    check(here.shape() == source.shape && here.dtype() == source.dtype, path, ": tensor ", source.name, " is ",
+          here.dtype(), " ", here.shape(), ", expected ", source.dtype, " ", source.shape);
     write(here.raw(), static_cast<uint64_t>(here.bytes()));
   }
   file.sync();

@@ -37,4 +37,18 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
                       const std::map<std::string, std::string>& metadata = {},
                       const std::function<void(const void* data, uint64_t bytes)>& written = {});
 
+// A tensor of a file, whose values are not in memory yet.
+struct TensorSource {
+  std::string name;                // in the file
+  Shape shape;                     // of the values
+  DType dtype;                     // of the values
+  std::function<Tensor()> values;  // on any device
+};
+
+// save_safetensors() with one tensor in memory at a time: calls values() of each source once, in the order of the file,
+// and releases the tensor before the next call.
+void stream_safetensors(const std::string& path, const std::vector<TensorSource>& tensors,
+                        const std::map<std::string, std::string>& metadata = {},
+                        const std::function<void(const void* data, uint64_t bytes)>& written = {});
+
 }  // namespace godwit

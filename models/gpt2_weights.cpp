@@ -52,9 +52,7 @@ void Gpt2::load(const std::string& path) const {
 }
 
 void Gpt2::save(const std::string& folder) const {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Parameter& p : parameters()) tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
-  save_weights_file(folder, tensors);
+  save_weights_file(folder, parameters());
   write_gpt2_config(folder + "/config.json", config_);
 }
 

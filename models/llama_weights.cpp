@@ -61,9 +61,7 @@ void Llama::load(const std::string& path) const {
 }
 
 void Llama::save(const std::string& folder) const {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Parameter& p : parameters()) tensors.emplace_back(p.name, p.var.value());
-  save_weights_file(folder, tensors);
+  save_weights_file(folder, parameters());
   write_llama_config(folder + "/config.json", config_);
 }
 

@@ -123,9 +123,7 @@ std::optional<int64_t> classifier_outputs(const std::string& path) {
 }
 
 void save_pretrained(const std::string& folder, const BertModule& model) {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const Parameter& p : model.parameters()) tensors.emplace_back(p.name, p.var.value());
-  save_weights_file(folder, tensors);
+  save_weights_file(folder, model.parameters());
   write_bert_config(folder + "/config.json", model.config(), model.architecture());
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
+#include "nn/weights.h"
 
 namespace godwit {
 
@@ -89,11 +90,11 @@ void load_parameters(const std::string& file, std::map<std::string, Tensor> tens
   copy_converted(pairs);
 }
 
-void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters) {
   std::error_code error;
   fs::create_directories(folder, error);
   check(!error, folder, ": cannot be created: ", error.message());
-  save_safetensors((fs::path(folder) / kWeightsFile).string(), tensors, {{"format", "pt"}});
+  stream_safetensors((fs::path(folder) / kWeightsFile).string(), nn::tensor_sources(parameters), {{"format", "pt"}});
 }
 
 }  // namespace godwit

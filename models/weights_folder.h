@@ -35,7 +35,7 @@ void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 
-// Writes model.safetensors to a folder, which is created if it does not exist.
-void save_weights_file(const std::string& folder, const std::vector<std::pair<std::string, Tensor>>& tensors);
+// Writes the parameters to model.safetensors in a folder, which is created if it does not exist.
+void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters);
 
 }  // namespace godwit

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/excerpt.h"
-#include "engine/safetensors.h"
 
 namespace godwit::nn {
 namespace {
@@ -21,11 +20,22 @@ std::string listed(const std::vector<std::string>& items, const char* what) {
 
 }  // namespace
 
+std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters) {
+  std::vector<TensorSource> tensors;
+  for (const Parameter& p : parameters)
+    tensors.push_back({p.name, file_shape(p.var.shape(), p.layout), p.var.dtype(), [p] {
+                         // An operation: once it has ended, the bucket of the parameter may be released.
+                         return Var::result(to_file_layout(p.var.value(), p.layout), {}, {}).value();
+                       }});
+  return tensors;
+}
+
 void save_weights(const std::string& path, const Module& module) {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const NamedTensor& t : module.buffers()) tensors.emplace_back(t.name, t.tensor.to(kCpu));
-  for (const Parameter& p : module.parameters()) tensors.emplace_back(p.name, to_file_layout(p.var.value(), p.layout));
-  save_safetensors(path, tensors, {{"format", "pt"}});
+  std::vector<TensorSource> tensors;
+  for (const NamedTensor& t : module.buffers())
+    tensors.push_back({t.name, t.tensor.shape(), t.tensor.dtype(), [x = t.tensor] { return x; }});
+  for (TensorSource& parameter : tensor_sources(module.parameters())) tensors.push_back(std::move(parameter));
+  stream_safetensors(path, tensors, {{"format", "pt"}});
 }
 
 void load_weights(const std::string& path, const Module& module,

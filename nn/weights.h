@@ -2,10 +2,16 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "engine/safetensors.h"
 #include "nn/module.h"
 
 namespace godwit::nn {
+
+// The parameters as tensors of a file, in its layout. Values are read when the file is written: sharded parameters then
+// have memory for one bucket at a time.
+std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters);
 
 // Writes all parameters and buffers; filters become [out, in, kh, kw]. On failure no partial file remains.
 void save_weights(const std::string& path, const Module& module);

@@ -298,6 +298,15 @@ void DataParallel::with_all_parameters(const std::function<void()>& f, bool roun
   parameters_ ? parameters_->with_all(rounded, f) : f();
 }
 
+void DataParallel::read_parameters(const std::function<void()>& f, bool rounded) {
+  finish_checks();
+  parameters_ ? parameters_->read(rounded, f) : f();
+}
+
+void DataParallel::read_master_weights(const std::function<void()>& f) {
+  parameters_ ? read_parameters(f, /*rounded=*/false) : with_master_weights(f);
+}
+
 void DataParallel::parameters_changed() {
   if (parameters_) parameters_->release_all();
   for (size_t i = 0; i < rounded_.size(); ++i) {

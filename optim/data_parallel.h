@@ -107,9 +107,14 @@ class DataParallel {
   // As with_master_weights(), but with one bucket after the other: sharded parameters need memory for one bucket.
   // store: f replaces values.
   void for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store = false);
-  // Collective: calls f while every rank holds all parameters, also if they are sharded, to evaluate or to generate. A
-  // rank may then read parameters that others do not read. rounded: as parameter_wire sends them.
+  // Collective: calls f while every rank holds all parameters, also if they are sharded. rounded: as parameter_wire
+  // sends them.
   void with_all_parameters(const std::function<void()>& f, bool rounded = true);
+  // Collective: calls f, which reads parameters to evaluate, generate or save, and may differ between ranks. Sharded
+  // parameters are gathered when operations read them, one bucket at a time (ParameterShards::read()). f must not
+  // communicate, nor read values other than through Var::value(). rounded: as parameter_wire sends them.
+  void read_parameters(const std::function<void()>& f, bool rounded = true);
+  void read_master_weights(const std::function<void()>& f);  // the same with the float32 master weights
   // Call after changing values of updated_buckets() outside of steps. On a GPU also after a kernel of your own has
   // written parameters; Tensor's functions, collectives and update_each() are noticed.
   void parameters_changed();

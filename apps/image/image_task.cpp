@@ -115,20 +115,22 @@ void ImageTask::average_buffers() {
   if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
 }
 
-Evaluation ImageTask::evaluate() {
+Evaluation ImageTask::evaluate(const ReadParameters& read) {
   NoGrad no_grad;
   model_->train(false);
   test_.start_epoch(0);
   DeviceSum losses, first, among_five;
   double images = 0;
-  while (auto batch = test_.next()) {
-    const Var logits = model_->forward(Var(batch->images));
-    const double samples = static_cast<double>(batch->labels.numel());
-    losses.add(ops::softmax_cross_entropy(logits, batch->labels).value(), samples);
-    first.add(ops::top_k_correct(logits.value(), batch->labels, 1));
-    among_five.add(ops::top_k_correct(logits.value(), batch->labels, 5));
-    images += samples;
-  }
+  read([&] {
+    while (auto batch = test_.next()) {
+      const Var logits = model_->forward(Var(batch->images));
+      const double samples = static_cast<double>(batch->labels.numel());
+      losses.add(ops::softmax_cross_entropy(logits, batch->labels).value(), samples);
+      first.add(ops::top_k_correct(logits.value(), batch->labels, 1));
+      among_five.add(ops::top_k_correct(logits.value(), batch->labels, 5));
+      images += samples;
+    }
+  });
   model_->train();
   const Tensor sums = cpu_tensor<double>({losses.sum(), first.sum(), among_five.sum(), images});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");

@@ -129,17 +129,19 @@ Forward GptTask::forward_loaded() {
   return {.loss = loss(*loaded_, &run), .samples = static_cast<double>(loaded_->predictions)};
 }
 
-Evaluation GptTask::evaluate() {
+Evaluation GptTask::evaluate(const ReadParameters& read) {
   const NoGrad no_grad;
   DeviceSum losses;
   double predictions = 0, bytes = 0;
   valid_.start_epoch(0);
-  while (const std::optional<data::TokenBatch> batch = valid_.next()) {
-    const auto count = static_cast<double>(batch->predictions);
-    losses.add(loss(*batch, nullptr).value(), count);
-    predictions += count;
-    bytes += bytes_of(*batch, *data_.tokens.tokenizer);
-  }
+  read([&] {
+    while (const std::optional<data::TokenBatch> batch = valid_.next()) {
+      const auto count = static_cast<double>(batch->predictions);
+      losses.add(loss(*batch, nullptr).value(), count);
+      predictions += count;
+      bytes += bytes_of(*batch, *data_.tokens.tokenizer);
+    }
+  });
   const Tensor sums = cpu_tensor<double>({losses.sum(), predictions, bytes});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double val_loss = sums.item(0) / sums.item(1), perplexity = std::exp(val_loss);
@@ -147,11 +149,12 @@ Evaluation GptTask::evaluate() {
   Evaluation result{.metrics = {{"val_loss", val_loss}, {"perplexity", perplexity}, {"bits_per_byte", bits_per_byte}},
                     .text = "validation loss " + with_digits(val_loss) + ", perplexity " + with_digits(perplexity) +
                             ", " + with_digits(bits_per_byte) + " bits per byte"};
-  if (comm_.rank == 0 && std::isfinite(val_loss)) {
+  read([&] {
+    if (comm_.rank != 0 || !std::isfinite(val_loss)) return;
     const auto busy = comm_.world->busy();  // the other ranks wait
     sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_));
     if (!sample_.empty()) result.below = "sample:\n" + sample_ + "\n";
-  }
+  });
   return result;
 }
 

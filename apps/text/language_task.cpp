@@ -153,11 +153,14 @@ std::pair<double, double> LanguageTask::sum_of_losses(data::TokenWindows& window
   return {losses.sum(), predictions};
 }
 
-Evaluation LanguageTask::evaluate() {
+Evaluation LanguageTask::evaluate(const ReadParameters& read) {
   const NoGrad no_grad;
-  const auto [valid, valid_count] = sum_of_losses(valid_);
-  const auto [test, test_count] = test_ ? sum_of_losses(*test_) : std::pair(0.0, 0.0);
-  const Tensor sums = cpu_tensor<double>({valid, valid_count, test, test_count});
+  std::pair<double, double> valid, test;  // sum of the losses, number of predictions
+  read([&] {
+    valid = sum_of_losses(valid_);
+    if (test_) test = sum_of_losses(*test_);
+  });
+  const Tensor sums = cpu_tensor<double>({valid.first, valid.second, test.first, test.second});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double val_loss = sums.item(0) / sums.item(1), perplexity = std::exp(val_loss);
   Evaluation result{.metrics = {{"val_loss", val_loss}, {"perplexity", perplexity}},

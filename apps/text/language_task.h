@@ -32,7 +32,8 @@ class LanguageTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  Evaluation evaluate() override;  // val_loss, perplexity, and, with a test text, test_loss, test_perplexity
+  // val_loss, perplexity, and, with a test text, test_loss, test_perplexity
+  Evaluation evaluate(const ReadParameters& read) override;
   void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
 
  private:

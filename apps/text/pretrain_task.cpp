@@ -13,7 +13,7 @@ class PretrainTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "samples"; }
-  Evaluation evaluate() override;  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
+  Evaluation evaluate(const ReadParameters& read) override;  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
@@ -30,7 +30,7 @@ Forward PretrainTask::loss(const data::TextBatch& batch, const DropoutContext* r
           .answers = static_cast<double>(batch.masked_labels.numel())};
 }
 
-Evaluation PretrainTask::evaluate() {
+Evaluation PretrainTask::evaluate(const ReadParameters& read) {
   struct Sums {
     DeviceSum losses, correct;
     double answers = 0;
@@ -41,7 +41,7 @@ Evaluation PretrainTask::evaluate() {
       answers += rows;
     }
   } words, sentences;
-  for_test_batches([&](const data::TextBatch& batch) {
+  for_test_batches(read, [&](const data::TextBatch& batch) {
     const BertForPreTraining::Output out = output(batch, nullptr);
     words.add(out.prediction_logits, batch.masked_labels);
     sentences.add(out.next_sentence_logits, batch.labels);

@@ -19,7 +19,8 @@ class SquadTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "windows"; }
-  Evaluation evaluate() override;  // em and f1 of the official evaluation, in percent, on rank 0
+  // em and f1 of the official evaluation, in percent, on rank 0
+  Evaluation evaluate(const ReadParameters& read) override;
   void write_evaluation(const std::string& run_dir, int64_t /*step*/) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);
     data::write_nbest(run_dir + "/nbest_predictions.json", answers_);
@@ -27,7 +28,8 @@ class SquadTask : public TextTask {
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
-  std::vector<data::Candidate> candidates();  // collective: candidates of the windows of all ranks
+  // Collective: candidates of the windows of all ranks.
+  std::vector<data::Candidate> candidates(const ReadParameters& read);
 
   std::vector<data::QuestionAnswers> answers_;  // of the last evaluation, on rank 0
 };
@@ -53,11 +55,11 @@ Forward SquadTask::loss(const data::TextBatch& batch, const DropoutContext* run)
           .answers = 2 * static_cast<double>(rows)};
 }
 
-std::vector<data::Candidate> SquadTask::candidates() {
+std::vector<data::Candidate> SquadTask::candidates(const ReadParameters& read) {
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
   const data::AnswerOptions options{.best = config_.data.n_best, .longest = config_.data.max_answer};
   std::vector<data::Candidate> own;
-  for_test_batches([&](const data::TextBatch& batch) {
+  for_test_batches(read, [&](const data::TextBatch& batch) {
     const Tensor logits = net<BertForQuestionAnswering>().forward(input_of(batch)).value().to(kCpu);
     const int64_t length = batch.ids.dim(1);
     for (size_t i = 0; i < batch.samples.size(); ++i) {
@@ -78,8 +80,8 @@ std::vector<data::Candidate> SquadTask::candidates() {
   return all;
 }
 
-Evaluation SquadTask::evaluate() {
-  std::vector<data::Candidate> all = candidates();
+Evaluation SquadTask::evaluate(const ReadParameters& read) {
+  std::vector<data::Candidate> all = candidates(read);
   if (comm_.rank != 0) return {};
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
   answers_ =

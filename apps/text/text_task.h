@@ -39,7 +39,8 @@ class TextTask : public Task {
   const Net& net() const {
     return static_cast<const Net&>(*model_);
   }
-  void for_test_batches(const std::function<void(const data::TextBatch&)>& f);  // without gradients
+  // Collective: calls f without gradients. f may read parameters; it must not communicate.
+  void for_test_batches(const ReadParameters& read, const std::function<void(const data::TextBatch&)>& f);
 
   const TextConfig& config_;
   const TextData& data_;

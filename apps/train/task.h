@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,6 +37,10 @@ struct Evaluation {
   std::string below = {};                               // further lines to print, on rank 0
 };
 
+// Collective: calls f, which may read the parameters, each rank as often as it needs: DataParallel::read_parameters().
+// f must not communicate.
+using ReadParameters = std::function<void(const std::function<void()>& f)>;
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -59,12 +64,14 @@ class Task {
   // Tensors that carry over from one training batch to the next, besides parameters and buffers; for checkpoints.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
-  virtual Evaluation evaluate() = 0;                      // collective: evaluates the current model
+  // Collective: evaluates the current model. Calls `read`, on all ranks equally often, with what reads parameters.
+  virtual Evaluation evaluate(const ReadParameters& read) = 0;
   // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces what an interrupted run wrote for
   // this step and later ones.
   virtual void write_evaluation(const std::string& /*run_dir*/, int64_t /*step*/) {}
   virtual std::vector<std::string> corrupt_files() { return {}; }  // corrupt files found so far, "path: reason"
-  // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights).
+  // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights). Parameters are read one
+  // after the other (nn::tensor_sources()).
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
   // On rank 0, possibly while the model trains: writes the files that a HuggingFace folder has besides the weights, into
   // a folder that is created if it does not exist.

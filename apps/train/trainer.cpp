@@ -305,8 +305,9 @@ void Trainer::synchronize_for_eval() {
 Evaluation Trainer::evaluate() {
   synchronize_for_eval();
   if (ema_) ema_->swap();
-  Evaluation result;
-  replica_->with_all_parameters([&] { result = task_.evaluate(); }, /*rounded=*/!ema_);  // averages are not rounded
+  const Evaluation result = task_.evaluate([&](const std::function<void()>& f) {
+    replica_->read_parameters(f, /*rounded=*/!ema_);  // averages are not rounded
+  });
   if (ema_) ema_->swap();
   return result;
 }

@@ -139,12 +139,12 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "damaged"))
     damaged.insert(texts.begin(), texts.end());
-  replica_->with_master_weights([&] {
+  replica_->read_master_weights([&] {
     if (leader()) save_model("weights", progress);
   });
   if (ema_) {
     ema_->swap();
-    replica_->with_all_parameters(
+    replica_->read_parameters(
         [&] {
           if (leader()) save_model("ema", progress);
         },

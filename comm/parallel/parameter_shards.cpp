@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/host_tensor.h"
 #include "engine/context.h"
 
 namespace godwit {
 namespace {
 
-constexpr const char* kPhase = "parameters/masters";
+constexpr const char *kExact = "parameters/masters", *kRequests = "parameters/requests";
 
 }  // namespace
 
@@ -54,6 +55,7 @@ bool ParameterShards::evicts() const { return options_.reshard_after_forward || 
 
 void ParameterShards::use(int64_t i) {
   if (all_held_) return;
+  if (read_ != Read::none) return use_in_read(i);
   State& used = state(i);
   if (i != current_ || !used.memory.defined()) {
     current_ = i;
@@ -64,6 +66,28 @@ void ParameterShards::use(int64_t i) {
   }
   used.used_in = operations();
   look_ahead();
+}
+
+void ParameterShards::use_in_read(int64_t i) {
+  if (!state(i).memory.defined()) {
+    evict(i);
+    while (gather_requested(i) != i) continue;
+  }
+  state(i).used_in = operations();
+}
+
+// Collective: gathers the bucket that the first rank with a request wants, and returns it. -1: no request, none.
+int64_t ParameterShards::gather_requested(int64_t wanted) {
+  const Tensor requests({group_->size()}, DType::i64, kCpu);
+  group_->all_gather(cpu_tensor<int64_t>({wanted}), requests, kRequests);
+  const std::span<const int64_t> all = requests.span<int64_t>();
+  const auto first = std::ranges::find_if(all, [](int64_t i) { return i >= 0; });
+  if (first == all.end()) return -1;
+  Bucket& bucket = buckets_[*first];
+  if (*first == wanted) attach(bucket);
+  const Tensor to = *first == wanted ? bucket.param : Tensor({bucket.padded_numel()}, bucket.param.dtype());
+  gather(bucket, read_ == Read::rounded, to);
+  return *first;
 }
 
 void ParameterShards::expect_next() {
@@ -124,9 +148,14 @@ void ParameterShards::release_all() {
   current_ = next_ = -1;
 }
 
-void ParameterShards::gather_exactly(Bucket& bucket) {
-  attach(bucket);
-  all_gather_shards(bucket, own_of(bucket).param, bucket.param, *group_, kPhase);
+void ParameterShards::check_idle() const {
+  check(!in_step_ && !all_held_ && read_ == Read::none,
+        "parameter shards: values of all shards are gathered outside of steps only, for one purpose at a time");
+}
+
+void ParameterShards::gather(const Bucket& bucket, bool rounded, const Tensor& to) {
+  if (rounded) wire_.gather(bucket, own_of(bucket).param, to, *group_);
+  else all_gather_shards(bucket, own_of(bucket).param, to, *group_, kExact);
 }
 
 void ParameterShards::store(const Bucket& bucket) {
@@ -135,10 +164,11 @@ void ParameterShards::store(const Bucket& bucket) {
 }
 
 void ParameterShards::for_each(const std::function<void(Bucket&)>& f, bool stores) {
-  check(!in_step_ && !all_held_, "parameter shards: values of all shards are gathered outside of steps only");
+  check_idle();
   release_all();
   for (Bucket& bucket : buckets_) {
-    gather_exactly(bucket);
+    attach(bucket);
+    gather(bucket, /*rounded=*/false, bucket.param);
     f(bucket);
     if (stores) store(bucket);
     drop(bucket.index);
@@ -146,11 +176,11 @@ void ParameterShards::for_each(const std::function<void(Bucket&)>& f, bool store
 }
 
 void ParameterShards::with_all(bool rounded, const std::function<void()>& f) {
-  check(!in_step_ && !all_held_, "parameter shards: values of all shards are gathered outside of steps only");
+  check_idle();
   release_all();
   for (Bucket& bucket : buckets_) {
-    if (!rounded) gather_exactly(bucket);
-    else attach(bucket), wire_.gather(bucket, own_of(bucket).param, bucket.param, *group_);
+    attach(bucket);
+    gather(bucket, rounded, bucket.param);
   }
   all_held_ = true;
   const auto end = [&](bool stores) {
@@ -166,6 +196,22 @@ void ParameterShards::with_all(bool rounded, const std::function<void()>& f) {
     throw;
   }
   end(!rounded);
+}
+
+void ParameterShards::read(bool rounded, const std::function<void()>& f) {
+  check_idle();
+  release_all();
+  read_ = rounded ? Read::rounded : Read::exact;
+  try {
+    f();
+    release_all();
+    while (gather_requested(-1) >= 0) continue;
+  } catch (...) {
+    read_ = Read::none;
+    release_all();
+    throw;
+  }
+  read_ = Read::none;
 }
 
 }  // namespace godwit

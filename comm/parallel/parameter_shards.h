@@ -21,8 +21,9 @@ struct GatherOptions {
 // parameters of another bucket. During a step, the communication stream prefetches the next bucket. At most two buckets
 // have memory, or as many as one operation reads. In the backward pass the scheduler calls release() with a bucket
 // whose gradient is complete.
-// Every gather is collective: all ranks of the group must read the same parameters in the same order. Buckets are
-// expected in the order of the last step, and in the first step in their order from the last to the first and back.
+// Every gather is collective: in a step, all ranks of the group must read the same parameters in the same order; in
+// read(), each rank reads what it needs. A step expects buckets in the order of the last step, and the first step
+// expects them from the last to the first and back.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
@@ -51,6 +52,11 @@ class ParameterShards {
   // Collective, outside of steps: calls f while all buckets have memory. rounded: with the values that operations read.
   // Otherwise the values are not rounded, and f may change them as in for_each().
   void with_all(bool rounded, const std::function<void()>& f);
+  // Collective, outside of steps: calls f, which reads parameters and may differ between ranks: in what it reads, how
+  // often, in which order. Each bucket is gathered when an operation reads it, and released when an operation reads
+  // another one. A rank whose f has returned takes part in the gathers of the others until all have returned. rounded:
+  // with the values that operations read in steps; otherwise the values are not rounded.
+  void read(bool rounded, const std::function<void()>& f);
 
  private:
   struct State {
@@ -59,6 +65,8 @@ class ParameterShards {
     uint64_t used_in = 0;  // number of the operation that read the values last
   };
   void use(int64_t i);
+  void use_in_read(int64_t i);
+  int64_t gather_requested(int64_t wanted);
   void start(int64_t i);  // begins the gather
   void drop(int64_t i);
   void evict(int64_t but);
@@ -66,7 +74,8 @@ class ParameterShards {
   void look_ahead();
   bool evicts() const;
   void attach(Bucket& bucket);
-  void gather_exactly(Bucket& bucket);
+  void check_idle() const;
+  void gather(const Bucket& bucket, bool rounded, const Tensor& to);
   void store(const Bucket& bucket);
   State& state(int64_t i) { return states_[static_cast<size_t>(i)]; }
 
@@ -82,6 +91,8 @@ class ParameterShards {
   int64_t resident_ = 0;                     // buckets with memory
   bool in_step_ = false;
   bool all_held_ = false;  // within for_each() or with_all()
+  enum class Read { none, rounded, exact };
+  Read read_ = Read::none;  // within read(): the values
 };
 
 }  // namespace godwit

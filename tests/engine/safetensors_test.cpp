@@ -8,6 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "engine/context.h"
 #include "engine/philox.h"
@@ -287,6 +289,30 @@ TEST(Safetensors, RefusesInvalidTensorsAndLeavesNoFile) {
   std::filesystem::create_directories(folder / "taken/by");
   EXPECT_THAT(error_of([&] { save_safetensors(folder / "taken", {{"a", one}}); }), HasSubstr("cannot be replaced"));
   EXPECT_EQ(files_in(folder), 1u);
+}
+
+TEST(Safetensors, StreamsOneTensorAtATime) {
+  TempFolder folder;
+  const auto tensors = sample_tensors();
+  save_safetensors(folder / "whole", tensors, {{"format", "pt"}});
+  const int64_t before = context().pool->stats().bytes_in_use;
+  std::vector<TensorSource> sources;
+  for (const auto& [name, tensor] : tensors)
+    sources.push_back({name, tensor.shape(), tensor.dtype(), [&, tensor = tensor] {
+                         EXPECT_EQ(context().pool->stats().bytes_in_use, before) << "the last tensor was released";
+                         return tensor.clone();
+                       }});
+  stream_safetensors(folder / "streamed", sources, {{"format", "pt"}});
+  const auto bytes_of = [&](const std::string& name) {
+    std::ifstream in(folder / name, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  EXPECT_EQ(bytes_of("streamed"), bytes_of("whole"));
+
+  sources[1].values = [] { return Tensor::zeros({77}); };
+  EXPECT_THAT(error_of([&] { stream_safetensors(folder / "wrong", sources); }),
+              AllOf(HasSubstr(sources[1].name), HasSubstr("[77], expected")));
+  EXPECT_EQ(files_in(folder), 2u);
 }
 
 // A limit on the file size emulates a full disk. The old file must stay, and no part of the new one may remain.

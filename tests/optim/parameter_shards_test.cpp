@@ -2,70 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "autograd/ops/embedding.h"
-#include "autograd/ops/linear.h"
-#include "autograd/ops/relu.h"
-#include "autograd/ops/softmax_cross_entropy.h"
-#include "nn/init.h"
-#include "nn/layers.h"
 #include "optim/ema.h"
 #include "tests/optim/sharding_harness.h"
+#include "tests/optim/small_nets.h"
 #include "tests/support.h"
 
 namespace godwit {
 namespace {
 
 using namespace godwit::test;
-
-constexpr int64_t kWidth = 64, kLayers = 8;
-constexpr int32_t kRows = 4;                      // of a batch
-constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
-
-// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one. With `recompute`, pairs of
-// layers keep only their input.
-struct Layers {
-  std::vector<Var> weights, biases;
-  bool tied = false, recompute = false;
-
-  explicit Layers(bool is_tied = false, bool is_recomputed = false) : tied(is_tied), recompute(is_recomputed) {
-    for (int64_t i = 0; i < kLayers; ++i) {
-      const Tensor w({kWidth, kWidth});
-      for (int64_t k = 0; k < w.numel(); ++k)
-        w.data<float>()[k] = 0.2f * (to_unit(random_word(5, k, static_cast<uint32_t>(i), Purpose::test, 0)) - 0.5f);
-      weights.emplace_back(w, true);
-      biases.emplace_back(Tensor::zeros({kWidth}), true);
-    }
-  }
-  std::vector<Parameter> parameters() const {
-    std::vector<Parameter> all;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      all.push_back({"w" + std::to_string(i), weights[i], true});
-      all.push_back({"b" + std::to_string(i), biases[i], false});
-    }
-    return all;
-  }
-  Var loss(int rank, int64_t step) const {
-    std::vector<int32_t> ids, labels;
-    for (int32_t i = 0; i < kRows; ++i) {
-      ids.push_back((7 * i + 3 * rank + static_cast<int32_t>(step)) % kWidth);
-      labels.push_back((5 * i + rank) % kWidth);
-    }
-    const Tensor rows = Tensor::of(ids, {kRows});
-    Var x = ops::embedding(rows, weights[0]);
-    const auto layer = [this](const Var& in, size_t i) { return ops::linear(ops::relu(in), weights[i], biases[i]); };
-    for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) {
-      if (!recompute || i == 0 || i + 1 == weights.size()) {
-        x = layer(x, i);
-        continue;
-      }
-      x = godwit::recompute({x, weights[i], biases[i], weights[i + 1], biases[i + 1]},
-                            [=] { return layer(layer(x, i), i + 1); });
-      ++i;
-    }
-    if (tied) x = ops::linear(x, weights[0], biases[0]);
-    return ops::softmax_cross_entropy(x, Tensor::of(labels, {kRows}));
-  }
-};
 
 struct NetPlan {
   ExchangeConfig exchange = "dense";
@@ -173,10 +118,6 @@ TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
     }
 }
 
-// Buckets of one layer each, with the padding.
-constexpr int64_t kPadded = 4224, kBucket = 4 * kPadded;
-static_assert(kPadded >= kWidth * kWidth + kWidth && kPadded % 128 == 0);
-
 // Between steps a worker has 1/W of parameters and state. A step adds two buckets, each with parameters and gradients,
 // two messages of 1/W of a bucket, and the activations.
 TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
@@ -235,17 +176,6 @@ TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
     }
   }
 }
-
-struct Stack : nn::Module {
-  std::vector<std::unique_ptr<nn::Linear>> layers;
-  explicit Stack(uint64_t seed = 7) {
-    for (int i = 0; i < 6; ++i) {
-      layers.push_back(std::make_unique<nn::Linear>(100, 100));
-      add("layer" + std::to_string(i), *layers.back());
-    }
-    nn::initialize(*this, seed);
-  }
-};
 
 // Without memory for the whole model, each worker computes the values of its shards, which are those of the same seed.
 TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {

@@ -122,6 +122,29 @@ TEST_F(TrainGpt, EvaluationsDoNotDependOnTheNumberOfWorkers) {
   EXPECT_NEAR(losses[1], losses[0], 1e-6);
 }
 
+// A validation text of two blocks: the first of three workers evaluates nothing. Of five: one, two and two blocks.
+TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
+  const auto files = [&](const std::string& flags) {
+    done(flags + " --set data.valid=valid.txt --batch 2 --set eval_batch=1 --set evaluate_every=2 --set log_every=1 "
+                 "--set ema.decay=0.9 --set bucket.mib=0.01");
+    std::string all = read_file(run_dir() / "samples.txt");
+    EXPECT_NE(all.find("step 2\n"), std::string::npos);
+    for (const json& line : metrics()) all += line.value("loss", json()).dump() + line.value("val_loss", json()).dump();
+    for (const char* file : {"model/model.safetensors", "model/config.json", "ema/model.safetensors"}) {
+      EXPECT_GT(fs::file_size(run_dir() / file), 0u) << file;
+      all += read_file(run_dir() / file);
+    }
+    return all;
+  };
+  for (const size_t characters : {size_t{31}, size_t{80}}) {
+    write_file(folder_ / "valid.txt", story(5).substr(0, characters));
+    const std::string none = files("--workers-per-node 3");
+    EXPECT_TRUE(files("--workers-per-node 3 --set exchange.sharding=zero3") == none) << characters;
+    const std::string nodes = files("--nodes 2 --workers-per-node 2 --exchange hierarchical");
+    EXPECT_TRUE(files("--nodes 2 --workers-per-node 2 --set exchange.sharding=hybrid") == nodes) << characters;
+  }
+}
+
 // The second run evaluates the averages that the first one saved: it trains without a learning rate.
 TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
   const std::string flags = "--set data.valid=valid.txt --optimizer adamw --nodes 2 --set log_every=1 ";

@@ -118,17 +118,19 @@ class NetTask : public Task {
             .answers = count,
             .samples = count};
   }
-  Evaluation evaluate() override {
+  Evaluation evaluate(const ReadParameters& read) override {
     const NoGrad no_grad;
     net_.train(false);
     test_.start_epoch(0);
     DeviceSum losses;
     double count = 0;
-    while (const auto batch = test_.next()) {
-      const double samples = static_cast<double>(batch->labels.numel());
-      losses.add(ops::softmax_cross_entropy(net_.forward(Var(batch->images)), batch->labels).value(), samples);
-      count += samples;
-    }
+    read([&] {
+      while (const auto batch = test_.next()) {
+        const double samples = static_cast<double>(batch->labels.numel());
+        losses.add(ops::softmax_cross_entropy(net_.forward(Var(batch->images)), batch->labels).value(), samples);
+        count += samples;
+      }
+    });
     net_.train();
     const Tensor sums = cpu_tensor<double>({losses.sum(), count});
     comm_.world->all_reduce(sums, Reduce::sum, "test");

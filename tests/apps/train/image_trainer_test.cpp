@@ -187,10 +187,10 @@ class WatchedTask : public ImageTask {
     local_ += !agrees();
     return ImageTask::forward(micro_batch);
   }
-  Evaluation evaluate() override {
+  Evaluation evaluate(const ReadParameters& read) override {
     ++evaluations_;
     EXPECT_TRUE(agrees()) << "evaluation " << evaluations_;
-    return ImageTask::evaluate();
+    return ImageTask::evaluate(read);
   }
 
  private:
