@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "engine/check.h"
 
@@ -176,18 +174,6 @@ std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& e
   check(bytes.size() <= limit, path, ": holds more than ", size_text(limit), ", expected ", expected,
         " of at most this size");
   return bytes;
-}
-
-void write_file(const std::string& path, const std::string& content) {
-  const std::string temporary = path + ".tmp";
-  errno = 0;
-  std::ofstream file(temporary, std::ios::binary);
-  file << content;
-  file.close();
-  const bool written = file.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  if (!written) std::remove(temporary.c_str());
-  check(written, path, ": cannot be written: ", std::strerror(error));
 }
 
 }  // namespace godwit::data

@@ -21,7 +21,4 @@ std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& e
 // Like read_unpacked(), but returns at most the first `count` bytes and neither reads nor checks the rest.
 std::vector<uint8_t> read_beginning(const std::string& path, const std::string& expected, uint64_t count);
 
-// Writes atomically: first under a temporary name, then renames. Throws one Error naming the file and the cause.
-void write_file(const std::string& path, const std::string& content);
-
 }  // namespace godwit::data

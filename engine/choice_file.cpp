@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "engine/check.h"
@@ -62,21 +60,6 @@ class Lock {
  private:
   const int descriptor_;
 };
-
-// Replaces a file at once: a reader sees the old or the new text. Call with the lock.
-void replace(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::error_code ignored;
-  fs::remove(temporary, ignored);  // of a process that was killed
-  errno = 0;
-  std::ofstream out(temporary, std::ios::binary);
-  out << text;
-  out.close();
-  if (out.good() && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const int error = errno;
-  fs::remove(temporary, ignored);
-  fail(path, ": cannot be written: ", std::strerror(error));
-}
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -135,7 +118,7 @@ std::string ChoiceFile::record(const std::string& key, const std::string& value,
   place->second = value;
   std::string text = header_ + "\n";
   for (const auto& [of, choice] : now.values) text.append(choice).append("\t").append(of).append("\n");
-  replace(path_, text);
+  write_text_file(path_, text);
   return value;
 }
 

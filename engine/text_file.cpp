@@ -1,6 +1,7 @@
 #include "engine/text_file.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,18 @@ std::string read_text_file(const std::string& path, int64_t mib, const std::stri
   } while (in);
   check(!in.bad(), path, ": cannot be read to its end", hint);
   return text;
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  errno = 0;
+  std::ofstream out(temporary, std::ios::binary);
+  out << text;
+  out.close();
+  const bool written = out.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  if (!written) std::remove(temporary.c_str());
+  check(written, path, ": cannot be written: ", std::strerror(error));
 }
 
 }  // namespace godwit

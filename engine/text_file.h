@@ -9,4 +9,8 @@ namespace godwit {
 // JSON file") for a folder, for a file that cannot be read, and for one of more than `mib` MiB.
 std::string read_text_file(const std::string& path, int64_t mib, const std::string& hint);
 
+// Writes to path + ".tmp", then renames: a reader sees the old or the new text. Throws one Error that names the
+// file and the cause.
+void write_text_file(const std::string& path, const std::string& text);
+
 }  // namespace godwit

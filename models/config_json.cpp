@@ -1,8 +1,4 @@
-#include <unistd.h>
-
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "engine/json_text.h"
 #include "engine/text_file.h"
@@ -101,14 +97,7 @@ void write_config_json(const std::string& path, const nlohmann::ordered_json& ob
   } catch (const nlohmann::ordered_json::exception& error) {
     fail(path, ": a label is not UTF-8: ", printable(error.what()));
   }
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out.good() || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    fail(path, ": cannot be written");
-  }
+  write_text_file(path, text);
 }
 
 }  // namespace godwit

@@ -8,6 +8,7 @@
 #include "data/json_file.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/text_file.h"
 
 namespace godwit::data {
 namespace {
@@ -226,8 +227,8 @@ ByteBpe read_bpe(const std::string& vocab, const std::string& merges) {
 void write_bpe(const std::string& vocab, const std::string& merges, const ByteBpeModel& model) {
   std::string lines = "#version: 0.2\n";
   for (const auto& merge : model.merges) lines += merge_text(model, merge) + '\n';
-  write_file(vocab, vocab_json(model).dump());
-  write_file(merges, lines);
+  write_text_file(vocab, vocab_json(model).dump());
+  write_text_file(merges, lines);
 }
 
 void write_bpe_json(const std::string& path, const ByteBpeModel& model) {
@@ -274,7 +275,7 @@ void write_bpe_json(const std::string& path, const ByteBpeModel& model) {
                             {"ignore_merges", model.ignore_merges},
                             {"vocab", vocab_json(model)},
                             {"merges", merges}}}};
-  write_file(path, tokenizer.dump(1) + "\n");
+  write_text_file(path, tokenizer.dump(1) + "\n");
 }
 
 ByteBpe read_bpe_json(const std::string& path) {

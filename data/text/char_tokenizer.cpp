@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "data/file.h"
 #include "data/json_file.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
 #include "engine/hash.h"
+#include "engine/text_file.h"
 #include "engine/utf8.h"
 
 namespace godwit::data {
@@ -62,7 +62,7 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
 }
 
 void CharTokenizer::save(const std::string& folder) const {
-  write_file(folder + "/" + kCharactersFile, nlohmann::json(tokens_).dump() + "\n");
+  write_text_file(folder + "/" + kCharactersFile, nlohmann::json(tokens_).dump() + "\n");
 }
 
 void CharacterSet::add(std::string_view text) {

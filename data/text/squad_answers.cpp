@@ -6,9 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "data/file.h"
 #include "engine/check.h"
 #include "engine/json-inl.h"
+#include "engine/text_file.h"
 
 namespace godwit::data {
 namespace {
@@ -39,7 +39,7 @@ void set_probabilities(std::vector<QuestionAnswers::Entry>& entries) {
 }
 
 void write_json(const std::string& path, const ordered_json& content) {
-  write_file(path, dump_json(content, 4, true, ordered_json::error_handler_t::replace) + '\n');
+  write_text_file(path, dump_json(content, 4, true, ordered_json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace

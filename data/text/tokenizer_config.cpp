@@ -4,10 +4,10 @@
 #include <iomanip>
 #include <sstream>
 
-#include "data/file.h"
 #include "data/json_file.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/text_file.h"
 
 namespace godwit::data {
 namespace {
@@ -65,7 +65,7 @@ void write_tokenizer_config(const std::string& path, const TokenizerConfig& conf
   text << ",\n  \"strip_accents\": " << (options.strip_accents ? name_of(*options.strip_accents) : "null")
        << ",\n  \"tokenize_chinese_chars\": " << name_of(options.split_cjk)
        << ",\n  \"tokenizer_class\": \"BertTokenizer\"\n}\n";
-  write_file(path, text.str());
+  write_text_file(path, text.str());
 }
 
 }  // namespace godwit::data

@@ -4,6 +4,7 @@
 
 #include "data/file.h"
 #include "engine/check.h"
+#include "engine/text_file.h"
 #include "engine/utf8.h"
 
 namespace godwit::data {
@@ -52,7 +53,7 @@ Vocabulary read_vocabulary(const std::string& path) {
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary) {
   std::string lines;
   for (const std::string& token : vocabulary.tokens()) lines += token + '\n';
-  write_file(path, lines);
+  write_text_file(path, lines);
 }
 
 }  // namespace godwit::data

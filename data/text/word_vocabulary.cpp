@@ -7,6 +7,7 @@
 #include "data/text/basic_tokenizer.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
+#include "engine/text_file.h"
 
 namespace godwit::data {
 namespace {
@@ -113,7 +114,7 @@ WordVocabulary read_word_vocabulary(const std::string& path) {
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary) {
   std::string lines;
   for (const std::string& word : vocabulary.tokens()) lines += word + '\n';
-  write_file(path, lines);
+  write_text_file(path, lines);
 }
 
 EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary) {

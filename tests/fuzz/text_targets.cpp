@@ -17,6 +17,7 @@
 #include "data/text/vocabulary.h"
 #include "data/text/word_vocabulary.h"
 #include "data/text/wordpiece.h"
+#include "engine/text_file.h"
 #include "tests/fuzz/target.h"
 
 namespace godwit::fuzz {
@@ -169,7 +170,7 @@ void require_same(const Tokenizer& a, const Tokenizer& b) {
 }
 
 void bpe_vocab(Input input) {
-  write_file(path_of("merges.txt"), "#version: 0.2\n");
+  write_text_file(path_of("merges.txt"), "#version: 0.2\n");
   const ByteBpe tokenizer = read_bpe(file_of(input, "vocab.json"), path_of("merges.txt"));
   write_bpe(path_of("copy"), path_of("copied_merges"), tokenizer.model());
   require_same(read_bpe(path_of("copy"), path_of("copied_merges")), tokenizer);

@@ -113,7 +113,8 @@ void NcclWatchdog::check_communicators() {
   }
 }
 
-// In one NCCL group: an abort may wait for all kernels of the GPU, also those of the communicators not yet aborted.
+// The aborts are one NCCL group. A single abort may wait for all kernels of the GPU, and kernels of the other
+// communicators end only after their own abort.
 void NcclWatchdog::abort(const std::string& reason) {
   aborted_->set(reason);
   ncclGroupStart();

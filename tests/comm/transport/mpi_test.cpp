@@ -34,7 +34,7 @@ class Mpi : public testing::Test {
   TempFolder folder_;
 };
 
-// Sanitizers slow processes that share a core down fourfold, so they check fewer numbers of ranks.
+// With all numbers of ranks, the test takes 50 s on two cores, and 104 s with the address sanitizer.
 TEST_F(Mpi, CollectivesOnOneToEightRanks) {
   const bool sanitized = !std::string(GODWIT_SANITIZE).empty();
   for (const int ranks : sanitized ? std::vector{2, 3, 5} : std::vector{1, 2, 3, 4, 5, 8}) {
