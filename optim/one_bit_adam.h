@@ -21,7 +21,7 @@ class OneBitAdam : public Optimizer {
     double eps = 1e-8;
     double warmup_fraction = 0.15;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
-    SignScale sign_scale = SignScale::l1_mean;
+    SignScale sign_scale = SignScale::l2_rms;
     int64_t block_size = 4096;         // values per scale; 0: one per parameter; −1: one for all that a rank sends
     WarmupEnd warmup = WarmupEnd::automatic;  // see VarianceFreeze
     bool bias_correction = true;             // of both moments

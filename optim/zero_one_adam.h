@@ -29,7 +29,7 @@ class ZeroOneAdam : public Optimizer {
     double eps = 1e-16;             // added to v
     double warmup_fraction = 0.11;  // T_w as a fraction of the run; fit() converts it to warmup_steps
     int64_t warmup_steps = 0;       // T_w, if not 0
-    SignScale sign_scale = SignScale::l1_mean;
+    SignScale sign_scale = SignScale::l2_rms;
     bool bias_correction = true;             // of v
     double update_limit = 1;                 // of |m/√v|; 0: none
     DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
