@@ -29,7 +29,7 @@ class OneBitLamb : public Optimizer {
     bool refresh_variance = true;            // see VarianceFreeze
     double update_limit = 1;                 // of |m̂/√v̂| after the warm-up; 0: none
     DenseWire dense_wire = DenseWire::bf16;  // in the warm-up and in refreshes
-    SignScale sign_scale = SignScale::l2_rms;
+    SignScale sign_scale = SignScale::l1_mean;
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     double min_coeff = 0.01, max_coeff = 10;  // limits of c
     double coeff_beta = 0.9;                  // β3
