@@ -7,6 +7,7 @@
 
 #include "autograd/ops/attention/attention.h"
 #include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/attention/attention_cases.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -158,6 +159,11 @@ TEST_F(CudaAttention, GroupedMatchesTheCpu) {
         ASSERT_NO_FATAL_FAILURE(
             expect_close(s, dtype, masks(s)[2], {.dropout = dropout, .key = kDraws}, tolerance(dtype)));
       }
+}
+
+TEST_F(CudaAttention, OfColumnsEqualsAttention) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const bool causal : {false, true}) testing::expect_self_attention_equals_attention(dtype, causal, 70);
 }
 
 TEST_F(CudaAttention, UsesTheScaleOption) {
