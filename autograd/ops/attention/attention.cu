@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "autograd/ops/attention/attention.h"
+#include "autograd/ops/attention/cuda/attention_call.h"
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "engine/cuda/reduce.h"
 #include "engine/tensor.h"
@@ -337,7 +338,7 @@ void attention_forward(Cuda device, const AttentionTensors& t, const AttentionOp
 
 void attention_backward(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& d) {
-  if (detail::attention_on_tensor_cores(t, d.out)) return detail::attention_backward_mma(device, t, options, d);
+  if (detail::attention_on_tensor_cores(t, d)) return detail::attention_backward_mma(device, t, options, d);
   const AttentionView call(t, options);
   const Tensor delta(t.log_sums.shape(), t.log_sums.dtype(), t.q.device());
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {

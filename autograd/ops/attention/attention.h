@@ -26,6 +26,7 @@ struct AttentionTensors {
   Tensor log_sums;
   // Elements from a row of q, k and v, and of their gradients, to the next; 0: the rows are adjacent. With a stride, the
   // tensors are columns of a wider matrix: they have the shapes above and begin where the first row begins.
+  // At most 2^31 - 1.
   int64_t stride = 0;
 };
 

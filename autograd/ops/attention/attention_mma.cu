@@ -353,13 +353,18 @@ void dispatch_width(int64_t width, const F& f) {
 
 bf16* data_or_null(const Tensor& x) { return x.defined() ? x.cuda_data<bf16>() : nullptr; }
 
+template <size_t bytes>
+bool aligned(const Tensor& x) {
+  return !x.defined() || aligned_to<bytes>(x.address());
+}
+
 }  // namespace
 
-bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out) {
+bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d) {
   const int64_t width = t.q.dim(3);
   return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 && t.stride % 8 == 0 &&
          aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) &&
-         (!d_out.defined() || aligned_to<16>(d_out.address()));
+         aligned<16>(d.out) && aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
 }
 
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
