@@ -98,6 +98,11 @@ void Gradient::add(const Tensor& g) const {
   node.has_grad = true;
 }
 
+Tensor Gradient::accumulator() const {
+  const Node& node = *node_;
+  return node.has_grad && !node.leaf() && !node.grad.shared() ? node.grad : Tensor();
+}
+
 Tensor Gradient::sum() const {
   Node& node = *node_;
   if (!node.has_grad) {

@@ -28,6 +28,10 @@ class Gradient {
   // contribution by reference, so g may be dy. The only holder of g (not shared()) may overwrite it.
   void add(const Tensor& g) const;
 
+  // The sum of the contributions so far, for ops that add theirs to it in place. Undefined if there is none, or if it
+  // is shared; then use target() and add().
+  Tensor accumulator() const;
+
   // The sum of all contributions so far, or zeros, for ops that add to few elements in place. Counts as a contribution.
   Tensor sum() const;
 

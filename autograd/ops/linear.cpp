@@ -1,5 +1,6 @@
 #include "autograd/ops/linear.h"
 
+#include "autograd/accumulate.h"
 #include "autograd/ops/bias.h"
 #include "autograd/ops/kernel_weights.h"
 #include "autograd/ops/linear_kernels.h"
@@ -23,7 +24,12 @@ void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, c
   });
 }
 
-void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add) {
+  if (add) {
+    const Tensor product(dx.shape(), dx.dtype(), kCpu);
+    linear_backward_data(Cpu{}, dy, w, product);
+    return accumulate(Cpu{}, product, dx);
+  }
   if (dy.dtype() != DType::f64 && detail::library_linear_backward_data(dy, w, dx)) return;
   if (dy.dtype() == DType::bf16) {
     const Tensor wide(dx.shape(), DType::f32, kCpu);
@@ -77,9 +83,9 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
                          if (db) db.add(gb);
                        }
                        if (dx) {
-                         const Tensor g = dx.target();
-                         on_device(dy, [&](auto device) { linear_backward_data(device, dy, wv, g); });
-                         dx.add(g);
+                         const Tensor sum = dx.accumulator(), g = sum.defined() ? sum : dx.target();
+                         on_device(dy, [&](auto device) { linear_backward_data(device, dy, wv, g, sum.defined()); });
+                         if (!sum.defined()) dx.add(g);
                        }
                      });
 }

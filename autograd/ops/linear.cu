@@ -22,9 +22,9 @@ void linear_forward(Cuda device, const Tensor& x, const Tensor& w, const Tensor&
   multiply(device, product, x, weights, y);
 }
 
-void linear_backward_data(Cuda device, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0)}, dy,
-           kernel_weights(w, dy.dtype()), dx);
+void linear_backward_data(Cuda device, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add) {
+  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0), 1, add}, dy, kernel_weights(w, dy.dtype()),
+           dx);
 }
 
 void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db) {

@@ -8,8 +8,9 @@ namespace godwit {
 // for bfloat16 x. An undefined bias or db is ignored.
 void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear_forward(Cuda, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx);  // dx = dy · w
-void linear_backward_data(Cuda, const Tensor& dy, const Tensor& w, const Tensor& dx);
+// dx = dy · w, or dx + dy · w if `add`.
+void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
+void linear_backward_data(Cuda, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
 // Dw = dyᵀ · x, db = column sums of dy.
 void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
 void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);

@@ -17,6 +17,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
         q.dtype(), ", ", k.dtype(), " and ", v.dtype());
   check(q.numel() > 0 && k.numel() > 0, "attention: nothing to compute, q is ", q.shape(), ", k ",
         k.shape());
+  check(q.dim(2) * q.dim(3) <= int64_t{1} << 29, "attention: takes rows of at most 2^29 values, q is ", q.shape());
   if (mask.defined())
     check(mask.dtype() == DType::u8 && mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: mask must be ", DType::u8,
           " ", Shape{k.dim(0), k.dim(1)}, ", it is ", mask.dtype(), " ", mask.shape());

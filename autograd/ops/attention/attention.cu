@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "autograd/ops/attention/attention.h"
+#include "autograd/ops/attention/cuda/attention_call.h"
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "engine/cuda/reduce.h"
 #include "engine/tensor.h"
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
     if (Of::x() == 0 && row < call.queries)
       log_sums[head.number(call) * call.queries + row] = largest[r] * static_cast<C>(kLn2) + log_of(sum[r]);
   }
-  Of::write(call, head.queries(call), out, first, o, inverse);
+  Of::write(call, head.results(call), out, first, o, inverse);
 }
 
 // delta [batch, heads, queries] = Σ d_out · out; one warp per query.
@@ -185,7 +186,7 @@ __global__ void delta_kernel(AttentionView call, uint32_t rows, const T* out, co
   for (uint32_t i = grid_thread32() / 32; i < rows; i += step) {
     const uint32_t number = i / queries, query = i - number * queries;
     const AttentionHeadView head(call, number);
-    const AttentionRows of_head = head.queries(call);
+    const AttentionRows of_head = head.results(call);
     const T *a = of_head.row(out, query), *b = of_head.row(d_out, query);
     C sum = 0;
     for (int64_t c = lane; c < call.width; c += 32) sum += C(a[c]) * C(b[c]);
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
   for (C& element : scale) element = static_cast<C>(call.scale);
 
   Of::load(call, head.queries(call), q, first, qs, there);
-  Of::load(call, head.queries(call), d_out, first, gs, there);
+  Of::load(call, head.results(call), d_out, first, gs, there);
   for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
     __syncthreads();
@@ -283,7 +284,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
       for (int64_t query = call.first_query(first, kRows); query < call.queries; query += kRows) {
         __syncthreads();
         Of::load(call, head.queries(call), q, query, qs, there);
-        Of::load(call, head.queries(call), d_out, query, gs, there);
+        Of::load(call, head.results(call), d_out, query, gs, there);
         if (call.dropped > 0) Of::factors(call, head, query, first, ps);
         __syncthreads();
         tile_gradients<T, kWidth>(call, head, query, first, qs, gs, ks, vs, log_sums, delta, ps, ds);
@@ -337,7 +338,7 @@ void attention_forward(Cuda device, const AttentionTensors& t, const AttentionOp
 
 void attention_backward(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& d) {
-  if (detail::attention_on_tensor_cores(t, d.out)) return detail::attention_backward_mma(device, t, options, d);
+  if (detail::attention_on_tensor_cores(t, d)) return detail::attention_backward_mma(device, t, options, d);
   const AttentionView call(t, options);
   const Tensor delta(t.log_sums.shape(), t.log_sums.dtype(), t.q.device());
   dispatch_float(t.q.dtype(), "attention", [&]<class T>() {

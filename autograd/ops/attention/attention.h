@@ -24,12 +24,16 @@ struct AttentionTensors {
   // log-sum-exp of the unmasked scores, [batch, heads, queries] float32, or float64 for float64 q; unspecified if all
   // keys are masked.
   Tensor log_sums;
+  // Elements from a row of q, k and v, and of their gradients, to the next; 0: the rows are adjacent. With a stride, the
+  // tensors are columns of a wider matrix: they have the shapes above and begin where the first row begins.
+  // At most 2^31 - 1.
+  int64_t stride = 0;
 };
 
 // Gradients of the tensors of a call.
 struct AttentionGradients {
   Tensor out;      // input
-  Tensor q, k, v;  // outputs; an undefined tensor is not computed
+  Tensor q, k, v;  // outputs, with the stride of the call; an undefined tensor is not computed
 };
 
 // Computes t.out and t.log_sums.

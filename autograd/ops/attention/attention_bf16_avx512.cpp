@@ -188,16 +188,16 @@ class Forward {
   void run(const AttentionHead& head) {
     const int64_t n = head.count(), padded = up(n, kTileColumns), width = call_.width;
     const auto keys = [&](const Tensor& x) {
-      return Rows{head.keys_of(x.data<bf16>()), head.key_step(), width, head.attended.data()};
+      return Rows{head.keys_of(x.data<bf16>()), call_.key_stride, width, head.attended.data()};
     };
-    const auto all = [&](const Tensor& x) { return Rows{head.queries_of(x.data<bf16>()), head.step(), width}; };
     if (n > 0) {
       copy_rows(n, padded, keys(t_.k), rows_);
       transpose(padded, pairs_, rows_, kt_);
       copy_rows(n, padded, keys(t_.v), rows_);
       interleave(up(n, 2), width, rows_, v_);
     }
-    Rows queries = all(t_.q), out = all(t_.out);
+    Rows queries{head.queries_of(t_.q.data<bf16>()), call_.query_stride, width};
+    Rows out{head.results_of(t_.out.data<bf16>()), head.result_stride(), width};
     for (int64_t first = 0; first < call_.queries; first += kQueryBlock) {
       const int64_t m = std::min(kQueryBlock, call_.queries - first), padded_m = up(m, kTileRows);
       if (n > 0) {
@@ -276,15 +276,16 @@ class Backward {
   }
 
  private:
-  Rows queries(const Tensor& x) const { return {head_->queries_of(x.data<bf16>()), head_->step(), call_.width}; }
+  Rows queries(const Tensor& x) const { return {head_->queries_of(x.data<bf16>()), call_.query_stride, call_.width}; }
+  Rows results(const Tensor& x) const { return {head_->results_of(x.data<bf16>()), head_->result_stride(), call_.width}; }
   Rows keys(const Tensor& x, int64_t first) const {
-    return {head_->keys_of(x.data<bf16>()), head_->key_step(), call_.width, head_->attended.data() + first};
+    return {head_->keys_of(x.data<bf16>()), call_.key_stride, call_.width, head_->attended.data() + first};
   }
 
   // Prepares q, d_out and delta of all queries.
   GODWIT_BF16 void prepare() {
-    copy_rows(call_.queries, queries_, queries(t_.out), q_);
-    copy_rows(call_.queries, queries_, queries(d_.out), g_);
+    copy_rows(call_.queries, queries_, results(t_.out), q_);
+    copy_rows(call_.queries, queries_, results(d_.out), g_);
     const float* log_sums = head_->sums<float>(t_.log_sums);
     for (int64_t i = 0; i < queries_; ++i) {
       __m512 sum = _mm512_setzero_ps();
@@ -304,7 +305,7 @@ class Backward {
   void clear_masked() {
     for (const Tensor& gradient : {d_.k, d_.v})
       for (int64_t j = 0; gradient.defined() && j < call_.keys; ++j)
-        std::fill_n(head_->keys_of(gradient.data<bf16>()) + j * head_->key_step(), call_.width, bf16(0));
+        std::fill_n(head_->keys_of(gradient.data<bf16>()) + j * call_.key_stride, call_.width, bf16(0));
   }
 
   // Computes the gradients of n keys from `first` on, and adds their contribution to dq.

@@ -15,6 +15,7 @@ namespace godwit {
 struct AttentionCall {
   int64_t batch, queries, keys, heads, width;  // extents of q
   int64_t kv_heads;                            // heads of k and v
+  int64_t query_stride, key_stride;            // from a row of q, of k and v, to the next
   double scale;  // factor of the scores
   const AttentionOptions& options;  // of the call
   RngKey rng;  // keys the dropout's random numbers
@@ -33,6 +34,8 @@ struct AttentionCall {
         heads(t.q.dim(2)),
         width(t.q.dim(3)),
         kv_heads(t.k.dim(2)),
+        query_stride(t.stride > 0 ? t.stride : heads * width),
+        key_stride(t.stride > 0 ? t.stride : kv_heads * width),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         options(o),
         rng(o.key.rng()),
@@ -65,17 +68,21 @@ struct AttentionHead {
   // How many of the keys [first, first + n) query i attends; they come first.
   int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
   int64_t member() const { return h % call.group(); }  // number of the head among those that share k and v
-  int64_t step() const { return call.heads * call.width; }         // row stride of q in elements
-  int64_t key_step() const { return call.kv_heads * call.width; }  // row stride of k and v in elements
-  // The head's first row in a tensor like q.
+  int64_t result_stride() const { return call.heads * call.width; }  // from a row of the result to the next
+  // The head's first row in q or its gradient.
   template <class T>
   T* queries_of(T* data) const {
-    return data + (b * call.queries * call.heads + h) * call.width;
+    return data + b * call.queries * call.query_stride + h * call.width;
   }
-  // The first row of its keys in a tensor like k and v.
+  // The first row of its keys in k, v or their gradients.
   template <class T>
   T* keys_of(T* data) const {
-    return data + (b * call.keys * call.kv_heads + h / call.group()) * call.width;
+    return data + b * call.keys * call.key_stride + h / call.group() * call.width;
+  }
+  // The head's first row in the result or its gradient.
+  template <class T>
+  T* results_of(T* data) const {
+    return data + b * call.queries * result_stride() + h * call.width;
   }
   // The head's row in log_sums.
   template <class C>

@@ -15,7 +15,7 @@
 
 #include "autograd/ops/attention/attention_lanes-inl.h"
 
-// Processes one head at a time. The head's rows, which have stride heads·width, are copied to contiguous compute_t.
+// Processes one head at a time. The head's rows, which have a stride, are copied to contiguous compute_t.
 // Products run over blocks of fixed size that fit in the L2 cache. Masked keys are skipped when rows are copied.
 #ifndef GODWIT_ATTENTION_ARGS
 #define GODWIT_ATTENTION_ARGS
@@ -32,11 +32,15 @@ struct Head : AttentionHead {
   explicit Head(const AttentionHead& head) : AttentionHead(head) {}
   template <class T>
   Rows<T> queries(const Tensor& x, int64_t first = 0) const {
-    return {queries_of(x.data<T>()) + first * step(), step()};
+    return {queries_of(x.data<T>()) + first * call.query_stride, call.query_stride};
+  }
+  template <class T>
+  Rows<T> results(const Tensor& x, int64_t first = 0) const {
+    return {results_of(x.data<T>()) + first * result_stride(), result_stride()};
   }
   template <class T>
   Rows<T> keys(const Tensor& x, int64_t first) const {
-    return {keys_of(x.data<T>()), key_step(), attended.data() + first};
+    return {keys_of(x.data<T>()), call.key_stride, attended.data() + first};
   }
 
   // factors[j] for the probability of query i and key first + j: 0 if dropped, otherwise 1/(1 - p).
@@ -83,7 +87,7 @@ class ForwardHeads {
       if (n > 0) block(head, first, m);
       if (n == 0) std::fill_n(o_, m * row_, C(0)), std::fill_n(inverse_, m, C(0));
       write_rows(
-          m, width, [this](int64_t i) { return inverse_[i]; }, o_, row_, head.queries<T>(t_.out, first));
+          m, width, [this](int64_t i) { return inverse_[i]; }, o_, row_, head.results<T>(t_.out, first));
     }
   }
 
@@ -133,8 +137,8 @@ class BackwardHeads {
   void run(const Head& head) {
     const int64_t n = head.count(), queries = call_.queries, width = call_.width;
     copy_rows(queries, width, static_cast<C>(call_.scale), head.queries<T>(t_.q), row_, q_);
-    copy_rows(queries, width, C(1), head.queries<T>(d_.out), row_, g_);
-    const Rows<T> out = head.queries<T>(t_.out);
+    copy_rows(queries, width, C(1), head.results<T>(d_.out), row_, g_);
+    const Rows<T> out = head.results<T>(t_.out);
     for (int64_t i = 0; i < queries; ++i) {
       if (i + kAhead < queries) prefetch(width, out(i + kAhead));
       delta_[i] = dot(width, g_ + i * row_, out(i));
@@ -149,7 +153,7 @@ class BackwardHeads {
   void clear_masked(const Head& head) {
     for (const Tensor& gradient : {d_.k, d_.v})
       for (int64_t j = 0; gradient.defined() && j < call_.keys; ++j)
-        std::fill_n(head.keys_of(gradient.data<T>()) + j * head.key_step(), call_.width, T(C(0)));
+        std::fill_n(head.keys_of(gradient.data<T>()) + j * call_.key_stride, call_.width, T(C(0)));
   }
 
   // Computes the gradients of n keys from `first` on, and adds their contribution to dq.

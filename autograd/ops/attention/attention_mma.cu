@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
       if (lane() % 4 == 0 && row < call.queries)
         log_sums[head.number(call) * call.queries + row] = largest[m][r] * scale * kLn2 + logf(total);
     }
-  write_own<Of>(call, head.queries(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+  write_own<Of>(call, head.results(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
 // delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks<kWidth>)
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   const Queries own_q(call, head.queries(call), q, of_block, sign_flip(call), memory_q);
-  const Gradients own_g(call, head.queries(call), d_out, of_block, 0, memory_g);
+  const Gradients own_g(call, head.results(call), d_out, of_block, 0, memory_g);
   float exponents[kM][2], deltas[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kThreads, kKeyBlocks<kWidth>)
     if (w == warp()) attended = bits;
     any = any || bits != 0;
   }
-  const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.queries(call), d_out);
+  const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.results(call), d_out);
   const auto load = [&](int64_t member, int64_t query, int stage) {  // of the heads that share the keys
     const uint64_t there = lowest(call.queries - query);
     of_q.load(query, there, qs[stage], member * call.width);
@@ -353,13 +353,18 @@ void dispatch_width(int64_t width, const F& f) {
 
 bf16* data_or_null(const Tensor& x) { return x.defined() ? x.cuda_data<bf16>() : nullptr; }
 
+template <size_t bytes>
+bool aligned(const Tensor& x) {
+  return !x.defined() || aligned_to<bytes>(x.address());
+}
+
 }  // namespace
 
-bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out) {
+bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d) {
   const int64_t width = t.q.dim(3);
-  return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 &&
+  return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 && t.stride % 8 == 0 &&
          aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) &&
-         (!d_out.defined() || aligned_to<16>(d_out.address()));
+         aligned<16>(d.out) && aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
 }
 
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {

@@ -25,22 +25,6 @@ void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const T
   });
 }
 
-void join_qkv(Cpu, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv) {
-  const int64_t width = qkv.dim(1) / 3;
-  dispatch_float(qkv.dtype(), "join_qkv", [&]<class T>() {
-    const T *from_q = q.data<T>(), *from_k = k.data<T>(), *from_v = v.data<T>();
-    T* to = qkv.data<T>();
-    parallel_for(qkv.dim(0), grain(3 * width), [=](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        T* out = to + row * 3 * width;
-        std::copy_n(from_q + row * width, width, out);
-        std::copy_n(from_k + row * width, width, out + width);
-        std::copy_n(from_v + row * width, width, out + 2 * width);
-      }
-    });
-  });
-}
-
 Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options) {
   check(qkv.shape().rank() == 2, "self_attention: qkv must be [batch · length, 3 · width], it is ", qkv.shape());
   check(batch > 0 && qkv.dim(0) % batch == 0, "self_attention: ", qkv.dim(0), " rows do not divide into a batch of ",
@@ -48,23 +32,22 @@ Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const Atte
   check(heads > 0 && qkv.dim(1) % (3 * heads) == 0, "self_attention: ", qkv.dim(1),
         " columns do not divide into queries, keys and values of ", heads, " heads");
   const int64_t rows = qkv.dim(0), width = qkv.dim(1) / 3, length = rows / batch;
-  const auto part = [shape = Shape{batch, length, heads, width / heads}, type = qkv.dtype(), device = qkv.device()] {
-    return Tensor(shape, type, device);
-  };
-  const AttentionTensors t{part(), part(), part(), Tensor(), part(),
-                           Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device())};
+  const Shape shape{batch, length, heads, width / heads};
+  // Queries (0), keys (1) or values (2) in a matrix like qkv.
+  const auto part = [=](const Tensor& x, int64_t i) { return x.range(i * width, rows * width).view(shape); };
+  const AttentionTensors t{.q = part(qkv.value(), 0),
+                           .k = part(qkv.value(), 1),
+                           .v = part(qkv.value(), 2),
+                           .mask = {},
+                           .out = Tensor(shape, qkv.dtype(), qkv.device()),
+                           .log_sums = Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device()),
+                           .stride = 3 * width};
   check_attention(t.q, t.k, t.v, t.mask, options);
-  on_device(t.q, [&](auto device) {
-    split_qkv(device, qkv.value(), t.q, t.k, t.v);
-    attention_forward(device, t, options);
-  });
+  on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
   return Var::result(t.out.view({rows, width}), {qkv}, [t, options, part, dx = qkv.gradient()](const Tensor& dy) {
-    const AttentionGradients d{dy.view(t.q.shape()), part(), part(), part()};
     const Tensor g = dx.target();
-    on_device(t.q, [&](auto device) {
-      attention_backward(device, t, options, d);
-      join_qkv(device, d.q, d.k, d.v, g);
-    });
+    const AttentionGradients d{dy.view(t.q.shape()), part(g, 0), part(g, 1), part(g, 2)};
+    on_device(t.q, [&](auto device) { attention_backward(device, t, options, d); });
     dx.add(g);
   });
 }

@@ -7,8 +7,6 @@ namespace godwit {
 // qkv [rows, 3 · width]: the queries, keys and values of each row, in this order. q, k, v: [rows, width].
 void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
 void split_qkv(Cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
-void join_qkv(Cpu, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv);  // inverse of split_qkv()
-void join_qkv(Cuda, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& qkv);
 
 namespace ops {
 

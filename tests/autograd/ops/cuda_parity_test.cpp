@@ -431,6 +431,19 @@ TEST_F(CudaParity, Linear) {
     }
 }
 
+// The GPU adds a product to the other gradients of its input before it rounds the sum; the CPU rounds both.
+TEST_F(CudaParity, LinearWithASharedInput) {
+  for (const DType type : kTypes) {
+    const DType parameters = compute_dtype(type);
+    const auto op = [](const auto& v) {
+      const Var h = ops::scale(v[0], 0.5);
+      return ops::add(ops::add(ops::linear(h, v[1]), ops::linear(h, v[2])), h);
+    };
+    expect_same(op, {random({9, 8}, type, 1), random({8, 8}, parameters, 2), random({8, 8}, parameters, 3)},
+                type == DType::bf16 ? 4 : 64, detail::concat("linear with a shared input ", type));
+  }
+}
+
 // Parameters are views of flat buckets and begin at arbitrary addresses.
 // One value of the state is used alone, so that its gradient reaches the layer by itself.
 TEST_F(CudaParity, Lstm) {

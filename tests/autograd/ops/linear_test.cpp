@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/ops/add.h"
+#include "autograd/ops/tanh.h"
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
@@ -19,6 +21,18 @@ TEST(Linear, Gradients) {
     check_gradients([&](const auto& v) { return ops::linear(Var(x), Var(w), v[0]); }, {b});
     check_gradients([&](const auto& v) { return ops::linear(Var(x), v[0], Var(b)); }, {w});
   }
+}
+
+// Layers that share their input add to one gradient.
+TEST(Linear, GradientsOfASharedInput) {
+  const Tensor x = random_tensor({3, 5}, DType::f64, 1);
+  const Tensor a = random_tensor({5, 5}, DType::f64, 2), b = random_tensor({5, 5}, DType::f64, 3);
+  check_gradients(
+      [](const auto& v) {
+        const Var h = ops::tanh(v[0]);
+        return ops::add(ops::add(ops::linear(h, v[1]), ops::linear(h, v[2])), ops::add(h, ops::linear(h, v[1])));
+      },
+      {x, a, b});
 }
 
 TEST(Linear, AgreesWithTheDefinitionInBothTypes) {

@@ -16,7 +16,8 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
 // The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
-  int64_t kv_heads, group;  // heads of k and v; query heads that share one of them
+  int64_t group;                     // query heads that share a head of k and v
+  int32_t query_stride, key_stride;  // from a row of q, of k and v, to the next; 32 bits save registers
   int64_t past;  // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
@@ -31,8 +32,9 @@ struct AttentionView {
         keys(t.k.dim(1)),
         heads(t.q.dim(2)),
         width(t.q.dim(3)),
-        kv_heads(t.k.dim(2)),
-        group(heads / kv_heads),
+        group(heads / t.k.dim(2)),
+        query_stride(static_cast<int32_t>(t.stride > 0 ? t.stride : heads * width)),
+        key_stride(static_cast<int32_t>(t.stride > 0 ? t.stride : t.k.dim(2) * width)),
         past(o.causal ? keys - queries : keys),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
@@ -63,9 +65,10 @@ __device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad
   return kept;
 }
 
-// The rows of one head in x [batch, length, heads, width].
+// The rows of one head.
 struct AttentionRows {
-  int64_t length, first, step;  // number of rows; first element and row stride, in elements
+  int64_t length, first;  // number of rows; first element
+  int32_t step;           // row stride in elements
   template <class T>
   __device__ T* row(T* x, int64_t i) const {
     return x + first + i * step;
@@ -78,12 +81,16 @@ struct AttentionHeadView {
 
   __device__ AttentionHeadView(const AttentionView& call, uint32_t number)
       : b(number / static_cast<uint32_t>(call.heads)), h(number % static_cast<uint32_t>(call.heads)) {}
-  __device__ AttentionRows queries(const AttentionView& call) const {  // in a tensor like q
-    return {call.queries, (b * call.queries * call.heads + h) * call.width, call.heads * call.width};
+  __device__ AttentionRows queries(const AttentionView& call) const {  // in q and its gradient
+    return {call.queries, b * call.queries * call.query_stride + h * call.width, call.query_stride};
   }
-  __device__ AttentionRows keys(const AttentionView& call) const {  // in a tensor like k and v
+  __device__ AttentionRows keys(const AttentionView& call) const {  // in k, v and their gradients
     const int64_t shared = static_cast<uint32_t>(h) / static_cast<uint32_t>(call.group);
-    return {call.keys, (b * call.keys * call.kv_heads + shared) * call.width, call.kv_heads * call.width};
+    return {call.keys, b * call.keys * call.key_stride + shared * call.width, call.key_stride};
+  }
+  __device__ AttentionRows results(const AttentionView& call) const {  // in the result and its gradient
+    return {call.queries, (b * call.queries * call.heads + h) * call.width,
+            static_cast<int32_t>(call.heads * call.width)};
   }
   __device__ int64_t number(const AttentionView& call) const { return b * call.heads + h; }
   __device__ bool attended(const AttentionView& call, int64_t j) const {

@@ -1,10 +1,11 @@
 // bfloat16 attention on tensor cores, for head widths that are multiples of 8, at most 128, aligned to 16 bytes.
 #pragma once
-#include "autograd/ops/attention/cuda/attention_call.h"
+#include "autograd/ops/attention/attention.h"
 
 namespace godwit::detail {
 
-bool attention_on_tensor_cores(const AttentionTensors& t, const Tensor& d_out);  // d_out is undefined in forward
+// All tensors of d are undefined in forward.
+bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d);
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options);
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                             const AttentionGradients& d);

@@ -74,7 +74,7 @@ class TileRows {
   static __device__ int column() { return static_cast<int>(threadIdx.x) % Of::kColumns; }
 
   const bf16* from_;
-  int64_t step_;
+  int32_t step_;
   uint64_t mask_;
 };
 

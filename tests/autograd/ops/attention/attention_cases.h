@@ -1,10 +1,13 @@
 // Inputs of attention tests, and the results of one call with its gradients.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <array>
 #include <functional>
 #include <vector>
 
-#include "autograd/ops/attention/attention.h"
+#include "autograd/ops/attention/self_attention.h"
+#include "engine/context.h"
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit::testing {
@@ -46,6 +49,41 @@ inline std::array<Tensor, 4> tensors(const Sizes& s, DType dtype) {
 inline std::array<Tensor, 4> widened(std::array<Tensor, 4> t) {
   for (Tensor& x : t) x = x.to(DType::f64);
   return t;
+}
+
+// Values and gradients of self_attention(), whose queries, keys and values are columns of one matrix, must equal those of
+// attention() on separate tensors, bit for bit, on the context's device.
+inline void expect_self_attention_equals_attention(DType dtype, bool causal, int64_t length) {
+  const int64_t batch = 2, heads = 3, width = 8, columns = heads * width, rows = batch * length;
+  const Device device = context().device;
+  const std::string what = godwit::detail::concat(dtype, causal ? ", causal, " : ", ", length, " tokens");
+  const AttentionOptions options{.dropout = 0.2, .key = {5, 1, 2, 0}, .causal = causal};
+  const Tensor all = random_tensor({rows, 3 * columns}).to(dtype);
+  std::vector<Var> parts;
+  for (int64_t p = 0; p < 3; ++p) {
+    const Tensor part({batch, length, heads, width}, dtype);
+    for (int64_t r = 0; r < rows; ++r)
+      part.view({rows, columns}).rows(r, 1).copy_from(all.rows(r, 1).range(p * columns, columns).view({1, columns}));
+    parts.emplace_back(part.to(device), true);
+  }
+  const Var qkv(all.to(device), true);
+  const Var y = ops::self_attention(qkv, batch, heads, options);
+  const Var expected = ops::attention(parts[0], parts[1], parts[2], {}, options);
+  EXPECT_EQ(y.shape(), (Shape{rows, columns})) << what;
+  EXPECT_EQ(values(y.value()), values(expected.value())) << what;
+  const Tensor dy = random_tensor(y.shape(), DType::f64, 2).to(dtype).to(device);
+  for (const Var& result : {y, expected})
+    backward(Var::result(Tensor::zeros({}), {result}, [g = result.gradient(), dy, s = result.shape()](const Tensor&) {
+      g.add(dy.view(s));
+    }));
+  const std::vector<double> got = values(qkv.grad());
+  for (int64_t p = 0; p < 3; ++p) {
+    const std::vector<double> want = values(parts[static_cast<size_t>(p)].grad());
+    for (int64_t i = 0; i < rows * columns; ++i)
+      ASSERT_EQ(got[static_cast<size_t>(i / columns * 3 * columns + p * columns + i % columns)],
+                want[static_cast<size_t>(i)])
+          << what << ", part " << p << ", element " << i;
+  }
 }
 
 }  // namespace godwit::testing

@@ -6,7 +6,10 @@
 #include <numeric>
 
 #include "autograd/ops/attention/attention.h"
+#include "autograd/ops/attention/cuda/attention_mma.h"
+#include "engine/context.h"
 #include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/attention/attention_cases.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -158,6 +161,49 @@ TEST_F(CudaAttention, GroupedMatchesTheCpu) {
         ASSERT_NO_FATAL_FAILURE(
             expect_close(s, dtype, masks(s)[2], {.dropout = dropout, .key = kDraws}, tolerance(dtype)));
       }
+}
+
+TEST_F(CudaAttention, OfColumnsEqualsAttention) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const bool causal : {false, true}) testing::expect_self_attention_equals_attention(dtype, causal, 70);
+}
+
+// Gradients in a bucket begin at arbitrary addresses. The kernels for tensor cores write pairs of bfloat16.
+TEST_F(CudaAttention, GradientsAtOddAddresses) {
+  const int64_t batch = 2, length = 20, heads = 2, width = 16, count = batch * length * 3 * heads * width;
+  const Shape shape{batch * length, 3 * heads * width};
+  const Tensor all = random_tensor(shape).to(DType::bf16);
+  const Tensor dy = random_tensor({batch * length, heads * width}, DType::f64, 2).to(DType::bf16);
+  const auto gradient = [&](Device device, int64_t offset) {
+    const Tensor memory = Tensor::full({count + 2}, 7, DType::bf16).to(device);
+    const Var qkv(all.to(device), true);
+    qkv.rebind(all.to(device), memory.range(offset, count).view(shape));
+    const Var y = ops::self_attention(qkv, batch, heads, {.causal = true});
+    backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) {
+      g.add(dy.to(device));
+    }));
+    const std::vector<double> around = values(memory);
+    for (const int64_t i : {int64_t{0}, int64_t{1}, count, count + 1})
+      if (i < offset || i >= offset + count) {
+        EXPECT_EQ(around[static_cast<size_t>(i)], 7) << i;
+      }
+    return values(qkv.grad());
+  };
+  const Device gpu = context().device;
+  const std::vector<double> aligned = gradient(gpu, 0);
+  for (const int64_t offset : {1, 2}) {
+    const std::vector<double> got = gradient(gpu, offset);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], aligned[i], 0.03) << "offset " << offset << ", " << i;
+  }
+  const auto tensor = [&] { return Tensor({batch, length, heads, width}, DType::bf16, gpu); };
+  const AttentionTensors t{.q = tensor(), .k = tensor(), .v = tensor(), .mask = {}, .out = tensor(), .log_sums = {}};
+  const Tensor memory({t.q.numel() + 2}, DType::bf16, gpu);
+  for (const int64_t offset : {0, 1, 2}) {
+    const Tensor d = memory.range(offset, t.q.numel()).view(t.q.shape());
+    for (const auto& g : {AttentionGradients{tensor(), d, {}, {}}, AttentionGradients{tensor(), {}, d, {}},
+                          AttentionGradients{tensor(), {}, {}, d}})
+      EXPECT_EQ(detail::attention_on_tensor_cores(t, g), offset != 1) << offset;
+  }
 }
 
 TEST_F(CudaAttention, UsesTheScaleOption) {

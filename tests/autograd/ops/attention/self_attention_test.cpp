@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/attention/attention_cases.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -25,33 +26,10 @@ TEST(SelfAttention, Gradients) {
   }
 }
 
-// Values and gradients must equal those of attention() on separate tensors, bit for bit.
 TEST(SelfAttention, EqualsAttention) {
-  const int64_t batch = 2, length = 5, heads = 3, width = 8, columns = heads * width, rows = batch * length;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    const AttentionOptions options{.dropout = 0.2, .key = {5, 1, 2, 0}};
-    const Tensor all = random_tensor({rows, 3 * columns}).to(dtype);
-    Tensor part[3];
-    for (int64_t p = 0; p < 3; ++p) {
-      part[p] = Tensor({batch, length, heads, width}, dtype);
-      for (int64_t r = 0; r < rows; ++r)
-        part[p].view({rows, columns}).rows(r, 1).copy_from(all.rows(r, 1).range(p * columns, columns));
-    }
-    const Var qkv(all, true), q(part[0], true), k(part[1], true), v(part[2], true);
-    const Var y = ops::self_attention(qkv, batch, heads, options), expected = ops::attention(q, k, v, {}, options);
-    EXPECT_EQ(y.shape(), (Shape{rows, columns}));
-    EXPECT_EQ(values(y.value()), values(expected.value()));
-    const Tensor dy = random_tensor(y.shape(), DType::f64, 2).to(dtype);
-    for (const Var& result : {y, expected})
-      backward(Var::result(Tensor::zeros({}), {result}, [g = result.gradient(), dy, s = result.shape()](const Tensor&) {
-        g.add(dy.view(s));
-      }));
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < 3 * columns; ++c) {
-        const Var& of = c < columns ? q : c < 2 * columns ? k : v;
-        ASSERT_EQ(qkv.grad().item(r * 3 * columns + c), of.grad().item(r * columns + c % columns)) << r << " " << c;
-      }
-  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const bool causal : {false, true})
+      for (const int64_t length : {5, 130}) testing::expect_self_attention_equals_attention(dtype, causal, length);
 }
 
 TEST(SelfAttention, NamesInvalidArguments) {
