@@ -10,7 +10,7 @@ methods = variants(1e-3, "--optimizer zero_one_adam", {
     "intervals double": "optimizer.intervals=doubling",
     "variance every 4 steps": "optimizer.variance_interval=4",
     "variance every step, no local steps": "optimizer.variance_interval=1 optimizer.max_interval=1",
-    "root mean square as scale": "optimizer.sign_scale=l2_rms",
+    "mean magnitude as scale": "optimizer.sign_scale=l1_mean",
     "no limit of the update": "optimizer.update_limit=0",
 })
 Table(

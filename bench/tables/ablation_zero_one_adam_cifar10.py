@@ -14,7 +14,7 @@ Table(
         "at most 4 local steps": "optimizer.max_interval=4",
         "variance every 8 steps": "optimizer.variance_interval=8",
         "variance every step, no local steps": "optimizer.variance_interval=1 optimizer.max_interval=1",
-        "root mean square as scale": "optimizer.sign_scale=l2_rms",
+        "mean magnitude as scale": "optimizer.sign_scale=l1_mean",
         "no limit of the update": "optimizer.update_limit=0",
     }),
     metric="test_top1",
