@@ -10,6 +10,7 @@ methods = variants(1e-3, "--optimizer one_bit_adam", {
     "no limit of the update": "optimizer.update_limit=0",
     "no refreshes": "optimizer.refresh_variance=false",
     "a scale per 256 values": "optimizer.block_size=256",
+    "mean magnitude as scale": "optimizer.sign_scale=l1_mean",
     "as published": "optimizer.update_limit=0 optimizer.refresh_variance=false optimizer.bias_correction=false optimizer.warmup=fixed",
 })
 Table(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""0/1 Adam: local steps and changes of the variance. 0.3 core-hours."""
+"""0/1 Adam: local steps, changes of the variance, scales of signs. 0.3 core-hours."""
 from methods import variants
 from series import Table
 
@@ -10,6 +10,7 @@ methods = variants(1e-3, "--optimizer zero_one_adam", {
     "intervals double": "optimizer.intervals=doubling",
     "variance every 4 steps": "optimizer.variance_interval=4",
     "variance every step, no local steps": "optimizer.variance_interval=1 optimizer.max_interval=1",
+    "mean magnitude as scale": "optimizer.sign_scale=l1_mean",
     "no limit of the update": "optimizer.update_limit=0",
 })
 Table(
