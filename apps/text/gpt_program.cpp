@@ -46,7 +46,8 @@ OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& n
   if (config.has("weight_decay")) config.set("weight_decay", 0.1);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta2")) config.set("beta2", 0.99);
-  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", 1e-3);
+  // The methods with `beta` are Birder and SoftSignSGD.
+  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", config.has("beta") ? 2e-3 : 1e-3);
   return config;
 }
 
