@@ -48,13 +48,13 @@ class Step:
         operations, bytes_ = GPUS[gpu]
         return sum(max(k.operations / operations, k.bytes / bytes_) for k in self.kernels)
 
-    def product(self, name, m, inputs, outputs, weights=None, data=True):
-        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients."""
+    def product(self, name, m, inputs, outputs, weights=None, data=True, adds=False):
+        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. adds: the gradient of x is added to an earlier one."""
         weights = inputs * outputs if weights is None else weights
         x, y, operations = HALF * m * inputs, HALF * m * outputs, 2 * m * inputs * outputs
         self.add(f"{name} forward", x + y + HALF * weights, operations, forward=True)
         if data:
-            self.add(f"{name} gradient of the input", x + y + HALF * weights, operations)
+            self.add(f"{name} gradient of the input", x + y + HALF * weights + (x if adds else 0), operations)
         self.add(f"{name} gradient of the weights", x + y + FULL * weights, operations)
 
     def traffic(self, group, elements, arrays, launches=1):
@@ -121,13 +121,13 @@ def resnet50(batch):
     return step, predict_models.model("resnet50"), batch
 
 
-def linear(step, m, inputs, outputs):
-    step.product("linear", m, inputs, outputs)
+def linear(step, m, inputs, outputs, adds=False):
+    step.product("linear", m, inputs, outputs, adds=adds)
     step.parameters += (inputs + 1) * outputs
 
 
-def mlp(step, m, width):
-    linear(step, m, width, 4 * width)
+def mlp(step, m, width, adds=False):
+    linear(step, m, width, 4 * width, adds)
     step.traffic("GELU forward", 4 * m * width, 2)
     step.traffic("GELU gradient", 4 * m * width, 3)
     linear(step, m, 4 * width, width)
@@ -140,15 +140,14 @@ def bert_base(batch, tokens=384, width=768):
     step.add("embedding", FULL * m * width * 16, launches=16)
     for _ in range(12):
         for _ in range(3):
-            linear(step, m, width, width)
+            linear(step, m, width, width, adds=True)
         step.attention(batch, tokens, width, causal=False)
         linear(step, m, width, width)
-        mlp(step, m, width)
+        mlp(step, m, width, adds=True)
         for _ in range(2):
             step.traffic("dropout", m * width, 4, launches=2)
             step.layer_norm(m * width, residual=True)
             step.parameters += 2 * width
-        step.traffic("sums of two gradients", m * width, 3 * 4, launches=4)
     linear(step, m, width, 2)
     step.optimizer(7 * FULL)  # AdamW reads x, m, v and g, and writes x, m and v
     return step, predict_models.model("bert_base"), batch
@@ -165,7 +164,6 @@ def gpt2(batch, tokens=1024, width=768, words=50257):
         step.layer_norm(m * width, residual=True)
         step.parameters += 4 * width
         linear(step, m, width, 3 * width)
-        step.traffic("split and join of Q, K and V", 3 * m * width, 4, launches=2)
         step.attention(batch, tokens, width, causal=True)
         linear(step, m, width, width)
         mlp(step, m, width)
