@@ -129,7 +129,7 @@ void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
       phase, [&](int) { return rank_ == root ? x.bytes() : 0; }, [&] { do_broadcast(x, root, phase); });
 }
 
-// Between the barriers every rank has seen the stop, and none can ask for another.
+// Between the barriers, every rank has stopped, and no rank can request another stop.
 void Group::continue_steps() {
   barrier("continue_steps");
   forget_stop();

@@ -20,10 +20,10 @@ enum class Reduce { sum, mean };  // mean: the sum divided by the number of rank
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
 // Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. On the CPU a
-// call blocks until the result is there (run it on a Stream to overlap it). On a GPU, work that the thread queues on its
-// stream afterwards finds the result. A peer that failed, or that does not come before the timeout, makes the call, a
-// later call, or a wait of the host for the stream throw an Error naming rank and phase. Sums run in rank order, but for
-// NCCL's, then divide: the same bits on all ranks.
+// call blocks until it has the result (run it on a Stream to overlap it). On a GPU, the result is visible to work that
+// the thread queues on its stream afterwards. If a peer fails or does not call before the timeout, the call, a later
+// call or a wait of the host for the stream throws an Error that names rank and phase. Reductions add in rank order,
+// except with NCCL; results are bit-identical on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
@@ -32,7 +32,7 @@ class Group {
 
   int rank() const { return rank_; }                            // of the calling rank in this group
   int size() const { return static_cast<int>(links_.size()); }  // number of ranks
-  const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own is not used
+  const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own entry is unused
 
   // Reductions take float32 and float64, the others any type; in and out must not overlap.
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
@@ -42,50 +42,50 @@ class Group {
   void broadcast(const Tensor& x, int root, std::string_view phase);  // x of the root to all ranks
   void barrier(std::string_view phase);  // returns when all ranks have called it
   virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
-  virtual void check_failure(std::string_view phase) = 0;  // throws where a rank has failed
-  // While the returned object lives, no rank's wait for this one times out: for work that one rank does alone and that
-  // may take long, such as writing files. A process that is stopped or dead is still noticed.
+  virtual void check_failure(std::string_view phase) = 0;  // throws an Error if a rank has failed
+  // Until the returned object is destroyed, no rank times out waiting for this one: for work that one rank does alone
+  // and that may take long, such as writing files. A stopped or dead process is still noticed.
   virtual std::shared_ptr<void> busy() = 0;
-  virtual std::chrono::steady_clock::time_point last_busy() = 0;  // the latest known moment in which a rank was busy
-  // Every rank of the run calls it before each step, equally often. After a rank has passed `stop`, it returns false on
-  // all ranks at the same call, which is the earliest that no rank has passed yet. It exchanges nothing until then.
+  virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
+  // Whether to take the next step; every rank of the run calls it before each step. After a rank has passed stop =
+  // true, it returns false on all ranks in the same step, the first that no rank has begun. Sends nothing before that.
   virtual bool may_continue(bool stop) = 0;
-  // Collective, after may_continue() has returned false: the ranks take steps again.
+  // Collective, after may_continue() has returned false: lets the ranks take steps again.
   void continue_steps();
-  virtual void forget_stop() = 0;                     // for continue_steps(); no rank is within may_continue()
-  // Spent in these calls, including waiting for peers. With NCCL, of the calls that the GPU has finished.
+  virtual void forget_stop() = 0;                     // for continue_steps(), while no rank calls may_continue()
+  // Time in collectives, including waiting for peers. With NCCL: of the collectives that the GPU has finished.
   double seconds() const { return seconds_; }
-  int64_t calls() const { return calls_; }            // number of these calls
-  // Its calls run kernels that wait on the GPU for those of other ranks. Then a rank must not use two groups at a time,
-  // nor load kernels while such a kernel runs: either may wait for a kernel that waits for another rank.
+  int64_t calls() const { return calls_; }            // number of collectives, without barriers
+  // True if collectives are GPU kernels that wait for those of other ranks (NCCL). A rank must then not use two groups
+  // at a time, nor load kernels while a collective runs: both can deadlock.
   virtual bool kernels_wait() const { return false; }
 
  protected:
   // links[j]: how peer j is reached, one entry per rank. Bytes are added to `stats`.
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
 
-  // What a transport provides; arguments were checked, bytes counted. in and out never overlap.
+  // Implemented by the transports. Arguments have been checked and bytes counted; in and out never overlap.
   virtual void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) = 0;
   virtual void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) = 0;
   virtual void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
   virtual void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
   virtual void do_broadcast(const Tensor& x, int root, std::string_view phase) = 0;
   virtual void do_barrier(std::string_view phase) = 0;
-  // For a transport that measures a call's time on the GPU: called within the call. It then calls add_time() later.
+  // Called within a collective by a transport that measures its time on the GPU and calls add_time() later.
   void time_follows() { time_follows_ = true; }
   void add_time(std::string_view phase, double seconds);  // thread-safe
 
  private:
   struct Observed;
   template <class F, class G>
-  void run(std::string_view phase, F bytes_to_peer, G call);  // counts and times it
+  void run(std::string_view phase, F bytes_to_peer, G call);  // counts and times the call
 
   int rank_;
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
   std::atomic<double> seconds_ = 0;
   int64_t calls_ = 0;
-  bool time_follows_ = false;  // of the present call
+  bool time_follows_ = false;  // of the current call
 };
 
 // During its lifetime, calls f(true) when a collective of the calling thread begins, and f(false) when it ends.
@@ -102,9 +102,9 @@ class CallObserver {
   CallObserver* before_;
 };
 
-// What one rank communicates with: everyone, its node, and the ranks of its local rank on the other nodes. `compute` is
-// everyone once more, for calls of the computing thread while the communication thread uses the other groups; the
-// Scheduler keeps the two apart where kernels_wait().
+// The groups of one rank: world (all ranks), intra (the ranks of its node), inter (the ranks with its local rank on all
+// nodes). compute has all ranks too: the computing thread uses it while the communication thread uses the others. If
+// kernels_wait(), the Scheduler keeps the two from communicating at the same time.
 struct Communicator {
   Topology topology;                                    // nodes and workers per node
   int rank = 0;                                         // in `world`

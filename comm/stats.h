@@ -25,8 +25,8 @@ class CommStats {
   CommCount phase(std::string_view name) const;  // zeros for a phase that never ran
   std::map<std::string, CommCount> phases() const;  // counts of every phase, by name
   CommCount total() const;  // sums over all phases
-  void reset();  // forgets all phases
-  void restore(const std::map<std::string, CommCount>& phases);  // forgets what was counted since phases()
+  void reset();  // removes all phases
+  void restore(const std::map<std::string, CommCount>& phases);  // replaces the counts by an earlier result of phases()
 
  private:
   mutable std::mutex mutex_;

@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their Feedback state at kept[`kept`].
+// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their state at kept[kept].
 struct CodedBlock {
   int64_t begin, n, at, kept;          // see above
   int64_t numel() const { return n; }  // number of values

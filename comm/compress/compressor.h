@@ -1,4 +1,4 @@
-// Compressor: a compressor that maps blocks of float32 values to 32-bit words and back. To add one, derive from it in
+// Compressor: encodes blocks of float32 values as 32-bit words, and decodes them. To add one, derive from it in
 // your own file and pass it to block_exchange() (comm/exchange/block_exchange.h), which adds sending, averaging, error
 // feedback and state. docs/compressors.md has a complete example.
 #pragma once

@@ -14,9 +14,9 @@ enum class Reply {
   f32,         // all-gather in float32
   coded,       // all-gather, compressed by the same compressor
   all_gather,  // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
-  sharded,     // no reply: each mean stays with the shard's owner (ZeRO-2); follows from the sharding
+  sharded,     // no reply: each mean stays with its owner; set for Sharding::zero2 and zero3
 };
-inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // of a user
+inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // all_gather: "none"
 
 struct BlockExchangeOptions {
   std::string name;           // prefix of phases ("<name>/all_to_all") and messages
@@ -33,8 +33,8 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
 // Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds
 // the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks, and therefore
 // results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is its decoded message.
-// Each of the two collectives sends (ranks − 1) messages of the longest segment; Reply::all_gather sends as many of the whole
-// bucket. Throws, naming step and parameter, if a gradient is not finite.
+// Each collective sends (ranks − 1) messages of the size of the longest segment, or of the whole bucket with
+// Reply::all_gather. Throws, naming step and parameter, if a gradient is not finite.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 

@@ -8,8 +8,8 @@
 namespace godwit {
 
 struct DenseOptions {
-  // Type of data on the network. 16 bits: an all-to-all of rounded parts, which their owners add in float32, then an
-  // all-gather of the means, rounded once. A gradient that overflows float16 throws. int8: blocks of 1024 values with a
+  // Type of data on the network. bf16, f16: an all-to-all of rounded parts, which their owners add in float32, then an
+  // all-gather of the means, rounded once. Throws if a gradient overflows float16. int8: blocks of 1024 values with a
   // float32 scale each, in both phases.
   enum class Wire { f32, bf16, f16, int8 };
   Wire wire = Wire::f32;                               // type of data on the network

@@ -1,4 +1,4 @@
-// EF21 (Richtárik et al. 2021): compressed changes move an estimate of each worker's gradient.
+// EF21 (Richtárik et al. 2021): each rank keeps an estimate of its gradient and sends compressed changes of it.
 #pragma once
 #include <string>
 #include <vector>

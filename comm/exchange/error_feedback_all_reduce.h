@@ -42,7 +42,7 @@ class ErrorFeedbackAllReduce {
     int64_t bucket_begin, numel;  // global offset
     Segment owned;
     int64_t words;           // per message
-    SignTiles sent, served;  // tiles of all values, in the messages to all owners; of the owned segment, in one message
+    SignTiles sent, served;  // tiles of all values in the messages; of the owned segment in one message
     Tensor e, server_e;      // server_e: undefined with one rank
   };
   BucketState& bucket_state(const Bucket& bucket);

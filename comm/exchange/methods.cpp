@@ -87,7 +87,7 @@ void ExchangeConfig::check_values() const {
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed) {
   config.check_values();
-  // With hybrid the buckets are shards, and the ranks those that have the same shard.
+  // With hybrid, buckets are shards, and the ranks are those with the same shard.
   const Sharding sharding = config.sharding == Sharding::hybrid ? Sharding::none : config.sharding;
   return config.method().make(config.options(), {buckets, comm, seed, sharding});
 }

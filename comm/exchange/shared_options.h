@@ -8,8 +8,8 @@ namespace godwit {
 
 void add_density(OptionList& list, double& density);         // fraction of a block's values to send, in (0, 1]
 void add_block_size(OptionList& list, int64_t& block_size);  // values per block; 0: one block per parameter
-Option& add_reply(OptionList& list, Reply& reply);           // how means come back
-Option& add_error_feedback(OptionList& list, ErrorFeedback& feedback);  // where errors are kept
+Option& add_reply(OptionList& list, Reply& reply);           // how ranks receive the means
+Option& add_error_feedback(OptionList& list, ErrorFeedback& feedback);  // where compression errors are kept
 
 // The name of an enumerator: choice_name(Reply::coded) is "coded".
 template <class E>

@@ -22,7 +22,7 @@ struct Buckets::ReleasedMemory {
   std::mutex mutex;
   std::deque<Memory> all;
 
-  // Frees all but the newest `but` gradients.
+  // Frees all gradients except the newest `but`.
   void free(size_t but) {
     std::deque<Memory> freed;
     {

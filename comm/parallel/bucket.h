@@ -31,7 +31,7 @@ struct Slot {
   FileLayout layout;  // in checkpoints
 };
 
-// Some parameters, one after another in one tensor.
+// Parameters, one after another in a flat tensor.
 struct Bucket {
   int index;  // position in Buckets
   int64_t begin;       // global offset of element 0, in the whole parameter vector without padding
@@ -50,8 +50,8 @@ struct BucketOptions {
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
-  // Called with each bucket, whose Vars still have their own values, to keep some of them: Var::read(). The Vars then
-  // become views of param, which has no memory (Tensor::detached()). Null: param has memory and all values.
+  // Called with each bucket while its Vars have their own values, so that the caller can copy some (Var::read()). The
+  // Vars then become views of param, which has no memory (Tensor::detached()). Null: param has memory and all values.
   std::function<void(Bucket&)> take_parameters = nullptr;
 };
 

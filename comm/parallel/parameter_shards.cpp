@@ -76,7 +76,7 @@ void ParameterShards::use_in_read(int64_t i) {
   state(i).used_in = operations();
 }
 
-// Collective: gathers the bucket that the first rank with a request wants, and returns it. -1: no request, none.
+// Collective: gathers the bucket requested by the first rank that requests one, and returns it. -1: no request.
 int64_t ParameterShards::gather_requested(int64_t wanted) {
   const Tensor requests({group_->size()}, DType::i64, kCpu);
   group_->all_gather(cpu_tensor<int64_t>({wanted}), requests, kRequests);
@@ -96,7 +96,7 @@ void ParameterShards::expect_next() {
   next_ = count < last_order_.size() && last_order_[count - 1] == current_ ? last_order_[count] : -1;
 }
 
-// Releases all buckets but `but`, the one expected next, and those that the present operation reads.
+// Releases all buckets except `but`, the one expected next, and those that the current operation reads.
 void ParameterShards::evict(int64_t but) {
   for (int64_t i = 0; i < std::ssize(states_); ++i)
     if (i != but && i != next_ && state(i).memory.defined() && state(i).used_in != operations()) drop(i);

@@ -22,8 +22,8 @@ struct GatherOptions {
 // have memory, or as many as one operation reads. In the backward pass the scheduler calls release() with a bucket
 // whose gradient is complete.
 // Every gather is collective: in a step, all ranks of the group must read the same parameters in the same order; in
-// read(), each rank reads what it needs. A step expects buckets in the order of the last step, and the first step
-// expects them from the last to the first and back.
+// read(), each rank reads what it needs. Prefetching follows the order of the last step; in the first step, from the
+// last bucket to the first and back.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
@@ -42,7 +42,7 @@ class ParameterShards {
   Bucket& own_of(const Bucket& bucket) { return own_[bucket.index]; }  // this rank's shard of the bucket
   Group& group() { return *group_; }  // the ranks among which the parameters are divided
 
-  void begin_step();                   // buckets are gathered ahead until end_step()
+  void begin_step();                   // buckets are prefetched until end_step()
   void end_step();                     // after the last update; releases all values
   void release(const Bucket& bucket);  // after the last use of its values in a step
   void release_all();                  // outside of steps, also after a change of own values
@@ -61,7 +61,7 @@ class ParameterShards {
  private:
   struct State {
     Tensor memory = {};    // undefined while released
-    int64_t ticket = 0;    // of the gather
+    int64_t ticket = 0;    // of the gather, for Scheduler::wait_for()
     uint64_t used_in = 0;  // number of the operation that read the values last
   };
   void use(int64_t i);

@@ -80,7 +80,7 @@ void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
   launch_ready_buckets();
 }
 
-// The forward pass of a new shape, which comes first, makes choices; its backward pass then makes more.
+// With a new shape, the forward pass has made library choices; the backward pass will make more.
 bool Scheduler::must_defer() const {
   return kernels_wait() && (capturing() || choices_ != library_choices() || comm_->compute->calls() > 0);
 }
@@ -155,7 +155,7 @@ void Scheduler::finish_step() {
   in_step_ = false;
   overlapped_ = deferred_ ? 0 : next_;
   fill_unused();
-  if (kernels_wait() && first_step()) {  // no rank communicates before all have loaded what the step needs
+  if (kernels_wait() && first_step()) {  // all ranks load the kernels of the step before any communicates
     synchronize();
     comm_->world->barrier("first_step");
   }

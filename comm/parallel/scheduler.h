@@ -11,7 +11,7 @@
 
 namespace godwit {
 
-// Gradient hooks count the missing gradients of each bucket. Full buckets go to `work` in plan order, on the
+// Gradient hooks count the missing gradients of each bucket. Complete buckets go to `work` in layout order, on the
 // communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters;
 // nothing in the backward pass reads a parameter whose gradient is complete. Outside of a step the hooks do nothing.
 // - With on-demand gradients, `work` releases them, and the backward pass waits while more than two buckets are in
@@ -33,26 +33,26 @@ class Scheduler {
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
   ~Scheduler();
 
-  void begin_step(int micro_batches = 1);  // before forward: gradients count as absent
-  // Of the next micro-batch, with the root gradient 1/k: the step's gradient is that of the mean loss. A step of one
-  // micro-batch may call godwit::backward() itself.
+  void begin_step(int micro_batches = 1);  // call before the forward pass; marks all gradients as absent
+  // Backward pass of the next micro-batch, with root gradient 1/k: the step has the gradient of the mean loss. A step
+  // of one micro-batch may call godwit::backward() itself.
   void backward(const Var& loss);
   // After the last backward pass: launches the remaining buckets, waits, rethrows. Unused parameters have gradient 0.
   void finish_step();
   void wait();  // until the stream is idle; rethrows its error
-  // Queues other work on the communication stream, behind the buckets handed over so far. Returns a number for
-  // wait_for().
+  // Queues other work on the communication stream, after the buckets launched so far. Returns a number that
+  // identifies it in wait_for().
   int64_t submit(std::function<void()> communication);
-  // Releases memory of the communication stream's pool: on a GPU once that stream has waited for the caller's.
+  // Releases memory of the communication stream's pool; on a GPU, after that stream has waited for the caller's.
   void release(Tensor memory);
   void wait_for(int64_t ticket);  // until the work of submit() has ended; rethrows an error of the stream
-  // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is handed over. One
-  // bucket at a time is then in flight, so that one more has a gradient.
+  // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is launched. Only
+  // one bucket is then in flight at a time, besides the one that the backward pass fills.
   void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }
 
   // Names of parameters without a gradient in the last step, in layout order.
   const std::vector<std::string>& unused() const { return unused_; }
-  // Buckets of the last step that were handed over while backward went on.
+  // Number of buckets of the last step that were launched during the backward pass.
   int64_t overlapped() const { return overlapped_; }
   // Times of the last step. The scheduler calls set_waiting() for the computing thread; `work` calls enter().
   StepClock& clock() { return clock_; }
@@ -60,9 +60,9 @@ class Scheduler {
 
  private:
   void on_gradient_ready(size_t bucket, size_t slot);
-  void launch_ready_buckets();  // hands over the buckets that are next in order and complete
-  void complete();     // the next one in order is
-  void launch_bucket();    // the next one
+  void launch_ready_buckets();  // launches the next buckets, as far as they are complete
+  void complete();     // counts the next bucket as complete; launches it unless deferred
+  void launch_bucket();    // launches the next bucket
   int64_t queue(std::function<void()> work);
   bool must_defer() const;
   bool first_step() const { return choices_ < 0; }
@@ -75,16 +75,16 @@ class Scheduler {
   std::function<void(Bucket&)> work_, on_complete_;
   Communicator* comm_;
   std::vector<std::vector<bool>> have_;  // per bucket and slot: its gradient is complete
-  std::vector<int64_t> missing_;         // gradients a bucket still waits for
-  int64_t complete_ = 0;                 // buckets whose gradients are there, in order
-  int64_t next_ = 0;                     // bucket to hand over next
-  int micro_batches_ = 1, begun_ = 0;    // of this step, and those whose backward() was called
+  std::vector<int64_t> missing_;         // per bucket: number of missing gradients
+  int64_t complete_ = 0;                 // number of complete buckets, in order
+  int64_t next_ = 0;                     // bucket to launch next
+  int micro_batches_ = 1, begun_ = 0;    // of this step; those whose backward pass has begun
   int64_t overlapped_ = 0;
-  int64_t submitted_ = 0, launched_ = 0;  // works of the stream; the last bucket's
-  std::atomic<int64_t> done_ = 0;         // works of the stream that have ended
+  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; that of the last bucket
+  std::atomic<int64_t> done_ = 0;         // number of tasks that have ended
   int64_t choices_ = -1;  // library_choices() at the end of the last step
   bool in_step_ = false;
-  bool arriving_ = false;  // gradients of the last micro-batch
+  bool arriving_ = false;  // a gradient of the last micro-batch has arrived
   bool deferred_ = false;  // this step's buckets wait for the end of backward
   std::vector<std::string> unused_;
   StepClock clock_;

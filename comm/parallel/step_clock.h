@@ -15,7 +15,7 @@ enum class Activity : uint8_t { none, compression, communication, update };
 // the computing thread set_waiting(); one thread may do both. Thread-safe.
 class StepClock {
  public:
-  using Time = Clock::time_point;  // when something happens
+  using Time = Clock::time_point;  // a point in time
 
   void begin(Time now = Clock::now());                     // of a step: all times are 0 again
   Activity enter(Activity next, Time now = Clock::now());  // returns the activity that ends

@@ -70,7 +70,7 @@ void ControlChannel::take(const Notice& notice) {
     if (notice.rank != rank_ && !failed_peer_) failed_peer_ = notice.rank;
   } else if (notice.kind == Kind::finished) {
     finished_[rank] = Clock::now();
-    if (!steps_[rank]) steps_[rank] = INT64_MAX;  // it took them all
+    if (!steps_[rank]) steps_[rank] = INT64_MAX;  // it has begun all of its steps
   } else if (notice.kind == Kind::busy) {
     if (notice.rank != rank_) last_busy_ = Clock::now();
   } else {
@@ -109,7 +109,7 @@ void ControlChannel::busy() {
   send(Kind::busy);
 }
 
-// A rank that has left was taken to have begun every step.
+// A rank that has finished already counts as having begun every step.
 void ControlChannel::send_steps() {
   const auto own = static_cast<size_t>(rank_);
   if (!steps_[own] && !finished_[own]) send(Kind::steps);

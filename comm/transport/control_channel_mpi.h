@@ -1,4 +1,4 @@
-// ControlChannel: how the ranks of one run_mpi() tell each other that they failed or ended, are busy, or want to stop.
+// ControlChannel: notices between the ranks of one run_mpi(): that a rank failed, ended, is busy, or wants to stop.
 #pragma once
 #include <mpi.h>
 
@@ -13,29 +13,29 @@
 
 namespace godwit {
 
-// Thread-safe. A notice is a small message to every other rank; poll() takes in those that have come. A notice that is
-// malformed counts as a failure of the rank that sent it.
+// Thread-safe. A notice is a small message to every other rank; poll() receives those that have arrived. A malformed
+// notice counts as a failure of the rank that sent it.
 class ControlChannel {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit ControlChannel(MPI_Comm world);  // collective
-  void close();                      // collective, when all have left and none has failed
+  void close();                      // collective, after all ranks have finished and none has failed
 
   void poll();
-  void fail(const std::string& reason);  // of this rank; what follows the first is ignored
-  void finish();                          // this rank's body has ended, one way or the other
-  void busy();                           // this rank works alone; to be repeated meanwhile
-  // Group::may_continue(); nothing while it is not decided. A rank that wants to stop sends the number of steps it has
-  // begun, which every other rank answers with its own, at once, wherever it polls. All stop after the largest number.
+  void fail(const std::string& reason);  // announces that this rank failed; later calls have no effect
+  void finish();                          // announces that this rank's body has ended, with or without an error
+  void busy();                           // announces that this rank works alone; repeat it meanwhile
+  // Group::may_continue(); nullopt while undecided. A rank that wants to stop sends the number of steps it has begun.
+  // Every other rank answers with its own number when it polls. All ranks stop after the largest number.
   std::optional<bool> may_continue(bool stop);
-  void forget_stop();  // Group::continue_steps(); when all ranks have decided, and none takes steps yet
+  void forget_stop();  // Group::continue_steps(); after all ranks have decided, before any takes a step
 
-  std::map<int, std::string> failures() const;  // by rank, of what is known
-  std::optional<int> failed_peer() const;       // the first that was heard of
+  std::map<int, std::string> failures() const;  // known reasons, by rank
+  std::optional<int> failed_peer() const;       // the peer whose failure was received first
   std::optional<Clock::time_point> finished_at(int rank) const;
-  Clock::time_point last_busy() const;  // when the latest such notice of another rank came
-  std::vector<int> undecided() const;   // the ranks whose number of steps is not known
+  Clock::time_point last_busy() const;  // when the last busy notice of another rank arrived
+  std::vector<int> undecided() const;   // ranks whose number of steps is not known
   int lowest_finished() const;
   bool all_finished() const;
 
@@ -45,7 +45,7 @@ class ControlChannel {
     Kind kind;
     int32_t rank;
     int64_t steps;    // begun
-    char text[2000];  // ends in a zero
+    char text[2000];  // zero-terminated
   };
   void post();
   void send(Kind kind, const std::string& text = "");
@@ -66,7 +66,7 @@ class ControlChannel {
   std::vector<std::optional<Clock::time_point>> finished_;
   Clock::time_point last_busy_{};
   int64_t begun_ = 0;                          // steps of this rank
-  std::vector<std::optional<int64_t>> steps_;  // of each rank, as it answered
+  std::vector<std::optional<int64_t>> steps_;  // as answered by each rank
 };
 
 }  // namespace godwit

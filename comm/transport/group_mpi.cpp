@@ -15,16 +15,16 @@ namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between looks for notices; between signs of life
-constexpr int64_t kOneRound = 16 << 10;  // largest bytes of all ranks' values that an all-reduce sends to all ranks
-constexpr int kScatter = 1, kGather = 2;  // tags: of messages to the owner of a part, and from it
+constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between polls for notices; between busy notices
+constexpr int64_t kOneRound = 16 << 10;  // up to so many bytes over all ranks, an all-reduce takes one round
+constexpr int kScatter = 1, kGather = 2;  // message tags: to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
 
-// Where the parts that the peers send lie in one block of memory, in rank order without the own.
+// Index of the part of `peer` in memory for the parts of all other ranks, in rank order.
 int64_t slot(int peer, int rank) { return peer < rank ? peer : peer - 1; }
 
-// Tells the other ranks from a thread of its own that this one is busy, as long as it lives.
+// A thread that, while the object exists, sends busy notices to the other ranks.
 class Heartbeat {
  public:
   Heartbeat(std::shared_ptr<MpiWorld> world, Clock::duration pause)
@@ -46,10 +46,10 @@ class Heartbeat {
     try {
       while (!changed_.wait_for(lock, pause, [&] { return ended_; })) {
         world_->control.busy();
-        world_->control.poll();  // keeps MPI going meanwhile
+        world_->control.poll();  // lets MPI make progress
       }
     } catch (const std::exception&) {
-      // An error of MPI, which this rank's next collective meets too.
+      // The next collective of this rank reports the error of MPI.
     }
   }
 
@@ -57,7 +57,7 @@ class Heartbeat {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member: the thread uses the others
 };
 
 }  // namespace
@@ -74,7 +74,7 @@ class MpiGroup::Parts {
   Parts(const Tensor& x, int ranks, int64_t piece) : x_(x), ranks_(ranks), piece_(piece) {}
   int64_t rows() const { return (bytes(0) + piece_ - 1) / piece_; }  // pieces of the longest part
   int64_t longest_piece() const { return std::min(bytes(0), piece_); }
-  // A piece without bytes lies behind the end of a part.
+  // A piece beyond the end of a part has no bytes.
   Piece operator()(int rank, int64_t row) const {
     const int64_t offset = row * piece_;
     return {at(x_, begin(rank) + offset), std::clamp<int64_t>(bytes(rank) - offset, 0, piece_)};
@@ -133,8 +133,8 @@ void MpiGroup::queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& rec
   }
 }
 
-// Each rank gives out the parts of `in`, and sums its own part of all ranks in rank order into `out`. While a row is
-// summed, the next ones arrive. Calls summed(row) when this row of `out` is complete, and this row of `in` sent.
+// Reduce-scatter: sends each rank its part of `in`, and writes the sum of the own parts of all ranks, in rank order, to
+// `out`. The next rows arrive while a row is summed. Calls summed(row) when this row is summed, and its messages sent.
 template <class F>
 void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed) {
   const Parts parts(in, size(), members_.piece);
@@ -172,7 +172,7 @@ void MpiGroup::queue_gather(Transfer& transfer, const Parts& parts, int64_t row)
       transfer, kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
 }
 
-// A short one sends all values to all ranks, which takes one round instead of two.
+// For few values, every rank sends all of them to all ranks: one round instead of two.
 void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
   const Tensor x = pinned_copy(values);
@@ -227,7 +227,7 @@ void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_v
   to.copy_from(out);
 }
 
-// A binomial tree: with ranks counted from the root, the parent of a rank lacks its lowest set bit.
+// A binomial tree: counting ranks from the root, the parent of a rank is the rank without its lowest set bit.
 void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view phase) {
   const Tensor x = rank() == root ? pinned_copy(values) : host_like(values);
   const Parts whole(x, 1, members_.piece);

@@ -16,7 +16,7 @@ namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// A thread that waits for NCCL's acceptance polls and yields for a moment, then sleeps between polls.
+// A thread that waits until NCCL accepts work polls and yields at first, then sleeps between polls.
 constexpr std::chrono::microseconds kYielding{200}, kSleep{20};
 
 ncclDataType_t real_type(const Tensor& x) { return x.dtype() == DType::f32 ? ncclFloat32 : ncclFloat64; }
@@ -34,7 +34,7 @@ class NcclGroup : public Group {
     watchdog_->join(member_);
   }
 
-  // After a failure, peers do not come to the pending work.
+  // After a failure, peers do not join the pending collectives.
   ~NcclGroup() override {
     if (std::uncaught_exceptions() > 0) watchdog_->give_up("the rank has ended with an error");
     watchdog_->leave(member_);
@@ -118,8 +118,8 @@ class NcclGroup : public Group {
       throw;
     }
     time_follows();
-    // Kernels behind the first collective of a phase may not be loaded yet, and none may be loaded while a collective
-    // runs (Group::kernels_wait).
+    // Kernels that follow the first collective of a phase may not be loaded yet, and no kernel may be loaded while a
+    // collective runs (Group::kernels_wait).
     if (phases_.emplace(phase).second) synchronize();
   }
 

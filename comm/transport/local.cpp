@@ -17,7 +17,7 @@
 namespace godwit {
 namespace {
 
-// The meeting places of all groups of one run_local(), and the first failure among its ranks.
+// The Rendezvous of all groups of one run_local(), and the first failure of a rank.
 class World {
  public:
   World(const Topology& topology, std::chrono::milliseconds timeout) : topology_(topology) {
@@ -64,7 +64,7 @@ class World {
 
   BusyRanks& busy() { return busy_; }
 
-  // The first rank that wants to stop sets the last step: the latest that a rank has begun.
+  // The first rank that wants to stop sets the last step to the latest step that any rank has begun.
   bool may_continue(int rank, bool stop) {
     const std::lock_guard lock(mutex_);
     int64_t& begun = begun_[static_cast<size_t>(rank)];
@@ -115,7 +115,7 @@ class LocalGroup : public Group {
   void forget_stop() override { world_->forget_stop(); }
 
  protected:
-  // Every rank reduces one part and writes it to all: nobody else touches that part.
+  // Every rank reduces one part and writes it to all ranks; no other rank accesses that part.
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
     meet(x, {Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes(), nullptr, x.address()}, [&](auto device) {
       const int64_t begin = part_begin(x.numel(), size(), rank()), end = part_begin(x.numel(), size(), rank() + 1);
@@ -161,12 +161,12 @@ class LocalGroup : public Group {
     });
   }
 
-  // There is no memory to be done with, so nobody waits a second time.
+  // A barrier reads no memory of peers, so leave() is not needed.
   void do_barrier(std::string_view phase) override { place_.enter(rank(), {Collective::barrier, phase}); }
 
  private:
-  // All members are in the same call while work(device) runs, and touch the memory they published. On a GPU they are
-  // there with their streams: the hosts only order them.
+  // While work(device) runs, all members are in the same call, and may access the memory in their CollectiveCalls. On a
+  // GPU this holds for their streams, which events order.
   template <class F>
   void meet(const Tensor& x, CollectiveCall call, F&& work) {
     const bool on_gpu = x.device().is_cuda();
@@ -194,7 +194,7 @@ class LocalGroup : public Group {
       if (peer != rank()) place_.done(peer).wait();
   }
 
-  // Of what the peer published to what is this rank's alone.
+  // Copies from the input of the peer's call to memory of this rank.
   template <class D>
   void copy(D device, int peer, int64_t from, const Tensor& to, int64_t to_offset, int64_t bytes) {
     copy_bytes(device, static_cast<const std::byte*>(place_.call(peer).in) + from,
@@ -246,7 +246,7 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   check(options.threads_per_rank >= 0, "run_local: ", options.threads_per_rank, " threads per rank");
   check(options.timeout.count() > 0, "run_local: the timeout is ", options.timeout.count(), " ms; it must be positive");
   const int size = topology.world();
-  device_of(options.placement, 0, size);  // throws before there are ranks that could say the same
+  device_of(options.placement, 0, size);  // throws here once, and not in every rank
   const int threads = options.threads_per_rank ? options.threads_per_rank : std::max(1, hardware_threads() / size);
   auto world = std::make_shared<World>(topology, options.timeout);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));

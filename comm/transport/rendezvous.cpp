@@ -24,7 +24,7 @@ void Rendezvous::enter(int member, const CollectiveCall& call) {
     const std::string differing = difference();
     if (!differing.empty()) failure_ = differing;
     else finish_meeting();
-    lock.unlock();  // before waking the others, who want it
+    lock.unlock();  // before waking the other members, which lock it
     changed_.notify_all();
     if (!differing.empty()) godwit::fail(begin_message(member, call.phase), differing);
     return;
@@ -93,7 +93,7 @@ std::string Rendezvous::begin_message(int member, std::string_view phase) const 
   return detail::concat("rank ", ranks_[static_cast<size_t>(member)], ": phase '", phase, "': ");
 }
 
-// With the mutex held. A late group is marked as failed: its members' published pointers are about to dangle.
+// Call with the mutex held. After a timeout the group has failed: its members' published pointers become invalid.
 void Rendezvous::give_up(int member, std::string_view phase, bool late) {
   std::string reason = failure_;
   if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not come");

@@ -1,4 +1,4 @@
-// Rendezvous: where the threads of a local group meet, show each other what they call, and learn of failures.
+// Rendezvous: synchronizes the threads of a local group in each collective, compares their calls, reports failures.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -38,25 +38,25 @@ class Rendezvous {
   // Rank of each member in the world; longest wait without a busy rank.
   Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy);
 
-  // Returns when all members have entered with the same call. Throws when a member failed, has ended, asks for
-  // something else or stays away for the timeout while no rank is busy; after that the group is unusable and
-  // everybody throws.
+  // Returns when all members have entered with the same call. Throws if a member failed, has ended, makes another call,
+  // or does not enter within the timeout while no rank is busy. The group is then unusable: all calls of all members
+  // throw.
   void enter(int member, const CollectiveCall& call);
-  // After every call but a barrier: returns when all members are here, that is, done with each other's memory. Nothing
-  // blocks between the two, so it needs no timeout, and a failure elsewhere cannot free memory a peer still reads.
-  // On a GPU a member is done after `done`.
+  // Call after every collective except a barrier. Returns when all members have called it. They then no longer access
+  // each other's memory; on a GPU, their kernels do so until `done`. Needs no timeout, because nothing between enter()
+  // and leave() blocks. A failure elsewhere cannot free memory that a peer still reads.
   void leave(int member, Event done);
-  // Between enter() and leave().
+  // The call of a member; between enter() and leave().
   const CollectiveCall& call(int member) const { return calls_[static_cast<size_t>(member)]; }
-  // Between leave() and the next enter().
+  // The event of a member; between leave() and the next enter().
   const Event& done(int member) const { return done_[static_cast<size_t>(member)]; }
 
   void check_failure(int member, std::string_view phase);  // throws after a fail()
-  void fail(int world_rank, const std::string& reason);  // everybody who waits or comes throws
-  void retire(int world_rank);                           // it ended and will not come again
+  void fail(int world_rank, const std::string& reason);  // members that wait, or enter later, throw
+  void retire(int world_rank);                           // the rank has ended and will not enter again
 
  private:
-  std::string difference() const;  // between the members' calls; empty when there is none
+  std::string difference() const;  // between the members' calls; empty if all are equal
   void finish_meeting();
   std::string begin_message(int member, std::string_view phase) const;
   [[noreturn]] void give_up(int member, std::string_view phase, bool late);
@@ -70,7 +70,7 @@ class Rendezvous {
   std::vector<Event> done_;
   std::vector<bool> here_;
   int entered_ = 0, left_ = 0;
-  uint64_t meeting_ = 0, parting_ = 0;  // completed so far
+  uint64_t meeting_ = 0, parting_ = 0;  // numbers of completed enter() and leave() rounds
   std::string failure_;                 // empty: none
   std::optional<int> retired_;
 };

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{1};
-constexpr std::chrono::seconds kSettle{2};    // for the others to leave their collectives after a failure
-constexpr std::chrono::seconds kReporter{5};  // for the rank that reports it to end all processes
+constexpr std::chrono::seconds kSettle{2};    // for the other ranks to leave their collectives after a failure
+constexpr std::chrono::seconds kReporter{5};  // for the reporting rank to end all processes
 
 Topology agree_on_topology(Topology given, const MpiSession& session) {
   const int own[2] = {given.nodes, given.workers_per_node};
@@ -69,8 +69,8 @@ Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Top
   return comm;
 }
 
-// The ranks of this host before this one, and all of them; of those alone that see the same GPUs, where the launcher
-// gives each its own (CUDA_VISIBLE_DEVICES).
+// Index of this rank among the ranks of its host, and their number. If the launcher shows ranks different GPUs
+// (CUDA_VISIBLE_DEVICES), only ranks that see the same GPUs count.
 std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const Placement& placement) {
   std::vector<std::string> places = session.hosts();
   if (placement.device != "cpu") {
@@ -86,7 +86,7 @@ std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const
           static_cast<int>(std::count(places.begin(), places.end(), *self))};
 }
 
-// All ranks can exchange through NCCL.
+// Collective: whether all ranks can communicate through NCCL. `here`: this rank can.
 bool agree_on_nccl(Group& group, bool here) {
   const Tensor own = Tensor({1}, DType::u8, kCpu), all = Tensor({group.size()}, DType::u8, kCpu);
   own.fill(here);
@@ -108,7 +108,7 @@ void describe_launch(const MpiSession& session, const Topology& topology,
     note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none lends all");
 }
 
-// Takes in notices until `done`; false when `limit` has passed first, in which no other rank was busy.
+// Polls for notices until done(). Returns false if `limit` passes first without a busy notice of another rank.
 template <class F>
 bool wait_for_notices(ControlChannel& control, Clock::duration limit, F&& done) {
   for (const auto start = Clock::now(); !done();) {
@@ -173,7 +173,7 @@ std::string combined(const std::map<int, std::string>& failures) {
   const std::map<int, std::string> failures = control.failures();
   const std::string text = combined(failures);
   const std::vector<int> silent = still_there(control);
-  // Who waits in vain for data may wait for a rank that waits itself; after another failure the others may be busy.
+  // A rank that times out may wait for one that is itself blocked, so all ranks that did not answer are named.
   if (!silent.empty() && text.find("timeout: ") != std::string::npos)
     fail(text, "; ", rank_list(silent), on_hosts(silent), silent.size() == 1 ? " does" : " do", " not answer");
   if (error && MpiSession::instance().world() == 1) std::rethrow_exception(error);
@@ -206,7 +206,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     const ContextGuard placed(context_on(device));
     const bool nccl = device.is_cuda() && topology.world() > 1 &&
                       agree_on_nccl(*comm.compute, exchanges_by_nccl(options.placement, local_ranks));
-    Communicator groups = nccl ? with_nccl(comm, options.timeout) : comm;  // ends before its stream
+    Communicator groups = nccl ? with_nccl(comm, options.timeout) : comm;  // destroyed before its stream
     describe_launch(session, topology, options.note);
     body(groups);
     world->control.finish();

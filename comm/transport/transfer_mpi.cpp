@@ -14,8 +14,8 @@ namespace godwit {
 namespace {
 
 constexpr int kHeaderTag = 0, kTags = 3;
-// A waiting thread polls and yields its core for a moment, longer in a short call, where a sleep would cost as much as
-// the messages. Then it sleeps between polls: briefly once all members have come, longer while one is missing.
+// A waiting thread first polls and yields its core, longer in a short call, where a sleep would cost as much as the
+// messages. Then it sleeps between polls: briefly once all members have joined the call, longer while one is missing.
 constexpr std::chrono::microseconds kYielding{100}, kYieldingShort{500}, kSleep{50}, kLongSleep{250};
 constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a member that has left or failed
 
@@ -61,7 +61,7 @@ struct Transfer::Message {
 // Messages of one tag and direction.
 struct Transfer::Queue {
   std::deque<Message> messages;  // the first is incomplete
-  size_t posted = 0;             // so many from the front have been posted
+  size_t posted = 0;             // number of messages posted, from the front
   int in_flight = 0;             // posted and incomplete
 };
 
@@ -69,7 +69,7 @@ struct Transfer::State {
   std::vector<Tensor> memory;
   Header mine;
   std::vector<Header> theirs;
-  std::vector<bool> met, came;  // [member]: its header, any message of it has arrived
+  std::vector<bool> met, came;  // [member]: its header, or any of its messages, has arrived
   Queue queues[kTags][2];       // [tag][sends]
   std::vector<MPI_Request> requests;
   std::vector<Message*> in_flight;  // of each request
@@ -243,8 +243,8 @@ void Transfer::look_around(Clock::time_point last) const {
           " data did not get through" + within);
 }
 
-// Throws for a mismatch, or for a failed message, which a mismatch may have caused. Waits up to kGrace for more
-// headers, and for news of a mismatch that another rank has found.
+// Throws for a mismatch of calls, or for a failed message, which a mismatch may have caused. Waits up to kGrace for
+// more headers, and for a notice that another rank has found a mismatch.
 void Transfer::explain() {
   State& s = *state_;
   size_t base = 0, other = 0;

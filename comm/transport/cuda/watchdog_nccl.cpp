@@ -87,8 +87,8 @@ void NcclWatchdog::run() {
   }
 }
 
-// The streams of a rank run its collectives in the order of the calls. One that waits behind other work of its stream
-// has not begun, and its time does not count.
+// The streams of a rank run its collectives in the order of the calls. The timeout of a collective begins when it
+// starts on the GPU, not while earlier work of its stream runs.
 void NcclWatchdog::poll() {
   for (; !pending_.empty() && pending_.front().end.done(); pending_.pop_front()) {
     const Collective& ended = pending_.front();

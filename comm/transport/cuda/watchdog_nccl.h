@@ -20,16 +20,16 @@
 namespace godwit {
 
 // One per rank, for all its groups. Their collectives are queued on streams, and no host thread waits for them. The
-// watchdog polls the oldest one. After an error of NCCL or CUDA, a failure of a rank, or the timeout, it sets
-// AbortedWork and aborts all communicators of the rank, so that its streams make progress. Every later collective of the
-// rank, and every wait of the host for one of its streams, then throws the reason. Thread-safe.
+// watchdog polls the oldest one. After an error of NCCL or CUDA, a failure of a rank, or a timeout, it sets AbortedWork
+// and aborts all communicators of the rank, so that queued work ends. Later collectives of the rank, and waits of the
+// host for its streams, then throw the reason. Thread-safe.
 class NcclWatchdog {
  public:
   using Clock = std::chrono::steady_clock;
 
   // A communicator of a group. Use `comm` within call() only.
   struct Member {
-    std::shared_ptr<Group> host;                                       // tells of failed and busy ranks
+    std::shared_ptr<Group> host;                                       // reports failed and busy ranks
     std::function<void(std::string_view phase, double seconds)> took;  // called when a collective has ended
     ncclComm_t comm = nullptr;                                         // null: not connected yet, or aborted
   };
@@ -40,7 +40,7 @@ class NcclWatchdog {
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
   void join(Member& member);
-  // Waits for the member's pending work, but at most 10 s, and frees its communicator.
+  // Waits at most 10 s for the member's pending work, then frees its communicator.
   void leave(Member& member);
 
   // Calls f(), which calls functions of NCCL that do not block; no other thread of the rank is then in NCCL. Throws if
@@ -64,7 +64,7 @@ class NcclWatchdog {
     Member* member;
     std::string phase;
     CudaEvent begin, end;
-    std::optional<Clock::time_point> begun;  // when `begin` was seen to have happened
+    std::optional<Clock::time_point> begun;  // when a poll first found `begin` done
   };
 
   void run();
@@ -81,7 +81,7 @@ class NcclWatchdog {
   std::vector<Member*> members_;
   std::deque<Collective> pending_;  // in the order of the calls
   bool closing_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member: the thread uses the others
 };
 
 }  // namespace godwit
