@@ -150,7 +150,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : state.words;
   worker_step(bucket, state, gradient, signs, static_cast<uint32_t>(comm.node()), step);
 
-  // With one sender, its signs are what the server would return.
+  // With one sender, the server would return its signs unchanged.
   if (nodes > 1) {
     Tensor received(shard_words, DType::u32), agreed({state.server_range.length / 32}, DType::u32);
     comm.inter->all_to_all(signs, received, "h1ar/inter_all_to_all");
@@ -162,7 +162,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   if (workers > 1) comm.intra->all_gather(signs, state.words, "h1ar/intra_all_gather");
 }
 
-// The plain 1-bit All-Gather, for comparison: every rank is a worker, and each is the server of all values.
+// The plain 1-bit All-Gather, for comparison: every rank is a worker, and the server of all values.
 void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   BucketState& state = bucket_state(bucket);
   const int world = comm.topology.world();

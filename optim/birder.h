@@ -6,8 +6,8 @@
 
 namespace godwit {
 
-// Worker i (a node, after averaging over its workers):  u = Q(r + e), r = m/(b+ε), one bit per value. Owner of a segment:
-// ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
+// Worker i (a node, after averaging over its workers):  u = Q(r + e), r = m/(b+ε), one bit per value. Owner of a
+// segment: ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
 // With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
 // While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
 // and the owner sends 1 if any node does, which activates the parameter for all later steps. In that step it is not
@@ -38,8 +38,8 @@ class Birder : public Optimizer {
     Errors errors = Errors::f32;               // storage of e and ē
     Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient
     std::string frozen = {};                   // comma-separated names of parameters to freeze
-    // Beyond the paper: r = q√n/√((n−1)q² + 1), q = m/(b+ε), for n senders. b holds the noise of one sender's gradients;
-    // if the noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
+    // Beyond the paper: r = q√n/√((n−1)q² + 1), q = m/(b+ε), for n senders. b holds the noise of one sender's
+    // gradients; if the noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
     bool compensate_nodes = false;
     void describe(OptionList& list);
     void check() const;
@@ -54,9 +54,9 @@ class Birder : public Optimizer {
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  // "m", "b", "b_hat" (with t0), "e" of the values this rank handles as a worker; "server_e" of those it handles as a
-  // server. No padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64. "active" (with a
-  // mask): one bit per value.
+  // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker; "server_e" of those for which
+  // it is the server. Without padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64.
+  // "active" (with a mask): one bit per value.
   std::vector<StateTensor> state() const override;
 
  private:

@@ -16,14 +16,14 @@ namespace godwit {
 
 // What a program adds to the checkpoint of a rank.
 struct CheckpointExtras {
-  std::vector<StateTensor> state = {};          // by global parameter offset, as averaged weights
-  std::map<std::string, Tensor> tensors = {};   // by name, as the buffers of a model
-  std::map<std::string, Tensor> optional = {};  // as tensors; keep their values if the checkpoint lacks them
-  std::map<std::string, Tensor> own = {};       // by name, of this rank; unchanged if the number of ranks is unchanged
-  std::map<std::string, double> numbers = {};   // by name, as the position in the data
+  std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
+  std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
+  std::map<std::string, Tensor> optional = {};  // like tensors, but unchanged if the checkpoint lacks them
+  std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded for an equal topology only
+  std::map<std::string, double> numbers = {};   // by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state left unused; rank 0 has all
-  // Writes further files into a new folder; they become files of the checkpoint, as a HuggingFace config.json. Called on
-  // rank 0 by another thread, before the checkpoint is complete. May be empty.
+  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank 0 by
+  // another thread, before the checkpoint is complete. May be empty.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };

@@ -75,7 +75,7 @@ std::vector<int> nearest_ranks(const Communicator& comm) {
   return order;
 }
 
-// A tensor of each rank from those of the saved ranks: the mean of the part [j/K', (j+1)/K') of them.
+// Sets a tensor of rank j of K' to the mean of those of the part [j/K', (j+1)/K') of the saved ranks.
 void load_tensor(const Tensor& values, const std::string& name, const std::string& folder,
                  const std::vector<std::pair<int, std::map<std::string, Tensor>>>& saved,
                  const std::vector<double>& weights) {
@@ -136,7 +136,7 @@ void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& 
   }
 }
 
-// The part of load_checkpoint()'s line about the tensors of the program.
+// The part of load_checkpoint()'s result about the tensors of the program.
 std::string describe_tensors(const CheckpointExtras& extras) {
   std::set<std::string> averaged, fresh;
   for (const auto& [name, values] : extras.tensors) averaged.insert(first_word(name));
@@ -223,7 +223,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     done += describe_tensors(extras);
   }
   const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
-  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // of the ranks whose mean this rank has
+  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // of the ranks whose mean this rank loads
   on_all(world, [&] {
     std::map<std::string, std::string> numbers;
     std::vector<double> used;

@@ -86,7 +86,7 @@ std::string written_file(const std::string& folder, int rank) { return folder + 
 
 }  // namespace
 
-// Writes the files of a rank. That of rank 0 waits for the others and then writes the manifest.
+// Writes the files of a rank. On rank 0, it then waits for the files of the other ranks and writes the manifest.
 class PendingCheckpoint::Writer {
  public:
   Writer(std::string folder, int rank, int world, std::string manifest, std::vector<File> files, std::string index,
@@ -249,8 +249,8 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
-// Whether the rank saves this state, which other ranks have too. With hybrid sharding, the ranks of a node have
-// different state. Their exchanges may number blocks from 0, so that each rank must find its own state again.
+// Whether this rank saves a replicated state. With hybrid sharding, the ranks of a node have different state, so node 0
+// saves it. Exchanges may number blocks from 0 within a shard, so every rank saves the state of its exchange.
 bool is_saver(const StateTensor& part, const DataParallel& replica, const Communicator& comm) {
   if (replica.sharding() != Sharding::hybrid) return comm.rank == 0 || replica.sharding() == Sharding::zero3;
   return comm.node() == 0 || part.name.starts_with("exchange/");

@@ -48,7 +48,7 @@ double sum_of(const Tensor& squares) {
   return sum;
 }
 
-// Index of the first non-finite value; the number of values if there is none, which may have a sum that is not finite.
+// Index of the first non-finite value; the number of values if all are finite, although their sum may not be.
 int64_t first_not_finite_in(const Tensor& squares) {
   const auto all = squares.span<double>();
   return std::find_if(all.begin(), all.end(), [](double value) { return !std::isfinite(value); }) - all.begin();

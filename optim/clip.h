@@ -37,7 +37,7 @@ class NormClip {
   std::vector<std::string> names_;  // of all slots, in layout order
 };
 
-void scale_gradient(Bucket& bucket, const Tensor& factor);  // the owned elements, by a factor below 1
+void scale_gradient(Bucket& bucket, const Tensor& factor);  // multiplies the owned elements if factor is below 1
 double sum_of_squares(const Tensor& x);  // Σx² in float64, in the order used for the norm
 // Calls f(sum_of_squares(x)); on a GPU by read_on_host().
 void read_sum_of_squares(const Tensor& x, std::function<void(double)> f);

@@ -17,7 +17,7 @@
 namespace godwit {
 namespace {
 
-// The ranks of one local rank on all nodes, as a world of one worker per node.
+// The ranks with one local rank on all nodes, as a world of one worker per node.
 Communicator between_nodes(const Communicator& comm) {
   const auto alone = std::make_shared<SingleGroup>();
   return {{comm.topology.nodes, 1}, comm.node(), comm.inter, alone, comm.inter, alone, comm.stats};
@@ -83,8 +83,8 @@ class Part {
 
 }  // namespace
 
-// The time of f is of activity `own`, except for calls of groups in f: they are communication. A trace gets one event
-// for each part; `bucket`: the one that they concern, or null.
+// Counts the time of f as activity `own`, except for collectives in f, which count as communication. A trace gets one
+// event for each part, with the bucket unless it is null.
 template <class F>
 void DataParallel::timed(Activity own, const Bucket* bucket, F&& f) {
   StepClock& clock = scheduler_.clock();
@@ -147,7 +147,7 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
 void DataParallel::work(Bucket& bucket) {
   const HostReadsScope scope(holds_gradients() ? held_ : *reads_);
   if (!holds_gradients()) {
-    // Clipping looks at all gradients by itself.
+    // Clipping checks all gradients itself.
     if (!clip_ && !optimizer_->refuses_not_finite())
       timed(Activity::compression, &bucket, [&] { check_finite(bucket); });
     return proceed(bucket);
@@ -181,7 +181,7 @@ void DataParallel::exchange(Bucket& bucket) {
     if (hybrid()) {
       mean_to_owner(bucket, owned, *comm_.intra, "hybrid/reduce_scatter");
       optimizer_->exchange(own, between_, info_);
-      if (clip_) owned_gradient(bucket).copy_from(owned);  // to be measured
+      if (clip_) owned_gradient(bucket).copy_from(owned);  // for the norm
     } else {
       optimizer_->exchange(bucket, comm_, info_);
       owned.copy_from(owned_gradient(bucket));
@@ -239,7 +239,7 @@ bool DataParallel::exchange_and_update() {
   } else if (clip_) {
     clip_and_update();
   }
-  for (Bucket& bucket : buckets_) buckets_.release_gradient(bucket);  // where the step was skipped
+  for (Bucket& bucket : buckets_) buckets_.release_gradient(bucket);  // if the step was skipped
   buckets_.free_gradients();
   if (parameters_) parameters_->end_step();
   return taken;
@@ -327,7 +327,7 @@ void DataParallel::gather(const Bucket& bucket, const Tensor& x) {
   if (shards_) all_gather_shards(bucket, x, *comm_.world, "parameters/gather");
 }
 
-// Steps, skipped steps, the number of the optimizer's counters, these, and those of the exchange.
+// Steps, skipped steps, number of the optimizer's counters, the optimizer's counters, those of the exchange.
 std::vector<double> DataParallel::counters() const {
   const std::vector<double> own = optimizer_->counters();
   std::vector<double> all{static_cast<double>(info_.step), static_cast<double>(skipped_),

@@ -77,13 +77,13 @@ class DataParallel {
   // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Call it before
   // using the results of the last step; the functions below that read parameters do. No effect on the CPU.
   void finish_checks();
-  // After an error in a step: throws the error of a check that has not been made, of this step or of the last one,
-  // which may be the cause.
+  // Call after an error in a step. Makes the outstanding checks of this step and of the last one, and throws the first
+  // error that they find, which may be the cause.
   void find_cause();
-  // Within a step: calls f(x on the CPU) at once, or for a tensor on a GPU with the checks of the step, before them.
+  // Call within a step: calls f with x on the CPU, at once for a CPU tensor, otherwise before the checks of the step.
   void read_with_checks(const Tensor& x, HostReads::Read f);
 
-  int64_t steps() const { return info_.step; }                        // begun and not skipped
+  int64_t steps() const { return info_.step; }                        // number of steps begun, without skipped ones
   int64_t skipped() const { return skipped_; }                        // number of skipped steps
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
   StepTimes times() const;                                            // of the last step, or of this one so far
@@ -115,8 +115,8 @@ class DataParallel {
   // communicate, nor read values other than through Var::value(). rounded: as parameter_wire sends them.
   void read_parameters(const std::function<void()>& f, bool rounded = true);
   void read_master_weights(const std::function<void()>& f);  // the same with the float32 master weights
-  // Call after changing values of updated_buckets() outside of steps. On a GPU also after a kernel of your own has
-  // written parameters; Tensor's functions, collectives and update_each() are noticed.
+  // Call after changing values of updated_buckets() outside of steps. On a GPU, also call it after a custom kernel has
+  // written parameters; writes by Tensor's functions, collectives and update_each() are detected.
   void parameters_changed();
   uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
   Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
@@ -160,7 +160,7 @@ class DataParallel {
   bool communicates_itself_;
   std::unique_ptr<NormClip> clip_;  // null: no limit
   std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty if not on a GPU, or if anything is sharded
-  std::vector<Tensor> owned_gradients_;  // by bucket, between exchange and update, with on-demand gradients and clipping
+  std::vector<Tensor> owned_gradients_;  // by bucket, from exchange to update; with clipping and on-demand gradients
   std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none

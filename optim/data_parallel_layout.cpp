@@ -58,8 +58,8 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   return std::nullopt;
 }
 
-// Adds all values of a parameter, or the first ones if it is deferred: files on two nodes may differ. Values in another
-// layout than the file's would be computed as a whole, so they are left out.
+// Hashes the values of a parameter, or the first 256 if it is deferred, because files on two nodes may differ. Deferred
+// values whose layout differs from that of the file are left out: reading some of them would compute all.
 void add_values(const Slot& slot, Hash* hash) {
   if (!slot.var.is_deferred()) return hash->add(slot.var.value(), slot.numel);
   if (slot.layout != FileLayout::as_in_memory) return;

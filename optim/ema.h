@@ -38,8 +38,8 @@ class Ema {
   // float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  // Updates the averages of the values that this rank owns. Call once they have their new values; no others are
-  // averaged.
+  // Updates the averages of the values that this rank owns, and no others. Call after the optimizer has updated the
+  // values.
   void update(const Bucket& bucket, int64_t step);
   // Calls complete(bucket, averages) for each bucket, to gather the averages of sharded parameters before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;

@@ -122,7 +122,7 @@ void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& o
         check_type(part, piece);
         for (int64_t i = std::max(piece.begin, part.begin); i < std::min(piece.end, end);) {
           const auto is_done = [&](int64_t at) { return done[static_cast<size_t>(at - part.begin)]; };
-          int64_t next = i;  // of elements that are all done, or all not done
+          int64_t next = i;  // end of a run of elements that are all done, or all not done
           for (; next < std::min(piece.end, end) && is_done(next) == is_done(i); ++next) {
           }
           if (!is_done(i)) {

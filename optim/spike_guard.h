@@ -12,7 +12,7 @@ namespace godwit {
 struct SpikeOptions {
   std::string guard = "off";  // off, skip the step, or rollback to the last checkpoint
   double z = 6;               // least deviation of a spike, in standard deviations
-  int64_t window = 100;       // steps that count as normal
+  int64_t window = 100;       // number of last normal steps, for mean and deviation
 
   void describe(OptionList& list);  // adds the options
 };

@@ -19,7 +19,7 @@ inline std::vector<std::string> choices_of(DenseWire) { return {"bf16", "f16", "
 // Collective: x ← mean of x over the ranks. `purpose` is the beginning of the phases: "one_bit_adam/warmup".
 void dense_mean(Group& world, const Tensor& x, DenseWire wire, const std::string& purpose);
 
-// The option update_limit for a kernel.
+// update_limit as a kernel takes it: infinity for 0, which means no limit.
 inline float limit_of(double update_limit) {
   return update_limit > 0 ? static_cast<float>(update_limit) : std::numeric_limits<float>::infinity();
 }
@@ -72,10 +72,10 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
-// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂ of
-// a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because the
-// gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ as it is. With Refresh::follow the factor is
-// 1 − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁ then follows
+// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂
+// of a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because
+// the gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ unchanged. With Refresh::follow the factor is 1
+// − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁ then follows
 // Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
 class VarianceFreeze {
  public:

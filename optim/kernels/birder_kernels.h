@@ -29,18 +29,18 @@ struct QuantizerRng {
   uint64_t seed;        // of the run
   uint32_t step;        // number of the step
   Purpose purpose;      // worker_sign or server_sign
-  uint32_t sender;      // number of the worker or server
+  uint32_t sender;      // index of the worker or server
   int64_t begin;        // global offset of value 0
 };
 
 // Storage of the state; arithmetic is float32. k: the low 8 bits of the value's random word, which U does not use.
 //   moments   float, or bf16: the bits of |x| plus (256k + 128), truncated to the upper half, at most the largest
-//   finite
-//             value. m and b share k, so |m| ≤ b still holds. Rounding is unbiased up to 2⁻⁹ units, so values below
-//             half
-//             a unit are not lost.
+//             finite value. m and b share k, so |m| ≤ b still holds. Rounding is unbiased up to 2⁻⁹ units, so values
+//             below half a unit are not lost.
 //   errors    float, or int8: ⌊64e + (k + 0.5)/256⌋ clamped to [−128, 127], in units of 1/64.
-// One worker's state per value. Optional parts are null.
+//
+// One worker's state: arrays with one element per value (`active`: one bit per value). Arrays that the options do not
+// use are null.
 template <class Moment, class Error>
 struct WorkerState {
   Moment* m;  // moving average of g
@@ -58,8 +58,8 @@ struct WorkerSettings {
 };
 
 // m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q√n/√((n−1)q² + 1);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to
-// words[0, padded/32). With n = 1, r is q. For a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are padding: their bits are 0 and they are not
-// accessed. Returns false if some g is not finite; words and state are then unusable.
+// words[0, padded/32). With n = 1, r is q. For a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are
+// padding: not accessed, with bits 0. Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                                int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng);
@@ -92,7 +92,7 @@ void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, u
 template <class Moment, class Error>
 void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite);
-// By device.
+// Overload by device.
 template <class Error>
 void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
                  int64_t padded, const QuantizerRng& rng) {

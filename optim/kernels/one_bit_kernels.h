@@ -88,8 +88,8 @@ struct SyncUpdate {
 };
 
 // 1-bit LAMB from the averaged momentum: a ← agreed, or 0 where v = 0;  g = (a − β1·m)/o1, the implied gradient;
-// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← limited(â/(√v̂ + ε)). Returns (√v̂ + ε)/(√v̂_fresh + ε). Hats are bias
-// corrections: â = a/correction, √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
+// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← limited(â/(√v̂ + ε)). Returns (√v̂ + ε)/(√v̂_fresh + ε). Hats are
+// bias corrections: â = a/correction, √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
 struct FrozenLambUpdate {
   float beta1, o1;
   Average variance;  // of g²
@@ -103,7 +103,7 @@ struct FrozenLambUpdate {
   }
 };
 
-// Applies f to the arrays on each range and returns the maximum over it; on a GPU the host waits for it.
+// Arguments of frozen_lamb(), which applies f on each range and returns its maximum there; on a GPU the host waits.
 struct FrozenLamb {
   FrozenLambUpdate f;
   float *m, *agreed, *v_fresh;
