@@ -13,8 +13,8 @@ struct Choices {
   std::string damage;                         // why lines were ignored; empty if none were
 };
 
-// Reads a file's text: a first line `header`, then lines "value<tab>key". Other lines are ignored, all lines if the
-// first is another one, and repeated keys. A value has letters, digits and '_', '=' and '-' only.
+// Reads a file's text: a first line `header`, then lines "value<tab>key". Ignores malformed lines and repeated keys,
+// and all lines if the first line is not `header`. A value consists of letters, digits, '_', '=' and '-'.
 Choices parse_choices(std::string_view text, std::string_view header);
 
 // A small text file, shared by all threads and processes that use the path: the first choice recorded for a key stays.
@@ -27,8 +27,8 @@ class ChoiceFile {
   const std::string& path() const { return path_; }  // of the file
   // Reads the file. There is no damage if it does not exist. Never throws for its content.
   Choices read() const;
-  // Adds a choice, and returns the one that the file now has for the key: an older one, unless that is `unusable`.
-  // Waits up to 10 s for others that record. Throws an Error if the file cannot be written.
+  // Records a choice, and returns the choice that the file then has for the key: an older one, unless that is
+  // `unusable`. Waits up to 10 s for others that record. Throws an Error if the file cannot be written.
   std::string record(const std::string& key, const std::string& value, const std::string& unusable = "") const;
 
  private:

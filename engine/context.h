@@ -9,7 +9,7 @@ namespace godwit {
 
 class Trace;
 
-// State of a thread, for all operations that it calls.
+// State of a thread, which its operations use.
 struct Context {
   int rank = 0;                                           // rank in the world
   int threads = 1;                                        // threads of one parallel loop or library call of this rank
@@ -32,7 +32,7 @@ const Context& context();
 Context context_on(Device device, bool high_priority = false);
 
 // Blocks until all work queued on the calling thread's stream has finished. Returns immediately on the CPU. Throws if
-// work of the rank was aborted, such as a collective whose peer never came.
+// work of the rank was aborted, such as a collective that a peer never joined.
 void synchronize();
 
 // Sets the calling thread's context for a scope; a communication thread takes over the context of its rank this way.

@@ -28,8 +28,8 @@ std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
 // the CPU if there is no GPU. Throws an Error that begins with `subject` for any other text.
 Device parse_device(const std::string& text, const std::string& subject = "device", int local_rank = 0);
 
-// Throws unless `text` is a device as above, and there are GPUs if it names one. Any GPU will do, because the number may
-// depend on the rank.
+// Throws unless `text` is a device as above, and a GPU exists if it names one. The number is not checked, because it
+// may depend on the rank.
 void check_device(const std::string& text, const std::string& subject);
 
 int cuda_devices();                // GPUs that this build, driver and process can use

@@ -6,12 +6,12 @@
 
 namespace godwit {
 
-// Escapes control characters and invalid UTF-8 as
-// , \x1b or \u202e, so that a terminal does not interpret them. Control characters include Unicode line ends and
-// changes of writing direction.
+// Escapes control characters and invalid UTF-8, such as a line break as \n, a byte as \x1b and a code point as \u202e,
+// so that a terminal does not interpret them. Control characters include Unicode line ends and changes of writing
+// direction.
 std::string printable(std::string_view text);
 
-// printable() of the text; if it exceeds `limit` bytes, of its beginning, followed by "…".
+// printable() of the text. A text of more than `limit` bytes is cut and ends with "…".
 std::string excerpt(std::string_view text, size_t limit = 100);
 
 // Joins excerpts of at most `limit` texts: "a, b, c and 7 more".

@@ -25,8 +25,8 @@ int64_t peak_gpu_bytes();  // peak bytes allocated on this GPU by all threads of
 const ConvolutionPaths& convolution_paths();  // of the calling thread's context; empty on the CPU
 // Number of shapes for which the calling thread's context has prepared a library call; 0 on the CPU.
 int64_t library_choices();
-// Sets a function that the calling thread's context calls before it prepares a library call for a new shape, or captures
-// a graph: either may load kernels. Null: none. No effect on the CPU.
+// Sets a function that the calling thread's context calls before it prepares a library call for a new shape, or
+// captures a graph; both may load kernels. Null: none. No effect on the CPU.
 void before_loading(std::function<void()> f);
 // CUDA priority of the calling thread's stream: lower numbers run first. 0 on the CPU.
 int stream_priority();

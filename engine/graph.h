@@ -22,7 +22,7 @@ class CudaGraphCache {
  public:
   enum class How : uint8_t { eager, captured, replayed };  // what run() did
 
-  // For the calling thread, whose context must be on a GPU. At most `most` keys are captured; further keys always run
+  // For the calling thread, whose context must be on a GPU. Captures at most `most` keys; other keys always run
   // eagerly.
   explicit CudaGraphCache(size_t most = 64);
   ~CudaGraphCache();

@@ -15,8 +15,8 @@ namespace godwit {
 class HostReads {
  public:
   using Read = std::function<void(const Tensor& values)>;  // values: on the CPU
-  // When run() calls a function. An error of one rank may make values non-finite that other ranks compute from its
-  // messages: `shared` values are read after all ranks have found nothing wrong with their own.
+  // When run() calls a function. A non-finite value of one rank may spread to other ranks through its messages.
+  // `shared` values are therefore read after all ranks have found their own values correct.
   enum class Order { first, own, shared };
 
   HostReads() = default;
@@ -25,12 +25,12 @@ class HostReads {
   HostReads& operator=(const HostReads&) = delete;
 
   void add(const Tensor& x, Read read, Order order = Order::own);  // thread-safe
-  // Ends the step: its copies are complete when the calling thread's stream reaches this point. The stream must have
-  // waited for the streams of other threads that called add().
+  // Ends the step: its copies are complete when the calling thread's stream has done the work queued so far. That
+  // stream must have waited for the streams of other threads that called add().
   void close();
   // Blocks until the GPU has made the copies, then calls the functions by Order and in the order of add(). If one
-  // throws, the others are dropped. Calls close() if nobody has. `meet` is called before the shared values are read, if
-  // there are some; without `meet` they are dropped.
+  // throws, the others are dropped. Calls close() if it was not called. `meet` is called before the shared values are
+  // read, if there are any; without `meet` they are dropped.
   void run(const std::function<void()>& meet = nullptr);
 
  private:

@@ -24,7 +24,7 @@ struct TraceEvent {
 // The threads of a rank find it in Context::trace. Thread-safe.
 class Trace {
  public:
-  // A ProfileRange of a step is recorded between record(true) and record(false), one of the run always.
+  // Starts or stops recording ranges of a step (ProfileRange::Of::step). Ranges of the run are always recorded.
   void record(bool steps) { recording_ = steps; }
   bool recording() const { return recording_; }  // whether ranges of steps are recorded
   void name_thread(const std::string& name);     // of the calling thread: "compute"

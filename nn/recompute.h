@@ -7,7 +7,7 @@
 
 namespace godwit::nn {
 
-// f(x), where f computes with the parameters of `block`. Until backward only x is kept. backward() calls f again, so
+// Returns f(x); f computes with the parameters of `block`. Only x is kept for backward(), which calls f again. So
 // `block` must live until then, and f must own everything else that it captures. f must not depend on other variables
 // with gradients. See godwit::recompute().
 inline Var recompute(const Module& block, const Var& x, const std::function<Var(const Var&)>& f) {

@@ -39,7 +39,7 @@ class CudaMemory : public MemorySource {
     cudaSetDevice(before);
     return status == cudaSuccess;
   }
-  // Overwrites the memory in stream order, if asked to. A graph must not repeat this, so captures are left out.
+  // With GODWIT_POISON, fills the memory with NaN in stream order. Not during a capture: replays would repeat it.
   void recycle(std::byte* data, int64_t bytes) override {
     if (!poison_ || bytes == 0 || captured()) return;
     int before = index_;
@@ -168,7 +168,7 @@ CudaContext::~CudaContext() {
   if (dnn_) cudnnDestroy(dnn_);
 }
 
-// The reason of an abort comes first: the work behind it may have failed because of its wrong values.
+// Reports an abort first: work queued after it may have failed because of its wrong values.
 void CudaContext::synchronize() const {
   const cudaError_t status = cudaStreamSynchronize(stream.get());
   aborted->check();

@@ -10,7 +10,7 @@
 
 namespace godwit {
 
-// Bytes of GPU memory while an operation runs: in all cases, and of engines that are timed after the first.
+// Limits of workspace in bytes: of any engine, and of timed engines after the first.
 constexpr int64_t kMostDnnWorkspace = 1ll << 30, kMostTimedWorkspace = 256ll << 20;
 
 enum DnnUid : int64_t { kDnnX = 1, kDnnW = 2, kDnnY = 3, kDnnWideW = 4 };  // IDs of a plan's tensors

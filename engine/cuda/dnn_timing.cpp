@@ -15,7 +15,7 @@ constexpr int kTimed = 3;             // engines
 constexpr int kRuns = 5;              // of each engine, after one that is not timed
 const std::vector<int64_t> kFile{4};  // cache key in the context
 
-// What the fastest engine depends on besides the problem.
+// Everything except the problem that the fastest engine depends on.
 std::string machine(const CudaContext& context) {
   cudaDeviceProp properties{};
   int major = 0, minor = 0, driver = 0, runtime = 0;
@@ -42,8 +42,8 @@ ChoiceFile choice_file(const CudaContext& context) {
   return {folder.empty() ? "" : folder + "/" + name.substr(0, 200) + ".txt", owner};
 }
 
-// Runs the selected engine, and then several times with an event before and after each run. Returns the shortest time
-// in seconds; waits for it.
+// Runs the selected engine once, then kRuns times with an event before and after each run. Waits, and returns the
+// shortest time in seconds.
 std::optional<double> time(Cuda device, ConvolutionPlan& plan, const DnnMemory& at) {
   const Tensor room = workspace(device, plan.workspace());
   const DnnDescriptor pack = at.pack(room);
@@ -100,7 +100,7 @@ ConvolutionPlan timed_plan(Cuda device, const ConvolutionProblem& problem, const
   try {
     const std::string recorded = file.record(key, fastest, known);
     ++paths.timed;
-    if (recorded != fastest)  // by another rank, in the meantime
+    if (recorded != fastest)  // another rank has recorded its choice first
       if (auto other = named_plan(device, problem, at, recorded)) return std::move(*other);
     return plan;
   } catch (const Error& error) {

@@ -11,9 +11,9 @@ struct DnnMemory {
   DnnDescriptor pack(const Tensor& workspace) const;  // for ConvolutionPlan::execute()
 };
 
-// The engine that the file of choices has for the problem. If it has none, or one that does not run, times the first
-// three engines that run, with the tensors at `at`, and records the fastest. If it cannot be recorded, and while a CUDA
-// graph is captured, the first engine that cuDNN proposes. The thread's ConvolutionPaths state what happened.
+// The engine recorded in the file of choices for the problem. If there is none, or if it does not run, times the first
+// three engines that run, with the tensors at `at`, and records the fastest. If it cannot be recorded, or while a CUDA
+// graph is captured, the first engine that cuDNN proposes. The thread's ConvolutionPaths report the result.
 ConvolutionPlan timed_plan(Cuda device, const ConvolutionProblem& problem, const DnnMemory& at);
 
 }  // namespace godwit

@@ -21,15 +21,15 @@ class CudaEvent {
     return *this;
   }
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
-  // Blocks the host until the event. Returns immediately if nothing was recorded.
+  // Blocks the host until the event is done. Returns immediately if nothing was recorded.
   cudaError_t synchronize() const { return cudaEventSynchronize(event_); }
-  // Whether the event has happened. Does not wait.
+  // Whether the event is done. Does not wait.
   bool done() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status != cudaErrorNotReady) cuda_check(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
-  // From `begin` to this event. Both are timed and have happened.
+  // Seconds from `begin` to this event; both must be timed and done.
   double seconds_since(const CudaEvent& begin) const {
     float milliseconds = 0;
     cuda_check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");

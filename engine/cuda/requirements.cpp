@@ -15,8 +15,8 @@ std::string text_of(int64_t version) {
 
 std::string text_of_capability(int capability) { return detail::concat(capability / 10, ".", capability % 10); }
 
-// "80" is code for 8.x from 8.0 on, and an intermediate form that the driver compiles for later ones; "80-real" is the
-// first alone, "80-virtual" the second. "90a" runs on 9.0 alone.
+// "80" means machine code for 8.x from 8.0 on, and PTX, which the driver compiles for later ones. "80-real" is the
+// machine code only, "80-virtual" the PTX only. "90a" runs on 9.0 only.
 bool entry_runs_on(std::string_view entry, int capability) {
   int number = 0;
   const auto [rest, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);

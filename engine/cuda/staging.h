@@ -28,8 +28,8 @@ class Staging {
   size_t next_ = 0;
 };
 
-// With GODWIT_POISON=1 in the environment, memory released to the pools of GPU and page-locked memory is filled with NaN,
-// so that tests find its later uses.
+// With GODWIT_POISON=1 in the environment, memory released to the pools of GPU and page-locked memory is filled with
+// this byte (NaN), so that tests find later uses.
 constexpr int kPoison = 0xFF;
 bool poison_released_memory();
 

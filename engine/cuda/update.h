@@ -83,7 +83,7 @@ __device__ void update_pack_by_turns(const Turns<F>& turns, int64_t begin, int64
   }
 }
 
-// As update_kernel().
+// Like update_kernel(), with two formulas by turns.
 template <int n, class F, class... T>
 __global__ void update_by_turns_kernel(const __grid_constant__ Turns<F> turns, int64_t begin, int64_t first,
                                        int64_t last, int64_t end, bf16* rounded, T*... at) {
