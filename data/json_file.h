@@ -24,8 +24,8 @@ class JsonNode {
   int64_t integer() const;                    // an integer; throws also if it exceeds int64
   double number() const;                      // a number
   bool boolean() const;                       // true or false
-  bool is_null() const;                       // whether the value is null; throws for no type
-  bool is_text() const;                       // whether the value is a string; throws for no type
+  bool is_null() const;                       // whether the value is null; never throws
+  bool is_text() const;                       // whether the value is a string; never throws
 
  private:
   friend class JsonFile;

@@ -37,8 +37,8 @@ class Bert : public BertModule {
   explicit Bert(const BertConfig& config, bool pooler = true);  // `pooler`: whether pool() may be called
   ~Bert() override;
 
-  // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, token_type_ids or mask are malformed or out of
-  // range, or if length exceeds max_position_embeddings.
+  // Hidden states [batch·length, hidden_size] of config.dtype. Throws if ids, token_type_ids or mask are malformed or
+  // out of range, or if length exceeds max_position_embeddings.
   Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;
   // tanh of a linear layer on the first token's hidden state: [batch, hidden_size] of the parameters' type.
   Var pool(const Var& hidden, const TextInput& input) const;

@@ -11,7 +11,7 @@ namespace godwit {
 
 // Sizes, activations and initialization of a BERT.
 struct BertConfig {
-  // Multiples: hidden_size of num_attention_heads.
+  // hidden_size must be a multiple of num_attention_heads.
   int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
   int64_t intermediate_size = 3072;  // of the feed-forward layers
   std::string hidden_act = "gelu";  // erf form; gelu_new or gelu_pytorch_tanh (tanh form), relu, tanh
@@ -21,33 +21,33 @@ struct BertConfig {
   std::optional<int64_t> pad_token_id = 0;  // its embedding starts at 0 and gets no gradient as an input
   double initializer_range = 0.02, layer_norm_eps = 1e-12;  // deviation of the initial weights; added to variances
   std::vector<std::string> labels{"LABEL_0", "LABEL_1"};  // of a sequence classifier (id2label)
-  bool tie_word_embeddings = true;                        // a decoder of masked words computes with no others
+  bool tie_word_embeddings = true;                        // must be true for heads that predict masked words
 
   DType dtype = DType::f32;  // or f64; bf16: of activations within the encoder, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
-  // The first so many layers keep only their input for backward, which computes the layer again: less memory, the same
-  // gradients.
+  // The first `recompute` layers keep only their input for the backward pass, which computes them again: less memory,
+  // the same gradients.
   int64_t recompute = 0;
 };
 
 std::vector<std::string> bert_names();            // bert_tiny mini small medium base large
 BertConfig bert_config(const std::string& name);  // throws for an unknown name, naming the nearest
 
-// Throws for settings that describe no network, naming the field and its value.
+// Throws for invalid settings, naming the field and its value.
 void check_bert_config(const BertConfig& config);
 
-uint64_t hash(const BertConfig& config);  // of everything but seed and recompute
+uint64_t hash(const BertConfig& config);  // of all fields except seed and recompute
 
-// From a config.json, or the folder it lies in; what it leaves out is as HuggingFace has it. Throws Error naming file,
-// field and value for anything malformed, out of range, or asking for another network than this BERT.
+// Reads a config.json, or the one in a folder. Missing fields get HuggingFace's defaults. Throws an Error naming file,
+// field and value if a field is malformed, out of range, or asks for another architecture.
 BertConfig read_bert_config(const std::string& path);
 
-// The classes of a sequence classifier's config.json: BertConfig::labels, checked. Throws Error naming file, field and
-// value where label2id or num_labels contradicts id2label, a name stands for two classes, or problem_type asks for
-// anything else than one class for a text.
+// Reads the classes of a sequence classifier's config.json: BertConfig::labels. Throws an Error naming file, field and
+// value if label2id or num_labels contradicts id2label, two classes have one name, or problem_type is not
+// classification with one class per text.
 std::vector<std::string> read_class_names(const std::string& path);
 
-// As HuggingFace reads it; `architecture` is one of its classes (BertForQuestionAnswering). Whole or not at all.
+// Writes a config.json for transformers: the whole file or nothing. `architecture`: its class ("BertForMaskedLM").
 void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture);
 
 }  // namespace godwit

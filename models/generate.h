@@ -26,11 +26,11 @@ void check_sample_options(const SampleOptions& options);
 int32_t sample_token(std::span<const float> logits, const SampleOptions& options, double uniform);
 
 // Continues `prompt` by at most `count` tokens of [0, vocabulary), and stops after one of the tokens `ends`. The
-// network may have more outputs than `vocabulary`; they are never drawn. Calls `each` with every new token. The result depends only on
-// weights, prompt, vocabulary and options. Reads each token once, with a key-value cache. When the text fills all
-// positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the prompt is
-// empty, longer than the positions, or has a token that the network does not have, and if `vocabulary` exceeds the
-// network's outputs.
+// network may have more outputs than `vocabulary`; they are never drawn. Calls `each` with every new token. The result
+// depends only on weights, prompt, vocabulary and options. Reads each token once, with a key-value cache. If the text
+// fills all positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the
+// prompt is empty, longer than the positions, or has a token outside of the network's vocabulary, or if `vocabulary`
+// exceeds its outputs.
 std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
                               int64_t vocabulary, const SampleOptions& options,
                               std::span<const int32_t> ends = {}, const std::function<void(int32_t)>& each = {});

@@ -24,8 +24,8 @@ struct Gpt2Config {
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
-  // The first so many layers keep only their input for backward, which computes the layer again: less memory, the same
-  // gradients.
+  // The first `recompute` layers keep only their input for the backward pass, which computes them again: less memory,
+  // the same gradients.
   int64_t recompute = 0;
 
   int64_t inner() const { return n_inner.value_or(4 * n_embd); }  // width of the feed-forward layers

@@ -33,8 +33,8 @@ void set_text_sizes(LanguageModelConfig* config, int64_t vocab_size, int64_t pos
 // other models attention probabilities.
 void set_training(LanguageModelConfig* config, double dropout, uint64_t seed, DType dtype);
 
-// Tokens after which transformers' generate() stops: eos_token_id of generation_config.json if the folder has this file,
-// otherwise of its config.json, which is `config`. Throws if the file is malformed.
+// Tokens after which transformers' generate() stops: eos_token_id of generation_config.json if the folder has this
+// file, otherwise that of config.json, given as `config`. Throws if the file is malformed.
 std::vector<int64_t> end_tokens(const std::string& folder, const LanguageModelConfig& config);
 
 std::unique_ptr<LanguageModel> make_language_model(const LanguageModelConfig& config);  // with initial weights

@@ -39,7 +39,7 @@ class Llama : public LanguageModel {
   std::vector<std::unique_ptr<Layer>> layers_;
   nn::RmsNorm norm_;
   Var head_;                                    // undefined if tied
-  mutable std::vector<RotaryTable> rotations_;  // longer and longer; captured steps keep using earlier ones
+  mutable std::vector<RotaryTable> rotations_;  // of growing length; captured steps keep using earlier ones
 };
 
 // Creates a model with initial weights from config.seed: matrices and embeddings are normal with standard deviation

@@ -35,7 +35,7 @@ struct LlamaConfig {
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
-  // Layers, from the first on, whose activations backward computes again. Not for mixtral.
+  // The backward pass computes the activations of the first `recompute` layers again. Not for mixtral.
   int64_t recompute = 0;
 
   // num_key_value_heads with its default

@@ -1,5 +1,5 @@
-// MixtureOfExperts: a feed-forward layer of which each token uses a few parts (Jiang et al. 2024, "Mixtral of
-// Experts").
+// MixtureOfExperts: a feed-forward layer with several experts, of which each token uses a few (Jiang et al. 2024,
+// "Mixtral of Experts").
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,4 +1,4 @@
-// BERTs as HuggingFace's folders: config.json and model.safetensors, read and written. The tokenizer is the program's.
+// Reads and writes BERT models as HuggingFace folders: config.json and model.safetensors, without the tokenizer.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,22 +12,22 @@ namespace godwit {
 // What load_pretrained() found.
 struct LoadReport {
   int64_t loaded = 0;                   // tensors of the model
-  std::vector<std::string> missing;     // of the model's heads and not in the file: they keep their values
-  std::vector<std::string> unexpected;  // of the file's heads and not in the model: passed over
+  std::vector<std::string> missing;     // of the model's heads, not in the file; unchanged
+  std::vector<std::string> unexpected;  // of the file's heads, not in the model; ignored
   std::string str() const;              // one line
 };
 
-// Fills the model, in its own memory (also once bound to buckets), from a folder or a safetensors file with weights of
-// float64/32/16 or bfloat16, named as by any version of HuggingFace's: with or without "bert.", gamma and beta, with or
-// without the tied decoder. Embeddings and encoder must be whole. One Error names the tensors that are not, or have
-// another shape or type, and the field of config.json that says so; the model is unchanged then.
+// Loads weights (float64/32/16 or bfloat16) from a folder or a safetensors file into the model's memory. Accepts names
+// of any HuggingFace version: with or without "bert.", gamma and beta, with or without the tied decoder. Embeddings and
+// encoder must be complete. One Error names the tensors that are missing or have another shape or type, and the field
+// of config.json that determines the shape; the model is then unchanged.
 LoadReport load_pretrained(const std::string& path, const BertModule& model);
 
-// Outputs of the file's head for classes (classifier.weight); none where it has no such head. `path` as above.
+// Number of outputs of the file's classifier.weight; none if the file has no such head. `path` as above.
 std::optional<int64_t> classifier_outputs(const std::string& path);
 
-// Writes what HuggingFace's from_pretrained reads, into a folder that is made where it is missing. Each file appears
-// whole or not at all.
+// Writes a folder for transformers' from_pretrained: config.json and model.safetensors. The folder is created if it
+// does not exist. Each file is written whole or not at all.
 void save_pretrained(const std::string& folder, const BertModule& model);
 
 }  // namespace godwit

@@ -22,12 +22,12 @@ using FieldOf = std::function<const char*(std::string_view name, int dimension)>
 // Describes how a tensor of a file differs in type or shape from what the model expects; "" if it fits.
 std::string difference(const std::string& name, const Tensor& loaded, const Shape& expected, const FieldOf& field_of);
 
-// " 3 missing (a, b, c);": names at most five items; "" without items.
+// " 3 missing (a, b, c);": names at most five items; "" if there are none.
 std::string listed(const std::vector<std::string>& items, const char* what);
 
 bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
 
-// Sets the values of each parameter to those of the tensor of a file, which has its shape there: nn::set_values().
+// Sets each parameter to the values of its tensor, which has its shape in files, by nn::set_values().
 void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
 
 // Copies the file's tensors to the parameters of their names. Throws an Error that names missing, unexpected and

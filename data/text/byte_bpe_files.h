@@ -17,7 +17,7 @@ ByteBpe read_bpe(const std::string& vocab, const std::string& merges);
 // dropout. Ignores decoder, truncation and padding, and the tokens that a post-processor adds around a text.
 ByteBpe read_bpe_json(const std::string& path);
 
-// Atomically; throws an Error naming the file. HuggingFace's library reads these files.
+// Writes the files atomically; HuggingFace's library reads them. Throws an Error naming the file.
 void write_bpe(const std::string& vocab, const std::string& merges, const ByteBpeModel& model);
 // Writes everything that read_bpe_json() reads; otherwise as write_bpe().
 void write_bpe_json(const std::string& path, const ByteBpeModel& model);

@@ -11,8 +11,8 @@ namespace godwit::data {
 
 enum class Sentences {  // how a text is split into sentences
   lines,  // one sentence per line
-  // Joins lines. A sentence ends after . ! ? and closing quotes or brackets, if a space follows and then no character a
-  // … z.
+  // Joins lines. A sentence ends after . ! ? and closing quotes or brackets, if a space follows and then a character
+  // other than a … z.
   split,
 };
 

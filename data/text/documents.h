@@ -8,7 +8,7 @@
 namespace godwit::data {
 
 // `path` itself, or the files below a folder whose names end with one of `endings`, in order of their paths. Follows
-// links, except links to a folder that contains them. Leaves out a merges.txt beside a tokenizer. Throws if there is no
+// links, except links to a folder that contains them. Leaves out the merges.txt of a tokenizer. Throws if there is no
 // file.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 

@@ -28,9 +28,9 @@ class Vocabulary : public TokenTable {
   int32_t pad_, unk_, cls_, sep_, mask_;
 };
 
-// Lines end with \n or \r\n. Errors name the file.
+// Reads a file whose lines end with \n or \r\n. Errors name the file.
 Vocabulary read_vocabulary(const std::string& path);
-// Atomically; throws an Error naming the file.
+// Writes the file atomically; throws an Error naming it.
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary);
 
 }  // namespace godwit::data

@@ -12,9 +12,9 @@ namespace godwit::data {
 // A hash table that only grows. Lookups take no lock. Thread-safe.
 class WordCache {
  public:
-  static constexpr size_t kLongest = 64;  // bytes of a word that is kept
+  static constexpr size_t kLongest = 64;  // largest size of a cached word, in bytes
 
-  // Keeps about `words` words; add() then keeps no more.
+  // Room for about `words` words; when it is full, add() has no effect.
   explicit WordCache(size_t words);
   ~WordCache();
   WordCache(const WordCache&) = delete;
@@ -30,7 +30,7 @@ class WordCache {
 
   // Returns the ids of a word; empty if it is not in the cache.
   std::span<const int32_t> find(const Key& key, std::string_view word) const;
-  // Keeps a word that is not in the cache, if there is room, also among words with similar hashes.
+  // Adds a word that is not in the cache, if there is room in total and near its hash.
   void add(const Key& key, std::string_view word, std::span<const int32_t> ids);
 
  private:

@@ -54,9 +54,9 @@ WordText read_word_text(const std::string& path, WordSplit split);
 // has no words or `limit` is below 3.
 WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit);
 
-// One word per line. Errors name the file.
+// Reads a file with one word per line. Errors name the file.
 WordVocabulary read_word_vocabulary(const std::string& path);
-// Atomically; throws an Error naming the file.
+// Writes the file atomically; throws an Error naming it.
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary);
 
 // The ids of a text.
