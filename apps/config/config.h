@@ -59,7 +59,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   virtual ~CommonConfig() = default;
   OptionList options() const;               // in the order of printing; refers to this object
   virtual void check_together() const = 0;  // throws if options contradict each other
-  // Samples are streams of text: a run that continues with other workers must keep their number.
+  // Samples are streams of text: a run that continues with another number of workers must keep their total number.
   virtual bool samples_are_streams() const { return false; }
 
  protected:

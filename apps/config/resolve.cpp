@@ -152,7 +152,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   if (!exchange.empty()) config.exchange = exchange;
   if (lookup("exchange.sharding") == "hybrid") config.exchange.sharding = Sharding::hybrid;  // makes options apply
   if (!schedule.empty()) config.schedule.name = schedule;
-  if (!model.empty()) {  // options that the file's model reads, and this one does not
+  if (!model.empty()) {  // options that the model of the file reads, and the new one does not
     const OptionList list = config.options();
     const auto of_other_model = [&](const Assignment& a) {
       const Option* option = list.find(a.option);
@@ -162,7 +162,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   }
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
-  const Assignment* picked = last(kept.assignments, "bucket.mib");  // by the run that is continued
+  const Assignment* picked = last(kept.assignments, "bucket.mib");  // picked by the continued run
   if (picked && !config.resume.empty() && config.resume != "auto" && config.bucket.mib == "auto")
     assign(*config.options().find("bucket.mib"), picked->value, picked->subject);
   // A launcher may continue a run with another number of workers than its config.json says.

@@ -23,7 +23,7 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
   if (const auto end = tokenizer.end_of_text()) return {*end};
   try {
     return tokenizer.encode("\n");
-  } catch (const Error&) {  // a text without line feeds
+  } catch (const Error&) {  // the tokenizer has no line feed
     return {};
   }
 }

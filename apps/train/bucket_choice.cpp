@@ -26,7 +26,7 @@ class Restored {
 }  // namespace
 
 std::string pick_bucket_size(CommonConfig& config, Task& task, Communicator& comm, const DataParallelOptions& options) {
-  // Held gradients, and those that an optimizer clips before it communicates, are exchanged after the last one.
+  // Held gradients, and gradients that an optimizer clips before it communicates, are exchanged after the last one.
   const bool overlaps = !options.skip_not_finite && !options.refuse_step &&
                         !(options.clip_norm > 0 && options.optimizer.method().communicates_itself);
   task.model().train();

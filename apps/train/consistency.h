@@ -1,4 +1,4 @@
-// Checks that processes which train together were configured alike.
+// Checks that all processes of a run have the same configuration.
 #pragma once
 #include "apps/config/config.h"
 #include "comm/group.h"

@@ -54,9 +54,9 @@ class Task {
   virtual Rows notes() const { return {}; }  // printed at the start of a run
 
   virtual void on_run_start(const std::string& /*run_dir*/) {}  // on rank 0, before the first step
-  // Epochs start at 0. Begins to prefetch from the given batch of this rank on.
+  // Begins to prefetch batches of this rank, from first_batch on. Epochs start at 0.
   virtual void start_epoch(int64_t epoch, int64_t first_batch = 0) = 0;
-  // the next batch of the epoch; micro_batch counts over the whole run, from 0
+  // Runs the next batch of the epoch. micro_batch counts over the whole run, from 0.
   virtual Forward forward(int64_t micro_batch) = 0;
   // forward() in two parts; a captured step (engine/graph.h) replays the second.
   virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
@@ -64,17 +64,17 @@ class Task {
   // Tensors that carry over from one training batch to the next, besides parameters and buffers; for checkpoints.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
-  // Collective: evaluates the current model. Calls `read`, on all ranks equally often, with what reads parameters.
+  // Collective: evaluates the current model. All ranks call `read` equally often, with functions that read parameters.
   virtual Evaluation evaluate(const ReadParameters& read) = 0;
-  // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces what an interrupted run wrote for
+  // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces results of an interrupted run for
   // this step and later ones.
   virtual void write_evaluation(const std::string& /*run_dir*/, int64_t /*step*/) {}
   virtual std::vector<std::string> corrupt_files() { return {}; }  // corrupt files found so far, "path: reason"
   // On rank 0: saves the current model to a folder ("weights", or "ema" for averaged weights). Parameters are read one
   // after the other (nn::tensor_sources()).
   virtual void save(const std::string& run_dir, const std::string& which) = 0;
-  // On rank 0, possibly while the model trains: writes the files that a HuggingFace folder has besides the weights, into
-  // a folder that is created if it does not exist.
+  // On rank 0, possibly while the model trains: writes the files of a HuggingFace folder except the weights, to a
+  // folder that is created if it does not exist.
   virtual void save_description(const std::string& folder) { std::filesystem::create_directories(folder); }
 };
 

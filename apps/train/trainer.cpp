@@ -60,7 +60,7 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
 }
 
 Trainer::~Trainer() {
-  if (leader()) silence_interrupts();  // no longer stop anything
+  if (leader()) silence_interrupts();  // signals have no effect from here on
 }
 
 Evaluation Trainer::run(Progress& progress) {
@@ -132,8 +132,8 @@ void Trainer::check_replicas() {
   ++replica_checks_;
 }
 
-// Ranks that are asked to stop, or for a checkpoint, do so after the same step. Local steps are completed first: in
-// between the replicas differ and cannot be saved.
+// All ranks stop, or save a checkpoint, after the same step. Local steps are completed first: until then the replicas
+// differ and cannot be saved.
 bool Trainer::may_continue(Progress& progress) {
   const auto ends = [&] { return interrupted() != 0 || !write_error_.empty(); };
   if (comm_.world->may_continue(ends() || wants_checkpoint()) || !replica_->synchronized()) return true;
@@ -174,7 +174,7 @@ void Trainer::train_step(Progress& progress) {
     replica_->find_cause();  // such as a non-finite loss
     throw;
   }
-  // The optimizer counts the steps that are taken.
+  // The optimizer counts only steps that are not skipped.
   if (const std::string event = replica_->optimizer().event(replica_->steps()); taken && leader() && !event.empty())
     progress.line(detail::concat("step ", step_, ": ", event));
   const StepTimes exchange = replica_->times();
@@ -206,7 +206,7 @@ TimeSplit Trainer::forward_and_backward() {
     accumulator_.samples += forward.samples;
     times.data_wait += forward.data_wait_s;
   }
-  // Calls of the computing thread hide behind nothing.
+  // Collectives of the computing thread do not overlap with its computation.
   times.communication = times.exposed_communication = comm_.compute->seconds() - exchanged_before;
   const double others = times.forward + times.data_wait + times.communication + replica_->times().waiting();
   times.backward = std::max(0.0, seconds_since(start) - others);
@@ -229,7 +229,7 @@ Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
 }
 
 // An eager pass reads its outputs before the backward pass, so that an error of the exchange does not hide the loss.
-// The outputs of a graph are there after its launch; the next replay overwrites them.
+// The outputs of a graph exist after its launch; the next replay overwrites them.
 Forward Trainer::captured_forward_backward(int micro_batch) {
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});

@@ -37,7 +37,7 @@ class Trainer {
   // rank is interrupted or metrics cannot be written, all ranks stop after the same step (the current step of some
   // rank) and save without evaluating. Throws at the end if files could not be written.
   Evaluation run(Progress& progress);
-  bool stopped() const { return stopped_; }  // before the end
+  bool stopped() const { return stopped_; }  // whether the run stopped before its end
 
  private:
   // Sums since the last report, over this rank's samples.
@@ -53,11 +53,11 @@ class Trainer {
   std::vector<std::string> warnings() const;
   std::string nan_hint() const;
   Rows rows() const;  // printed at the start of the run
-  // With the next step or evaluation; sets stopped_. Saves a checkpoint that a signal or the clock asks for.
+  // Whether to go on with the next step or evaluation; sets stopped_. Saves a checkpoint if a signal or the time asks.
   bool may_continue(Progress& progress);
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
-  // Over all micro-batches. Returns the times of the computing thread, and the communication that it does itself.
+  // Runs all micro-batches of a step. Returns the times of the computing thread, including its own communication.
   TimeSplit forward_and_backward();
   // Forward and backward pass of one micro-batch. Adds the time of the forward pass to forward_s.
   // captured_forward_backward() runs both through CUDA graphs.
@@ -83,7 +83,7 @@ class Trainer {
   void no_checkpoint(int64_t step, const std::string& reason, Progress& progress);  // not collective: reports it
   void checkpoint_if_due(Progress& progress);
   void note_best(const Evaluation& result, Progress& progress);  // a better figure than before makes a checkpoint due
-  bool wants_checkpoint();                                       // not collective: a signal has come, or the time
+  bool wants_checkpoint();                                       // not collective: a signal or the time asks for one
   void remove_partial_checkpoints() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
   bool evaluates() const {  // after this step
@@ -97,7 +97,7 @@ class Trainer {
   std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
   std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;  // as in metrics.jsonl
   void report(const Evaluation& result, Progress& progress);
-  // rank 0: calls f(), which writes a file or prints; stores the first Error
+  // On rank 0: calls f(), which writes a file or prints; stores the first Error.
   void write(const std::function<void()>& f);
   void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
@@ -124,14 +124,14 @@ class Trainer {
   std::vector<Tensor> buffers_, buffers_before_;  // buffers_before_: backup for skipped steps
   int64_t skipped_in_a_row_ = 0;
   std::unique_ptr<SpikeGuard> spike_guard_;  // null if disabled
-  bool spike_found_ = false;                 // in this step
+  bool spike_found_ = false;                 // a spike was found in this step
   int64_t spikes_ = 0;                       // number of refused steps
   int64_t replica_checks_ = 0;  // number of passed checks
   std::string resumed_;         // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;      // the last step before this process
   std::string redistributed_;   // load_checkpoint()
   std::vector<std::string> unused_;  // state of the checkpoint that this run does not have
-  double load_s_ = 0;           // how long that took
+  double load_s_ = 0;           // duration of the load
   // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
   std::jthread reserve_;  // reserve_checkpoint_memory()

@@ -195,7 +195,7 @@ void Trainer::announce_checkpoint(Progress& progress) {
   progress.line(text.str());
 }
 
-// Parameters, state and averages are those of the checkpoint; steps, schedule and data go on, so the run does not meet
+// Restores parameters, state and averages from the checkpoint. Steps, schedule and data go on, so the run does not use
 // the same batches again.
 void Trainer::roll_back(Progress& progress) {
   finish_checks();
@@ -211,7 +211,7 @@ void Trainer::roll_back(Progress& progress) {
   if (leader()) progress.line("parameters and optimizer state are again those of " + folder);
 }
 
-// Those whose saving or removal was interrupted.
+// Removes checkpoints whose saving or removal was interrupted.
 void Trainer::remove_partial_checkpoints() const {
   std::error_code error;
   std::vector<std::filesystem::path> partial;
