@@ -11,7 +11,7 @@ void linear_forward(Cuda, const Tensor& x, const Tensor& w, const Tensor& bias, 
 // dx = dy · w, or dx + dy · w if `add`.
 void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
 void linear_backward_data(Cuda, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
-// Dw = dyᵀ · x, db = column sums of dy.
+// dw = dyᵀ · x, db = column sums of dy.
 void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
 void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
 
