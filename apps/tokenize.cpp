@@ -64,7 +64,7 @@ Arguments parse(const std::vector<std::string>& args) {
       result.texts.push_back(flag);
       continue;
     }
-    check(i + 1 < args.size(), flag, ": is the last argument, expected a value behind it (--help lists the options)");
+    check(i + 1 < args.size(), flag, ": is the last argument, expected a value after it (--help lists the options)");
     const std::string& value = args[++i];
     if (flag == "--out") result.out = value;
     else if (flag == "--tokenizer") result.tokenizer = value;

@@ -24,7 +24,7 @@ void check_pair(const Tensor& in, const Tensor& out, const char* operation) {
   const auto* in_begin = static_cast<const std::byte*>(in.address());
   const auto* out_begin = static_cast<const std::byte*>(out.address());
   check(in_begin + in.bytes() <= out_begin || out_begin + out.bytes() <= in_begin, operation,
-        ": in and out overlap; give it memory of its own");
+        ": in and out overlap; pass separate tensors");
 }
 
 // Called before a collective writes x.

@@ -124,9 +124,9 @@ Birder::BucketState& Birder::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
   check(i < states_.size() && states_[i].bucket_begin == bucket.begin &&
             states_[i].words.numel() * 32 == bucket.padded_numel(),
-        "birder: bucket ", bucket.index, " is not one it was made for");
+        "birder: bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
   check(states_[i].words.device() == bucket.param.device(), "birder: its state is on ", states_[i].words.device(),
-        ", bucket ", bucket.index, " on ", bucket.param.device(), "; make it where the parameters are");
+        ", bucket ", bucket.index, " on ", bucket.param.device(), "; construct it on the device of the parameters");
   return states_[i];
 }
 

@@ -325,7 +325,7 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
   on_all(world, [&] {
     if (comm.rank != 0) return;
     std::error_code error;
-    check(!fs::exists(folder, error), folder, ": exists already");
+    check(!fs::exists(folder, error), folder, ": exists already; choose another folder");
     fs::remove_all(partial, error);
     fs::create_directories(partial, error);
     check(!error, partial, ": cannot be created (", error.message(), ")");

@@ -102,7 +102,7 @@ void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t s
   const size_t s = static_cast<size_t>(slot);
   fail("clip: step ", step, ": the norm of the gradients is ", norm_, ", that of '",
        s < names_.size() ? names_[s] : "all together", "' is not finite", where,
-       "; lower the learning rate or warm it up");
+       "; lower the learning rate or use a warm-up");
 }
 
 void scale_gradient(Bucket& bucket, const Tensor& factor) {

@@ -83,8 +83,8 @@ bool DataParallel::takes_step() {
 // If parameters are sharded, ranks gather them and compare what they received.
 void DataParallel::check_replicas() {
   finish_checks();
-  check(synchronized(), "check_replicas: after step ", info_.step, " replicas differ until the optimizer synchronises ",
-        "them; check then, or call synchronize() first");
+  check(synchronized(), "check_replicas: after step ", info_.step, " the replicas differ, because the optimizer takes ",
+        "local steps; call synchronize() first");
   const std::string when = " after step " + std::to_string(info_.step);
   std::vector<uint64_t> hashes;
   std::vector<std::string> names;

@@ -10,7 +10,7 @@ using Intervals = ZeroOneAdam::Intervals;
 SyncSchedule::SyncSchedule(const ZeroOneAdam::Options& options) : options_(options) {
   if (options_.doubling_steps == 0) options_.doubling_steps = options_.warmup_steps;
   check(options_.intervals != Intervals::doubling || options_.max_interval == 1 || options_.doubling_steps > 0,
-        "zero_one_adam: without a warm-up doubling_steps must say after how many steps the intervals double");
+        "zero_one_adam: intervals=doubling without a warm-up needs doubling_steps, the steps between doublings");
   check(
       options_.intervals != Intervals::learning_rate || options_.max_interval == 1 || !options_.halvings.empty(),
       "zero_one_adam: intervals 'learning_rate' need the schedule of the run; call for_run(), or fit() of the options");

@@ -96,7 +96,7 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
 data::TokenBatch GptTask::next(int64_t micro_batch) {
   std::optional<data::TokenBatch> batch = train_.next();
   check(batch.has_value(), "micro-batch ", micro_batch, ": the epoch has no batch left");
-  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout supports at most 2³² micro-batches");
   return std::move(*batch);
 }
 

@@ -103,7 +103,7 @@ std::vector<nn::NamedTensor> LanguageTask::state() {
 data::TokenWindow LanguageTask::next(int64_t micro_batch) {
   std::optional<data::TokenWindow> window = train_.next();
   check(window.has_value(), "micro-batch ", micro_batch, ": the epoch has no window left");
-  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout supports at most 2³² micro-batches");
   return std::move(*window);
 }
 

@@ -51,7 +51,7 @@ data::TextBatch TextTask::next(int64_t micro_batch, double& waited) {
   std::optional<data::TextBatch> batch = train_.next();
   waited = seconds_since(asked);
   check(batch.has_value(), "micro-batch ", micro_batch, ": the loader has no batch left");
-  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout has numbers for 2³² micro-batches");
+  check(micro_batch <= UINT32_MAX, "micro-batch ", micro_batch, ": dropout supports at most 2³² micro-batches");
   return std::move(*batch);
 }
 

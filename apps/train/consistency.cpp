@@ -35,7 +35,7 @@ void check_same_config(Group& group, const CommonConfig& config) {
   }
   check(names.empty(), "the configuration differs between ranks: ", excerpts({names.begin(), names.end()}, 30),
         " on rank ", excerpts({ranks.begin(), ranks.end()}, 30),
-        " is not what rank 0 has; start all with the same command line");
+        " differs from rank 0; start all ranks with the same command line");
 }
 
 }  // namespace godwit::apps

@@ -90,7 +90,7 @@ std::vector<std::string> Trainer::warnings() const {
 // Remedies for a non-finite loss.
 std::string Trainer::nan_hint() const {
   const std::string& hint = config_.optimizer.method().divergence_hint;
-  return "; lower --lr or warm it up (--set schedule.warmup_fraction=0.1)" + (hint.empty() ? "" : "; " + hint);
+  return "; lower --lr or use a warm-up (--set schedule.warmup_fraction=0.1)" + (hint.empty() ? "" : "; " + hint);
 }
 
 Rows Trainer::rows() const {

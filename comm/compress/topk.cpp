@@ -143,7 +143,7 @@ class TopK : public Compressor {
     const uint32_t* places = payload + k;
     for (int64_t at = 0; at < k; ++at) {
       const uint32_t i = narrow(n) ? (places[at / 2] >> (16 * (at % 2)) & 0xFFFF) : places[at];
-      check(i < n, "topk: a payload has index ", i, ", the block has ", n, " values; was the message damaged?");
+      check(i < n, "topk: a payload has index ", i, ", the block has ", n, " values; the message is damaged");
       f(static_cast<int64_t>(i), std::bit_cast<float>(payload[at]));
     }
   }

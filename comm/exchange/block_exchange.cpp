@@ -36,7 +36,7 @@ class BlockExchange : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel, options_.name,
-          ": bucket ", bucket.index, " is not one it was made for");
+          ": bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
     check(step >= 1 && step <= UINT32_MAX, options_.name, ": step ", step, " is not in 1 … 2³²−1");
     BucketState& state = states_[i];
     Group& group = *comm.world;
@@ -74,7 +74,7 @@ class BlockExchange : public Exchange {
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, options_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
-          "; exchange dense takes either");
+          "; use exchange dense");
     rank_ = static_cast<size_t>(comm.rank);
     const int owners = options_.reply == Reply::all_gather ? 1 : comm.world->size();
     const BlockLayout layout = options_.reply == Reply::sharded

@@ -44,7 +44,7 @@ void DenseOptions::describe(OptionList& list) {
 
 void DenseOptions::check() const {
   godwit::check(wire == Wire::int8 || error_feedback == ErrorFeedback::none, "dense: error_feedback ",
-                choice_name(error_feedback), " is that of wire int8, not of ", choice_name(wire),
+                choice_name(error_feedback), " needs wire int8, but the wire is ", choice_name(wire),
                 "; set exchange.wire=int8, or exchange.error_feedback=none");
 }
 

@@ -6,7 +6,7 @@ namespace godwit {
 
 void check_divides(const Bucket& bucket, int ranks, const char* exchange) {
   check(bucket.padded_numel() % ranks == 0, exchange, ": bucket ", bucket.index, " has ", bucket.padded_numel(),
-        " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
+        " elements, not a multiple of ", ranks, " ranks; set BucketOptions::alignment to such a multiple");
 }
 
 Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, const char* exchange, const char* phase) {

@@ -60,7 +60,7 @@ class Loco : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].e.numel() == bucket.numel, name_,
-          ": bucket ", bucket.index, " is not one it was made for");
+          ": bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
     check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
     BucketState& state = states_[i];
     Group& group = *comm.world;
@@ -112,7 +112,7 @@ class Loco : public Exchange {
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, name_, ": codes float32 gradients, not ", bucket.param.dtype(),
-          "; exchange dense takes either");
+          "; use exchange dense");
     BucketState state{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {

@@ -108,7 +108,7 @@ class PowerSgd : public Exchange {
 
   void add_part(const Bucket& bucket) {
     check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
-          "; exchange dense takes either");
+          "; use exchange dense");
     const int64_t rank = rank_;
     BucketState state{.bucket_begin = bucket.begin};
     for (const Slot& slot : bucket.slots) {

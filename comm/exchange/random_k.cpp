@@ -47,7 +47,7 @@ class RandomK : public Exchange {
       : feedback_(options.error_feedback == ErrorFeedback::worker), seed_(seed) {
     for (const Bucket& bucket : buckets) {
       check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
-            "; exchange dense takes either");
+            "; use exchange dense");
       const BlockLayout layout(bucket, options.block_size, 1);
       BucketState state{bucket.begin, {}, 0, {}};
       for (const Segment& block : layout.parts(0)) {

@@ -21,7 +21,7 @@ class SignSgd : public Exchange {
     check(world <= 32767, "signsgd: ", world, " ranks; at most 32767 votes are counted");
     for (const Bucket& bucket : buckets) {
       check(bucket.param.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.param.dtype(),
-            "; exchange dense takes either");
+            "; use exchange dense");
       check(bucket.padded_numel() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded_numel(),
             " values, which is no multiple of 32·", world, "; set BucketOptions::alignment to that");
     }

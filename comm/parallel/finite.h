@@ -13,10 +13,10 @@ namespace godwit {
 // bucket.
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const NotFinite& bad);
 
-// Checks bucket.grad, which must still be the step's gradient; if it is finite, the error blames the kept state (error
-// feedback).
+// Checks bucket.grad, which must still be the step's gradient. Throws the error above if it is not finite, otherwise
+// that of fail_kept_not_finite().
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
-// Blames the kept state.
+// Throws an Error that names the bucket: its gradient, or the sum with the kept state (error feedback), is not finite.
 [[noreturn]] void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
 
 // Index of the first non-finite value in x[0, n), or n if there is none. Threaded; on a GPU the host waits for the

@@ -46,7 +46,7 @@ bool has_regular_shards(const Bucket& bucket) {
 
 void shard(Bucket& bucket, int ranks, int rank, std::optional<int64_t> block_size) {
   check(bucket.padded_numel() % ranks == 0, "sharding: bucket ", bucket.index, " has ", bucket.padded_numel(),
-        " elements, not a multiple of the ", ranks, " ranks; choose the buckets' alignment so");
+        " elements, not a multiple of ", ranks, " ranks; set BucketOptions::alignment to such a multiple");
   bucket.shards.clear();
   if (!block_size) {
     bucket.shards = even_shards(bucket, ranks);
@@ -146,7 +146,7 @@ Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlo
                          data_ptr<uint32_t>(device, message));
   });
   const auto check_parameters = [](const Tensor& x) {
-    check(encoded(x), "sharding: a parameter is not finite; lower the learning rate or warm it up");
+    check(encoded(x), "sharding: a parameter is not finite; lower the learning rate or use a warm-up");
   };
   read_on_host(faults, check_parameters, HostReads::Order::shared);
   return message;

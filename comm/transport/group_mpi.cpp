@@ -116,7 +116,7 @@ bool MpiGroup::may_continue(bool stop) {
     if (const std::optional<bool> decided = world.control.may_continue(stop)) return *decided;
     check(Clock::now() - std::max(start, last_busy()) <= world.timeout, "rank ",
           members_.world_ranks[static_cast<size_t>(rank())], ": timeout: ", rank_list(world.control.undecided()),
-          " did not say at which step to stop within ", static_cast<double>(world.timeout.count()) / 1000, " s");
+          " did not answer a request to stop within ", static_cast<double>(world.timeout.count()) / 1000, " s");
   }
 }
 

@@ -171,7 +171,7 @@ bool nccl_built() { return true; }
 
 Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout) {
   int version = 0;
-  check(ncclGetVersion(&version) == ncclSuccess, "NCCL has no version");
+  check(ncclGetVersion(&version) == ncclSuccess, "ncclGetVersion failed");
   check_version("NCCL", version, NCCL_VERSION_CODE);
   Communicator comm = host;
   comm.stats = std::make_shared<CommStats>();  // traffic through the host groups is counted here only

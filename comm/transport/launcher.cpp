@@ -18,7 +18,7 @@ std::optional<int> number_in(const char* variable) {
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
   check(error == std::errc() && stop == end && value >= 0, "launcher: ", variable, "='", excerpt(text),
-        "' is no number");
+        "', expected a non-negative integer");
   return value;
 }
 
@@ -80,11 +80,11 @@ Topology topology_of_hosts(const std::vector<std::string>& hosts) {
     counts += detail::concat(counts.empty() ? "" : ", ", excerpt(host), " has ",
                              std::count(hosts.begin(), hosts.end(), host));
   for (const std::string& host : distinct)
-    check(std::count(hosts.begin(), hosts.end(), host) * nodes == world, "the hosts hold unequal numbers of the ",
-          ranks_text(world), " (", counts, "); say --nodes, or start equally many on each");
+    check(std::count(hosts.begin(), hosts.end(), host) * nodes == world, "the hosts have unequal numbers of the ",
+          ranks_text(world), " (", counts, "); give --nodes, or start equally many on each host");
   const Topology topology{nodes, world / nodes};
   const std::string spanning = spanning_node(topology, hosts);
-  check(spanning.empty(), spanning, "; start the ranks host by host (mpirun --map-by slot), or say --nodes");
+  check(spanning.empty(), spanning, "; start the ranks host by host (mpirun --map-by slot), or give --nodes");
   return topology;
 }
 

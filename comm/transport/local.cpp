@@ -258,7 +258,7 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
           [&, rank] { run_rank(world, rank, threads, options, body, errors[static_cast<size_t>(rank)]); });
   } catch (...) {
     started = false;
-    world->fail(static_cast<int>(ranks.size()), "the system gave it no thread");
+    world->fail(static_cast<int>(ranks.size()), "its thread could not be started");
   }
   for (std::thread& rank : ranks) rank.join();
   check(started, "the system allows only ", ranks.size(), " of ", size,

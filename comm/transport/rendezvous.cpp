@@ -96,12 +96,12 @@ std::string Rendezvous::begin_message(int member, std::string_view phase) const 
 // Call with the mutex held. After a timeout the group has failed: its members' published pointers become invalid.
 void Rendezvous::give_up(int member, std::string_view phase, bool late) {
   std::string reason = failure_;
-  if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not come");
+  if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not join");
   if (reason.empty() && late) {
     std::vector<int> missing;
     for (size_t i = 0; i < ranks_.size(); ++i)
       if (!here_[i]) missing.push_back(ranks_[i]);
-    reason = detail::concat("timeout: ", rank_list(missing), " did not come within ",
+    reason = detail::concat("timeout: ", rank_list(missing), " did not join within ",
                             static_cast<double>(timeout_.count()) / 1000, " s");
     failure_ = reason;
     changed_.notify_all();

@@ -31,7 +31,7 @@ Topology agree_on_topology(Topology given, const MpiSession& session) {
   check_mpi(MPI_Allgather(own, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
   for (size_t rank = 1; rank < static_cast<size_t>(session.world()); ++rank)
     check(all[2 * rank] == all[0] && all[2 * rank + 1] == all[1],
-          "the ranks were given different topologies (nodes × workers per node, 0 is not said): rank 0 ", all[0], " × ",
+          "the ranks were given different topologies (nodes × workers per node, 0: not given): rank 0 ", all[0], " × ",
           all[1], ", rank ", rank, " ", all[2 * rank], " × ", all[2 * rank + 1]);
   const Topology topology = fit_topology(given, session.world());
   return topology.nodes > 0 ? topology : topology_of_hosts(session.hosts());
@@ -105,7 +105,7 @@ void describe_launch(const MpiSession& session, const Topology& topology,
   if (!spanning.empty())
     note("warning: " + spanning + "; its bytes count as within the node (mpirun --map-by slot numbers host by host)");
   if (session.bound())
-    note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none lends all");
+    note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none allows all");
 }
 
 // Polls for notices until done(). Returns false if `limit` passes first without a busy notice of another rank.
@@ -191,7 +191,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   const std::optional<Launcher> launched = launcher();
   std::optional<StartupWatchdog> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
   MpiSession& session = MpiSession::instance();
-  check(!session.failed(), "run_mpi: an earlier run failed; the process is to end");
+  check(!session.failed(), "run_mpi: an earlier run failed; exit this process and start a new one");
   const int rank = session.rank();
   auto world = std::make_shared<MpiWorld>(MPI_COMM_WORLD, options.timeout);
   std::exception_ptr error;

@@ -43,7 +43,7 @@ MpiSession::MpiSession() {
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
   check(!launched || launched->world == world, "mpi: the launcher started ", launched ? launched->world : 0,
-        " ranks, but MPI sees ", world, "; this build's MPI and the launcher's are not the same");
+        " ranks, but MPI sees ", world, "; use the launcher of the MPI library of this build");
   char version[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(version, &length);

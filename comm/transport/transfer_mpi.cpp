@@ -228,7 +228,7 @@ void Transfer::look_around(Clock::time_point last) const {
     const int rank = members_.world_ranks[static_cast<size_t>(message->peer)];
     const auto left = control.finished_at(rank);
     if (left && now - std::max(*left, last) > kGrace)
-      give_up(detail::concat("rank ", rank, " has ended and will not come"));
+      give_up(detail::concat("rank ", rank, " has ended and will not join"));
   }
   if (now - std::max(last, control.last_busy()) <= members_.world->timeout) return;
   std::set<int> absent, cut_off;  // world ranks with messages in flight
@@ -238,9 +238,9 @@ void Transfer::look_around(Clock::time_point last) const {
   const auto list = [](const std::set<int>& ranks) { return rank_list({ranks.begin(), ranks.end()}); };
   const std::string within =
       detail::concat(" within ", static_cast<double>(members_.world->timeout.count()) / 1000, " s");
-  if (!absent.empty()) give_up("timeout: " + list(absent) + " did not come" + within);
-  give_up("timeout: " + list(cut_off) + " came, but " + (cut_off.size() == 1 ? "its" : "their") +
-          " data did not get through" + within);
+  if (!absent.empty()) give_up("timeout: " + list(absent) + " did not join" + within);
+  give_up("timeout: " + list(cut_off) + " joined, but " + (cut_off.size() == 1 ? "its" : "their") +
+          " data did not arrive" + within);
 }
 
 // Throws for a mismatch of calls, or for a failed message, which a mismatch may have caused. Waits up to kGrace for

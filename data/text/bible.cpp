@@ -90,7 +90,7 @@ class Unpacker {
 };
 
 std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
-  check(bytes.size() >= kHeader + 12, path, ": is cut short");
+  check(bytes.size() >= kHeader + 12, path, ": is truncated");
   const uint32_t block = word_at(bytes, kHeader), blocks = word_at(bytes, kHeader + 4);
   const size_t table = kHeader + 8;
   check(block <= kLargestBlock && blocks <= (bytes.size() - table) / 4 - 1, path, ": is damaged (", blocks,
@@ -98,7 +98,7 @@ std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
   std::string text;
   for (uint32_t i = 0; i < blocks; ++i) {
     const size_t begin = word_at(bytes, table + 4 * i), end = word_at(bytes, table + 4 * i + 4);
-    check(begin <= end && end <= bytes.size(), path, ": is damaged or cut short (block ", i, " is at bytes ", begin,
+    check(begin <= end && end <= bytes.size(), path, ": is damaged or truncated (block ", i, " is at bytes ", begin,
           " to ", end, " of ", bytes.size(), ")");
     Unpacker(bytes.data() + begin, end - begin, path).append_to(text, block);
   }

@@ -29,7 +29,7 @@ uint32_t copy(const void* data, int64_t first, std::span<int32_t> to) {
 
 TokenStream::TokenStream(const std::vector<int32_t>& tokens) {
   const auto [low, high] = std::ranges::minmax_element(tokens);
-  check(tokens.empty() || *low >= 0, "token stream: an id is ", tokens.empty() ? 0 : *low);
+  check(tokens.empty() || *low >= 0, "token stream: an id is ", tokens.empty() ? 0 : *low, ", expected at least 0");
   if (tokens.empty()) return;
   if (*high <= UINT16_MAX) {
     const auto ids = stored<uint16_t>(tokens);

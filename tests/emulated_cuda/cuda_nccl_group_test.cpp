@@ -183,7 +183,7 @@ TEST_P(CudaNcclGroup, AnErrorOfACommunicatorIsReportedWithItsPhase) {
     emulated_nccl::async_error = ncclRemoteError;
     EXPECT_EQ(error_of([] { synchronize(); }),
               "rank 0: phase 'sum': NCCL: remote process exited or there was a network error (an error of the test); "
-              "NCCL_DEBUG=INFO tells more");
+              "set NCCL_DEBUG=INFO for details");
     ended = true;
   });
 }

@@ -478,7 +478,7 @@ TEST(OneBitMethods, RefuseOptionsThatContradictTheRunOrEachOther) {
   refuses("zero_one_adam", "learning rate of step 60 of 60 is", 60, [](auto&) {},
           {.name = "polynomial", .power = 50});  // below the smallest float32
   refuses("zero_one_adam", "final_fraction", 60, [](auto& c) { c.set("lr", 0); });
-  refuses("zero_one_adam", "doubling_steps must say", 60,
+  refuses("zero_one_adam", "needs doubling_steps", 60,
           [](auto& c) { c.set("warmup_fraction", 0).set("intervals", "doubling"); });
   refuses("zero_one_adam", "doubling_steps is 3, but it is read with intervals=doubling only", 60,
           [](auto& c) { c.set("doubling_steps", 3); });

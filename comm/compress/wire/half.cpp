@@ -50,7 +50,7 @@ void fail_overflow(const std::string& operation, float value, DType wire) {
 }
 
 void from_half(Cpu, const Tensor& halves, const Tensor& x) {
-  check(halves.numel() == x.numel(), "from_half: ", halves.numel(), " values to ", x.numel());
+  check(halves.numel() == x.numel(), "from_half: ", halves.numel(), " values for a tensor of ", x.numel());
   dispatch_half(halves.dtype(), "from_half", [&]<class T>() {
     const T* from = halves.data<T>();
     float* to = x.data<float>();

@@ -74,7 +74,7 @@ Tensor to_half(Cuda device, const Tensor& x, DType wire, const char* operation) 
 }
 
 void from_half(Cuda device, const Tensor& halves, const Tensor& x) {
-  check(halves.numel() == x.numel(), "from_half: ", halves.numel(), " values to ", x.numel());
+  check(halves.numel() == x.numel(), "from_half: ", halves.numel(), " values for a tensor of ", x.numel());
   dispatch_half(halves.dtype(), "from_half", [&]<class T>() {
     elementwise(device, "from_half", x.numel(), Same{}, x.cuda_data<float>(), halves.cuda_data<T>());
   });

@@ -128,7 +128,7 @@ void NcclWatchdog::accept(ncclResult_t result, ncclComm_t comm, std::string_view
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* more = comm ? ncclGetLastError(comm) : nullptr;
   fail("rank ", rank_, ": phase '", phase, "': NCCL: ", ncclGetErrorString(result),
-       more && *more ? std::string(" (") + more + ")" : std::string(), "; NCCL_DEBUG=INFO tells more");
+       more && *more ? std::string(" (") + more + ")" : std::string(), "; set NCCL_DEBUG=INFO for details");
 }
 
 }  // namespace godwit

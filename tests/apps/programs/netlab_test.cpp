@@ -66,8 +66,8 @@ TEST_F(Netlab, ACutLinkEndsAllRanks) {
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_TRUE(outcome.says(": phase '")) << outcome.err;
-  EXPECT_TRUE(outcome.says("timeout: rank 2 did not come within 3 s") ||
-              outcome.says("timeout: rank 2 came, but its data did not get through within 3 s"))
+  EXPECT_TRUE(outcome.says("timeout: rank 2 did not join within 3 s") ||
+              outcome.says("timeout: rank 2 joined, but its data did not arrive within 3 s"))
       << outcome.err;
   EXPECT_TRUE(outcome.says("; rank 2 on host2 does not answer")) << outcome.err;
   EXPECT_LT(outcome.seconds, 45) << outcome.err;

@@ -140,7 +140,7 @@ TEST(ExchangeMethods, ShardingHasDefaultsAndLimits) {
 
 TEST(ExchangeMethods, ContradictionsNameTheRemedy) {
   EXPECT_THAT(error_of([] { ExchangeConfig(DenseOptions{.error_feedback = ErrorFeedback::both}).check_values(); }),
-              HasSubstr("error_feedback both is that of wire int8, not of f32; set exchange.wire=int8"));
+              HasSubstr("error_feedback both needs wire int8, but the wire is f32; set exchange.wire=int8"));
   ExchangeConfig topk = "topk";
   topk.set("error_feedback", "both");
   EXPECT_THAT(error_of([&] { topk.check_values(); }), HasSubstr("set exchange.reply=coded"));

@@ -143,7 +143,7 @@ TEST(LocalFailure, TimeoutNamesPhaseAndAbsentRanks) {
         comm.world->barrier("epoch end");
       },
       std::chrono::milliseconds(150));
-  EXPECT_NE(text.find("phase 'epoch end': timeout: ranks 1 and 3 did not come within 0.15 s"), std::string::npos)
+  EXPECT_NE(text.find("phase 'epoch end': timeout: ranks 1 and 3 did not join within 0.15 s"), std::string::npos)
       << text;
 }
 

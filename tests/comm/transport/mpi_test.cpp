@@ -70,10 +70,10 @@ TEST_F(Mpi, DifferentCallsOfManyRanksAreReported) {
 }
 
 TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
-  expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not come\n");
+  expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not join\n");
   expect_failure("killed", "");
   const MpiOutcome stopped =
-      expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not come within 5 s; rank 1 does not answer\n");
+      expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not join within 5 s; rank 1 does not answer\n");
   EXPECT_GE(stopped.seconds, 5);
 }
 

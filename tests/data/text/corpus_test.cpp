@@ -136,7 +136,7 @@ TEST(Corpus, ReadsTheFormatOfTheDebianBiblePackage) {
   write(folder / "bible", bible_bytes({codes({'a', 'b', 'c'})}, 2));
   EXPECT_THAT(error_of([&] { read_corpus(folder / "bible"); }), HasSubstr("longer than the header says"));
   write(folder / "bible", Bytes{'E', 'C', '0', '2', 0});
-  EXPECT_THAT(error_of([&] { read_corpus(folder / "bible"); }), HasSubstr("cut short"));
+  EXPECT_THAT(error_of([&] { read_corpus(folder / "bible"); }), HasSubstr("truncated"));
 }
 
 TEST(Corpus, ReadsTheInstalledBible) {
