@@ -3,6 +3,7 @@
 A model is a list of layers in order of the forward pass. Forward operations are those of one sample: two per
 multiply-add of convolutions, matrix products and attention. Other operations are not counted.
 """
+import json
 import math
 from collections import namedtuple
 
@@ -105,9 +106,9 @@ def lstm(tokens, words, embedding, widths, tied=False):
     return layers + [Layer(shapes, 2 * words * inputs * tokens)]
 
 
-def gpt(tokens, words, depth, width):
+def gpt(tokens, words, depth, width, positions=1024):
     """Radford et al. 2019, table 2; the output layer shares the weights of the embedding."""
-    layers = [Layer([(words, width)], 0), Layer([(1024, width)], 0)]
+    layers = [Layer([(words, width)], 0), Layer([(positions, width)], 0)]
     for _ in range(depth):
         layers += [norm(width), linear(width, 3 * width, tokens), attention(width, tokens), linear(width, width, tokens)]
         layers += [norm(width), linear(width, 4 * width, tokens), linear(4 * width, width, tokens)]
@@ -142,6 +143,18 @@ BERT_SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (
 for size, shape in BERT_SIZES.items():
     TABLE[f"bert_{size}"] = (bert, 384, 30522, *shape)
     TABLE[f"bert_{size}_pretraining"] = (bert, 128, 30522, *shape, True)
+
+
+def add_saved(folder, tokens):
+    """The name in TABLE of the network in a HuggingFace folder. A GPT-2 is added to TABLE; other names may be missing there."""
+    config = json.loads((folder / "config.json").read_text())
+    if config["model_type"] == "gpt2":
+        name = f"gpt2 of {config['n_layer']} layers of {config['n_embd']}"
+        TABLE[name] = (gpt, tokens, *(config[key] for key in ("vocab_size", "n_layer", "n_embd", "n_positions")))
+        return name
+    shape = (config.get("num_hidden_layers"), config.get("hidden_size"))
+    names = [f"bert_{size}" for size in BERT_SIZES if config["model_type"] == "bert" and BERT_SIZES[size] == shape]
+    return names[0] if names else f"{config['model_type']} of {shape[0]} layers of {shape[1]}"
 
 
 def model(name, size=None, classes=None):

@@ -210,6 +210,7 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--nodes 4,0", "'0': expected a number from 1 on");
   expect_says(good + "--nodes 1024 --workers-per-node 8", "expected 2 to 4096 workers in all");
   expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate above 0 such as 100mbit");
+  expect_says(good + "--latency inf", "'inf': expected a number from 0 on");
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
   expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
   expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");

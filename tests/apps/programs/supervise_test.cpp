@@ -86,6 +86,9 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
               std::string::npos)
         << outcome.err;
   }
+  outcome = supervise("--hosts ,", std::string("./nothing") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--hosts: expects names of hosts"), std::string::npos) << outcome.err;
   outcome = supervise("", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("cannot be started"), std::string::npos) << outcome.err;
