@@ -132,7 +132,7 @@ void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& 
     };
     const std::vector<SavedParts::Piece>& pieces = saved.named(part.name);
     check(std::any_of(pieces.begin(), pieces.end(), is_same), folder, ": was saved with other shards; with sharding ",
-          "hybrid and a scale per block, resume with the same bucket.mib and bucket.first_mib");
+          "hybrid and a scale per block, resume with the same exchange.block_size, bucket.mib and bucket.first_mib");
   }
 }
 

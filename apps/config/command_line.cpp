@@ -14,6 +14,7 @@ namespace {
 struct CommandLine {
   bool print_config = false;
   std::string config_file;                                    // empty: none
+  std::string config_hint = "; --config expects a JSON file";  // end of an error about config_file
   std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
 };
 
@@ -96,7 +97,10 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   if (!named) return;
   check(run_dir.empty() || run_dir == resume, "--resume ", excerpt(resume),
         " continues in its own folder; leave --run-dir out");
-  if (line.config_file.empty()) line.config_file = resume + "/config.json";
+  if (line.config_file.empty()) {
+    line.config_file = resume + "/config.json";
+    line.config_hint = "; --resume expects the folder of a run";
+  }
   line.values.emplace_back(known.list().find("run_dir"), resume);
 }
 
@@ -114,7 +118,7 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   add_resumed_run(known, line);
   Assignments file, command;
   if (const std::string& path = line.config_file; !path.empty())
-    file = read_json(known, read_text_file(path, 1, "; --config expects a JSON file"), path, "");
+    file = read_json(known, read_text_file(path, 1, line.config_hint), path, "");
   for (const auto& [option, text] : line.values) {
     if (option) command.push_back({option->name, text_value(text), option->flag});
     else add_set(known, text, command);

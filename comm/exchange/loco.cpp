@@ -77,11 +77,20 @@ class Loco : public Exchange {
 
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<double> counters() const override {
-    return {static_cast<double>(values_), static_cast<double>(saturated_), static_cast<double>(zero_)};
+    std::vector<double> all{static_cast<double>(values_), static_cast<double>(saturated_), static_cast<double>(zero_)};
+    for (const auto& [name, value] : units()) all.push_back(value);
+    return all;
   }
   void restore(const std::vector<double>& counters) override {
     values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
     zero_ = std::llround(counters.at(2));
+    if (counters.size() == 3) return;  // saved by an earlier version
+    size_t i = 3;
+    for (const auto& [name, value] : units()) {
+      const double saved = counters.at(i++);
+      check(saved == value, name_, ": the saved errors have ", name, " ", saved, ", this run has ", value,
+            name == std::string("scale") ? " (0: auto)" : "", "; resume with the exchange options of the saved run");
+    }
   }
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
@@ -110,6 +119,13 @@ class Loco : public Exchange {
   }
 
  private:
+  // The options that give the errors and scales their meaning.
+  std::vector<std::pair<const char*, double>> units() const {
+    return {{"scale", fixed_scale_},
+            {"error_scale", options_.error_scale},
+            {"block_size", fixed_scale_ == 0 ? static_cast<double>(options_.block_size) : 0}};
+  }
+
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, name_, ": codes float32 gradients, not ", bucket.param.dtype(),
           "; use exchange dense");

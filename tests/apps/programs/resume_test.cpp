@@ -367,6 +367,24 @@ TEST_F(Resume, WithAnotherNumberOfWorkers) {
   }
 }
 
+// The errors of LoCo are codes of a scale.
+TEST_F(Resume, RefusesErrorsOfLocoInOtherUnits) {
+  const auto refused = [&](const std::string& flags, const std::string& what) {
+    const Outcome outcome = train("--max-steps 4 " + flags, "--resume run");
+    EXPECT_NE(outcome.exit_code, 0) << flags;
+    EXPECT_NE(outcome.err.find("loco: the saved errors have " + what), std::string::npos) << flags << outcome.err;
+  };
+  const std::string flags = "--exchange loco --set exchange.saturation_limit=1 --batch 16 --max-steps 2 ";
+  ASSERT_EQ(train(flags + "--set exchange.scale=2^12").exit_code, 0);
+  refused("--set exchange.scale=2^10", "scale 4096, this run has 1024 (0: auto); resume with the exchange options");
+  refused("--set exchange.error_scale=2", "error_scale 4, this run has 2");
+  EXPECT_EQ(train("--max-steps 4 --set exchange.block_size=64", "--resume run").exit_code, 0) << "not read";
+  fs::remove_all(run_dir());
+  ASSERT_EQ(train(flags).exit_code, 0);
+  refused("--set exchange.scale=2^10", "scale 0, this run has 1024");
+  refused("--set exchange.block_size=2048", "block_size 1024, this run has 2048");
+}
+
 TEST_F(Resume, RefusesWhatItCannotContinue) {
   const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
     const Outcome outcome = train(flags, base);
@@ -374,7 +392,8 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
     EXPECT_NE(outcome.err.find(what), std::string::npos) << flags << ": " << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   };
-  refused("", "--resume nowhere", "nowhere/config.json");
+  refused("", "--resume nowhere", "nowhere/config.json: cannot be read (No such file or directory); "
+                                 "--resume expects the folder of a run");
   refused("--resume auto", "--data data", "--run-dir");
   refused("--resume other", "--run-dir run", "leave --run-dir out");
   ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
