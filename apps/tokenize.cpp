@@ -59,13 +59,15 @@ Number number(const std::string& flag, const std::string& text, Number least, Nu
 Arguments parse(const std::vector<std::string>& args) {
   Arguments result;
   for (size_t i = 0; i < args.size(); ++i) {
-    const std::string& flag = args[i];
-    if (!flag.starts_with("--")) {
-      result.texts.push_back(flag);
+    if (!args[i].starts_with("--")) {
+      result.texts.push_back(args[i]);
       continue;
     }
-    check(i + 1 < args.size(), flag, ": is the last argument, expected a value after it (--help lists the options)");
-    const std::string& value = args[++i];
+    const size_t equals = args[i].find('=');
+    const std::string flag = args[i].substr(0, equals);
+    check(equals != std::string::npos || i + 1 < args.size(), flag,
+          ": is the last argument, expected a value after it (--help lists the options)");
+    const std::string value = equals != std::string::npos ? args[i].substr(equals + 1) : args[++i];
     if (flag == "--out") result.out = value;
     else if (flag == "--tokenizer") result.tokenizer = value;
     else if (flag == "--train-bpe") result.train_bpe = number<int64_t>(flag, value, 257, int64_t{1} << 31);

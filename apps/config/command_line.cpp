@@ -13,7 +13,7 @@ namespace {
 // The words of a command line, with the values of flags and --set in the order given.
 struct CommandLine {
   bool print_config = false;
-  std::string config_file;                                    // empty: none
+  std::string config_file;                                     // empty: none
   std::string config_hint = "; --config expects a JSON file";  // end of an error about config_file
   std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
 };

@@ -143,23 +143,26 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
     all.insert(all.end(), command.begin(), command.end());
     return all;
   };
-  const auto lookup = [&, all = layers()](const std::string& option) { return chosen(program, all, option); };
-  const ConfigPtr made = program.defaults(lookup);
-  CommonConfig& config = *made;
-  const std::string optimizer = lookup("optimizer.name"), exchange = lookup("exchange.name");
-  const std::string schedule = lookup("schedule.name"), model = chosen(program, command, "model.name");
-  config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
-  if (!exchange.empty()) config.exchange = exchange;
-  if (lookup("exchange.sharding") == "hybrid") config.exchange.sharding = Sharding::hybrid;  // makes options apply
-  if (!schedule.empty()) config.schedule.name = schedule;
-  if (!model.empty()) {  // options that the model of the file reads, and the new one does not
-    const OptionList list = config.options();
+  const auto lookup = [&](const std::string& option) { return chosen(program, layers(), option); };
+  ConfigPtr made = program.defaults(lookup);
+  const std::string model = chosen(program, command, "model.name");
+  // Another model or other weights do not read some options of the file's model.
+  if (!model.empty() || last(command, "init_weights")) {
+    const OptionList list = made->options();
     const auto of_other_model = [&](const Assignment& a) {
       const Option* option = list.find(a.option);
       return a.option.starts_with("model.") && option && !option->inapplicable.empty();
     };
-    kept.leave_out(of_other_model, "model " + model);
+    kept.leave_out(of_other_model, model.empty() ? "initial weights" : "model " + model);
+    made = program.defaults(lookup);
   }
+  CommonConfig& config = *made;
+  const std::string optimizer = lookup("optimizer.name"), exchange = lookup("exchange.name");
+  const std::string schedule = lookup("schedule.name");
+  config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
+  if (!exchange.empty()) config.exchange = exchange;
+  if (lookup("exchange.sharding") == "hybrid") config.exchange.sharding = Sharding::hybrid;  // makes options apply
+  if (!schedule.empty()) config.schedule.name = schedule;
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
   const Assignment* picked = last(kept.assignments, "bucket.mib");  // picked by the continued run

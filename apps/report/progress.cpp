@@ -186,9 +186,10 @@ void Progress::line(const std::string& text) {
 
 void Progress::finish() {
   const std::lock_guard lock(mutex_);
+  const bool was_drawn = drawn_;
   clear();
   shown_ = false;
-  flush();
+  if (was_drawn) flush();
 }
 
 void Progress::flush() {

@@ -62,6 +62,27 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config) {
   return path.empty() || path == data::kCharacters ? nullptr : data::load_tokenizer(path);
 }
 
+LanguageModelConfig settings_of_weights(const GptConfig& config) {
+  const std::filesystem::path folder = config.init_weights;
+  std::error_code ignored;
+  check(!std::filesystem::is_regular_file(folder, ignored), config.init_weights,
+        ": is a file; --init-weights expects the folder of a model");
+  check(!std::filesystem::exists(folder / "metrics.jsonl", ignored), config.init_weights,
+        ": is the folder of a run; its model is in ", (folder / "model").string());
+  return read_language_model_config(config.init_weights);
+}
+
+std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tokenizer) {
+  if (config.init_weights.empty() || !data::has_tokenizer(config.init_weights)) return "";
+  try {
+    if (data::load_tokenizer(config.init_weights)->fingerprint() == tokenizer.fingerprint()) return "";
+  } catch (const Error&) {  // a tokenizer that is not supported cannot be compared
+    return "";
+  }
+  return "the tokenizer (" + tokenizer.name() + ") is not that of the initial weights in " + config.init_weights +
+         ", which learned other ids";
+}
+
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model) {
   const int64_t outputs = sizes_of(model).vocab_size;
   check(tokenizer.size() <= outputs, "the tokenizer has ", tokenizer.size(), " tokens, but ", config.init_weights,
@@ -71,12 +92,13 @@ void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer,
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
   // Before the text, which may be long.
   const LanguageModelConfig sizes =
-      config.init_weights.empty() ? config.model : read_language_model_config(config.init_weights);
+      config.init_weights.empty() ? config.model : settings_of_weights(config);
   const std::string path = text_or_bible(config.data.path);
   auto data = std::make_shared<GptData>();
   data->tokens = data::load_token_data({.path = path,
                                         .valid = config.data.valid,
                                         .tokenizer = tokenizer_path(config),
+                                        .needs_tokenizer = !config.init_weights.empty(),
                                         .valid_fraction = config.data.valid_fraction});
   check(data->tokens.tokenizer != nullptr, path, ": the tokenizer of these shards is not known; name it with ",
         "--tokenizer PATH");

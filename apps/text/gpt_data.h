@@ -23,11 +23,18 @@ struct GptData {
 // The tokenizer of data.tokenizer, otherwise the one in the folder of the initial weights. Null if neither names one.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
 
+// The settings of the initial weights. Throws if init_weights is not a folder of a supported model.
+LanguageModelConfig settings_of_weights(const GptConfig& config);
+
+// A notice if the folder of the initial weights has a tokenizer that gives other ids than `tokenizer`; otherwise "".
+std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tokenizer);
+
 // Throws if the tokenizer has more tokens than the initial weights, whose settings are `model`.
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model);
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
-// the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions.
+// the tokenizer has more tokens than the weights, if text for initial weights without a tokenizer names none, or if a
+// block has more tokens than the weights have positions.
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
 
 }  // namespace godwit::apps

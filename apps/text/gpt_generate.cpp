@@ -38,6 +38,11 @@ std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig&
   return ends;
 }
 
+void print_lines(const std::string& text) {
+  std::printf("%s\n", printable_lines(text).c_str());
+  check(std::fflush(stdout) == 0, "standard output cannot be written");
+}
+
 }  // namespace
 
 std::string printable_lines(const std::string& text) {
@@ -58,12 +63,14 @@ std::string sample_text(const LanguageModel& model, const data::Tokenizer& token
 }
 
 void continue_prompt(const GptConfig& config) {
-  LanguageModelConfig settings = read_language_model_config(config.init_weights);
+  LanguageModelConfig settings = settings_of_weights(config);
   check(config.data.tokenizer != data::kCharacters, "--tokenizer characters needs a text; leave it out or name a ",
         "characters.json");
   const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config);
   check(tokenizer != nullptr, config.init_weights, ": has no tokenizer; name one with --tokenizer PATH");
   check_vocabulary(config, *tokenizer, settings);
+  if (const std::string notice = tokenizer_notice(config, *tokenizer); !notice.empty())
+    std::fprintf(stderr, "train_gpt: notice: %s\n", notice.c_str());
   if (config.dtype == "bf16") set_training(&settings, 0, config.seed, DType::bf16);
   const std::unique_ptr<LanguageModel> model = load_language_model(config.init_weights, settings);
   const std::vector<int32_t> prompt = tokenizer->encode(config.generate.prompt);
@@ -72,16 +79,14 @@ void continue_prompt(const GptConfig& config) {
   const auto print = [&](int32_t token) {
     line.append(tokenizer->token(token));
     if (!line.ends_with('\n')) return;
-    std::printf("%s\n", printable_lines(line).c_str());
-    std::fflush(stdout);
+    print_lines(line);
     line.clear();
   };
   const std::vector<int32_t> ends = ends_of(config, settings, *tokenizer);
   generate(*model, prompt, config.generate.tokens, tokenizer->size(), sample_options(config), ends, [&](int32_t token) {
     if (std::ranges::find(ends, token) == ends.end()) print(token);
   });
-  if (!line.empty()) std::printf("%s\n", printable_lines(line).c_str());
-  check(std::fflush(stdout) == 0, "standard output cannot be written");
+  if (!line.empty()) print_lines(line);
 }
 
 }  // namespace godwit::apps

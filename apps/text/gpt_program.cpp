@@ -1,4 +1,5 @@
 // The options of train_gpt, with their defaults and checks.
+#include "apps/report/progress.h"
 #include "apps/text/gpt_config.h"
 #include "apps/text/gpt_data.h"
 #include "apps/text/gpt_generate.h"
@@ -51,14 +52,18 @@ OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& n
   return config;
 }
 
-TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
+TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = std::static_pointer_cast<const GptConfig>(config);
   if (!own->generate.prompt.empty())
     return [own](Communicator& comm) {
-      if (comm.rank == 0) continue_prompt(*own);
+      if (comm.rank != 0) return nullptr;
+      const auto busy = comm.world->busy();  // the other ranks wait
+      continue_prompt(*own);
       return nullptr;
     };
   const std::shared_ptr<const GptData> data = load_gpt_data(*own);
+  if (const std::string notice = tokenizer_notice(*own, *data->tokens.tokenizer); progress && !notice.empty())
+    progress->line("notice: " + notice);
   return [own, data](Communicator& comm) { return std::make_unique<GptTask>(*own, *data, comm); };
 }
 
@@ -68,8 +73,6 @@ void GptConfig::check_together() const {
   check(validation == 0, "validation is ", validation,
         ", but train_gpt always evaluates a validation text: data.valid");
   check(data.valid.empty() || !data.path.empty(), "data.valid requires data.path");
-  check(init_weights.empty() || model_name == "auto", "model.name is ", model_name,
-        ", but the initial weights determine the network; leave it out");
   check(generate.prompt.empty() || !init_weights.empty(),
         "--generate requires --init-weights DIR, the folder of a model");
   check_sample_options(generate.sample);
@@ -81,7 +84,8 @@ void GptConfig::describe(OptionList& list) {
   models.insert(models.begin(), "auto");
   list.add("model.name", model_name, "network; auto: as in the folder of the initial weights, or gpt2_nano without one")
       .with_flag("--model")
-      .with_choices(models);
+      .with_choices(models)
+      .only_if(init_weights.empty() || model_name == "auto", "the initial weights determine the network; leave it out");
   list.prefix = "model.";
   const auto* llama = std::get_if<LlamaConfig>(&model);
   const auto add_size = [&](const char* name, auto& size, const char* help, Range range, const char* only = nullptr,
@@ -126,7 +130,7 @@ void GptConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("tokenizer", data.tokenizer,
            "characters, or the file or folder of a tokenizer; empty: the tokenizer of the weights or shards, or "
-           "characters if there is none")
+           "characters for a new network")
       .with_flag("--tokenizer")
       .with_placeholder("PATH")
       .differs_by_host();

@@ -151,6 +151,8 @@ TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> t
                      const std::vector<std::string>& valid) {
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");
+  check(!options.needs_tokenizer || !options.tokenizer.empty(),
+        "the tokenizer of the initial weights is not known; name it with --tokenizer PATH");
   const std::vector<FileText> texts = read_documents(options.path, train);
   std::vector<FileText> valid_texts;
   if (!valid.empty()) valid_texts = read_documents(options.valid, valid);

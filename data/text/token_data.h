@@ -18,9 +18,10 @@ struct TokenDataOptions {
   // folder's files are read in order of their paths. In a folder of several shards, names that contain "val" are never
   // for training.
   std::string path = "";
-  std::string valid = "";       // for validation: as `path`; its files are never for training; "": a part of `path`
-  std::string tokenizer = "";   // "characters", or a path for load_tokenizer(); "": see load_token_data()
-  double valid_fraction = 0.1;  // of the tokens, at the end of `path`, if there are no other ones for validation
+  std::string valid = "";        // for validation: as `path`; its files are never for training; "": a part of `path`
+  std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()
+  bool needs_tokenizer = false;  // text without `tokenizer` is an error
+  double valid_fraction = 0.1;   // of the tokens, at the end of `path`, if there are no other ones for validation
 };
 
 // Tokens of one run.

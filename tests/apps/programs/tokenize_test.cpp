@@ -49,7 +49,7 @@ TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
 }
 
 TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
-  const Outcome outcome = train("text/story.txt --out plain --tokenizer characters --format plain");
+  const Outcome outcome = train("text/story.txt --out=plain --tokenizer characters --format=plain");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const data::TokenData data = data::load_token_data({.path = (folder_ / "plain").string()});
   EXPECT_EQ(text_of(data, data.train) + text_of(data, data.valid), read_file(folder_ / "text" / "story.txt"));

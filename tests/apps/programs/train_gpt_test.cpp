@@ -6,6 +6,7 @@
 #include "models/weights_folder.h"
 #include "tests/apps/programs/program_test.h"
 #include "tests/apps/small_data.h"
+#include "tests/mpirun.h"
 
 namespace godwit {
 namespace {
@@ -199,6 +200,35 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
   const Outcome again = train("--config run/config.json", "--run-dir again");
   EXPECT_EQ(again.exit_code, 0) << again.err;
+  const Outcome run_folder = train("--init-weights first --generate anna", "");
+  EXPECT_NE(run_folder.err.find("first: is the folder of a run; its model is in first/model"), std::string::npos)
+      << run_folder.err;
+  fs::remove(folder_ / "first/model/characters.json");
+  const Outcome unknown = train("--data text.txt --init-weights first/model --context 16", "--run-dir none");
+  EXPECT_NE(unknown.err.find("the tokenizer of the initial weights is not known; name it with --tokenizer PATH"),
+            std::string::npos)
+      << unknown.err;
+}
+
+// The sizes of a run's config.json give way to those of the initial weights.
+TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
+  done("--max-steps 20 --lr 1e-2");
+  const double before = metrics().back()["val_loss"].get<double>();
+  fs::rename(run_dir(), folder_ / "first");
+  const Outcome outcome =
+      train("--config first/config.json --init-weights first/model --max-steps 1 --lr 0", "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+  EXPECT_NE(outcome.out.find("notice: first/config.json: not used: model.n_embd, model.n_head, model.n_layer, because "
+                             "the command line chooses initial weights"),
+            std::string::npos)
+      << outcome.out;
+  write_file(folder_ / "llama.json", R"({"model": {"name": "llama_nano", "n_kv_head": 2, "dropout": 0.5}})");
+  const Outcome printed = train("--config llama.json --init-weights first/model --print-config", "");
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  const json model = json::parse(printed.out)["model"];
+  EXPECT_EQ(model["name"], "auto");
+  EXPECT_EQ(model["dropout"], 0.5);
 }
 
 TEST_F(TrainGpt, GeneratesFromASavedFolder) {
@@ -218,6 +248,25 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_EQ(generate("--generate 'anna lives' --temperature 3"), warm);
   EXPECT_NE(generate("--generate 'anna lives' --temperature 3 --set seed=2"), warm);
   EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+TEST_F(TrainGpt, AContinuationThatCannotBePrintedEndsTheProgram) {
+  save_model("first");
+  const Outcome outcome =
+      train("--init-weights first --generate anna --set generate.tokens=1000000000", "", ">/dev/full 2>err </dev/null");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "train_gpt: standard output cannot be written\n");
+}
+
+// The other rank waits for longer than timeout_s.
+TEST_F(TrainGpt, RanksWaitForALongContinuation) {
+  if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  save_model("first");
+  environment_ = "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 mpirun --allow-run-as-root --oversubscribe -np 2";
+  const Outcome outcome =
+      train("--init-weights first --generate anna --set generate.tokens=60000 --set timeout_s=2", "");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\nanna"), std::string::npos) << outcome.out.substr(0, 100);
 }
 
 // As transformers' generate() does. characters.json lists the characters by id.
@@ -278,8 +327,32 @@ TEST_F(TrainGpt, GeneratesOnlyTokensOfTheTokenizer) {
   const Outcome outcome = train("--init-weights first --tokenizer few" + flags, "");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.find_first_not_of("anse .\n"), std::string::npos) << outcome.out;
+  const std::string notice = "notice: the tokenizer (character tokenizer, 7 characters) is not that of the initial "
+                             "weights in first, which learned other ids\n";
+  EXPECT_EQ(outcome.err, "train_gpt: " + notice);
+  const Outcome training = train("--init-weights first --tokenizer few --data few.txt --context 16 --max-steps 1 "
+                                 "--batch 1", "--run-dir run");
+  EXPECT_TRUE(training.out.starts_with(notice)) << training.out << training.err;
   const Outcome more = train("--init-weights few --tokenizer first" + flags, "");
   EXPECT_NE(more.err.find("(vocab_size); use the tokenizer of the weights"), std::string::npos) << more.err;
+}
+
+// tools/predict takes the sizes of a GPT-2 from the folder of its run.
+TEST_F(TrainGpt, PredictTakesARun) {
+  done("--max-steps 3");
+  const auto predict = [&](const std::string& flags) {
+    const std::string command =
+        "cd " + folder_.string() + " && " GODWIT_SOURCE_DIR "/tools/predict --run run " + flags + " >out 2>err";
+    return std::system(command.c_str());
+  };
+  EXPECT_EQ(predict("--nodes 2 --methods dense,birder --json"), 0) << read_file(folder_ / "err");
+  const json predicted = json::parse(read_file(folder_ / "out"), nullptr, false);
+  EXPECT_EQ(predicted["parameters"], json::parse(read_file(run_dir() / "summary.json"))["parameters"]);
+  fs::remove_all(run_dir());
+  done("--model llama_nano --max-steps 1");
+  EXPECT_NE(predict(""), 0);
+  EXPECT_NE(read_file(folder_ / "err").find("there is no model 'llama of 2 layers of 16'"), std::string::npos)
+      << read_file(folder_ / "err");
 }
 
 TEST_F(TrainGpt, KeepsLeadingLineFeeds) {
@@ -325,8 +398,10 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   refused("--init-weights first --generate anna --tokenizer characters",
           {"--tokenizer characters needs a text; leave it out or name a characters.json"});
   refused("--init-weights nowhere --generate anna", {"nowhere"});
+  refused("--init-weights first/model.safetensors --generate anna",
+          {"first/model.safetensors: is a file; --init-weights expects the folder of a model"});
   refused(sizes + "--init-weights first --context 16 --model gpt2_nano",
-          {"model.name is gpt2_nano, but the initial weights determine the network; leave it out"});
+          {"--model: the initial weights determine the network; leave it out"});
   json config = json::parse(read_file(folder_ / "first/config.json"));
   config["model_type"] = "llama";
   write_file(folder_ / "first/config.json", config.dump());
