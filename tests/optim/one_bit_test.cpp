@@ -289,7 +289,7 @@ TEST(ZeroOneAdam, Pitfall22ReplicasAreUsedOnlyWhenTheyAreEqual) {
       replica.step(dot(w, 1 + 0.1 * comm.rank));
       EXPECT_EQ(replica.synchronized(), t <= 3) << t;
     }
-    EXPECT_NE(error_of([&] { replica.check_replicas(); }).find("after step 6 replicas differ"), std::string::npos);
+    EXPECT_NE(error_of([&] { replica.check_replicas(); }).find("after step 6 the replicas differ"), std::string::npos);
     replica.synchronize();
     EXPECT_TRUE(replica.synchronized());
     replica.check_replicas();
