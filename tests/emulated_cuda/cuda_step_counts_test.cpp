@@ -82,12 +82,12 @@ class CountedTask : public Task {
   std::vector<StepCounts>& counts_;
 };
 
-// Two stages of two bottleneck blocks, as in ResNet-50, on fixed images of 8×8 pixels.
+// Two stages of two bottleneck blocks, as in ResNet-50, on fixed images of 4×4 pixels.
 class ResNetTask : public Task {
  public:
   explicit ResNetTask(const ImageConfig& config)
       : dtype_(config.dtype == "bf16" ? DType::bf16 : DType::f32),
-        images_(Tensor::full({config.batch, 8, 8, 3}, 0.5)),
+        images_(Tensor::full({config.batch, 4, 4, 3}, 0.5)),
         labels_({config.batch}, DType::i32, kCpu),
         net_(make_resnet(
             {.blocks = {2, 2}, .bottleneck = true, .small_stem = true, .num_classes = 10, .dtype = dtype_})) {

@@ -71,9 +71,11 @@ TEST(Tensor, RefusesViewsOutOfRange) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(error_of([&] { x.view({5, 5}); }), HasSubstr("[4, 6] has 24 elements, [5, 5] has 25"));
   for (auto [begin, count] : {std::pair<int64_t, int64_t>{-1, 1}, {0, 25}, {24, 1}, {3, -1}, {most, most}, {1, most}})
-    EXPECT_THAT(error_of([&] { x.range(begin, count); }), HasSubstr("range: ")) << begin << " " << count;
+    EXPECT_THAT(error_of([&, begin = begin, count = count] { x.range(begin, count); }), HasSubstr("range: "))
+        << begin << " " << count;
   for (auto [begin, count] : {std::pair<int64_t, int64_t>{-1, 1}, {0, 5}, {4, 1}, {3, -1}, {1, most}})
-    EXPECT_THAT(error_of([&] { x.rows(begin, count); }), HasSubstr("rows: ")) << begin << " " << count;
+    EXPECT_THAT(error_of([&, begin = begin, count = count] { x.rows(begin, count); }), HasSubstr("rows: "))
+        << begin << " " << count;
   EXPECT_THROW(Tensor(Shape{}).rows(0, 1), Error);
   EXPECT_THAT(error_of([&] { x.item(24); }), HasSubstr("element 24 of 24"));
   EXPECT_THAT(error_of([&] { x.data<int32_t>(); }), HasSubstr("has type float32, requested as int32"));
@@ -157,7 +159,8 @@ TEST(Tensor, ViewsOverForeignMemoryAreBoundsChecked) {
 
 TEST(Tensor, OutOfMemoryErrorsNameTheShape) {
   const std::string error = error_of([] { Tensor({1 << 20, 1 << 28}); });
-  EXPECT_THAT(error, HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
+  EXPECT_THAT(error,
+              HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
 }
 
 // Views share the memory that a detached tensor is given, and lose it with the tensor.

@@ -91,6 +91,7 @@ TEST(Vgg, DropsOnlyInTrainingPasses) {
 }
 
 std::vector<double> losses(const std::string& name, DType dtype) {
+  ContextGuard guard(Context{.threads = 1});
   VggConfig config = narrow(name);
   config.dtype = dtype;
   const auto model = make_vgg(config);

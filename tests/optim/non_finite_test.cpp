@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-using test::for_each_method;
+using test::for_each_part;
 using test::MethodOutcome;
 using test::MethodPlan;
 using test::train_by;
@@ -17,7 +17,7 @@ constexpr double kBad[] = {static_cast<double>(NAN), static_cast<double>(INFINIT
 // Pitfall 11: an overflow on one rank skips the step on all ranks and changes nothing: parameters, moments, errors,
 // random counters and step counters stay, and the update callbacks are not called.
 TEST(NonFinite, Pitfall11SkippedStepsLeaveNoTrace) {
-  for_each_method([](MethodPlan plan) {
+  for_each_part([](MethodPlan plan) {
     const MethodOutcome clean = train_by(plan);
     plan.skip = true;
     EXPECT_TRUE(train_by(plan).same(clean)) << "waiting for all gradients must not change a bit";
@@ -58,7 +58,7 @@ TEST(NonFinite, SkippedStepsLeaveNoTraceWithSharding) {
 // Pitfall 26: a non-finite value is never turned into a valid sign or level. The error names step and parameter, on any
 // rank.
 TEST(NonFinite, Pitfall26EveryMethodFailsNamingTheParameter) {
-  for_each_method([](MethodPlan plan) {
+  for_each_part([](MethodPlan plan) {
     plan.gradients = {1, 0};
     for (const double bad : kBad) {
       plan.bad = bad;

@@ -148,10 +148,12 @@ TEST(Lstm, Float32AndBfloat16) {
       for (const Tensor& x : in) exact.push_back(x.to(DType::f64));
       const auto expected = results(exact), found = results(in);
       const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-8;
-      for (size_t i = 0; i < expected.size(); ++i)
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double tolerance = 40 * unit * largest(expected[i]);
         for (size_t k = 0; k < expected[i].size(); ++k)
-          ASSERT_NEAR(found[i][k], expected[i][k], 40 * unit * largest(expected[i]))
+          ASSERT_NEAR(found[i][k], expected[i][k], tolerance)
               << dtype << ", width " << s.width << ", result " << i << ", element " << k;
+      }
     }
 }
 

@@ -49,7 +49,9 @@ TEST(SoftmaxCrossEntropy, Gradients) {
   for (const auto& [n, classes] : {std::pair{1, 1}, {1, 3}, {5, 17}, {3, 64}})
     for (double smoothing : {0.0, 0.1, 1.0})
       check_gradients(
-          [&](const auto& in) { return ops::softmax_cross_entropy(in[0], random_labels(n, classes), smoothing); },
+          [&, n = n, classes = classes](const auto& in) {
+            return ops::softmax_cross_entropy(in[0], random_labels(n, classes), smoothing);
+          },
           {random_tensor({n, classes}, DType::f64, 3, 2)});
 }
 

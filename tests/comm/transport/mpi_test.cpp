@@ -34,10 +34,11 @@ class Mpi : public testing::Test {
   TempFolder folder_;
 };
 
-// With all numbers of ranks, the test takes 50 s on two cores, and 104 s with the address sanitizer.
+// With five ranks, the tree of a broadcast is incomplete and parts have different lengths. Eight ranks have all kinds
+// of topologies. Three and four ranks would take as long as two and five; the address sanitizer doubles the time.
 TEST_F(Mpi, CollectivesOnOneToEightRanks) {
   const bool sanitized = !std::string(GODWIT_SANITIZE).empty();
-  for (const int ranks : sanitized ? std::vector{2, 3, 5} : std::vector{1, 2, 3, 4, 5, 8}) {
+  for (const int ranks : sanitized ? std::vector{2, 3} : std::vector{1, 2, 5, 8}) {
     const MpiOutcome outcome = mpirun(ranks, kRanks, folder_);
     EXPECT_EQ(outcome.exit_code, 0) << ranks << " ranks\n" << outcome.out << outcome.err;
     EXPECT_NE(outcome.out.find("[  PASSED  ]"), std::string::npos) << ranks << " ranks";

@@ -44,8 +44,7 @@ class ImageFolderDatasetTest : public testing::Test {
   // reads it.
   static Bytes broken() {
     Bytes bytes = golden_jpeg("progressive");
-    const auto scan = std::ranges::search(bytes, Bytes{0xff, 0xda}).end();
-    const auto table = std::ranges::search(std::ranges::subrange(scan, bytes.end()), Bytes{0xff, 0xc4}).begin();
+    const auto scan = find_marker(bytes, 0xda), table = find_marker(bytes, 0xc4, scan - bytes.begin());
     std::fill(table + 5, table + 21, uint8_t{0xff});
     return bytes;
   }

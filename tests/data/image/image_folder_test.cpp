@@ -43,7 +43,7 @@ std::string index_error(const TempFolder& folder) {
 // An image whose header claims `width`.
 Bytes with_width(int width) {
   Bytes bytes = golden_jpeg("grey");
-  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin();
+  const auto frame = find_marker(bytes, 0xc0);
   frame[7] = static_cast<uint8_t>(width >> 8);
   frame[8] = static_cast<uint8_t>(width);
   return bytes;
@@ -194,7 +194,7 @@ TEST(ImageFolder, IgnoresAnIndexOfAnEarlierVersion) {
 // A small progressive image whose header claims width x height, with color at full resolution.
 Bytes progressive(int width, int height) {
   Bytes bytes = golden_jpeg("progressive");
-  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
+  const auto frame = find_marker(bytes, 0xc2);
   frame[5] = static_cast<uint8_t>(height >> 8), frame[6] = static_cast<uint8_t>(height);
   frame[7] = static_cast<uint8_t>(width >> 8), frame[8] = static_cast<uint8_t>(width);
   frame[11] = 0x11;

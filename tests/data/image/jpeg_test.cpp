@@ -105,7 +105,7 @@ TEST(Jpeg, NamesTheErrorInInvalidFiles) {
   EXPECT_THAT(error({0xff, 0xd8, 0xff}), HasSubstr("not a readable JPEG"));
   Bytes bytes = golden_jpeg("colour");
   EXPECT_THAT(error({bytes.begin(), bytes.begin() + 100}), HasSubstr("not a readable JPEG"));
-  const size_t frame = static_cast<size_t>(std::ranges::search(bytes, Bytes{0xff, 0xc0}).begin() - bytes.begin());
+  const size_t frame = static_cast<size_t>(find_marker(bytes, 0xc0) - bytes.begin());
   bytes[frame + 1] = 0xc3;
   EXPECT_THAT(error(bytes), HasSubstr("SOF")) << "lossless coding is not supported";
   bytes[frame + 1] = 0xc0;
@@ -149,7 +149,7 @@ TEST(Jpeg, RefusesWindowsOutsideTheImage) {
 // A small progressive image whose header claims width x height.
 Bytes progressive(int width, int height) {
   Bytes bytes = golden_jpeg("progressive");
-  const auto frame = std::ranges::search(bytes, Bytes{0xff, 0xc2}).begin();
+  const auto frame = find_marker(bytes, 0xc2);
   frame[5] = static_cast<uint8_t>(height >> 8), frame[6] = static_cast<uint8_t>(height);
   frame[7] = static_cast<uint8_t>(width >> 8), frame[8] = static_cast<uint8_t>(width);
   return bytes;

@@ -154,13 +154,11 @@ TEST_F(CudaAttention, CausalMatchesTheCpu) {
 TEST_F(CudaAttention, GroupedMatchesTheCpu) {
   for (const Sizes& s :
        {Sizes{2, 5, 7, 6, 64, 3}, {1, 33, 70, 4, 20, 2}, {1, 70, 70, 2, 128, 2}, {1, 150, 203, 3, 32, 3}})
-    for (const DType dtype : kTypes)
-      for (const double dropout : {0.0, 0.2}) {
-        ASSERT_NO_FATAL_FAILURE(
-            expect_close(s, dtype, {}, {.dropout = dropout, .key = kDraws, .causal = true}, tolerance(dtype)));
-        ASSERT_NO_FATAL_FAILURE(
-            expect_close(s, dtype, masks(s)[2], {.dropout = dropout, .key = kDraws}, tolerance(dtype)));
-      }
+    for (const DType dtype : kTypes) {
+      ASSERT_NO_FATAL_FAILURE(
+          expect_close(s, dtype, {}, {.dropout = 0.2, .key = kDraws, .causal = true}, tolerance(dtype)));
+      ASSERT_NO_FATAL_FAILURE(expect_close(s, dtype, masks(s)[2], {}, tolerance(dtype)));
+    }
 }
 
 TEST_F(CudaAttention, OfColumnsEqualsAttention) {
