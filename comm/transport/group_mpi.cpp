@@ -62,12 +62,6 @@ class Heartbeat {
 
 }  // namespace
 
-// Bytes of a message.
-struct MpiGroup::Piece {
-  std::byte* data;
-  int64_t bytes;
-};
-
 // A tensor as one part for each rank, cut into pieces.
 class MpiGroup::Parts {
  public:
@@ -122,17 +116,6 @@ bool MpiGroup::may_continue(bool stop) {
 
 void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
 
-// Queues a row of messages, those of the nearest peers first: sends send(peer), receives to receive(peer).
-template <class F, class G>
-void MpiGroup::queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& receive) const {
-  for (int distance = 1; distance < size(); ++distance) {
-    const int to = (rank() + distance) % size(), from = (rank() + size() - distance) % size();
-    const Piece in = receive(from), out = send(to);
-    transfer.receive(from, in.data, in.bytes, tag, row);
-    transfer.send(to, out.data, out.bytes, tag, row);
-  }
-}
-
 // Reduce-scatter: sends each rank its part of `in`, and writes the sum of the own parts of all ranks, in rank order, to
 // `out`. The next rows arrive while a row is summed. Calls summed(row) when this row is summed, and its messages sent.
 template <class F>
@@ -146,11 +129,9 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
   Transfer transfer(members_, call, {in, others});
   for (int64_t row = 0; row < parts.rows() + depth - 1; ++row) {
     if (row < parts.rows())
-      queue(
-          transfer, kScatter, row, [&](int peer) { return parts(peer, row); },
-          [&](int peer) {
-            return Piece{received(peer, row), parts(rank(), row).bytes};
-          });
+      transfer.queue(
+          kScatter, row, [&](int peer) { return parts(peer, row); },
+          [&](int peer) { return Piece{received(peer, row), parts(rank(), row).bytes}; });
     const int64_t ready = row - depth + 1;
     if (ready < 0) continue;
     transfer.wait(kScatter, ready);
@@ -168,8 +149,8 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
 }
 
 void MpiGroup::queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const {
-  queue(
-      transfer, kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
+  transfer.queue(
+      kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
 }
 
 // For few values, every rank sends all of them to all ranks: one round instead of two.
@@ -219,9 +200,8 @@ void MpiGroup::do_all_to_all(const Tensor& from, const Tensor& to, std::string_v
   const Parts sent(in, size(), members_.piece), received(out, size(), members_.piece);
   Transfer transfer(members_, {Collective::all_to_all, phase, in.dtype(), Reduce::sum, 0, in.bytes()}, {in, out});
   for (int64_t row = 0; row < sent.rows(); ++row)
-    queue(
-        transfer, kScatter, row, [&](int peer) { return sent(peer, row); },
-        [&](int peer) { return received(peer, row); });
+    transfer.queue(
+        kScatter, row, [&](int peer) { return sent(peer, row); }, [&](int peer) { return received(peer, row); });
   copy_bytes(Cpu{}, sent(rank(), 0).data, received(rank(), 0).data, in.bytes() / size());
   transfer.finish();
   to.copy_from(out);
@@ -232,16 +212,17 @@ void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view pha
   const Tensor x = rank() == root ? pinned_copy(values) : host_like(values);
   const Parts whole(x, 1, members_.piece);
   Transfer transfer(members_, {Collective::broadcast, phase, x.dtype(), Reduce::sum, root, x.bytes()}, {x});
+  transfer.open();
   const int own = (rank() - root + size()) % size(), children = own == 0 ? size() : own & -own;
   for (int64_t row = 0; own > 0 && row < whole.rows(); ++row) {
     const Piece piece = whole(0, row);
-    transfer.receive((own - children + root) % size(), piece.data, piece.bytes, kGather, row);
+    transfer.receive((own - children + root) % size(), piece, kGather, row);
   }
   if (own > 0) transfer.wait(kGather, whole.rows());
   for (int64_t row = 0; row < whole.rows(); ++row)
     for (int distance = 1; distance < children && own + distance < size(); distance *= 2) {
       const Piece piece = whole(0, row);
-      transfer.send((own + distance + root) % size(), piece.data, piece.bytes, kGather, row);
+      transfer.send((own + distance + root) % size(), piece, kGather, row);
     }
   transfer.finish();
   if (rank() != root) values.copy_from(x);

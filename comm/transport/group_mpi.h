@@ -23,10 +23,7 @@ class MpiGroup : public Group {
   void do_barrier(std::string_view phase) override;
 
  private:
-  struct Piece;
   class Parts;
-  template <class F, class G>
-  void queue(Transfer& transfer, int tag, int64_t row, F&& send, G&& receive) const;
   void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
   void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
   template <class F>

@@ -1,6 +1,7 @@
 #include "comm/transport/transfer_mpi.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <set>
@@ -51,10 +52,11 @@ struct Transfer::Header {
 
 struct Transfer::Message {
   int peer;
-  void* data;
-  int bytes, tag;
+  Piece piece;
+  int tag;
   int64_t row;
   bool sends;
+  Piece behind = {};  // of a received description: where the data behind it go
   bool done = false;
 };
 
@@ -67,6 +69,10 @@ struct Transfer::Queue {
 
 struct Transfer::State {
   std::vector<Tensor> memory;
+  // Descriptions and the data behind them. They are not in tensors, whose memory may be adjacent to a receive buffer:
+  // over shared memory, Open MPI 4.1 writes all bytes of a message that is longer than the buffer.
+  std::vector<std::unique_ptr<std::byte[]>> descriptions;
+  bool opened = false, with_first_row = false;  // descriptions are queued; with the first row
   Header mine;
   std::vector<Header> theirs;
   std::vector<bool> met, came;  // [member]: its header, or any of its messages, has arrived
@@ -76,14 +82,14 @@ struct Transfer::State {
   std::string trouble;              // error: a member made another call, or a message failed
   std::vector<int> indices;         // scratch memory of advance()
   std::vector<MPI_Status> statuses;
+
+  std::byte* allocate(int64_t bytes) {
+    return descriptions.emplace_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes))).get();
+  }
 };
 
-Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call)
-    : members_(members), call_(call), state_(std::make_unique<State>()) {}
-
-// Delegates, so that the destructor runs and keeps pending buffers if a message cannot be posted.
 Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory)
-    : Transfer(members, call) {
+    : members_(members), call_(call), state_(std::make_unique<State>()) {
   const size_t size = members.world_ranks.size(), own = static_cast<size_t>(members.rank);
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
@@ -92,30 +98,60 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::v
   state_->came.resize(size);
   state_->met[own] = state_->came[own] = true;
   state_->theirs[own] = state_->mine;
-  const bool barrier = call.collective == Collective::barrier;
-  for (int distance = 1; distance < static_cast<int>(size); distance += barrier ? 1 : distance)
-    exchange_header(distance);
-  post();
 }
 
 Transfer::~Transfer() {
   if (!state_->requests.empty()) members_.world->keep(std::shared_ptr<State>(std::move(state_)));
 }
 
-void Transfer::exchange_header(int distance) {
-  const int size = static_cast<int>(members_.world_ranks.size()), from = (members_.rank + size - distance) % size;
-  receive(from, &state_->theirs[static_cast<size_t>(from)], sizeof(Header), kHeaderTag, distance);
-  send((members_.rank + distance) % size, &state_->mine, sizeof(Header), kHeaderTag, distance);
+void Transfer::open() {
+  const int others = static_cast<int>(members_.world_ranks.size()) - 1;
+  const auto nothing = [](int) { return Piece(); };
+  open(call_.collective == Collective::barrier ? others : std::bit_width(static_cast<unsigned>(others)), nothing,
+       nothing);
 }
 
-void Transfer::send(int peer, const void* data, int64_t bytes, int tag, int64_t row) {
-  if (bytes > 0)
-    state_->queues[tag][true].messages.push_back(
-        {peer, const_cast<void*>(data), static_cast<int>(bytes), tag, row, true});
+// With all peers, or with those at so many of the distances 1, 2, 4, …. A member that makes another call may send data
+// behind its description, so each receive has room for them.
+void Transfer::open(int peers, const PieceOf& send_piece, const PieceOf& receive_piece) {
+  constexpr int64_t kRoom = sizeof(Header) + kFew;
+  const int size = static_cast<int>(members_.world_ranks.size());
+  state_->opened = true;
+  std::byte* const room = state_->allocate(peers * kRoom);
+  for (int i = 0; i < peers; ++i) {
+    const int distance = peers == size - 1 ? i + 1 : 1 << i;
+    const int from = (members_.rank + size - distance) % size, to = (members_.rank + distance) % size;
+    receive(from, {room + i * kRoom, kRoom}, kHeaderTag, 0);
+    state_->queues[kHeaderTag][false].messages.back().behind = receive_piece(from);
+    const Piece piece = send_piece(to);
+    const int64_t bytes = static_cast<int64_t>(sizeof(Header)) + piece.bytes;
+    const Piece message{state_->allocate(bytes), bytes};
+    std::memcpy(message.data, &state_->mine, sizeof(Header));
+    std::copy_n(piece.data, piece.bytes, message.data + sizeof(Header));
+    send(to, message, kHeaderTag, 0);
+  }
 }
 
-void Transfer::receive(int peer, void* data, int64_t bytes, int tag, int64_t row) {
-  if (bytes > 0) state_->queues[tag][false].messages.push_back({peer, data, static_cast<int>(bytes), tag, row, false});
+void Transfer::queue(int tag, int64_t row, const PieceOf& send_piece, const PieceOf& receive_piece) {
+  const int size = static_cast<int>(members_.world_ranks.size());
+  if (!state_->opened && call_.bytes <= kFew) {
+    state_->with_first_row = true;
+    return open(size - 1, send_piece, receive_piece);
+  }
+  if (!state_->opened) open();
+  for (int distance = 1; distance < size; ++distance) {
+    const int to = (members_.rank + distance) % size, from = (members_.rank + size - distance) % size;
+    receive(from, receive_piece(from), tag, row);
+    send(to, send_piece(to), tag, row);
+  }
+}
+
+void Transfer::send(int peer, Piece piece, int tag, int64_t row) {
+  if (piece.bytes > 0) state_->queues[tag][true].messages.push_back({peer, piece, tag, row, true});
+}
+
+void Transfer::receive(int peer, Piece piece, int tag, int64_t row) {
+  if (piece.bytes > 0) state_->queues[tag][false].messages.push_back({peer, piece, tag, row, false});
 }
 
 // A synchronous send completes when the receiver has posted its end, so a sender cannot run ahead by more than the
@@ -128,14 +164,13 @@ void Transfer::post() {
         Message& message = queue.messages[queue.posted];
         if (message.tag != kHeaderTag && message.row >= queue.messages.front().row + rows) break;
         MPI_Request request = MPI_REQUEST_NULL;
-        const auto start = message.bytes == members_.piece ? MPI_Issend : MPI_Isend;
+        const auto [data, bytes] = message.piece;
+        const int count = static_cast<int>(bytes);
+        const auto start = bytes == members_.piece ? MPI_Issend : MPI_Isend;
         if (message.sends)
-          check_mpi(start(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
-                    "MPI_Isend");
+          check_mpi(start(data, count, MPI_BYTE, message.peer, message.tag, members_.comm, &request), "MPI_Isend");
         else
-          check_mpi(
-              MPI_Irecv(message.data, message.bytes, MPI_BYTE, message.peer, message.tag, members_.comm, &request),
-              "MPI_Irecv");
+          check_mpi(MPI_Irecv(data, count, MPI_BYTE, message.peer, message.tag, members_.comm, &request), "MPI_Irecv");
         state_->requests.push_back(request);
         state_->in_flight.push_back(&message);
       }
@@ -143,10 +178,12 @@ void Transfer::post() {
 }
 
 void Transfer::wait(int tag, int64_t row) {
+  const auto is_done = [](const Queue& queue, int64_t last) {
+    return queue.messages.empty() || queue.messages.front().row > last;
+  };
   wait_until([&] {
-    return std::ranges::all_of(state_->queues[tag], [&](const Queue& queue) {
-      return queue.messages.empty() || queue.messages.front().row > row;
-    });
+    return std::ranges::all_of(state_->queues[tag], [&](const Queue& queue) { return is_done(queue, row); }) &&
+           (!state_->with_first_row || is_done(state_->queues[kHeaderTag][false], 0));
   });
 }
 
@@ -157,6 +194,7 @@ void Transfer::finish() {
 template <class F>
 void Transfer::wait_until(F&& done) {
   const auto yielding = call_.bytes <= kShort ? kYieldingShort : kYielding;
+  if (!state_->opened) open();
   post();
   for (auto last = Clock::now(); !done();) {
     if (advance()) {
@@ -209,7 +247,11 @@ void Transfer::complete(Message& message, int error) {
   s.came[peer] = true;
   if (message.tag != kHeaderTag) return;
   s.met[peer] = true;
-  if (!(s.theirs[peer] == s.mine) && s.trouble.empty()) s.trouble = "ranks disagree";
+  std::memcpy(&s.theirs[peer], message.piece.data, sizeof(Header));
+  if (s.theirs[peer] == s.mine)
+    std::copy_n(message.piece.data + sizeof(Header), message.behind.bytes, message.behind.data);
+  else if (s.trouble.empty())
+    s.trouble = "ranks disagree";
 }
 
 void Transfer::check_failed_peer() const {

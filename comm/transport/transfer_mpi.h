@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,31 +44,43 @@ struct MpiMembers {
   static constexpr int64_t kPiece = 63 << 10, kPieceOnOneHost = 256 << 10;
 };
 
+// Bytes of a message.
+struct Piece {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+using PieceOf = std::function<Piece(int peer)>;
+
 // Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
 // a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
 class Transfer {
  public:
   static constexpr int64_t kShort = 64 << 10;  // largest bytes of a call that latency dominates
+  static constexpr int64_t kFew = 16 << 10;    // largest bytes of a call that sends its description with its data
   static constexpr int64_t kInFlight = 12;     // messages of a tag and direction that are posted together
   // Rows in flight, for each tag and direction, in a group of so many ranks.
   static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
 
-  // Exchanges `call` with the members at the distances 1, 2, 4, … (a barrier: with all). `memory` holds the buffers of
-  // send() and receive().
+  // `memory` holds the buffers of send() and receive().
   Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Queue a message of at most MpiMembers::piece bytes; one without bytes is skipped. Both ends must queue the messages
-  // of a tag (1 or 2) in the same order and with the same sizes; rows ascend.
-  void send(int peer, const void* data, int64_t bytes, int tag, int64_t row);
-  void receive(int peer, void* data, int64_t bytes, int tag, int64_t row);
+  // Exchanges the description of the call with the members at the distances 1, 2, 4, … (a barrier: with all). wait()
+  // and finish() do it if it has not been done.
+  void open();
+  // Queues a row: a message of at most MpiMembers::piece bytes to and from each other member, the nearest first; one
+  // without bytes is skipped. All members must queue the rows of a tag (1 or 2) in ascending order and with the same
+  // sizes. The first row of a call of at most kFew bytes travels with the description of the call.
+  void queue(int tag, int64_t row, const PieceOf& send, const PieceOf& receive);
+  void send(int peer, Piece piece, int tag, int64_t row);     // queues one message of a row
+  void receive(int peer, Piece piece, int tag, int64_t row);  // its other end
 
   // Blocks until the messages of the tag have completed up to this row, in both directions; polls, sleeping in between.
   // Throws if members call different collectives, if one failed or left, or if nothing arrives before the timeout.
   void wait(int tag, int64_t row);
-  void finish();  // waits for all messages, including those that describe the call
+  void finish();  // waits for all messages, including the descriptions of the call
 
  private:
   struct Header;
@@ -76,8 +89,7 @@ class Transfer {
   struct State;
   using Clock = std::chrono::steady_clock;
 
-  Transfer(const MpiMembers& members, const CollectiveCall& call);
-  void exchange_header(int distance);
+  void open(int peers, const PieceOf& send, const PieceOf& receive);
   template <class F>
   void wait_until(F&& done);
   void post();     // starts queued messages

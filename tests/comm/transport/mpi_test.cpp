@@ -59,6 +59,7 @@ TEST_F(Mpi, DifferentCallsAreReported) {
   expect_failure("size",
                  "ranks disagree: rank 0 calls all_reduce in phase 'b' of 240000 bytes float32 (sum), rank 2 "
                  "calls all_reduce in phase 'b' of 244000 bytes float32 (sum)");
+  expect_failure("small_size", "rank 2 calls all_reduce in phase 'b' of 4000 bytes float32 (sum)");
   expect_failure("collective", "rank 1 calls all_to_all in phase 'a' of 24 bytes float32");
   expect_failure("phase", "rank 2 calls barrier in phase 'c'");
   expect_failure("topologies", "different topologies");

@@ -76,6 +76,10 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
      [](Communicator& comm) {
        comm.world->all_reduce(Tensor::zeros({60000 + 1000 * (comm.rank == 2)}), Reduce::sum, "b");
      }},
+    {"small_size",
+     [](Communicator& comm) {
+       comm.world->all_reduce(Tensor::zeros({comm.rank == 2 ? 1000 : 60000}), Reduce::sum, "b");
+     }},
     {"collective",
      [](Communicator& comm) {
        const Tensor x = Tensor::zeros({6}), y({6}), z({18});
