@@ -141,9 +141,9 @@ endfunction()
 # emulated builds run those with NCCL.
 set(GODWIT_RACE_TESTS
     On/Collectives.*/nccl Streams/CudaNcclGroup.Training* CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
-    CudaMethods.Clipping* CudaMethods.Zero2* CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK*
-    CudaExchange.PowerSgdMatches* CudaExchange.Signs* CudaWire.* CudaBatchNorm.* CudaLinear.* CudaLamb.*
-    CudaAttention.IsReproducible CudaDnnTiming.* CudaParity.*
+    CudaMethods.Clipping* CudaMethods.ShardedTraining* CudaParameterShards.HaveTheNorms* CudaParameterShards.Reads*
+    CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK* CudaExchange.PowerSgdMatches* CudaExchange.Signs*
+    CudaWire.* CudaBatchNorm.* CudaLinear.* CudaLamb.* CudaAttention.IsReproducible CudaDnnTiming.* CudaParity.*
     -CudaDnnTiming.OnlyTheFirst*) # allocates 256 MiB
 function(godwit_race_tests)
   set_property(TEST cuda_1 cuda_2 APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-On/Collectives.*/cpu:On/Collectives.*gpu*")

@@ -122,7 +122,8 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
                       : std::make_unique<ParameterShards>(
                             buckets_, std::move(layout.own), hybrid() ? comm.intra : comm.world, scheduler_,
                             GatherOptions{options.exchange.parameter_wire, options.exchange.block_size(),
-                                          options.exchange.reshard_after_forward})),
+                                          options.exchange.reshard_after_forward,
+                                          [this]() -> HostReads& { return *reads_; }})),
       optimizer_(
           make_optimizer(options.optimizer, {updated_buckets(), between_, options.seed,
                                              exchange_of(options, hybrid() ? updated_buckets() : buckets_, between_)})),
@@ -260,9 +261,12 @@ void DataParallel::clip_and_update() {
       owned_gradient(bucket).copy_from(owned);
       scheduler_.release(std::exchange(owned, Tensor()));
     }
-    scale_gradient(parameters_ ? parameters_->own_of(bucket) : bucket, factor);
+    Bucket& updated = parameters_ ? parameters_->own_of(bucket) : bucket;
+    scale_gradient(updated, factor);
     if (communicates_itself_) exchange(bucket);
+    Tensor gradient = parameters_ ? updated.grad : Tensor();
     update(bucket);
+    if (parameters_) scheduler_.release(std::move(gradient));
   }
 }
 

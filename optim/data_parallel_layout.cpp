@@ -78,8 +78,6 @@ DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& paramet
   std::vector<Bucket> own;
   Hash hash;
   if (shards_parameters(sharding)) {
-    check(context().device == kCpu, "sharding ", options.exchange.text("sharding"),
-          ": parameters are sharded on the CPU only; use zero2 on a GPU");
     const bool hybrid = sharding == Sharding::hybrid;
     const int ranks = hybrid ? comm.topology.workers_per_node : comm.topology.world();
     of_buckets.take_parameters = [&, hybrid, ranks](Bucket& bucket) {

@@ -1,10 +1,12 @@
 #include "comm/parallel/parameter_shards.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "comm/host_tensor.h"
 #include "engine/context.h"
+#include "engine/graph.h"
 
 namespace godwit {
 namespace {
@@ -54,6 +56,8 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
 bool ParameterShards::evicts() const { return options_.reshard_after_forward || !(in_step_ || context().grad_enabled); }
 
 void ParameterShards::use(int64_t i) {
+  check(!capturing(), "parameter shards: parameters that are gathered on demand, as with sharding zero3, change their ",
+        "address, which a captured CUDA graph cannot follow; use zero1, or do not use graphs");
   if (all_held_) return;
   if (read_ != Read::none) return use_in_read(i);
   State& used = state(i);
@@ -61,8 +65,11 @@ void ParameterShards::use(int64_t i) {
     current_ = i;
     expect_next();
     if (evicts()) evict(i);
-    if (!used.memory.defined()) start(i);
-    scheduler_.wait_for(used.ticket);
+    if (!used.memory.defined()) {
+      start(i);
+      if (!scheduler_.overlaps()) scheduler_.synchronize();  // the operation may load kernels
+    }
+    await(used);
   }
   used.used_in = operations();
   look_ahead();
@@ -104,6 +111,7 @@ void ParameterShards::evict(int64_t but) {
 
 void ParameterShards::look_ahead() {
   if (!in_step_ || next_ < 0 || state(next_).memory.defined() || (evicts() && resident_ > 1)) return;
+  if (!scheduler_.overlaps()) return;
   start(std::exchange(next_, -1));
 }
 
@@ -119,14 +127,24 @@ void ParameterShards::attach(Bucket& bucket) {
 void ParameterShards::start(int64_t i) {
   Bucket& bucket = buckets_[i];
   attach(bucket);
-  state(i).ticket = scheduler_.submit(
-      [this, &bucket, to = state(i).memory] { wire_.gather(bucket, own_of(bucket).param, to, *group_); });
+  State& its = state(i);
+  its.ticket = scheduler_.submit([this, &bucket, &its, to = its.memory] {
+    std::optional<HostReadsScope> checks;
+    if (options_.checks) checks.emplace(options_.checks());
+    wire_.gather(bucket, own_of(bucket).param, to, *group_);
+    its.gathered = Event::record();
+  });
+}
+
+void ParameterShards::await(State& its) {
+  scheduler_.wait_for(its.ticket);
+  std::exchange(its.gathered, Event()).wait();
 }
 
 void ParameterShards::drop(int64_t i) {
   State& its = state(i);
   if (!its.memory.defined()) return;
-  scheduler_.wait_for(its.ticket);
+  await(its);
   buckets_[i].param.detach();
   its.memory = Tensor();
   --resident_;
@@ -156,6 +174,7 @@ void ParameterShards::check_idle() const {
 void ParameterShards::gather(const Bucket& bucket, bool rounded, const Tensor& to) {
   if (rounded) wire_.gather(bucket, own_of(bucket).param, to, *group_);
   else all_gather_shards(bucket, own_of(bucket).param, to, *group_, kExact);
+  if (group_->kernels_wait()) synchronize();  // the caller may load kernels
 }
 
 void ParameterShards::store(const Bucket& bucket) {

@@ -7,6 +7,8 @@
 
 #include "comm/parallel/scheduler.h"
 #include "comm/parallel/sharding.h"
+#include "engine/event.h"
+#include "engine/host_reads.h"
 
 namespace godwit {
 
@@ -15,6 +17,8 @@ struct GatherOptions {
   ParameterWire wire = ParameterWire::f32;  // type on the network
   int64_t block_size = 1024;                // of int8
   bool reshard_after_forward = true;        // false: values stay from the forward to the backward pass
+  // Called in each gather of a step: on a GPU, where the checks of the gather are added. Null: the host waits for them.
+  std::function<HostReads&()> checks = {};
 };
 
 // Gathers the values of a bucket when an operation reads one of its parameters. Releases them when an operation reads
@@ -24,6 +28,9 @@ struct GatherOptions {
 // Every gather is collective: in a step, all ranks of the group must read the same parameters in the same order; in
 // read(), each rank reads what it needs. Prefetching follows the order of the last step; in the first step, from the
 // last bucket to the first and back.
+// On a GPU, values have memory of the computing thread's pool, and the thread's stream waits for a gather by an event.
+// The host waits for the GPU only with groups whose kernels wait (Group::kernels_wait()): after each gather outside of
+// steps, and in steps that do not overlap (Scheduler), which do not prefetch.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
@@ -62,12 +69,14 @@ class ParameterShards {
   struct State {
     Tensor memory = {};    // undefined while released
     int64_t ticket = 0;    // of the gather, for Scheduler::wait_for()
+    Event gathered = {};   // its end; empty after the computing thread's stream has waited for it
     uint64_t used_in = 0;  // number of the operation that read the values last
   };
   void use(int64_t i);
   void use_in_read(int64_t i);
   int64_t gather_requested(int64_t wanted);
-  void start(int64_t i);  // begins the gather
+  void start(int64_t i);   // begins the gather
+  void await(State& its);  // the calling thread's stream waits for the gather
   void drop(int64_t i);
   void evict(int64_t but);
   void expect_next();

@@ -95,8 +95,7 @@ void Scheduler::complete() {
   if (!deferred_) return launch_bucket();
   if (!buckets_.on_demand_gradients()) return;
   launch_bucket();
-  const WaitingScope waiting(clock_);
-  stream_.synchronize();  // the backward pass may load kernels
+  synchronize();  // the backward pass may load kernels
 }
 
 void Scheduler::launch_bucket() {
@@ -105,6 +104,7 @@ void Scheduler::launch_bucket() {
   if (on_complete_) {
     on_complete_(next);
     wait_for(launched_);
+    buckets_.free_gradients();  // of the buckets before this one
   } else if (buckets_.on_demand_gradients()) {
     const WaitingScope waiting(clock_);
     stream_.wait_until_pending(kAhead);
@@ -156,7 +156,7 @@ void Scheduler::finish_step() {
   overlapped_ = deferred_ ? 0 : next_;
   fill_unused();
   if (kernels_wait() && first_step()) {  // all ranks load the kernels of the step before any communicates
-    synchronize();
+    godwit::synchronize();
     comm_->world->barrier("first_step");
   }
   while (next_ < buckets_.size()) launch_bucket();
@@ -178,5 +178,10 @@ void Scheduler::fill_unused() {
 }
 
 void Scheduler::wait() { stream_.wait(); }
+
+void Scheduler::synchronize() {
+  const WaitingScope waiting(clock_);
+  stream_.synchronize();
+}
 
 }  // namespace godwit

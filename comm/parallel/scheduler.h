@@ -45,7 +45,12 @@ class Scheduler {
   int64_t submit(std::function<void()> communication);
   // Releases memory of the communication stream's pool; on a GPU, after that stream has waited for the caller's.
   void release(Tensor memory);
-  void wait_for(int64_t ticket);  // until the work of submit() has ended; rethrows an error of the stream
+  // Until the work of submit() has ended, on a GPU: has been queued; rethrows an error of the stream.
+  void wait_for(int64_t ticket);
+  // Whether the work of submit() may run while the computing thread goes on. False in steps that do not overlap: then
+  // call synchronize() after submit().
+  bool overlaps() const { return !must_defer(); }
+  void synchronize();  // wait(), and on a GPU until it has finished the work of the stream
   // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is launched. Only
   // one bucket is then in flight at a time, besides the one that the backward pass fills.
   void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }

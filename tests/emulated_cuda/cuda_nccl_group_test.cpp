@@ -12,7 +12,7 @@
 #include "tests/emulated_cuda/cuda_runtime.h"
 #include "tests/emulated_cuda/nccl.h"
 #include "tests/optim/methods.h"
-#include "tests/support.h"
+#include "tests/optim/parameter_reads_checks.h"
 
 namespace godwit {
 namespace {
@@ -83,7 +83,7 @@ TEST_P(CudaNcclGroup, TheFirstCollectiveOfAPhaseWaits) {
 
 TEST_P(CudaNcclGroup, TrainingHasTheBitsOfPeerMemory) {
   for (const char* const optimizer : {"birder", "adamw", "one_bit_adam"})
-    for (const char* const sharding : {"none", "zero2"}) {
+    for (const char* const sharding : {"none", "zero2", "zero3"}) {
       test::MethodPlan plan{.optimizer = optimizer, .topology = {2, 1}};
       if (std::string(optimizer) == "adamw") plan.sharding = sharding;
       plan.placement = {"cuda", false, /*nccl=*/false};
@@ -93,6 +93,23 @@ TEST_P(CudaNcclGroup, TrainingHasTheBitsOfPeerMemory) {
       EXPECT_TRUE(outcome.same(expected)) << optimizer;
       EXPECT_EQ(outcome.x, expected.x) << optimizer;
     }
+}
+
+// The ranks gather parameters in steps and, differently often, in evaluations.
+TEST_P(CudaNcclGroup, TrainingWithShardedParametersHasTheBitsOfPeerMemory) {
+  for (const char* const sharding : {"zero3", "hybrid"}) {
+    test::NetPlan plan{.exchange = test::sharded("dense", sharding), .topology = {1, 2}};
+    plan.placement = {"cuda", false, /*nccl=*/false};
+    const test::NetRun expected = train(plan);
+    test::ReadPlan reads{plan.exchange, plan.topology, test::kBucket, /*tied=*/false, plan.placement};
+    const std::vector<test::EvaluatedRank> evaluated = evaluate_unevenly(reads);
+    plan.placement = reads.placement = kNccl;
+    const test::NetRun run = train(plan);
+    EXPECT_EQ(run.losses, expected.losses);
+    EXPECT_EQ(run.x, expected.x);
+    const std::vector<test::EvaluatedRank> ranks = evaluate_unevenly(reads);
+    for (size_t r = 0; r < 2; ++r) EXPECT_EQ(ranks[r].losses, evaluated[r].losses);
+  }
 }
 
 // Every wait of the host throws, and values behind the collective are not read.

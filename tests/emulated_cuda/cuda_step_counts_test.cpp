@@ -202,6 +202,10 @@ constexpr Expected kTable[] = {
     {"bert, 2 workers, nccl", 256, 12, 8, 42, 2},
     {"bert, loco, 2 workers, nccl", 276, 24, 12, 46, 2},
     {"bert, one_bit_adam, 2 workers, nccl", 272, 28, 16, 42, 2},
+    {"bert, zero2, 2 workers", 290, 30, 14, 42, 2},
+    {"bert, zero3, 2 workers", 290, 32, 14, 42, 2},
+    {"bert, zero3 in int8, 2 workers", 322, 74, 30, 62, 2},
+    {"bert, zero3, 2 workers, nccl", 290, 32, 14, 42, 2},
     {"bert, clip", 133, 4, 3, 23, 1},
     {"bert, every step is logged", 128, 6, 4, 21, 1},
 };
@@ -241,6 +245,15 @@ TEST_F(CudaStepCounts, ResNet) {
                }));
 }
 
+// "zero2", "zero3", or "zero3 in int8": parameters are gathered in int8.
+auto sharded(const std::string& sharding) {
+  return [sharding](TextConfig& config) {
+    config.exchange.set("sharding", sharding.substr(0, 5));
+    if (sharding.ends_with("int8")) config.exchange.set("parameter_wire", "int8");
+    config.bucket.mib = "0.5", config.bucket.first_mib = 0.5;
+  };
+}
+
 TEST_F(CudaStepCounts, Bert) {
   expect_table("bert", bert(1, [](TextConfig&) {}));
   expect_table("bert, birder, 2 workers", bert(2, [](TextConfig& config) {
@@ -254,6 +267,8 @@ TEST_F(CudaStepCounts, Bert) {
                  config.optimizer.set("refresh_variance", false);
                }));
   expect_table("bert, loco, 2 workers", bert(2, [](TextConfig& config) { config.exchange = "loco"; }));
+  for (const std::string sharding : {"zero2", "zero3", "zero3 in int8"})
+    expect_table("bert, " + sharding + ", 2 workers", bert(2, sharded(sharding)));
   expect_table("bert, clip", bert(1, [](TextConfig& config) { config.clip.norm = 0.1; }));
   expect_table("bert, every step is logged", bert(1, [](TextConfig& config) { config.log_every = 1; }));
 }
@@ -270,6 +285,7 @@ TEST_F(CudaStepCounts, Nccl) {
     config.optimizer.set("refresh_variance", false);
   };
   expect_table("bert, one_bit_adam, 2 workers, nccl", bert(2, one_bit_adam, true));
+  expect_table("bert, zero3, 2 workers, nccl", bert(2, sharded("zero3"), true));
 }
 
 }  // namespace

@@ -10,60 +10,23 @@
 
 #include "engine/safetensors.h"
 #include "optim/checkpoint_files.h"
-#include "tests/optim/methods.h"
-#include "tests/support.h"
+#include "tests/optim/checkpoint_harness.h"
 
 namespace godwit {
 namespace {
 
+using test::expect_resumed_alike;
 using test::for_each_method;
 using test::MethodOutcome;
 using test::MethodPlan;
+using test::save_in_between;
 using test::set_if_known;
 using test::train_by;
 
 constexpr int kNewestVersion = 3;
 
-// Saves at the first step from the third on at which replicas are equal. Returns that step; 0 if there was none.
-int64_t save_in_between(MethodPlan plan, const std::string& folder, MethodOutcome* outcome) {
-  std::atomic<int64_t> saved{0};
-  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
-    if (saved != 0 || replica.steps() < 3 || !replica.synchronized()) return;
-    save_checkpoint(folder, replica, comm);
-    comm.world->barrier("test");
-    saved = replica.steps();
-    comm.world->barrier("test");
-  };
-  *outcome = train_by(plan);
-  return saved;
-}
-
-// A run that stops after a checkpoint and continues from it in new objects ends like a run that never stopped: in
-// parameters, optimizer state, error feedback and master weights, bit for bit.
-void compare(MethodPlan plan, const std::function<void(MethodPlan&)>& change = nullptr) {
-  plan.gradients = {1, 2, 3, 4, 5, 6};
-  const TempFolder folder;
-  MethodOutcome whole;
-  const int64_t saved = save_in_between(plan, folder / "step", &whole);
-  ASSERT_GT(saved, 0);
-  if (change) change(plan);
-  if (change) whole = train_by(plan);  // state by bucket
-  plan.gradients.erase(plan.gradients.begin(), plan.gradients.begin() + saved);
-  plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
-    CheckpointExtras extras;
-    load_checkpoint(folder / "step", replica, comm, extras);
-    EXPECT_EQ(replica.steps(), saved);
-  };
-  const MethodOutcome resumed = train_by(plan);
-  EXPECT_EQ(resumed.x.back(), whole.x.back());
-  EXPECT_EQ(resumed.parameters, whole.parameters);
-  EXPECT_EQ(resumed.optimizer, whole.optimizer);
-  EXPECT_EQ(resumed.exchange, whole.exchange);
-  EXPECT_EQ(resumed.masters, whole.masters);
-}
-
 TEST(Checkpoint, EveryMethodContinuesWithTheSameBits) {
-  for_each_method([](const MethodPlan& plan) { compare(plan); });
+  for_each_method([](const MethodPlan& plan) { expect_resumed_alike(plan); });
 }
 
 TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
@@ -71,7 +34,8 @@ TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
     for (const char* sharding : {"zero1", "zero2", "zero3", "hybrid"})
       for (const char* wire : {"f32", "bf16"}) {
         SCOPED_TRACE(std::string(exchange) + " " + sharding + " " + wire);
-        compare({.optimizer = "adamw", .exchange = exchange, .sharding = sharding, .parameter_wire = wire});
+        expect_resumed_alike(
+            {.optimizer = "adamw", .exchange = exchange, .sharding = sharding, .parameter_wire = wire});
       }
 }
 
@@ -82,13 +46,13 @@ TEST(Checkpoint, AlsoWithShardsOfNodes) {
     plan.change = [](DataParallelOptions& o) {
       if (o.optimizer.has("warmup")) o.optimizer.set("warmup", "fixed");
     };
-    compare(plan);
+    expect_resumed_alike(plan);
   }
 }
 
 TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {1, 3}})
-    compare({.optimizer = "birder", .topology = topology});
+    expect_resumed_alike({.optimizer = "birder", .topology = topology});
   MethodPlan plan{.optimizer = "birder"};
   plan.change = [](DataParallelOptions& o) {
     o.optimizer.set("moments", "bf16")
@@ -96,13 +60,13 @@ TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
         .set("mask", "automatic")
         .set("t0", 2);
   };
-  compare(plan);
+  expect_resumed_alike(plan);
   plan.change = [](DataParallelOptions& o) { o.optimizer.set("collective", "all_gather"); };
-  compare(plan);
+  expect_resumed_alike(plan);
   for (const char* name : {"one_bit_adam", "one_bit_lamb"}) {  // saved in a warm-up whose end is decided later
     MethodPlan warm{.optimizer = name};
     warm.change = [](DataParallelOptions& o) { o.optimizer.set("warmup_steps", 5).set("beta2", 0.5); };
-    compare(warm);
+    expect_resumed_alike(warm);
   }
 }
 
@@ -114,11 +78,11 @@ TEST(Checkpoint, BucketsMayChange) {
       MethodPlan plan{.optimizer = name};
       if (std::string(name) == "birder")
         plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic"); };
-      compare(plan, [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
+      expect_resumed_alike(plan, [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
     }
   for (const char* sharding : {"zero2", "zero3", "hybrid"})
-    compare({.optimizer = "adamw", .exchange = "dense", .sharding = sharding, .parameter_wire = "bf16"},
-            [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });
+    expect_resumed_alike({.optimizer = "adamw", .exchange = "dense", .sharding = sharding, .parameter_wire = "bf16"},
+                         [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });
 }
 
 class SavedCheckpoint : public testing::Test {

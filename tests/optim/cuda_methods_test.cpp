@@ -57,18 +57,49 @@ TEST_F(CudaMethods, ClippingAccumulationAndSkippingMatchTheCpu) {
   }
 }
 
-// Gradient memory is acquired and released while other gradients are being exchanged.
-TEST_F(CudaMethods, Zero2TrainingMatchesTheCpu) {
-  for (const char* exchange : {"dense", "loco", "loco_zeropp"})
-    for (const double clip : {0.0, 1e-4}) {
-      MethodPlan plan{.optimizer = "adamw", .exchange = exchange, .sharding = "zero2"};
-      plan.sizes = {40, 700, 64, 256, 130, 300, 90, 1000, 20, 500};
-      plan.gradients = {1, 2, 3, 4};
-      plan.clip = clip;
+// Memory of gradients and parameters is acquired and released while other buckets are being exchanged.
+TEST_F(CudaMethods, ShardedTrainingMatchesTheCpu) {
+  for (const char* sharding : {"zero2", "zero3", "hybrid"})
+    for (const char* exchange : {"dense", "loco", "loco_zeropp"})
+      for (const double clip : {0.0, 1e-4}) {
+        SCOPED_TRACE(detail::concat(sharding, ", ", exchange, ", clip ", clip));
+        MethodPlan plan{.optimizer = "adamw", .exchange = exchange, .sharding = sharding};
+        plan.sizes = {40, 700, 64, 256, 130, 300, 90, 1000, 20, 500};
+        plan.gradients = {1, 2, 3, 4};
+        plan.clip = clip;
+        expect_same(plan);
+        plan.micro_batches = 2, plan.skip = true, plan.gradients = {1, 0, 2};
+        plan.bad = std::numeric_limits<double>::infinity();
+        expect_same(plan);
+      }
+}
+
+TEST_F(CudaMethods, ShardedParametersMatchTheCpuWithEveryExchange) {
+  for (const std::string& exchange : method_names<ExchangeMethod>())
+    for (const char* sharding : {"zero3", "hybrid"}) {
+      SCOPED_TRACE(detail::concat(sharding, ", ", exchange));
+      if (sharding[0] == 'z' && !ExchangeConfig(exchange).method().supports_zero2) continue;
+      expect_same({.optimizer = "adamw", .exchange = exchange, .sharding = sharding});
+    }
+}
+
+TEST_F(CudaMethods, ShardedParametersMatchTheCpuWithEveryOptimizer) {
+  for (const std::string& optimizer : kOptimizers)
+    for (const char* sharding : {"zero3", "hybrid"}) {
+      if (sharding[0] == 'z' && OptimizerConfig(optimizer).method().communicates_itself) continue;
+      MethodPlan plan{.optimizer = optimizer, .sharding = sharding};
+      plan.change = [](DataParallelOptions& o) {
+        if (o.optimizer.has("warmup")) o.optimizer.set("warmup", "fixed");
+      };
       expect_same(plan);
-      plan.micro_batches = 2, plan.skip = true, plan.gradients = {1, 0, 2};
-      plan.bad = std::numeric_limits<double>::infinity();
-      expect_same(plan);
+    }
+}
+
+TEST_F(CudaMethods, GatheredParametersAreRoundedAsOnTheCpu) {
+  for (const char* sharding : {"zero3", "hybrid"})
+    for (const char* wire : {"bf16", "int8"}) {
+      SCOPED_TRACE(detail::concat(sharding, ", ", wire));
+      expect_same({.optimizer = "adamw", .sharding = sharding, .parameter_wire = wire});
     }
 }
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "optim/ema.h"
-#include "tests/optim/sharding_harness.h"
-#include "tests/optim/small_nets.h"
+#include "tests/comm/waiting_groups.h"
+#include "tests/optim/parameter_shards_checks.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -12,99 +12,15 @@ namespace {
 
 using namespace godwit::test;
 
-struct NetPlan {
-  ExchangeConfig exchange = "dense";
-  Topology topology = {2, 2};
-  int64_t bucket_bytes = kWeight + 4 * kWidth;
-  int micro_batches = 1, threads = 1;
-  bool tied = false, recompute = false;
-  double clip_norm = 0;
-};
-
-struct NetRun {
-  std::vector<double> x;  // parameters at the end
-  std::vector<double> norms;
-  std::vector<std::map<std::string, CommCount>> stats = {};  // of one step, per rank
-  std::vector<int64_t> peaks = {};                           // of one step beyond what lives between steps, per rank
-  std::vector<int64_t> between = {};                         // bytes that live between steps, per rank
-};
-
-NetRun train(const NetPlan& plan) {
-  NetRun run;
-  std::mutex mutex;
-  const auto world = static_cast<size_t>(plan.topology.world());
-  run.stats.resize(world), run.peaks.resize(world), run.between.resize(world);
-  const auto body = [&](Communicator& comm) {
-    const int64_t empty = context().pool->stats().bytes_in_use;
-    const Layers net(plan.tied, plan.recompute);
-    DataParallelOptions options{.optimizer = "adamw", .exchange = plan.exchange};
-    options.buckets = {plan.bucket_bytes, plan.bucket_bytes};
-    options.clip_norm = plan.clip_norm;
-    DataParallel replica(net.parameters(), comm, options);
-    for (int64_t step = 0; step < 3; ++step) {
-      comm.stats->reset();
-      context().pool->reset_peak();
-      const int64_t before = context().pool->stats().bytes_in_use;
-      replica.begin_step(0.01, plan.micro_batches);
-      for (int i = 0; i < plan.micro_batches; ++i) replica.backward(net.loss(comm.rank * plan.micro_batches + i, step));
-      replica.finish_step();
-      std::lock_guard lock(mutex);
-      const auto rank = static_cast<size_t>(comm.rank);
-      run.peaks[rank] = context().pool->stats().peak_bytes_in_use - before;
-      run.between[rank] = context().pool->stats().bytes_in_use - empty;
-      run.stats[rank] = comm.stats->phases();
-      if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
-    }
-    replica.check_replicas();
-    replica.with_all_parameters([&] {
-      if (comm.rank == 0) run.x = values_of(replica.buckets());
-    });
-  };
-  run_local(plan.topology, body, {.threads_per_rank = plan.threads});
-  return run;
-}
-
-TEST(ParameterShards, ChangeNoBitOfANet) {
-  for (const bool tied : {false, true})
-    for (const int micro_batches : {1, 2})
-      for (const int64_t bytes : {int64_t{100}, kWeight + 4 * kWidth, int64_t{1} << 20}) {
-        if (micro_batches == 2 && bytes != kWeight + 4 * kWidth) continue;
-        NetPlan plan{.bucket_bytes = bytes, .micro_batches = micro_batches, .tied = tied};
-        const NetRun none = train(plan);
-        for (const bool reshard : {true, false}) {
-          plan.exchange = sharded("dense", "zero3");
-          plan.exchange.reshard_after_forward = reshard;
-          plan.threads = reshard ? 1 : 2;
-          EXPECT_EQ(train(plan).x, none.x) << bytes << (tied ? ", tied" : "") << (reshard ? "" : ", no reshard");
-        }
-      }
-}
+TEST(ParameterShards, ChangeNoBitOfANet) { expect_no_bit_changed({}); }
 
 TEST(ParameterShards, ChangeNoBitOfRecomputedLayers) {
-  for (const bool tied : {false, true})
-    for (const int micro_batches : {1, 2})
-      for (const int64_t bytes : {int64_t{100}, kWeight + 4 * kWidth, 3 * kWeight}) {
-        NetPlan plan{.bucket_bytes = bytes, .micro_batches = micro_batches, .tied = tied};
-        const NetRun none = train(plan);
-        plan.recompute = true;
-        for (const char* sharding : {"zero3", "hybrid"})
-          for (const bool reshard : {true, false}) {
-            if (sharding[0] == 'h') plan.topology = {1, 4};  // as zero3
-            plan.exchange = sharded("dense", sharding);
-            plan.exchange.reshard_after_forward = reshard;
-            EXPECT_EQ(train(plan).x, none.x) << sharding << ", " << bytes << (tied ? ", tied" : "");
-          }
-      }
+  expect_no_bit_changed_by_recomputing({}, {100, kWeight + 4 * kWidth, 3 * kWeight});
 }
 
-TEST(ParameterShards, HaveTheNormsOfZero2) {
-  NetPlan plan{.exchange = sharded("dense", "zero2"), .clip_norm = 0.5};
-  const NetRun zero2 = train(plan);
-  plan.exchange = sharded("dense", "zero3");
-  const NetRun zero3 = train(plan);
-  EXPECT_EQ(zero3.norms, zero2.norms);
-  EXPECT_EQ(zero3.x, zero2.x);
-}
+TEST(ParameterShards, HaveTheNormsOfZero2) { expect_norms_of_zero2({}); }
+
+TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) { expect_peak_of_shards_and_two_buckets({}); }
 
 TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
   for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
@@ -116,23 +32,6 @@ TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
       EXPECT_EQ(zero3.x, zero2.x) << exchange << ", " << wire;
       EXPECT_EQ(zero3.masters, zero2.masters) << exchange << ", " << wire;
     }
-}
-
-// Between steps a worker has 1/W of parameters and state. A step adds two buckets, each with parameters and gradients,
-// two messages of 1/W of a bucket, and the activations.
-TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
-  NetPlan plan{.topology = {1, 4}};
-  const NetRun none = train(plan);
-  plan.exchange = sharded("dense", "zero3");
-  const NetRun zero3 = train(plan);
-  constexpr int64_t kPadding = kLayers * 2 * 4 * 64;  // which m and v do not have
-  for (size_t r = 0; r < 4; ++r) {
-    EXPECT_LE(zero3.between[r], kLayers * kBucket * 3 / 4 + 1024) << "parameters, m and v";
-    EXPECT_GE(none.between[r], kLayers * kBucket * 4 - kPadding) << "parameters, gradients, m and v";
-    EXPECT_LE(zero3.peaks[r], none.peaks[r] + 4 * kBucket + 2 * kBucket / 4);
-  }
-  plan.exchange.reshard_after_forward = false;
-  EXPECT_GE(train(plan).peaks[0], kLayers * kBucket) << "all parameters stay until the backward pass";
 }
 
 TEST(ParameterShards, BytesEqualTheFormulas) {
@@ -159,6 +58,33 @@ TEST(ParameterShards, RecomputedLayersAreGatheredOnce) {
   NetPlan plan{.exchange = sharded("dense", "zero3"), .topology = {1, 4}, .recompute = true};
   for (const std::map<std::string, CommCount>& stats : train(plan).stats)
     EXPECT_EQ(stats.at("parameters/all_gather").bytes_intra, (2 * kLayers - 1) * 3 * kBucket / 4);
+}
+
+// The computing thread communicates in the forward pass, as synchronized batch norm does.
+TEST(ParameterShards, AreNotGatheredWhileTheComputingThreadCommunicatesIfKernelsWait) {
+  for (const char* sharding : {"zero3", "hybrid"}) {
+    std::vector<std::shared_ptr<testing::CallLog>> logs(2);
+    run_local({1, 2}, [&](Communicator& host) {
+      auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
+      Communicator comm = testing::with_waiting_groups(host, log);
+      const Layers net;
+      DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", sharding)};
+      options.buckets = {kBucket, kBucket};
+      DataParallel replica(net.parameters(), comm, options);
+      for (int64_t step = 0; step < 3; ++step) {
+        replica.begin_step(0.01);
+        for (const Var& bias : net.biases) {
+          const Tensor all({2});
+          EXPECT_EQ(bias.value().numel(), kWidth);
+          comm.compute->all_gather(Tensor::full({1}, 1), all, "batch_norm");
+        }
+        replica.backward(net.loss(comm.rank, step));
+        replica.finish_step();
+      }
+    });
+    EXPECT_FALSE(logs[0]->concurrent || logs[1]->concurrent) << "two threads of a rank communicated concurrently";
+    EXPECT_EQ(logs[0]->phases, logs[1]->phases);
+  }
 }
 
 TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {

@@ -47,8 +47,10 @@ inline Var loss_with(const std::vector<Var>& vars, const std::function<double(in
 
 inline std::vector<double> values_of(const Buckets& buckets) {
   std::vector<double> values;
-  for (const Bucket& bucket : buckets)
-    for (int64_t i = 0; i < bucket.numel; ++i) values.push_back(bucket.param.item(i));
+  for (const Bucket& bucket : buckets) {
+    const Tensor here = bucket.param.to(kCpu);
+    for (int64_t i = 0; i < bucket.numel; ++i) values.push_back(here.item(i));
+  }
   return values;
 }
 

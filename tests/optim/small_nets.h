@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops/cast.h"
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "comm/host_tensor.h"
 #include "engine/philox.h"
 #include "nn/init.h"
 #include "nn/layers.h"
@@ -19,17 +21,19 @@ inline constexpr int32_t kRows = 4;                      // of a batch
 inline constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
 
 // Layers of one matrix and one bias. With `tied`, the first matrix is also the last one. With `recompute`, pairs of
-// layers keep only their input.
+// layers keep only their input. `type`: of the activations.
 struct Layers {
   std::vector<Var> weights, biases;
   bool tied = false, recompute = false;
+  DType type = DType::f32;
 
-  explicit Layers(bool is_tied = false, bool is_recomputed = false) : tied(is_tied), recompute(is_recomputed) {
+  explicit Layers(bool is_tied = false, bool is_recomputed = false, DType of_activations = DType::f32)
+      : tied(is_tied), recompute(is_recomputed), type(of_activations) {
     for (int64_t i = 0; i < kLayers; ++i) {
-      const Tensor w({kWidth, kWidth});
-      for (int64_t k = 0; k < w.numel(); ++k)
-        w.data<float>()[k] = 0.2f * (to_unit(random_word(5, k, static_cast<uint32_t>(i), Purpose::test, 0)) - 0.5f);
-      weights.emplace_back(w, true);
+      std::vector<float> w;
+      for (int64_t k = 0; k < kWidth * kWidth; ++k)
+        w.push_back(0.2f * (to_unit(random_word(5, k, static_cast<uint32_t>(i), Purpose::test, 0)) - 0.5f));
+      weights.emplace_back(Tensor::of(w, {kWidth, kWidth}), true);
       biases.emplace_back(Tensor::zeros({kWidth}), true);
     }
   }
@@ -47,8 +51,7 @@ struct Layers {
       ids.push_back((7 * i + 3 * rank + static_cast<int32_t>(step)) % kWidth);
       labels.push_back((5 * i + rank) % kWidth);
     }
-    const Tensor rows = Tensor::of(ids, {kRows});
-    Var x = ops::embedding(rows, weights[0]);
+    Var x = ops::cast(ops::embedding(cpu_tensor(ids), weights[0]), type);
     const auto layer = [this](const Var& in, size_t i) { return ops::linear(ops::relu(in), weights[i], biases[i]); };
     for (size_t i = tied ? 1 : 0; i < weights.size(); ++i) {
       if (!recompute || i == 0 || i + 1 == weights.size()) {
@@ -60,7 +63,7 @@ struct Layers {
       ++i;
     }
     if (tied) x = ops::linear(x, weights[0], biases[0]);
-    return ops::softmax_cross_entropy(x, Tensor::of(labels, {kRows}));
+    return ops::softmax_cross_entropy(ops::cast(x, DType::f32), cpu_tensor(labels));
   }
 };
 
