@@ -163,7 +163,7 @@ Buffer Buffer::detached(int64_t bytes, Device device) {
 }
 
 void Buffer::attach(const Buffer& memory) const {
-  check(storage_ && !storage_->pool, "buffer: only one without memory of its own can be attached to other memory");
+  check(attachable(), "buffer: only one without memory of its own can be attached to other memory");
   check(memory.bytes_ == bytes_ && memory.device_ == device_ && memory.data(), "buffer: ", memory.bytes_, " bytes on ",
         memory.device_, " cannot be the memory of ", bytes_, " bytes on ", device_);
   storage_->data = memory.storage_->data;
@@ -171,7 +171,7 @@ void Buffer::attach(const Buffer& memory) const {
 }
 
 void Buffer::detach() const {
-  check(storage_ && !storage_->pool, "buffer: only attached memory can be detached");
+  check(attachable(), "buffer: only attached memory can be detached");
   storage_->data = nullptr;
   storage_->owner = nullptr;
 }

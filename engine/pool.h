@@ -84,6 +84,7 @@ class Buffer {
   // thread-safe: no other thread may use the copies during the call.
   void attach(const Buffer& memory) const;
   void detach() const;  // see attach()
+  bool attachable() const { return storage_ && !storage_->pool; }  // false if the buffer has memory of its own
 
   std::byte* data() const { return storage_ ? storage_->data : nullptr; }            // first byte; null without memory
   int64_t bytes() const { return bytes_; }                                           // size

@@ -83,6 +83,7 @@ class Tensor {
   void attach(const Tensor& memory) const;
   void detach() const;  // they use none again
   bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
+  bool attachable() const { return buffer_.attachable(); }     // from detached(), a view of it, or external memory
   bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of the same memory
   // Begins at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }

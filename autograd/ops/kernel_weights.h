@@ -13,4 +13,8 @@ inline Tensor kernel_weights(const Tensor& w, DType type) {
   return copy.defined() ? copy : w.to(type);
 }
 
+// What the backward pass keeps of a weight w and its kernel_weights(): w itself if its memory is attached, so that no
+// copy of a sharded parameter stays between the passes. Both passes then round it.
+inline const Tensor& kept_weights(const Tensor& w, const Tensor& of_kernels) { return w.attachable() ? w : of_kernels; }
+
 }  // namespace godwit

@@ -67,12 +67,13 @@ Var ops::linear(const Var& x, const Var& w, const Var& bias) {
     check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == type, "linear: bias must be ", type, " ", Shape{w.dim(0)},
           ", it is ", bias.dtype(), " ", bias.shape());
   Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
-  const Tensor weights = kernel_weights(w.value(), x.dtype());
+  const Tensor given = w.value(), weights = kernel_weights(given, x.dtype());
   on_device(
       y, [&](auto device) { linear_forward(device, x.value(), weights, bias.defined() ? bias.value() : Tensor(), y); });
   return Var::result(y, {x, w, bias},
-                     [xv = w.requires_grad() ? x.value() : Tensor(), wv = x.requires_grad() ? weights : Tensor(),
-                      dx = x.gradient(), dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
+                     [xv = w.requires_grad() ? x.value() : Tensor(),
+                      wv = x.requires_grad() ? kept_weights(given, weights) : Tensor(), dx = x.gradient(),
+                      dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
                        if (dw || db) {
                          const Tensor gw = dw ? dw.target() : Tensor(), gb = db ? db.target() : Tensor();
                          on_device(dy, [&](auto device) {

@@ -37,6 +37,15 @@ TEST_F(CudaParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
   expect_peak_of_shards_and_two_buckets({.placement = kShared});
 }
 
+// Operations keep the bucket's memory for the backward pass, not their rounded copies of the weights.
+TEST_F(CudaParameterShards, Bfloat16TakesNoMoreMemory) {
+  NetPlan plan{.exchange = sharded("dense", "zero3"), .topology = {1, 4}, .placement = kShared};
+  const NetRun wide = train(plan);
+  plan.type = DType::bf16;
+  const NetRun rounded = train(plan);
+  for (size_t r = 0; r < 4; ++r) EXPECT_LE(rounded.peaks[r], wide.peaks[r] + kWeight / 2) << "of one operation";
+}
+
 TEST_F(CudaParameterShards, RanksEvaluateDifferentNumbersOfBatches) { expect_equal_uneven_evaluations(kShared); }
 
 TEST_F(CudaParameterShards, ReadsGiveTheValuesOfParametersGatheredAtOnce) {

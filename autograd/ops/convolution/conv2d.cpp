@@ -62,14 +62,14 @@ Var ops::conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions
     check(bias.shape() == Shape{s.o} && bias.dtype() == type, "conv2d: bias must be ", type, " ", Shape{s.o},
           ", it is ", bias.dtype(), " ", bias.shape());
   Tensor y({s.n, s.ho, s.wo, s.o}, x.dtype(), x.device());
-  const Tensor weights = kernel_weights(w.value(), x.dtype());
+  const Tensor wv = w.value(), weights = kernel_weights(wv, x.dtype());
   on_device(y, [&](auto device) {
     conv2d_forward(device, s, x.value(), weights, bias.defined() ? bias.value() : Tensor(), y);
   });
   return Var::result(y, {x, w, bias},
-                     [s, xv = w.requires_grad() || bias.requires_grad() ? x.value() : Tensor(), wv = w.value(),
-                      rounded = x.requires_grad() ? weights : Tensor(), dx = x.gradient(), dw = w.gradient(),
-                      db = bias.gradient()](const Tensor& dy) {
+                     [s, wv, xv = w.requires_grad() || bias.requires_grad() ? x.value() : Tensor(),
+                      kept = x.requires_grad() ? kept_weights(wv, weights) : Tensor(), dx = x.gradient(),
+                      dw = w.gradient(), db = bias.gradient()](const Tensor& dy) {
                        if (dw || db) {
                          const Tensor gw = dw ? dw.target() : Tensor(wv.shape(), wv.dtype(), wv.device());
                          const Tensor gb = db ? db.target() : Tensor();
@@ -79,7 +79,7 @@ Var ops::conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions
                        }
                        if (dx) {
                          const Tensor gx = dx.target();
-                         on_device(dy, [&](auto device) { conv2d_backward_data(device, s, dy, rounded, gx); });
+                         on_device(dy, [&](auto device) { conv2d_backward_data(device, s, dy, kept, gx); });
                          dx.add(gx);
                        }
                      });
