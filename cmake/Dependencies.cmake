@@ -52,6 +52,9 @@ if(GODWIT_SANITIZE)
   endif()
   target_link_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE})
 endif()
+if(GODWIT_FUZZ) # counters of the code that an input reaches
+  target_compile_options(godwit_threads INTERFACE $<$<NOT:$<BOOL:$<TARGET_PROPERTY:GODWIT_TEST>>>:-fsanitize=fuzzer-no-link>)
+endif()
 
 if(NOT GODWIT_OPENMP STREQUAL "OFF")
   find_package(OpenMP COMPONENTS CXX)
