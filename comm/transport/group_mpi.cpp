@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between polls for notices; between busy notices
-constexpr int64_t kOneRound = 16 << 10;  // up to so many bytes over all ranks, an all-reduce takes one round
+constexpr int64_t kOneRound = 8 << 10;  // up to so many bytes over all ranks, an all-reduce takes one round
 constexpr int kScatter = 1, kGather = 2;  // message tags: to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
