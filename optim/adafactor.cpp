@@ -104,7 +104,7 @@ Adafactor::Adafactor(const Options& options, const Buckets& buckets, std::unique
 void Adafactor::apply(Bucket& bucket, const StepInfo& step) {
   const size_t b = static_cast<size_t>(bucket.index);
   check(b < moments_.size() && moments_[b].size() == bucket.slots.size(), "adafactor: bucket ", bucket.index,
-        " is not one of its buckets; pass those of its constructor");
+        " was not passed to the constructor; use the same buckets");
   on_device(bucket.param, [&](auto device) {
     dispatch_real(bucket.param.dtype(), "adafactor", [&]<class T>() {
       T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);

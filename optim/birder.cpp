@@ -124,7 +124,7 @@ Birder::BucketState& Birder::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
   check(i < states_.size() && states_[i].bucket_begin == bucket.begin &&
             states_[i].words.numel() * 32 == bucket.padded_numel(),
-        "birder: bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
+        "birder: bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
   check(states_[i].words.device() == bucket.param.device(), "birder: its state is on ", states_[i].words.device(),
         ", bucket ", bucket.index, " on ", bucket.param.device(), "; construct it on the device of the parameters");
   return states_[i];

@@ -49,7 +49,7 @@ double Ema::weight(int64_t step) const {
 void Ema::update(const Bucket& bucket, int64_t step) {
   const auto i = static_cast<size_t>(bucket.index);
   check(i < averages_.size() && averages_[i].numel() == bucket.padded_numel(), "ema: bucket ", bucket.index,
-        " is not one of its buckets; pass those of its constructor");
+        " was not passed to the constructor; use the same buckets");
   const Segment& owned = bucket.owned;
   follow(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), weight(step));
 }

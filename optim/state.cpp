@@ -14,7 +14,7 @@ const Tensor& state_of(const std::vector<StateTensor>& state, const Bucket& buck
   const size_t i = static_cast<size_t>(bucket.index);
   check(i < state.size() && state[i].begin == bucket.begin + bucket.owned.begin &&
             state[i].values.numel() == bucket.owned.numel(),
-        "optimizer: bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
+        "optimizer: bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
   return state[i].values;
 }
 

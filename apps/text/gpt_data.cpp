@@ -79,8 +79,8 @@ std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tok
   } catch (const Error&) {  // a tokenizer that is not supported cannot be compared
     return "";
   }
-  return "the tokenizer (" + tokenizer.name() + ") is not that of the initial weights in " + config.init_weights +
-         ", which learned other ids";
+  return "the initial weights in " + config.init_weights + " were trained with another tokenizer; this run uses the " +
+         tokenizer.name();
 }
 
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model) {

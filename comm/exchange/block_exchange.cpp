@@ -36,7 +36,7 @@ class BlockExchange : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel, options_.name,
-          ": bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
+          ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
     check(step >= 1 && step <= UINT32_MAX, options_.name, ": step ", step, " is not in 1 … 2³²−1");
     BucketState& state = states_[i];
     Group& group = *comm.world;

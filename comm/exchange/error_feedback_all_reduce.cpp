@@ -20,8 +20,8 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   if (!values.defined()) {
     const auto slot = std::find_if(bucket.slots.begin(), bucket.slots.end(),
                                    [&](const Slot& s) { return at >= s.offset && at < s.offset + s.numel; });
-    fail(name, ": step ", step, ": a value of '", slot == bucket.slots.end() ? "padding" : slot->name,
-         "', or of its block, is not finite with error feedback; lower the learning rate");
+    fail(name, ": step ", step, ": a value sent for '", slot == bucket.slots.end() ? "padding" : slot->name,
+         "' or its block, including the error feedback, is not finite; lower the learning rate");
   }
   const Tensor here = values.to(kCpu);
   const float* z = here.data<float>();
@@ -29,7 +29,7 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   const int64_t i = bad == z + bucket.numel ? at : bad - z;
   for (const Slot& slot : bucket.slots) {
     if (i < slot.offset || i >= slot.offset + slot.numel) continue;
-    fail(name, ": step ", step, ": '", slot.name, "' with error feedback is ", z[i], " at element ", i - slot.offset,
+    fail(name, ": step ", step, ": the value sent for '", slot.name, "', including the error feedback, is ", z[i], " at element ", i - slot.offset,
          bad == z + bucket.numel ? ", but its scale is not finite" : "",
          "; lower the learning rate or look for a division by zero in the loss");
   }
@@ -74,7 +74,7 @@ ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const Er
 ErrorFeedbackAllReduce::BucketState& ErrorFeedbackAllReduce::bucket_state(const Bucket& bucket) {
   const size_t i = static_cast<size_t>(bucket.index);
   check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel, name_,
-        ": bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
+        ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
   return states_[i];
 }
 

@@ -60,7 +60,7 @@ class Loco : public Exchange {
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].e.numel() == bucket.numel, name_,
-          ": bucket ", bucket.index, " is not one of its buckets; pass those of its constructor");
+          ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
     check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
     BucketState& state = states_[i];
     Group& group = *comm.world;
@@ -85,6 +85,8 @@ class Loco : public Exchange {
     values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
     zero_ = std::llround(counters.at(2));
     if (counters.size() == 3) return;  // saved by an earlier version
+    check(counters.size() == 3 + units().size(), name_, ": the checkpoint has ", counters.size(), " counters, expected ",
+          3 + units().size());
     size_t i = 3;
     for (const auto& [name, value] : units()) {
       const double saved = counters.at(i++);

@@ -73,7 +73,7 @@ void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket)
 
 void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket) {
   fail(who, ": step ", step, ": the gradient of bucket ", bucket.index,
-       " is not finite, or not with its error feedback; lower the learning rate");
+       ", or its sum with the error feedback, is not finite; lower the learning rate");
 }
 
 }  // namespace godwit

@@ -13,8 +13,8 @@ namespace godwit {
 // bucket.
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const NotFinite& bad);
 
-// Checks bucket.grad, which must still be the step's gradient. Throws the error above if it is not finite, otherwise
-// that of fail_kept_not_finite().
+// For a step that found a non-finite value in an unknown place. bucket.grad must still be the step's gradient. Throws the
+// error above if the gradient is not finite, otherwise the error of fail_kept_not_finite().
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
 // Throws an Error that names the bucket: its gradient, or the sum with the kept state (error feedback), is not finite.
 [[noreturn]] void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket);

@@ -250,8 +250,7 @@ void Transfer::complete(Message& message, int error) {
   std::memcpy(&s.theirs[peer], message.piece.data, sizeof(Header));
   if (s.theirs[peer] == s.mine)
     std::copy_n(message.piece.data + sizeof(Header), message.behind.bytes, message.behind.data);
-  else if (s.trouble.empty())
-    s.trouble = "ranks disagree";
+  else if (s.trouble.empty()) s.trouble = "ranks disagree";
 }
 
 void Transfer::check_failed_peer() const {

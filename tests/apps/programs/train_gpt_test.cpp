@@ -327,8 +327,8 @@ TEST_F(TrainGpt, GeneratesOnlyTokensOfTheTokenizer) {
   const Outcome outcome = train("--init-weights first --tokenizer few" + flags, "");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.find_first_not_of("anse .\n"), std::string::npos) << outcome.out;
-  const std::string notice = "notice: the tokenizer (character tokenizer, 7 characters) is not that of the initial "
-                             "weights in first, which learned other ids\n";
+  const std::string notice = "notice: the initial weights in first were trained with another tokenizer; this run uses "
+                             "the character tokenizer, 7 characters\n";
   EXPECT_EQ(outcome.err, "train_gpt: " + notice);
   const Outcome training = train("--init-weights first --tokenizer few --data few.txt --context 16 --max-steps 1 "
                                  "--batch 1", "--run-dir run");

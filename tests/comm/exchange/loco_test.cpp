@@ -481,6 +481,17 @@ TEST(Loco, LowBitsDoNotHideNonFiniteGradients) {
     }
 }
 
+TEST(Loco, RefusesCountersOfAnotherFormat) {
+  run_local({1, 2}, [](Communicator& comm) {
+    Buckets buckets({{"a", Var(Tensor::zeros({50}), true)}}, {});
+    const std::unique_ptr<Exchange> loco = make_exchange("loco", buckets, comm, 1);
+    std::vector<double> counters = loco->counters();
+    EXPECT_NO_THROW(loco->restore(counters));
+    counters.pop_back();
+    EXPECT_EQ(error_of([&] { loco->restore(counters); }), "loco: the checkpoint has 5 counters, expected 6");
+  });
+}
+
 TEST(Loco, RefusesInvalidOptions) {
   const auto error = [](const LocoOptions& options) {
     ExchangePlan plan = loco_plan();
