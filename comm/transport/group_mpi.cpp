@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/failure.h"
+#include "comm/host_tensor.h"
 #include "comm/reduce.h"
 #include "comm/transport/peer_memory.h"
 #include "engine/host_memory.h"
@@ -16,8 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between polls for notices; between busy notices
-constexpr int64_t kOneRound = 8 << 10;  // up to so many bytes over all ranks, an all-reduce takes one round
-constexpr int kScatter = 1, kGather = 2;  // message tags: to the owner of a part, and from it
+constexpr int kScatter = 1, kGather = 2;                          // message tags: to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
 
@@ -131,7 +131,9 @@ void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std
     if (row < parts.rows())
       transfer.queue(
           kScatter, row, [&](int peer) { return parts(peer, row); },
-          [&](int peer) { return Piece{received(peer, row), parts(rank(), row).bytes}; });
+          [&](int peer) {
+            return Piece{received(peer, row), parts(rank(), row).bytes};
+          });
     const int64_t ready = row - depth + 1;
     if (ready < 0) continue;
     transfer.wait(kScatter, ready);
@@ -153,12 +155,13 @@ void MpiGroup::queue_gather(Transfer& transfer, const Parts& parts, int64_t row)
       kGather, row, [&](int) { return parts(rank(), row); }, [&](int peer) { return parts(peer, row); });
 }
 
-// For few values, every rank sends all of them to all ranks: one round instead of two.
 void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view phase) {
   if (size() == 1) return;
   const Tensor x = pinned_copy(values);
   const CollectiveCall call{Collective::all_reduce, phase, x.dtype(), op, 0, x.bytes()};
-  if (x.bytes() * size() <= kOneRound) {
+  const int64_t bytes = x.bytes() * size();
+  const auto begun = Clock::now();
+  if (rounds_.one_round(bytes)) {
     const Tensor all({size() * x.numel()}, x.dtype(), kCpu);
     gather(call, x, all);
     dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
@@ -170,6 +173,11 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
     const Parts parts(x, size(), members_.piece);
     reduce_own_part(call, x, parts(rank(), 0).data,
                     [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
+  }
+  if (const auto least = rounds_.finished(bytes, std::chrono::duration<double>(Clock::now() - begun).count())) {
+    const Tensor means = cpu_tensor<double>({(*least)[0], (*least)[1]});
+    do_all_reduce(means, Reduce::mean, phase);
+    rounds_.decide(bytes, {means.data<double>()[0], means.data<double>()[1]});
   }
   values.copy_from(x);
 }

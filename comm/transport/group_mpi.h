@@ -1,5 +1,6 @@
 // MpiGroup: a group whose ranks are processes. Every collective is a pairwise exchange of pieces in host memory.
 #pragma once
+#include "comm/transport/round_choice.h"
 #include "comm/transport/transfer_mpi.h"
 
 namespace godwit {
@@ -30,6 +31,7 @@ class MpiGroup : public Group {
   void reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed);
 
   MpiMembers members_;
+  RoundChoice rounds_;
 };
 
 }  // namespace godwit

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/transport/group_nccl.h"
+#include "comm/transport/round_choice.h"
 #include "tests/comm/ranks.h"
 #include "tests/comm/table.h"
 
@@ -83,6 +84,23 @@ TEST_P(Collectives, AllReduceIsTheRankOrderSumBitForBit) {
     check_all_reduce<float>(n, {Reduce::mean, Reduce::sum});
     check_all_reduce<double>(n, {Reduce::mean});
   }
+}
+
+// Over MPI the first calls of a size take one round and two rounds in turn, and later calls the faster number.
+TEST_P(Collectives, SmallAllReducesKeepTheirBits) {
+  for (const Topology& topology : topologies())
+    run(topology, [&](Communicator& comm) {
+      for (const int64_t kib : {16, 32, 64}) {  // over all ranks
+        const int64_t n = kib * 256 / comm.world->size();
+        const auto expected = rank_order_sum<float>(9, comm.world->size(), n, false);
+        for (int call = 0; call < 2 * RoundChoice::kTrials + 2; ++call) {
+          const Tensor x = Tensor::of(random_row<float>(9, comm.rank, n), {n});
+          comm.world->all_reduce(x, Reduce::sum, "test");
+          if (GetParam().nccl) expect_close(x.to_vector<float>(), expected);
+          else EXPECT_EQ(x.to_vector<float>(), expected) << n << " values, call " << call;
+        }
+      }
+    });
 }
 
 TEST_P(Collectives, ReduceScatterGivesEachRankItsSegment) {

@@ -1,0 +1,35 @@
+// RoundChoice: how many rounds a small all-reduce takes. In one round every rank sends all its values to all ranks; two
+// rounds, a reduce-scatter and an all-gather, send fewer bytes. The result has the same bits.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace godwit {
+
+// Up to 8 KiB over all ranks one round is faster, beyond 64 KiB two. Between these, the first calls of each size (in
+// powers of two) try both, and all ranks keep what was faster on their links.
+class RoundChoice {
+ public:
+  static constexpr int kTrials = 5;  // of each number of rounds; the first trial does not count
+
+  // Whether the next call takes one round. bytes: of the values of all ranks together.
+  bool one_round(int64_t bytes) const;
+  // Ends a call that took `seconds`. After the last trial of a size: the least seconds with one and with two rounds,
+  // which all ranks then average and pass to decide().
+  std::optional<std::array<double, 2>> finished(int64_t bytes, double seconds);
+  void decide(int64_t bytes, const std::array<double, 2>& seconds);
+
+ private:
+  struct Size {
+    int calls = 0;
+    std::array<double, 2> least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    std::optional<bool> one_round = {};
+  };
+  static int index(int64_t bytes);  // of a size in sizes_; −1: not tried
+
+  std::array<Size, 3> sizes_;  // up to 16, 32 and 64 KiB
+};
+
+}  // namespace godwit

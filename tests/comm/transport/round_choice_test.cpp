@@ -1,0 +1,43 @@
+#include "comm/transport/round_choice.h"
+
+#include <gtest/gtest.h>
+
+namespace godwit {
+namespace {
+
+// Calls until the trials of a size end; one round takes `one` seconds, two rounds `two`.
+std::array<double, 2> tried(RoundChoice& choice, int64_t bytes, double one, double two) {
+  for (int call = 1;; ++call) {
+    const double first = call <= 2 ? 10 : 0;  // the first calls open connections
+    if (const auto least = choice.finished(bytes, first + (choice.one_round(bytes) ? one : two))) {
+      EXPECT_EQ(call, 2 * RoundChoice::kTrials);
+      return *least;
+    }
+  }
+}
+
+TEST(RoundChoice, FewBytesTakeOneRoundAndManyTakeTwo) {
+  RoundChoice choice;
+  for (int call = 0; call < 20; ++call) {
+    EXPECT_TRUE(choice.one_round(8 << 10));
+    EXPECT_FALSE(choice.one_round((64 << 10) + 4));
+    EXPECT_FALSE(choice.finished(8 << 10, 1) || choice.finished((64 << 10) + 4, 1));
+  }
+}
+
+TEST(RoundChoice, KeepsTheFasterForEachSize) {
+  RoundChoice choice;
+  for (const auto& [bytes, one, two] : {std::tuple{16 << 10, 0.5, 0.75}, {64 << 10, 2.0, 1.0}}) {
+    const std::array<double, 2> least = tried(choice, bytes, one, two);
+    EXPECT_EQ(least, (std::array{one, two})) << "the first trial of each does not count";
+    choice.decide(bytes, least);
+    EXPECT_EQ(choice.one_round(bytes), one < two);
+    EXPECT_EQ(choice.one_round(bytes - 4), one < two) << "of the same size";
+    EXPECT_FALSE(choice.finished(bytes, 100)) << "later calls change nothing";
+  }
+  EXPECT_TRUE(choice.one_round((8 << 10) + 4)) << "within 16 KiB";
+  EXPECT_TRUE(choice.one_round((16 << 10) + 4)) << "another size, not tried yet";
+}
+
+}  // namespace
+}  // namespace godwit
