@@ -160,7 +160,17 @@ BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const Bu
                      milliseconds(best->second));
   if (best->first != kDefaultMib)
     reason += detail::concat(", with ", kDefaultMib, " MiB ", milliseconds(seconds[kDefaultMib]));
-  return {best->first, reason};
+  return {best->first, best->second, reason};
+}
+
+BestWire best_wire(const std::vector<WireTime>& times) {
+  const auto least = std::min_element(times.begin(), times.end(),
+                                      [](const WireTime& a, const WireTime& b) { return a.seconds < b.seconds; });
+  const auto best = least->seconds <= 0.95 * times.front().seconds ? least : times.begin();
+  std::string reason = "from the beginning of the backward pass to the last update " + milliseconds(best->seconds);
+  for (const WireTime& time : times)
+    if (&time != &*best) reason += ", with " + time.wire + " " + milliseconds(time.seconds);
+  return {static_cast<size_t>(best - times.begin()), reason};
 }
 
 }  // namespace godwit

@@ -37,11 +37,25 @@ double predicted_seconds(const std::vector<GradientTime>& gradients, const Bucke
 // A size of buckets and, for the user, the measurements behind it.
 struct BucketSize {
   int64_t mib;         // of the buckets after the first
+  double seconds;      // predicted, with this size
   std::string reason;  // one line without the size
 };
 // Of 1, 2, 4, … 64 and 25 MiB: the size for which the predicted time is least. The default of 25 MiB stays if that time
 // is within 1 % of the least. sizes.bytes is not read.
 BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
                             const BucketOptions& sizes = {});
+
+// Predicted seconds if an exchange sends values of this type.
+struct WireTime {
+  std::string wire;  // value of the exchange's option wire
+  double seconds;    // as predicted_seconds()
+};
+// A type of values on the network and, for the user, the predictions behind it.
+struct BestWire {
+  size_t index;        // of the type among those given
+  std::string reason;  // one line without the type
+};
+// The first type, unless the least predicted time is at least 5 % shorter than its own. Expects two or more.
+BestWire best_wire(const std::vector<WireTime>& times);
 
 }  // namespace godwit

@@ -72,7 +72,8 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
     assign(option, a.value, a.subject);
     // The last nonzero warm-up replaces one that was given in another unit.
     const std::string units[] = {"schedule.warmup_steps", "schedule.warmup_epochs", "schedule.warmup_fraction"};
-    if (std::find(std::begin(units), std::end(units), a.option) == std::end(units) || value_text(option) == "0") continue;
+    if (std::find(std::begin(units), std::end(units), a.option) == std::end(units) || value_text(option) == "0")
+      continue;
     for (const std::string& other : units)
       if (other != a.option) assign(*known.list().find(other), text_value("0"), other);
   }
@@ -165,9 +166,6 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   if (!schedule.empty()) config.schedule.name = schedule;
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
-  const Assignment* picked = last(kept.assignments, "bucket.mib");  // picked by the continued run
-  if (picked && !config.resume.empty() && config.resume != "auto" && config.bucket.mib == "auto")
-    assign(*config.options().find("bucket.mib"), picked->value, picked->subject);
   // A launcher may continue a run with another number of workers than its config.json says.
   const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));

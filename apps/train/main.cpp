@@ -15,8 +15,9 @@
 #include "apps/config/command_line.h"
 #include "apps/report/progress.h"
 #include "apps/train/consistency.h"
-#include "apps/train/elastic.h"
+#include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"
+#include "apps/train/measured_options.h"
 #include "apps/train/trainer.h"
 #include "comm/failure.h"
 #include "comm/transport/launcher.h"
@@ -58,8 +59,8 @@ bool train(const Program& program, const ConfigPtr& config) {
     }
     const ContextGuard guard(std::move(arithmetic));  // inherited by threads that the task and the trainer start
     const std::unique_ptr<Task> task = [&] {
-      // Each worker computes the initial values of its shards only. A measurement of bucket sizes needs all values.
-      const nn::DeferParameters deferred(shards_parameters(config->exchange.sharding) && config->bucket.mib != "auto");
+      // Each worker computes the initial values of its shards only. Measurements need all values.
+      const nn::DeferParameters deferred(shards_parameters(config->exchange.sharding) && !measures(*config));
       return make(comm);
     }();
     if (!task) return;
@@ -115,6 +116,7 @@ int run_program(const Program& program, int argc, char** argv) {
       const int workers = uses_mpi(*config) ? launched->world : config->nodes * config->workers_per_node;
       const std::string notice = keep_samples_per_step(*config, workers);
       if (!notice.empty()) config->notices.push_back(notice);
+      keep_picked_options(*config);
     }
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // writing beyond the file-size limit then fails with an error

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/train/bucket_choice.h"
 #include "apps/train/interrupt.h"
+#include "apps/train/measured_options.h"
 #include "comm/gather.h"
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
@@ -48,9 +48,7 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
   options.updated = [this](const Bucket& bucket, const StepInfo& step) {
     if (ema_) ema_->update(bucket, step.step);
   };
-  BucketSizeOptions buckets = config.bucket;
-  if (buckets.mib == "auto") buckets.mib = pick_bucket_size(config, task, comm, options);
-  options.buckets = buckets.sizes();
+  pick_measured_options(config, task, comm, options);
   replica_ = std::make_unique<DataParallel>(task.model().parameters(), comm, options);
   for (const nn::NamedTensor& buffer : task.model().buffers()) buffers_.push_back(buffer.tensor);
   if (options.skip_not_finite || spike_guard_)

@@ -28,8 +28,8 @@ namespace godwit::apps {
 
 class Trainer {
  public:
-  // Collective. References must outlive the trainer. On rank 0, replaces bucket.mib=auto in
-  // `config` by the size that it picks.
+  // Collective. References must outlive the trainer. On rank 0, replaces options of
+  // `config` that are auto by the values that it picks.
   Trainer(const Program& program, CommonConfig& config, Task& task, Communicator& comm);
   ~Trainer();
 
@@ -67,10 +67,10 @@ class Trainer {
   // the host reads them with the checks of the step.
   void read(const Forward& forward, int micro_batch);
   void finish_checks();  // waits until a GPU has finished the step; last_loss_ and the accumulator are then complete
-  void skipped(Progress& progress);  // handles a step that all ranks skipped
+  void skipped(Progress& progress);         // handles a step that all ranks skipped
   std::string spike(double gradient_norm);  // collective: why the step is refused; "" if it is not
   void roll_back(Progress& progress);       // collective: to the state of the last checkpoint
-  void report(Progress& progress);  // collective
+  void report(Progress& progress);          // collective
   void show(const StepMetrics& metrics, Progress& progress);
   void check_replicas();  // collective; throws if replicas differ
   // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
@@ -92,8 +92,8 @@ class Trainer {
   }
   void evaluate_epoch(Evaluation& last, Progress& progress);
   CheckpointExtras extras() const;
-  void synchronize_for_eval();          // brings replicas and averages to the state that is evaluated and saved
-  Evaluation evaluate();  // with the averaged weights if enabled
+  void synchronize_for_eval();  // brings replicas and averages to the state that is evaluated and saved
+  Evaluation evaluate();        // with the averaged weights if enabled
   std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
   std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;  // as in metrics.jsonl
   void report(const Evaluation& result, Progress& progress);
@@ -102,7 +102,7 @@ class Trainer {
   void save_model(const std::string& which, Progress& progress);
   void save(const Evaluation& last, Progress& progress);
   void show_closing(const std::string& exchanged, const std::set<std::string>& damaged, Progress& progress);
-  void write_trace();  // collective
+  void write_trace();                                                   // collective
   int64_t epoch() const { return (step_ - 1) / steps_per_epoch_ + 1; }  // starts at 1
   bool leader() const { return comm_.rank == 0; }
 
@@ -114,7 +114,7 @@ class Trainer {
   Schedule schedule_;
   std::unique_ptr<Ema> ema_;  // null if disabled
   std::unique_ptr<DataParallel> replica_;
-  std::unique_ptr<CudaGraphCache> graphs_;              // null if disabled
+  std::unique_ptr<CudaGraphCache> graphs_;          // null if disabled
   std::map<std::vector<int64_t>, Forward> passes_;  // by batch key: the outputs of the captured pass
   int64_t replayed_ = 0;                            // number of micro-batches
 
@@ -126,12 +126,12 @@ class Trainer {
   std::unique_ptr<SpikeGuard> spike_guard_;  // null if disabled
   bool spike_found_ = false;                 // a spike was found in this step
   int64_t spikes_ = 0;                       // number of refused steps
-  int64_t replica_checks_ = 0;  // number of passed checks
-  std::string resumed_;         // the checkpoint that the run continues; empty: none
-  int64_t first_step_ = 0;      // the last step before this process
-  std::string redistributed_;   // load_checkpoint()
-  std::vector<std::string> unused_;  // state of the checkpoint that this run does not have
-  double load_s_ = 0;           // duration of the load
+  int64_t replica_checks_ = 0;               // number of passed checks
+  std::string resumed_;                      // the checkpoint that the run continues; empty: none
+  int64_t first_step_ = 0;                   // the last step before this process
+  std::string redistributed_;                // load_checkpoint()
+  std::vector<std::string> unused_;          // state of the checkpoint that this run does not have
+  double load_s_ = 0;                        // duration of the load
   // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
   std::jthread reserve_;  // reserve_checkpoint_memory()
@@ -145,11 +145,11 @@ class Trainer {
     int64_t step = 0;  // 0: none
     double value = 0;
   };
-  Best best_, saved_best_;  // the best evaluation, and the best of which a checkpoint is complete; on the leader
-  bool best_missing_ = false;            // the evaluations do not have the figure
-  int64_t evaluated_step_ = 0;           // of the last evaluation
+  Best best_, saved_best_;      // the best evaluation, and the best of which a checkpoint is complete; on the leader
+  bool best_missing_ = false;   // the evaluations do not have the figure
+  int64_t evaluated_step_ = 0;  // of the last evaluation
   std::optional<int64_t> metrics_size_;  // of the resumed run
-  TimeSplit all_times_;  // of all steps of this rank
+  TimeSplit all_times_;                  // of all steps of this rank
   std::unique_ptr<RunTrace> trace_;
   StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;

@@ -38,7 +38,9 @@ class Dense : public Exchange {
 }  // namespace
 
 void DenseOptions::describe(OptionList& list) {
-  list.add("wire", wire, "type in which gradients and means are sent; int8 has one scale per 1024 values");
+  list.add("wire", wire,
+           "type in which gradients and means are sent; int8 has one scale per 1024 values; auto: the run measures f32 "
+           "and bf16, and picks bf16 if the predicted step is 5 % shorter");
   list.add("error_feedback", error_feedback, "with int8: where rounding errors are kept and added to the next step");
 }
 
@@ -63,6 +65,7 @@ const ExchangeMethod& dense_method() {
         if (o.wire == Wire::int8)
           return block_exchange(int8_compressor(), block_options("dense", 1024, Reply::coded, o.error_feedback),
                                 in.buckets, in.comm, in.seed);
+        godwit::check(o.wire != Wire::automatic, kWireNotPicked);
         const DType wire = o.wire == Wire::f32 ? DType::f32 : o.wire == Wire::bf16 ? DType::bf16 : DType::f16;
         return std::make_unique<Dense>(wire, means_stay_with_owners(in.sharding));
       }};

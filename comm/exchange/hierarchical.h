@@ -8,11 +8,11 @@
 namespace godwit {
 
 struct HierarchicalOptions {
-  enum class Wire { f32, bf16, f16 };  // types of data between nodes
-  Wire wire = Wire::f32;               // type of data between nodes; within a node it is the type of the gradient
+  enum class Wire { f32, bf16, f16, automatic };  // types of data between nodes; automatic: as in DenseOptions
+  Wire wire = Wire::f32;  // type of data between nodes; within a node it is the type of the gradient
 
   void describe(OptionList& list);
 };
-inline std::vector<std::string> choices_of(HierarchicalOptions::Wire) { return {"f32", "bf16", "f16"}; }
+inline std::vector<std::string> choices_of(HierarchicalOptions::Wire) { return {"f32", "bf16", "f16", "auto"}; }
 
 }  // namespace godwit

@@ -6,6 +6,10 @@
 
 namespace godwit {
 
+// An error: the exchange is made although its option wire is auto.
+inline constexpr const char* kWireNotPicked =
+    "exchange: wire is auto, which only the training programs replace by a measured choice; set f32, bf16 or f16";
+
 void add_density(OptionList& list, double& density);         // fraction of a block's values to send, in (0, 1]
 void add_block_size(OptionList& list, int64_t& block_size);  // values per block; 0: one block per parameter
 Option& add_reply(OptionList& list, Reply& reply);           // how ranks receive the means

@@ -45,6 +45,14 @@ TEST(BucketSize, IsSmallWhereBackwardHidesTheRestAndLargeWhereABucketIsExpensive
   EXPECT_EQ(best_bucket_size(all, {1e-6, 1e-6 / kMib}, true).mib, 25) << "no size is 1 % better than the default";
 }
 
+TEST(BucketSize, WireIsTheFirstUnlessAnotherIsFivePercentShorter) {
+  EXPECT_EQ(best_wire({{"f32", 1.0}, {"bf16", 0.96}}).index, 0u);
+  EXPECT_EQ(best_wire({{"f32", 1.0}, {"bf16", 1.2}}).index, 0u);
+  const BestWire best = best_wire({{"f32", 1.0}, {"bf16", 0.94}});
+  EXPECT_EQ(best.index, 1u);
+  EXPECT_EQ(best.reason, "from the beginning of the backward pass to the last update 940 ms, with f32 1e+03 ms");
+}
+
 // An exchange that takes 4 ms, and 2 ms for each MiB.
 class Slow : public Exchange {
  public:

@@ -88,6 +88,29 @@ TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
+// The picked type rounds gradients, so both kinds of --resume keep it. config.json gets the type that the measurement
+// does not pick.
+TEST_F(Resume, KeepsTheWireThatItHasPicked) {
+  const std::string flags = "--optimizer adamw --nodes 2 --batch 16 --max-steps 6 ";
+  const auto f32 = trained(flags, 3), bf16 = trained(flags + "--set exchange.wire=bf16", 3);
+  ASSERT_FALSE(f32 == bf16);
+  const auto whole = trained(flags + "--set exchange.wire=auto", 3);
+  json config = json::parse(read_file(run_dir() / "config.json"));
+  const std::string picked = config["exchange"]["wire"];
+  EXPECT_TRUE(whole == (picked == "bf16" ? bf16 : f32)) << picked;
+  const std::string other = picked == "bf16" ? "f32" : "bf16";
+  config["exchange"]["wire"] = other;
+  for (const char* resume : {"--resume run", "--data data --run-dir run --resume auto"}) {
+    trained(flags + "--set exchange.wire=" + other, 3);
+    write_file(run_dir() / "config.json", config.dump());
+    fs::remove_all(run_dir() / "checkpoints/step-6");
+    const Outcome outcome = train(flags + "--set log_every=1 --set exchange.wire=auto", resume);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out.find("picks"), std::string::npos) << outcome.out;
+    EXPECT_TRUE(remains() == (other == "bf16" ? bf16 : f32)) << resume;
+  }
+}
+
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
   write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
   write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");
@@ -392,8 +415,9 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
     EXPECT_NE(outcome.err.find(what), std::string::npos) << flags << ": " << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   };
-  refused("", "--resume nowhere", "nowhere/config.json: cannot be read (No such file or directory); "
-                                 "--resume expects the folder of a run");
+  refused("", "--resume nowhere",
+          "nowhere/config.json: cannot be read (No such file or directory); "
+          "--resume expects the folder of a run");
   refused("--resume auto", "--data data", "--run-dir");
   refused("--resume other", "--run-dir run", "leave --run-dir out");
   ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);

@@ -1,0 +1,84 @@
+#include "apps/train/continued_run.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "apps/train/measured_options.h"
+#include "engine/json-inl.h"
+#include "engine/json_text.h"
+#include "optim/checkpoint.h"
+
+namespace godwit::apps {
+
+namespace {
+
+std::string config_path(const CommonConfig& config) { return config.run_dir + "/config.json"; }
+
+// config.json of the run that `config` continues; null if it continues none.
+nlohmann::json continued_config(const CommonConfig& config) {
+  if (config.resume.empty() || config.run_dir.empty() || newest_checkpoint(config.run_dir + "/checkpoints").empty())
+    return nullptr;
+  const std::string path = config_path(config);
+  std::ifstream in(path, std::ios::binary);
+  if (!in.is_open()) return nullptr;
+  std::ostringstream text;
+  text << in.rdbuf();
+  check_json(text.str(), path + ":", {.depth = 8, .unique_names = true});
+  return parse_json(text.str());
+}
+
+// Text or number NAME of the object `group`; "" if there is none.
+std::string text_in(const nlohmann::json& saved, const std::string& group, const std::string& name) {
+  if (!saved.is_object() || !saved.contains(group) || !saved.at(group).is_object()) return "";
+  const nlohmann::json& options = saved.at(group);
+  if (!options.contains(name)) return "";
+  const nlohmann::json& value = options.at(name);
+  return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "";
+}
+
+}  // namespace
+
+std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
+  const nlohmann::json saved = continued_config(config);
+  if (saved.is_null()) return "";
+  const std::string path = config_path(config);
+  const auto number = [&](const char* name) -> int64_t {
+    check(saved.is_object() && saved.contains(name) && saved.at(name).is_number_integer() && saved.at(name) >= 1 &&
+              saved.at(name) <= (1 << 20),
+          path, ": has no positive whole number \"", name, "\"");
+    return saved.at(name).get<int64_t>();
+  };
+  const int64_t before = number("nodes") * number("workers_per_node");
+  if (before == now) return "";
+  const int64_t samples = before * number("batch") * number("accumulation");
+  if (samples == now * config.batch * config.accumulation) return "";
+  check(samples % now == 0, "the run in ", config.run_dir, " has ", samples, " samples per step, which ", now,
+        " workers cannot divide equally; continue with a number of workers that divides ", samples);
+  const int64_t of_worker = samples / now;  // per step
+  if (of_worker % config.batch == 0 && !config.samples_are_streams()) {
+    config.accumulation = static_cast<int>(of_worker / config.batch);
+  } else if (of_worker % config.accumulation == 0) {
+    config.batch = of_worker / config.accumulation;
+  } else {
+    config.batch = of_worker, config.accumulation = 1;
+  }
+  return detail::concat(now, now == 1 ? " worker instead of " : " workers instead of ", before, ": batch ",
+                        config.batch, " and accumulation ", config.accumulation, " keep ", samples,
+                        " samples per step");
+}
+
+void keep_picked_options(CommonConfig& config) {
+  if (!measures(config)) return;
+  const nlohmann::json saved = continued_config(config);
+  const OptionList list = config.options();
+  const auto keep = [&](const std::string& group, const std::string& name) {
+    const std::string value = text_in(saved, group, name);
+    if (!value.empty())
+      assign(*list.find(group + "." + name), text_value(value), config_path(config) + ": " + group + "." + name);
+  };
+  if (config.bucket.mib == "auto") keep("bucket", "mib");
+  if (picks_wire(config.exchange) && text_in(saved, "exchange", "name") == config.exchange.name())
+    keep("exchange", "wire");
+}
+
+}  // namespace godwit::apps
