@@ -114,8 +114,8 @@ int run_program(const Program& program, int argc, char** argv) {
     check(std::cout.flush().good(), "standard output cannot be written");
     if (config) {
       const int workers = uses_mpi(*config) ? launched->world : config->nodes * config->workers_per_node;
-      const std::string notice = keep_samples_per_step(*config, workers);
-      if (!notice.empty()) config->notices.push_back(notice);
+      for (const std::string& notice : {keep_samples_per_step(*config, workers), notice_of_seed(*config)})
+        if (!notice.empty()) config->notices.push_back(notice);
       keep_picked_options(*config);
     }
     failure = 1;

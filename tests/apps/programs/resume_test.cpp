@@ -111,6 +111,13 @@ TEST_F(Resume, KeepsTheWireThatItHasPicked) {
   }
 }
 
+TEST_F(Resume, SaysThatTheSeedIsAnother) {
+  trained("--optimizer adamw --batch 16 --max-steps 6", 3);
+  const std::string notice = "notice: seed 2 instead of 1: order of the data";
+  EXPECT_NE(continued_from(3, "--seed 2").out.find(notice), std::string::npos);
+  EXPECT_EQ(continued_from(3).out.find("notice: seed"), std::string::npos);
+}
+
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
   write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
   write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");
