@@ -44,7 +44,7 @@ METHODS = {  # "BASELINE" stands for the optimizer of the model
 }
 PARTS = {"computation": ("forward", "backward"), "exposed compression": ("exposed_compression", "exposed_update"),
          "exposed communication": ("exposed_communication",), "other": ("data_wait", "idle", "other")}
-Cell = collections.namedtuple("Cell", "model method hosts workers rate")
+Cell = collections.namedtuple("Cell", "model method hosts workers rate machine")
 FIELDS = (*Cell._fields, "samples_per_s", "step_s", *PARTS, "communication", "mb_between_hosts", "commit", "command")
 
 
@@ -62,7 +62,7 @@ def command(cell, steps, run_dir):
 
 def measure(cell, steps):
     """The row of a cell. One host runs without netlab."""
-    run_dir = root / "runs" / "scaling" / "-".join(cell)
+    run_dir = root / "runs" / "scaling" / "-".join(cell[:-1])
     shutil.rmtree(run_dir, ignore_errors=True)
     words = command(cell, steps, run_dir)
     if cell.hosts == "1":
@@ -99,9 +99,9 @@ class Rows(dict):
             writer.writerow(row)
 
 
-def print_table(rows, model, hosts, workers, rate, methods):
+def print_table(rows, model, hosts, workers, rate, machine, methods):
     """The rows that exist of one model, number of hosts and rate."""
-    cells = {method: rows.get(Cell(model, method, hosts, workers, rate)) for method in methods}
+    cells = {method: rows.get(Cell(model, method, hosts, workers, rate, machine)) for method in methods}
     if not any(cells.values()):
         return
     value = lambda row, field: float(row[field])
@@ -114,7 +114,7 @@ def print_table(rows, model, hosts, workers, rate, methods):
     for method, row in cells.items():
         if not row:
             continue
-        alone = rows.get(Cell(model, method, "1", workers, ""))
+        alone = rows.get(Cell(model, method, "1", workers, "", machine))
         speed_up = f"{value(row, 'samples_per_s') / value(dense, 'samples_per_s'):.2f}" if dense else "–"
         efficiency = f"{100 * value(row, 'samples_per_s') / (int(hosts) * value(alone, 'samples_per_s')):.0f} %" if alone else "–"
         parts = " | ".join(f"{value(row, part):.3f}" for part in PARTS)
@@ -133,8 +133,8 @@ def plot(rows, settings, methods):
     if not shown:
         return
     figure, all_axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.8), squeeze=False, layout="constrained")
-    for axes, (model, hosts, workers, rate) in zip(all_axes[0], shown):
-        cells = [(method, rows[cell]) for method in methods if (cell := Cell(model, method, hosts, workers, rate)) in rows]
+    for axes, (model, hosts, workers, rate, machine) in zip(all_axes[0], shown):
+        cells = [(method, rows[cell]) for method in methods if (cell := Cell(model, method, hosts, workers, rate, machine)) in rows]
         bottom = [0.0] * len(cells)
         for part in PARTS:
             heights = [float(row[part]) for _, row in cells]
@@ -155,6 +155,7 @@ def main():
     parser.add_argument("--hosts", type=words, default=["4"], help="numbers of hosts; 1 for the scaling efficiency (4)")
     parser.add_argument("--workers-per-node", default="1", help="workers on each host (1)")
     parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="of each link and direction (1gbit,100mbit)")
+    parser.add_argument("--machine", default="this", help="name of this machine in the table; other machines' rows are left alone (%(default)s)")
     parser.add_argument("--steps", type=int, default=SKIPPED + 5, help="of each run (%(default)s)")
     parser.add_argument("--print", action="store_true", help="print what has been measured, without further runs")
     options = parser.parse_args()
@@ -164,7 +165,7 @@ def main():
                 parser.error(f"'{name}': expects one of {', '.join(known)}")
     if options.steps <= SKIPPED:
         parser.error(f"--steps {options.steps}: expects more than {SKIPPED}")
-    settings = [(model, hosts, options.workers_per_node, "" if hosts == "1" else rate)
+    settings = [(model, hosts, options.workers_per_node, "" if hosts == "1" else rate, options.machine)
                 for model in options.models for hosts in options.hosts for rate in options.rates]
     settings = list(dict.fromkeys(settings))
     rows = Rows()

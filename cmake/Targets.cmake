@@ -98,15 +98,23 @@ endfunction()
 function(godwit_test_program name library)
   find_package(GTest REQUIRED)
   # The largest headers are precompiled once, by a library without code: a target depends on all objects of the target
-  # whose headers it reuses.
-  if(NOT TARGET test_headers)
-    add_library(test_headers STATIC tests/test_headers.cpp)
-    godwit_test_settings(test_headers engine)
-    target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp> "autograd/var.h")
+  # whose headers it reuses. JSON costs each source half a second, for templates that g++ instantiates anew, so only the
+  # programs whose tests mostly read JSON have it.
+  set(headers test_headers)
+  if(name MATCHES "^(models|apps)_tests$")
+    set(headers test_headers_json)
+  endif()
+  if(NOT TARGET ${headers})
+    add_library(${headers} STATIC tests/test_headers.cpp)
+    godwit_test_settings(${headers} engine)
+    target_precompile_headers(${headers} PRIVATE <gtest/gtest.h> <gmock/gmock.h> "autograd/var.h")
+    if(headers STREQUAL test_headers_json)
+      target_precompile_headers(${headers} PRIVATE <nlohmann/json.hpp>)
+    endif()
   endif()
   add_executable(${name} ${ARGN})
   godwit_test_settings(${name} ${library})
-  target_precompile_headers(${name} REUSE_FROM test_headers)
+  target_precompile_headers(${name} REUSE_FROM ${headers})
 endfunction()
 
 # godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, … that run a

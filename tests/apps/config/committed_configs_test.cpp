@@ -24,7 +24,8 @@ TEST(CommittedConfigs, AreAccepted) {
     const nlohmann::json text = nlohmann::json::parse(std::ifstream(file));
     const bool is_text = text.contains("task");
     const bool is_language = file.find("/configs/ptb/") != std::string::npos;
-    const bool is_gpt = file.find("/configs/shakespeare/") != std::string::npos;
+    const bool is_gpt =
+        file.find("/configs/shakespeare/") != std::string::npos || file.find("/configs/gpt2/") != std::string::npos;
     const Program& program = is_text       ? text_program()
                              : is_language ? language_program()
                              : is_gpt      ? gpt_program()
