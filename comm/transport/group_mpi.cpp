@@ -174,8 +174,8 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
     reduce_own_part(call, x, parts(rank(), 0).data,
                     [&](Transfer& transfer, int64_t row) { queue_gather(transfer, parts, row); });
   }
-  if (const auto least = rounds_.finished(bytes, std::chrono::duration<double>(Clock::now() - begun).count())) {
-    const Tensor means = cpu_tensor<double>({(*least)[0], (*least)[1]});
+  if (const auto medians = rounds_.finished(bytes, std::chrono::duration<double>(Clock::now() - begun).count())) {
+    const Tensor means = cpu_tensor<double>({(*medians)[0], (*medians)[1]});
     do_all_reduce(means, Reduce::mean, phase);
     rounds_.decide(bytes, {means.data<double>()[0], means.data<double>()[1]});
   }

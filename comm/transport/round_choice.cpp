@@ -26,10 +26,15 @@ std::optional<std::array<double, 2>> RoundChoice::finished(int64_t bytes, double
   if (index(bytes) < 0) return std::nullopt;
   Size& size = sizes_[static_cast<size_t>(index(bytes))];
   if (size.one_round) return std::nullopt;
-  double& least = size.least[static_cast<size_t>(size.calls % 2)];
-  if (size.calls >= 2) least = std::min(least, seconds);
+  size.seconds[static_cast<size_t>(size.calls % 2)].push_back(seconds);
   if (++size.calls < 2 * kTrials) return std::nullopt;
-  return size.least;
+  std::array<double, 2> medians{};
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<double>& of = size.seconds[i];
+    std::nth_element(of.begin(), of.begin() + kTrials / 2, of.end());
+    medians[i] = of[kTrials / 2];
+  }
+  return medians;
 }
 
 void RoundChoice::decide(int64_t bytes, const std::array<double, 2>& seconds) {

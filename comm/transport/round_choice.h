@@ -3,8 +3,8 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
+#include <vector>
 
 namespace godwit {
 
@@ -12,19 +12,19 @@ namespace godwit {
 // powers of two) try both, and all ranks keep what was faster on their links.
 class RoundChoice {
  public:
-  static constexpr int kTrials = 5;  // of each number of rounds; the first trial does not count
+  static constexpr int kTrials = 20;  // of each number of rounds: more than a link with a token bucket passes at once
 
   // Whether the next call takes one round. bytes: of the values of all ranks together.
   bool one_round(int64_t bytes) const;
-  // Ends a call that took `seconds`. After the last trial of a size: the least seconds with one and with two rounds,
-  // which all ranks then average and pass to decide().
+  // Ends a call that took `seconds`. After the last trial of a size: the median seconds with one and with two
+  // rounds, which all ranks then average and pass to decide().
   std::optional<std::array<double, 2>> finished(int64_t bytes, double seconds);
   void decide(int64_t bytes, const std::array<double, 2>& seconds);
 
  private:
   struct Size {
     int calls = 0;
-    std::array<double, 2> least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    std::array<std::vector<double>, 2> seconds = {};  // of the trials, with one and with two rounds
     std::optional<bool> one_round = {};
   };
   static int index(int64_t bytes);  // of a size in sizes_; −1: not tried
