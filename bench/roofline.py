@@ -139,8 +139,8 @@ def bert_base(batch, tokens=384, width=768):
     step.parameters = (30522 + 512 + 2) * width + 2 * width
     step.add("embedding", FULL * m * width * 16, launches=16)
     for _ in range(12):
-        for _ in range(3):
-            linear(step, m, width, width, adds=True)
+        linear(step, m, width, 3 * width, adds=True)  # three weights, joined for the gradient of the input
+        step.add("copies of weights", 2 * HALF * 3 * width * width)
         step.attention(batch, tokens, width, causal=False)
         linear(step, m, width, width)
         mlp(step, m, width, adds=True)

@@ -135,23 +135,21 @@ void linear(DType dtype, int64_t in, int64_t out) {
   };
   std::printf("  linear [%d, %d] to %d\n", static_cast<int>(kTokens), static_cast<int>(in), static_cast<int>(out));
   report(
-      "forward with bias", [](const Product& p) { linear_forward(Cpu{}, p.x, p.w, p.bias, p.y); }, false, true, kTokens,
-      out, in,
+      "forward with bias", [](const Product& p) { linear_forward(Cpu{}, p.x, {p.w}, {p.bias}, p.y); }, false, true,
+      kTokens, out, in,
       [](const Product& p) {
         return std::tuple{p.x, p.w, p.y};
       });
   report(
-      "backward to x", [](const Product& p) { linear_backward_data(Cpu{}, p.y, p.w, p.x); }, false, false, kTokens, in,
-      out,
+      "backward to x", [](const Product& p) { linear_backward_data(Cpu{}, p.y, {p.w}, p.x); }, false, false, kTokens,
+      in, out,
       [](const Product& p) {
         return std::tuple{p.y, p.w, p.x};
       });
   report(
       "backward to weight and bias",
-      [](const Product& p) {
-        linear_backward_weights(Cpu{}, p.x, p.y, p.w, p.bias);
-      },
-      true, false, out, in, kTokens,
+      [](const Product& p) { linear_backward_weights(Cpu{}, p.x, p.y, {p.w}, {p.bias}); }, true, false, out, in,
+      kTokens,
       [](const Product& p) {
         return std::tuple{p.y, p.x, p.w};
       });

@@ -123,7 +123,7 @@ Blocks blocks_of(const Desc& plain, const Desc& wanted) {
   return Blocks::none;
 }
 
-void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to) {
+void arrange(const std::vector<Tensor>& w, Blocks blocks, const Desc& wanted, const Tensor& to) {
   const Dims extents = dims_of(wanted);
 #if DNNL_VERSION_MAJOR < 3
   const bool halves = wanted.data_type() == dnnl::memory::data_type::bf16;

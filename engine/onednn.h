@@ -113,6 +113,8 @@ const Entry& cached(Key key, Make make) {
 enum class Blocks { none, of_rows, of_columns };
 Blocks blocks_of(const Desc& plain, const Desc& wanted);
 
+void arrange(const std::vector<Tensor>& w, Blocks blocks, const Desc& wanted, const Tensor& to);
+
 // A primitive with weights: its plan and, if the primitive needs weights in another layout or in bfloat16, the
 // conversion. The conversion is a pack_weights() call for blocked matrices and a reorder otherwise.
 template <class P>
@@ -133,6 +135,12 @@ struct Weighted {
   // packed() converts `w` to the wanted layout. scratch() returns memory for weights that the primitive writes;
   // unpack() then converts them into `w`. Both return `w` itself if no conversion is needed.
   Tensor packed(const Tensor& w) const;
+  // Several parts, as pack_weights() takes them. Only if `blocks` is not none.
+  Tensor packed(const std::vector<Tensor>& parts) const {
+    const Tensor result = scratch(parts[0]);
+    arrange(parts, blocks, wanted, result);
+    return result;
+  }
   Tensor scratch(const Tensor& w) const {
     if (!reorder && blocks == Blocks::none) return w;
     return Tensor({static_cast<int64_t>(wanted.get_size())}, DType::u8);
@@ -166,12 +174,10 @@ void run(const Plan<P>& plan, std::unordered_map<int, dnnl::memory> arguments) {
   run(plan.primitive, plan.desc.scratchpad_desc(), std::move(arguments));
 }
 
-void arrange(const Tensor& w, Blocks blocks, const Desc& wanted, const Tensor& to);
-
 template <class P>
 Tensor Weighted<P>::packed(const Tensor& w) const {
+  if (blocks != Blocks::none) return packed(std::vector<Tensor>{w});
   const Tensor result = scratch(w);
-  if (blocks != Blocks::none) arrange(w, blocks, wanted, result);
   if (reorder) run(*reorder, {{DNNL_ARG_FROM, memory(plain, w)}, {DNNL_ARG_TO, memory(wanted, result)}});
   return result;
 }

@@ -1,6 +1,7 @@
 #include "engine/packed_weights.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/check.h"
 #include "engine/parallel.h"
@@ -82,21 +83,30 @@ namespace godwit {
 
 HWY_EXPORT(pack_block);
 
-void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to) {
+void pack_weights(Cpu, const std::vector<Tensor>& w, bool transposed, int64_t rows, int64_t columns, DType type,
+                  void* to) {
   const bool halves = type == DType::bf16;
   const int64_t height = block_rows(type), down = (rows + height - 1) / height;
   const int64_t across = (columns + kBlockColumns - 1) / kBlockColumns;
-  check(w.dtype() == DType::f32 && w.numel() == rows * columns && (halves || type == DType::f32),
-        "pack_weights: takes float32 [", rows, ", ", columns, "] to float32 or bfloat16, not ", w.dtype(), " ",
-        w.shape(), " to ", type);
-  const float* from = w.data<float>();
   const int64_t stride = transposed ? rows : columns, bytes = 16 * kBlockColumns * 4;
+  std::vector<std::pair<int64_t, const float*>> parts;  // the number of rows before each part, and its first row
+  int64_t numel = 0;
+  for (const Tensor& part : w) {
+    check(numel % (kBlockColumns * stride) == 0 && part.dtype() == DType::f32, "pack_weights: takes float32 parts of ",
+          "a multiple of ", kBlockColumns, " rows, not ", part.dtype(), " ", part.shape(), " after ", numel, " values");
+    parts.emplace_back(numel / stride, part.data<float>());
+    numel += part.numel();
+  }
+  check(numel == rows * columns && (halves || type == DType::f32), "pack_weights: takes float32 [", rows, ", ", columns,
+        "] to float32 or bfloat16, not ", numel, " values to ", type);
   // Extents of a block as stored.
   const int64_t lines = transposed ? kBlockColumns : height, length = transposed ? height : kBlockColumns;
   const auto block = [&](int64_t i, int64_t j) {
     const int64_t line = transposed ? j * lines : i * lines, at = transposed ? i * length : j * length;
     const int64_t there = std::min(lines, (transposed ? columns : rows) - line), wide = std::min(length, stride - at);
-    const float* source = from + line * stride + at;
+    size_t part = parts.size() - 1;
+    while (line < parts[part].first) --part;
+    const float* source = parts[part].second + (line - parts[part].first) * stride + at;
     HWY_ALIGN float padded[32 * kBlockColumns];
     const bool ragged = there < lines || wide < length;
     if (ragged) {

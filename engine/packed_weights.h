@@ -1,5 +1,7 @@
 // Packs the right-hand matrix of a product into the blocked layout of oneDNN's kernels.
 #pragma once
+#include <vector>
+
 #include "engine/tensor.h"
 
 namespace godwit {
@@ -9,7 +11,9 @@ constexpr int64_t block_rows(DType type) { return type == DType::bf16 ? 32 : 16;
 
 // Packs w [rows, columns] float32, stored as [columns, rows] if `transposed`. `to` is float32 [columns / 64][rows /
 // 16][16][64], or bfloat16 [columns / 64][rows / 32][16][64][2], where the last extent is a pair of rows. Rows and
-// columns that do not fill the last blocks are padded with 0.
-void pack_weights(Cpu, const Tensor& w, bool transposed, int64_t rows, int64_t columns, DType type, void* to);
+// columns that do not fill the last blocks are padded with 0. w may be stored in several parts: the first rows as
+// stored, the next rows, and so on. The numbers of rows of all parts but the last are multiples of 64.
+void pack_weights(Cpu, const std::vector<Tensor>& w, bool transposed, int64_t rows, int64_t columns, DType type,
+                  void* to);
 
 }  // namespace godwit

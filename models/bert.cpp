@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "autograd/ops/add.h"
-#include "autograd/ops/attention/attention.h"
+#include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
 #include "autograd/ops/column.h"
 #include "autograd/ops/gelu.h"
@@ -147,11 +147,11 @@ class Bert::Layer : public nn::Module {
 
  private:
   Var attend(const Var& x, const TextInput& input, const Dropouts& dropouts) const {
-    const int64_t heads = config_.num_attention_heads;
-    const Shape split{input.ids.dim(0), input.ids.dim(1), heads, config_.hidden_size / heads};
-    const Var q = ops::reshape(query_(x), split), k = ops::reshape(key_(x), split), v = ops::reshape(value_(x), split);
+    // Buckets begin with the last parameter. In this order, the distances in memory are equal and positive.
+    const Var vkq = ops::joined_linear(x, {value_.as_parameters(), key_.as_parameters(), query_.as_parameters()});
     const auto options = dropouts.attention(config_.attention_probs_dropout_prob, site_);
-    return ops::reshape(ops::attention(q, k, v, input.mask, options), x.shape());
+    return ops::self_attention(vkq, input.ids.dim(0), config_.num_attention_heads, options, input.mask,
+                               QkvOrder::values_first);
   }
 
   const BertConfig& config_;  // owned by the Bert

@@ -174,8 +174,7 @@ std::string Vit::tensor_name(const std::string& in_file) const {
     return name;
   const bool timm = replace_prefix(name, "blocks.", "encoder.layers.encoder_layer_");
   const std::string layer = "encoder.layers.encoder_layer_";
-  if (!name.starts_with(layer)) return name;
-  const size_t dot = name.find('.', layer.size());
+  const size_t dot = name.starts_with(layer) ? name.find('.', layer.size()) : std::string::npos;
   if (dot == std::string::npos) return name;
   std::string part = name.substr(dot + 1);
   const auto rename = [&](std::initializer_list<std::pair<const char*, const char*>> rows) {

@@ -1,7 +1,5 @@
 #include "nn/layers.h"
 
-#include "autograd/ops/linear.h"
-
 namespace godwit::nn {
 
 Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options, DType dtype, bool bias)
@@ -39,11 +37,11 @@ Var BatchNorm2d::add_relu(const Var& x, const Var& residual) const {
 
 Linear::Linear(int64_t in, int64_t out, DType dtype, bool bias, FileLayout layout) {
   check(in > 0 && out > 0, "Linear: in and out must be positive, they are ", in, ", ", out);
-  weight_ = add_parameter("weight", Shape{out, in}, compute_dtype(dtype), /*decay=*/true, 0, layout);
-  if (bias) bias_ = add_parameter("bias", Shape{out}, compute_dtype(dtype), /*decay=*/false);
+  parameters_.weight = add_parameter("weight", Shape{out, in}, compute_dtype(dtype), /*decay=*/true, 0, layout);
+  if (bias) parameters_.bias = add_parameter("bias", Shape{out}, compute_dtype(dtype), /*decay=*/false);
 }
 
-Var Linear::operator()(const Var& x) const { return ops::linear(x, weight_, bias_); }
+Var Linear::operator()(const Var& x) const { return ops::joined_linear(x, {parameters_}); }
 
 Embedding::Embedding(int64_t rows, int64_t width, DType dtype, std::optional<int64_t> padding) : padding_(padding) {
   check(rows > 0 && width > 0, "Embedding: rows and width must be positive, they are ", rows, ", ", width);

@@ -7,6 +7,7 @@
 
 #include "autograd/ops/convolution/conv2d.h"
 #include "autograd/ops/embedding.h"
+#include "autograd/ops/linear.h"
 #include "autograd/ops/normalization/batch_norm.h"
 #include "autograd/ops/normalization/layer_norm.h"
 #include "autograd/ops/normalization/rms_norm.h"
@@ -55,11 +56,12 @@ class Linear : public Module {
   // layout: of weight in files. Throws unless in and out are positive.
   Linear(int64_t in, int64_t out, DType dtype = DType::f32, bool bias = true,
          FileLayout layout = FileLayout::as_in_memory);
-  Var operator()(const Var& x) const;            // ops::linear
-  const Var& weight() const { return weight_; }  // [out, in]
+  Var operator()(const Var& x) const;                                    // ops::linear
+  const Var& weight() const { return parameters_.weight; }               // [out, in]
+  const LinearParameters& as_parameters() const { return parameters_; }  // for ops::joined_linear
 
  private:
-  Var weight_, bias_;
+  LinearParameters parameters_;
 };
 
 // Gathers rows of a table: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width], which is

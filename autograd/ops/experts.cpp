@@ -190,7 +190,7 @@ Var expert_linear(const Var& x, const std::vector<Var>& weights, const ExpertRou
   for (size_t e = 0; e < weights.size(); ++e) {
     const Tensor w = weights[e].value();
     if (routing.rows(static_cast<int64_t>(e)) > 0)
-      on_device(y, [&](auto device) { linear_forward(device, rows_of(x.value(), e), w, Tensor(), rows_of(y, e)); });
+      on_device(y, [&](auto device) { linear_forward(device, rows_of(x.value(), e), {w}, {}, rows_of(y, e)); });
     inputs.push_back(weights[e]);
     values.push_back(w);
     gradients.push_back(weights[e].gradient());
@@ -202,11 +202,11 @@ Var expert_linear(const Var& x, const std::vector<Var>& weights, const ExpertRou
       if (gradients[e]) {
         const Tensor dw = gradients[e].target();
         if (from.dim(0) == 0) dw.zero();
-        else on_device(dy, [&](auto device) { linear_backward_weights(device, of_x, from, dw, Tensor()); });
+        else on_device(dy, [&](auto device) { linear_backward_weights(device, of_x, from, {dw}, {}); });
         gradients[e].add(dw);
       }
       if (dx && from.dim(0) > 0)
-        on_device(dy, [&](auto device) { linear_backward_data(device, from, values[e], rows_of(g, e)); });
+        on_device(dy, [&](auto device) { linear_backward_data(device, from, {values[e]}, rows_of(g, e)); });
     }
     if (dx) dx.add(g);
   });

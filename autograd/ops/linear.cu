@@ -1,37 +1,141 @@
 #include "autograd/ops/linear.h"
 
+#include <functional>
+
 #include "autograd/ops/bias.h"
 #include "autograd/ops/kernel_weights.h"
+#include "autograd/ops/linear_kernels.h"
 #include "engine/cuda/blas.h"
+#include "engine/cuda/call.h"
+#include "engine/cuda/elementwise.h"
 
 namespace godwit {
 namespace {
 
+using detail::Tensors;
+
 // Whether the library may fuse bias or sums with the product; cuBLASLt documents no fusion for float64.
-bool in_one_call(const Tensor& vector, const Tensor& x) { return vector.defined() && x.dtype() != DType::f64; }
+bool in_one_call(const Tensors& vectors, const Tensor& x) { return detail::given(vectors) && x.dtype() != DType::f64; }
+
+struct Round {
+  __device__ float operator()(float value) const { return value; }
+};
+
+// Elements from each part to the next, if all have one shape and lie in order at equal distances and at multiples of 16
+// bytes; otherwise 0. Distances are positive, because kernels with Hopper's bulk copies need unsigned strides.
+int64_t distance(const Tensors& parts) {
+  const auto begin = [&](size_t i) { return reinterpret_cast<intptr_t>(parts[i].address()); };
+  const intptr_t bytes = begin(1) - begin(0);
+  if (bytes <= 0 || bytes % 16 != 0 || begin(0) % 16 != 0) return 0;
+  for (size_t i = 1; i < parts.size(); ++i)
+    if (!parts[i].same_buffer(parts[0]) || parts[i].shape() != parts[0].shape() || begin(i) - begin(i - 1) != bytes)
+      return 0;
+  return bytes / size_of(parts[0].dtype());
+}
+
+// Calls f(part, column, strides) for each part of a layer, where `column` is the first one of the part's columns in a
+// matrix with `width` columns. Calls it once, for a batch of all parts, if these and their vectors lie at equal
+// distances. Stops and returns false if f does.
+struct Strides {
+  int64_t entries = 1, part = -1, vector = 0;  // of the batch; from a part, a vector to the next
+};
+bool for_products(const Tensors& parts, const Tensors& vectors,
+                  const std::function<bool(size_t part, int64_t column, const Strides& strides)>& f) {
+  const int64_t between = parts.size() > 1 ? distance(parts) : 0;
+  const int64_t vectors_between = between > 0 && detail::given(vectors) ? distance(vectors) : 0;
+  if (between > 0 && (vectors_between > 0 || !detail::given(vectors)))
+    return f(0, 0, {std::ssize(parts), between, vectors_between});
+  int64_t column = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!f(i, column, {})) return false;
+    column += parts[i].dim(0);
+  }
+  return true;
+}
+
+// The columns [column, column + out) of x and, with several entries, the next `out` columns for each.
+Tensor from_column(const Tensor& x, int64_t column) { return column == 0 ? x : x.range(column, x.numel() - column); }
+MatrixStrides columns_of(const Tensor& x, int64_t out) {
+  return out == x.dim(1) ? MatrixStrides{} : MatrixStrides{x.dim(1), out};
+}
+// One matrix for all entries.
+MatrixStrides repeated(const Strides& strides) {
+  return strides.entries == 1 ? MatrixStrides{} : MatrixStrides{.entry = 0};
+}
 
 }  // namespace
 
-void linear_forward(Cuda device, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  CudaProduct product{"linear", false, true, x.dim(0), w.dim(0), w.dim(1)};
-  const Tensor weights = kernel_weights(w, x.dtype());
-  const Tensor b = bias.defined() ? kernel_weights(bias, x.dtype()) : bias;
-  if (in_one_call(b, x) && multiply_and(device, BesideProduct::add_bias, product, x, weights, b, y)) return;
-  if (b.defined()) bias_forward(device, b, y);
-  product.add = b.defined();
-  multiply(device, product, x, weights, y);
+Tensors detail::kernel_parts(Cuda device, const Tensors& parts, DType type) {
+  if (parts.size() == 1) return {kernel_weights(parts[0], type)};
+  if (parts[0].dtype() == type) return parts;
+  Tensors copies;
+  for (const Tensor& part : parts)
+    if (const Tensor copy = rounded_copy(part); copy.defined()) copies.push_back(copy);
+  if (copies.size() == parts.size()) return copies;
+  const Tensor all = room_for_parts(parts, type);
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    elementwise(device, "linear", part.numel(), Round{}, all.cuda_data<bf16>() + at, part.cuda_data<float>());
+    at += part.numel();
+  }
+  return {all};
 }
 
-void linear_backward_data(Cuda device, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add) {
-  multiply(device, {"linear", false, false, dy.dim(0), w.dim(1), w.dim(0), 1, add}, dy, kernel_weights(w, dy.dtype()),
-           dx);
+void linear_forward(Cuda device, const Tensor& x, const Tensors& w, const Tensors& bias, const Tensor& y) {
+  Tensors weights = detail::kernel_parts(device, w, x.dtype());
+  Tensors b = detail::given(bias) ? detail::kernel_parts(device, bias, x.dtype()) : Tensors();
+  if (!b.empty() && b.size() != weights.size()) weights = {detail::joined(weights)}, b = {detail::joined(b)};
+  const auto multiply_all = [&](BesideProduct beside) {
+    return for_products(weights, b, [&](size_t i, int64_t column, const Strides& strides) {
+      CudaProduct product{"linear", false, true, x.dim(0), weights[i].dim(0), x.dim(1), strides.entries};
+      product.of_a = repeated(strides);
+      product.of_b.entry = strides.part;
+      product.of_c = columns_of(y, product.n);
+      product.vector_stride = strides.vector;
+      const Tensor to = from_column(y, column);
+      if (beside != BesideProduct::none) return multiply_and(device, beside, product, x, weights[i], b[i], to);
+      product.add = !b.empty();
+      multiply(device, product, x, weights[i], to);
+      return true;
+    });
+  };
+  if (in_one_call(b, x) && multiply_all(BesideProduct::add_bias)) return;
+  if (!b.empty()) bias_forward(device, detail::joined(b), y);
+  multiply_all(BesideProduct::none);
 }
 
-void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db) {
-  const CudaProduct product{"linear", true, false, dw.dim(0), dw.dim(1), x.dim(0)};
-  if (in_one_call(db, x) && multiply_and(device, BesideProduct::sum_a, product, dy, x, db, dw)) return;
-  if (db.defined()) bias_backward(device, dy, db);
-  multiply(device, product, dy, x, dw);
+void linear_backward_data(Cuda device, const Tensor& dy, const Tensors& w, const Tensor& dx, bool add) {
+  // One product over all columns rounds once. A copy of the weights is small beside a sum in float32.
+  const Tensors weights = detail::kernel_parts(device, w, dy.dtype());
+  const int64_t between = weights.size() > 1 ? distance(weights) : 0;
+  const Tensor all = between > 0 ? Tensor({dy.dim(1), dx.dim(1)}, dy.dtype(), dy.device()) : detail::joined(weights);
+  if (between > 0) {
+    const auto bytes = static_cast<size_t>(weights[0].bytes());
+    const auto pitch = static_cast<size_t>(between * size_of(dy.dtype()));
+    cuda_check(cudaMemcpy2DAsync(all.address(), bytes, weights[0].address(), pitch, bytes, weights.size(),
+                                 cudaMemcpyDeviceToDevice, device.stream),
+               "cudaMemcpy2DAsync");
+  }
+  multiply(device, {"linear", false, false, dy.dim(0), dx.dim(1), dy.dim(1), 1, add}, dy, all, dx);
+}
+
+void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensors& dw, const Tensors& db) {
+  const auto multiply_all = [&](BesideProduct beside) {
+    return for_products(dw, db, [&](size_t i, int64_t column, const Strides& strides) {
+      CudaProduct product{"linear", true, false, dw[i].dim(0), x.dim(1), x.dim(0), strides.entries};
+      product.of_a = columns_of(dy, product.m);
+      product.of_b = repeated(strides);
+      product.of_c.entry = strides.part;
+      product.vector_stride = strides.vector;
+      const Tensor from = from_column(dy, column);
+      if (beside != BesideProduct::none) return multiply_and(device, beside, product, from, x, db[i], dw[i]);
+      multiply(device, product, from, x, dw[i]);
+      return true;
+    });
+  };
+  if (in_one_call(db, x) && multiply_all(BesideProduct::sum_a)) return;
+  if (detail::given(db)) detail::joined_bias_backward(device, dy, db);
+  multiply_all(BesideProduct::none);
 }
 
 }  // namespace godwit

@@ -1,23 +1,41 @@
-// linear: y [n, out] = x [n, in] · w [out, in]ᵀ + bias [out].
+// linear: y [n, out] = x [n, in] · w [out, in]ᵀ + bias [out]. joined_linear: several weights in one operation.
 #pragma once
+#include <vector>
+
 #include "autograd/var.h"
 
 namespace godwit {
 
-// x, y and their gradients are float32, bfloat16 or float64. w, bias and their gradients have the same type, or float32
-// for bfloat16 x. An undefined bias or db is ignored.
-void linear_forward(Cpu, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-void linear_forward(Cuda, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-// dx = dy · w, or dx + dy · w if `add`.
-void linear_backward_data(Cpu, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
-void linear_backward_data(Cuda, const Tensor& dy, const Tensor& w, const Tensor& dx, bool add = false);
-// dw = dyᵀ · x, db = column sums of dy.
-void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
-void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& db);
+// w: one weight, or several [out_i, in], whose results are adjacent columns of y [n, Σ out_i] in their order. x, y and
+// their gradients are float32, bfloat16 or float64. w, bias and their gradients have the same type, or float32 for
+// bfloat16 x. bias and db are as many as w; empty lists and undefined tensors are ignored.
+void linear_forward(Cpu, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,
+                    const Tensor& y);
+void linear_forward(Cuda, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,
+                    const Tensor& y);
+// dx = Σ dy_i · w_i, or dx + Σ dy_i · w_i if `add`. The sum over the weights is rounded once.
+void linear_backward_data(Cpu, const Tensor& dy, const std::vector<Tensor>& w, const Tensor& dx, bool add = false);
+void linear_backward_data(Cuda, const Tensor& dy, const std::vector<Tensor>& w, const Tensor& dx, bool add = false);
+// dw_i = dy_iᵀ · x, db_i = column sums of dy_i.
+void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const std::vector<Tensor>& dw,
+                             const std::vector<Tensor>& db);
+void linear_backward_weights(Cuda, const Tensor& x, const Tensor& dy, const std::vector<Tensor>& dw,
+                             const std::vector<Tensor>& db);
+
+// The parameters of a linear layer.
+struct LinearParameters {
+  Var weight, bias = {};  // [out, in] and [out]; undefined: no bias
+};
 
 namespace ops {
 
 Var linear(const Var& x, const Var& w, const Var& bias = Var());  // undefined bias: no bias
+
+// The results of several linear layers with the same input, as adjacent columns in the order of the layers:
+// [n, Σ out_i]. On a GPU, each pass takes one matrix product if the layers' parameters lie at equal distances in
+// memory, in ascending order. Throws for other shapes or types, for a weight that occurs twice, and if only some layers
+// have a bias, or only some weights or biases require a gradient.
+Var joined_linear(const Var& x, const std::vector<LinearParameters>& layers);
 
 }  // namespace ops
 }  // namespace godwit

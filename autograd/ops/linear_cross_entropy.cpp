@@ -52,10 +52,10 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
     on_device(s.x, [&](auto device) {
       softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
       const Tensor d_logits = in_type(wide, s.x.dtype());
-      if (dw) linear_backward_weights(device, s.x, d_logits, gw.rows(first, count), Tensor());
+      if (dw) linear_backward_weights(device, s.x, d_logits, {gw.rows(first, count)}, {});
       if (!dx) return;
       const Tensor part = first == 0 && gx.dtype() == s.x.dtype() ? gx : Tensor(s.x.shape(), s.x.dtype(), s.x.device());
-      linear_backward_data(device, d_logits, w, part);
+      linear_backward_data(device, d_logits, {w}, part);
       if (part.same_memory(gx)) return;
       if (first == 0) gx.copy_from(in_type(part, gx.dtype()));
       else accumulate(device, in_type(part, gx.dtype()), gx);

@@ -1,14 +1,62 @@
-// Only for linear*.cpp and packed_product.cpp: kernels of the build's library for float32 or bfloat16 x and y; w, bias
-// and dw are float32.
+// Only for linear*.{cpp,cu} and packed_product.cpp: kernels of the build's library for float32 or bfloat16 x and y; w,
+// bias and dw are float32. Several weights are computed as one, whose rows are the rows of all in order.
 #pragma once
+#include <vector>
+
+#include "autograd/ops/bias.h"
 #include "engine/tensor.h"
 
 namespace godwit::detail {
 
+using Tensors = std::vector<Tensor>;
+
+inline bool given(const Tensors& parts) { return !parts.empty() && parts[0].defined(); }
+
+// Memory for the rows of all parts.
+inline Tensor room_for_parts(const Tensors& parts, DType type) {
+  int64_t rows = 0;
+  for (const Tensor& part : parts) rows += part.dim(0);
+  return {parts[0].shape().rank() == 1 ? Shape{rows} : Shape{rows, parts[0].dim(1)}, type, parts[0].device()};
+}
+
+// The rows of all parts, in order.
+inline Tensor joined(const Tensors& parts) {
+  if (parts.size() == 1) return parts[0];
+  const Tensor all = room_for_parts(parts, parts[0].dtype());
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    all.range(at, part.numel()).copy_from(part);
+    at += part.numel();
+  }
+  return all;
+}
+
+// The inverse of joined().
+inline void split(const Tensor& all, const Tensors& parts) {
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    part.copy_from(all.range(at, part.numel()));
+    at += part.numel();
+  }
+}
+
+// kernel_weights() of each part, or of joined(parts): on a GPU, parts without a current copy are rounded into one.
+inline Tensors kernel_parts(Cpu, const Tensors& parts, DType) { return parts; }
+Tensors kernel_parts(Cuda, const Tensors& parts, DType type);
+
+// bias_backward() of several biases.
+template <class D>
+void joined_bias_backward(D device, const Tensor& dy, const Tensors& db) {
+  if (db.size() == 1) return bias_backward(device, dy, db[0]);
+  const Tensor all({dy.dim(1)}, db[0].dtype(), dy.device());
+  bias_backward(device, dy, all);
+  split(all, db);
+}
+
 // Return false, without any effect, if the library has no kernel that is faster than gemm().
-bool library_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
-bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw);
+bool library_linear_forward(const Tensor& x, const Tensors& w, const Tensor& bias, const Tensor& y);
+bool library_linear_backward_data(const Tensor& dy, const Tensors& w, const Tensor& dx);
+bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensors& dw);
 
 // Packs w for several products x · wᵀ if `transposed`, otherwise x · w, where x has `rows` rows of type `type`. The
 // result is undefined if the library has no kernel that is faster than gemm().

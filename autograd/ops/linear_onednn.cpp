@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "autograd/ops/linear_kernels.h"
 #include "engine/onednn.h"
+#include "engine/packed_weights.h"
 
 namespace godwit::detail {
 namespace {
@@ -40,20 +43,23 @@ void multiply_packed(const Product& product, const Tensor& x, const Tensor& weig
   run(product->plan, std::move(arguments));
 }
 
-bool multiply(const Product& product, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+bool multiply(const Product& product, const Tensor& x, const Tensors& w, const Tensor& bias, const Tensor& y) {
   if (!product) return false;
-  multiply_packed(product, x, product->packed(w), bias, y);
+  const bool in_blocks =
+      product->blocks != onednn::Blocks::none &&
+      std::all_of(w.begin(), w.end() - 1, [](const Tensor& part) { return part.dim(0) % kBlockColumns == 0; });
+  multiply_packed(product, x, in_blocks ? product->packed(w) : product->packed(joined(w)), bias, y);
   return true;
 }
 
 }  // namespace
 
-bool library_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  return multiply(product(x.dim(0), w.dim(1), w.dim(0), true, bias.defined(), x.dtype()), x, w, bias, y);
+bool library_linear_forward(const Tensor& x, const Tensors& w, const Tensor& bias, const Tensor& y) {
+  return multiply(product(x.dim(0), x.dim(1), y.dim(1), true, bias.defined(), x.dtype()), x, w, bias, y);
 }
 
-bool library_linear_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  return multiply(product(dy.dim(0), w.dim(0), w.dim(1), false, false, dy.dtype()), dy, w, Tensor(), dx);
+bool library_linear_backward_data(const Tensor& dy, const Tensors& w, const Tensor& dx) {
+  return multiply(product(dy.dim(0), dy.dim(1), dx.dim(1), false, false, dy.dtype()), dy, w, Tensor(), dx);
 }
 
 Tensor library_linear_pack(const Tensor& w, bool transposed, int64_t rows, DType type) {
@@ -73,9 +79,9 @@ bool library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packe
 }
 
 // With only AVX512_BF16, the library's kernel for its own layout of dw is slower.
-bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw) {
+bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensors& dw) {
   if (x.dtype() == DType::f32) return false;
-  const int64_t n = x.dim(0), in = dw.dim(1), out = dw.dim(0);
+  const int64_t n = x.dim(0), in = x.dim(1), out = dy.dim(1);
   const auto& gradient = onednn::cached_if_any<WeightGradient>(onednn::Key(n, in, out), DType::bf16, [&] {
     using P = dnnl::inner_product_forward;
     const Desc from = onednn::matrix(n, in, DType::bf16), to = onednn::matrix(n, out, DType::bf16);
@@ -88,11 +94,12 @@ bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Te
   });
   if (!gradient) return false;
   const auto& desc = gradient->plan.desc;
-  const Tensor weights = gradient->scratch(dw);
+  const Tensor all = dw.size() == 1 ? dw[0] : Tensor({out, in}), weights = gradient->scratch(all);
   run(gradient->plan, {{DNNL_ARG_SRC, onednn::memory(desc.src_desc(), x)},
                        {DNNL_ARG_DIFF_DST, onednn::memory(desc.diff_dst_desc(), dy)},
                        {DNNL_ARG_DIFF_WEIGHTS, onednn::memory(gradient->wanted, weights)}});
-  gradient->unpack(weights, dw);
+  gradient->unpack(weights, all);
+  if (dw.size() > 1) split(all, dw);
   return true;
 }
 

@@ -136,7 +136,7 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
       bias = Tensor({4 * width}, wide, device);
       add_forward(there, w.b_ih.value(), w.b_hh.value(), bias);
     }
-    linear_forward(there, as_matrix(x.value()), w.w_ih.value(), bias, as_matrix(s.gates));
+    linear_forward(there, as_matrix(x.value()), {w.w_ih.value()}, {bias}, as_matrix(s.gates));
     lstm_forward(there, w.w_hh.value(), s);
   });
 
@@ -159,13 +159,13 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
           const Tensor d_gates = as_matrix(s.gates);  // gradients of the pre-activations
           if (dw_hh) {
             const Tensor g = dw_hh.target();
-            linear_backward_weights(there, as_matrix(s.hidden.rows(0, s.gates.dim(0))), d_gates, g, Tensor());
+            linear_backward_weights(there, as_matrix(s.hidden.rows(0, s.gates.dim(0))), d_gates, {g}, {});
             dw_hh.add(g);
           }
           const Tensor gb = db_ih ? db_ih.target() : db_hh ? db_hh.target() : Tensor();
           if (dw_ih) {
             const Tensor g = dw_ih.target();
-            linear_backward_weights(there, as_matrix(xv), d_gates, g, gb);
+            linear_backward_weights(there, as_matrix(xv), d_gates, {g}, {gb});
             dw_ih.add(g);
           } else if (gb.defined()) {
             bias_backward(there, d_gates, gb);
@@ -178,7 +178,7 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
           if (gb.defined()) (db_ih ? db_ih : db_hh).add(gb);
           if (dx) {
             const Tensor g = dx.target();
-            linear_backward_data(there, d_gates, w_ih, as_matrix(g));
+            linear_backward_data(there, d_gates, {w_ih}, as_matrix(g));
             dx.add(g);
           }
         });

@@ -55,7 +55,7 @@ void lstm_forward(Cuda device, const Tensor& w_hh, const LstmSequence& s) {
   const Tensor w = kernel_weights(w_hh, s.gates.dtype());
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
     using C = compute_t<T>;
-    const auto multiply = [&](const Tensor& h, const Tensor& y) { linear_forward(device, h, w, Tensor(), y); };
+    const auto multiply = [&](const Tensor& h, const Tensor& y) { linear_forward(device, h, {w}, {}, y); };
     const auto cell = [&](const Tensor& gates, const Tensor& recurrent, const Tensor& before, const Tensor& after,
                           const Tensor& h) {
       launch(device, "lstm", forward_kernel<T>, blocks_for(device, cells), kBlock, cells,
@@ -72,7 +72,7 @@ void lstm_backward(Cuda device, const Tensor& w_hh, const LstmSequence& s, const
   const Tensor w = kernel_weights(w_hh, s.gates.dtype());
   dispatch_float(s.gates.dtype(), "lstm", [&]<class T>() {
     using C = compute_t<T>;
-    const auto multiply = [&](const Tensor& g, const Tensor& to) { linear_backward_data(device, g, w, to); };
+    const auto multiply = [&](const Tensor& g, const Tensor& to) { linear_backward_data(device, g, {w}, to); };
     const auto cell = [&](const Tensor& gates, const Tensor& before, const Tensor& after, const Tensor& from_y,
                           const Tensor& from_h, const Tensor& to) {
       launch(device, "lstm", backward_kernel<T>, blocks_for(device, cells), kBlock, cells,

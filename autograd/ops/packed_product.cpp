@@ -14,8 +14,8 @@ PackedProduct::PackedProduct(const Tensor& w, bool transposed, int64_t rows, DTy
 void PackedProduct::operator()(const Tensor& x, const Tensor& y) const {
   if (packed_.defined() && detail::library_linear_packed(x, w_, packed_, transposed_, rows_, y)) return;
   on_device(y, [&](auto device) {
-    if (transposed_) linear_forward(device, x, w_, Tensor(), y);
-    else linear_backward_data(device, x, w_, y);
+    if (transposed_) linear_forward(device, x, {w_}, {}, y);
+    else linear_backward_data(device, x, {w_}, y);
   });
 }
 

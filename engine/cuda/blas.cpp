@@ -1,5 +1,8 @@
 #include "engine/cuda/blas.h"
 
+#include <array>
+#include <numeric>
+
 #include "engine/context.h"
 #include "engine/cuda/cuda_context.h"
 
@@ -61,13 +64,13 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
 }
 
 // Layout of a row-major matrix [rows, columns]. The library is column-major and sees its transpose.
-Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t entries, const char* operation) {
+Layout layout(DType dtype, int64_t rows, int64_t columns, const MatrixStrides& strides, const CudaProduct& p) {
   Layout made;
-  cuda_check(cublasLtMatrixLayoutCreate(made.out(), library_type(dtype, operation), static_cast<uint64_t>(columns),
-                                        static_cast<uint64_t>(rows), columns),
+  cuda_check(cublasLtMatrixLayoutCreate(made.out(), library_type(dtype, p.operation), static_cast<uint64_t>(columns),
+                                        static_cast<uint64_t>(rows), strides.row < 0 ? columns : strides.row),
              "cublasLtMatrixLayoutCreate");
-  const auto count = static_cast<int32_t>(entries);
-  const int64_t stride = rows * columns;
+  const auto count = static_cast<int32_t>(p.entries);
+  const int64_t stride = strides.entry < 0 ? rows * columns : strides.entry;
   cuda_check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
              "cublasLtMatrixLayoutSetAttribute");
   cuda_check(
@@ -79,8 +82,16 @@ Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t entries, const
 bool is_aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.address()) % kAlignment == 0; }
 
 // Parameters may begin at any offset of a bucket. A copy is cheaper than the kernels for unaligned memory, and sums do
-// not depend on the alignment.
-Tensor aligned(const Tensor& x) { return is_aligned(x) ? x : x.clone(); }
+// not depend on the alignment. Matrices with strides are not copied.
+Tensor aligned(const Tensor& x, const MatrixStrides& strides = {}) {
+  return is_aligned(x) || !strides.adjacent() ? x : x.clone();
+}
+
+// What the library may assume of the address of x, bytes.
+uint32_t alignment_of(const Tensor& x, const MatrixStrides& strides) {
+  if (strides.adjacent()) return kAlignment;
+  return static_cast<uint32_t>(std::gcd(reinterpret_cast<uintptr_t>(x.address()), uintptr_t{kAlignment}));
+}
 
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
@@ -96,7 +107,8 @@ cublasLtEpilogue_t epilogue(BesideProduct beside) {
 }
 
 // The library computes cᵀ = op(b)ᵀ · op(a)ᵀ, so its first matrix is b and its second is a.
-Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type) {
+Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type,
+               const std::array<uint32_t, 3>& alignments) {
   Plan plan;
   cuda_check(cublasLtMatmulDescCreate(plan.desc.out(), compute_type(type),
                                       type == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
@@ -107,19 +119,20 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
     set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(beside));
     // The search uses only the alignment of this pointer.
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kAlignment});
+    if (p.entries > 1) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, p.vector_stride);
   }
-  plan.a = layout(type, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.entries, p.operation);
-  plan.b = layout(type, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.entries, p.operation);
-  plan.c = layout(c_type, p.m, p.n, p.entries, p.operation);
+  plan.a = layout(type, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.of_b, p);
+  plan.b = layout(type, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.of_a, p);
+  plan.c = layout(c_type, p.m, p.n, p.of_c, p);
   Preference preference;
   cuda_check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
   // Partial sums are added in float32 (float64) and not rounded to c's type before.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAlignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[1]);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[0]);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   plan.status = cublasLtMatmulAlgoGetHeuristic(device.context->blas(), plan.desc, plan.a, plan.b, plan.c, plan.c,
@@ -130,7 +143,9 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
   return plan;
 }
 
-Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type) {
+Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, const Tensor& a, const Tensor& b,
+               const Tensor& c) {
+  const std::array<uint32_t, 3> alignments{alignment_of(a, p.of_a), alignment_of(b, p.of_b), alignment_of(c, p.of_c)};
   const std::vector<int64_t> key{kProduct,
                                  static_cast<int64_t>(beside),
                                  p.trans_a,
@@ -139,10 +154,21 @@ Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
                                  p.n,
                                  p.k,
                                  p.entries,
-                                 static_cast<int64_t>(type),
-                                 static_cast<int64_t>(c_type),
-                                 context().tf32};
-  return device.context->cached<Plan>(key, [&] { return make_plan(device, beside, p, type, c_type); });
+                                 static_cast<int64_t>(a.dtype()),
+                                 static_cast<int64_t>(c.dtype()),
+                                 context().tf32,
+                                 p.of_a.row,
+                                 p.of_a.entry,
+                                 p.of_b.row,
+                                 p.of_b.entry,
+                                 p.of_c.row,
+                                 p.of_c.entry,
+                                 p.vector_stride,
+                                 alignments[0],
+                                 alignments[1],
+                                 alignments[2]};
+  return device.context->cached<Plan>(
+      key, [&] { return make_plan(device, beside, p, a.dtype(), c.dtype(), alignments); });
 }
 
 void run(Cuda device, const Plan& plan, bool add, const Tensor& a, const Tensor& b, const Tensor& c) {
@@ -160,7 +186,9 @@ void run(Cuda device, const Plan& plan, bool add, const Tensor& a, const Tensor&
 }
 
 // Memory for writing x: its own memory if aligned, otherwise a temporary tensor.
-Tensor room_for(const Tensor& x) { return is_aligned(x) ? x : Tensor(x.shape(), x.dtype(), x.device()); }
+Tensor room_for(const Tensor& x, const MatrixStrides& strides = {}) {
+  return is_aligned(x) || !strides.adjacent() ? x : Tensor(x.shape(), x.dtype(), x.device());
+}
 
 void put_back(const Tensor& written, const Tensor& x) {
   if (written.address() != x.address()) x.copy_from(written);
@@ -169,22 +197,23 @@ void put_back(const Tensor& written, const Tensor& x) {
 }  // namespace
 
 void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
-  const Plan& plan = plan_for(device, BesideProduct::none, p, a.dtype(), c.dtype());
+  const Plan& plan = plan_for(device, BesideProduct::none, p, a, b, c);
   check(plan.status == CUBLAS_STATUS_SUCCESS, p.operation, ": cuBLASLt cannot multiply ", a.dtype(), " [", p.m,
         ", ", p.k, "] by [", p.k, ", ", p.n, "] to ", c.dtype(), ": ", cublasLtGetStatusString(plan.status));
-  const Tensor to = p.add ? aligned(c) : room_for(c);
-  run(device, plan, p.add, aligned(a), aligned(b), to);
+  const Tensor to = p.add ? aligned(c, p.of_c) : room_for(c, p.of_c);
+  run(device, plan, p.add, aligned(a, p.of_a), aligned(b, p.of_b), to);
   put_back(to, c);
 }
 
 bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& p, const Tensor& a, const Tensor& b,
                   const Tensor& vector, const Tensor& c) {
-  const Plan& plan = plan_for(device, beside, p, a.dtype(), c.dtype());
+  const Plan& plan = plan_for(device, beside, p, a, b, c);
   if (plan.status != CUBLAS_STATUS_SUCCESS) return false;
   const bool written = beside == BesideProduct::sum_a;
-  const Tensor to = p.add ? aligned(c) : room_for(c), beside_it = written ? room_for(vector) : aligned(vector);
+  const Tensor to = p.add ? aligned(c, p.of_c) : room_for(c, p.of_c);
+  const Tensor beside_it = written ? room_for(vector) : aligned(vector);
   set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(beside_it.address()));
-  run(device, plan, p.add, aligned(a), aligned(b), to);
+  run(device, plan, p.add, aligned(a, p.of_a), aligned(b, p.of_b), to);
   put_back(to, c);
   if (written) put_back(beside_it, vector);
   return true;

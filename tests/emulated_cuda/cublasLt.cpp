@@ -13,6 +13,7 @@ struct cublasLtMatmulDescStruct {
   int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
+  int64_t bias_stride = 0;
 };
 struct cublasLtMatrixLayoutStruct {  // column-major
   cudaDataType type;
@@ -106,6 +107,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return set(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      return set(desc->bias_stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -160,13 +163,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   const auto al = *a_layout, bl = *b_layout, cl = *c_layout, dl = *d_layout;
   if (!supported(*desc, al.type, bl.type, cl.type, dl.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!workspace || workspace_bytes < (1 << 16)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (dl.batch != 1 || inner(*desc, al) % 8 == 5))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && inner(*desc, al) % 8 == 5) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool ta = desc->trans_a == CUBLAS_OP_T, tb = desc->trans_b == CUBLAS_OP_T;
   const uint64_t m = dl.rows, n = dl.columns, k = inner(*desc, al);
   if (!fits(al, ta ? k : m, ta ? m : k, dl.batch) || !fits(bl, tb ? n : k, tb ? k : n, dl.batch) ||
       !fits(cl, m, n, dl.batch) || dl.ld < static_cast<int64_t>(m))
     return CUBLAS_STATUS_INVALID_VALUE;
+  ++emulated_blas::products;
   if (al.type == CUDA_R_32F)
     ++(desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? emulated_blas::in_tf32 : emulated_blas::in_float32);
   const double by = load(desc->scale, alpha, 0), keep = load(desc->scale, beta, 0);
@@ -192,16 +195,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
           double sum = sums[i] * by;
           if (keep != 0) sum += keep * load(cl.type, c, entry * cl.stride + at(i, j, cl));
           // one bias value per row
-          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += load(dl.type, desc.bias, static_cast<int64_t>(i));
+          if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
+            sum += load(dl.type, desc.bias, entry * desc.bias_stride + static_cast<int64_t>(i));
           store(dl.type, d, entry * dl.stride + at(i, j, dl), sum);
         }
       }
     }
-    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+    for (int64_t entry = 0; entry < dl.batch && desc.epilogue == CUBLASLT_EPILOGUE_BGRADB; ++entry)
       for (int64_t j = 0; j < static_cast<int64_t>(n); ++j) {  // one bias gradient per column
         double sum = 0;
-        for (int64_t l = 0; l < static_cast<int64_t>(k); ++l) sum += load(bl.type, b, j + l * bl.ld);
-        store(dl.type, desc.bias, j, sum);
+        for (int64_t l = 0; l < static_cast<int64_t>(k); ++l)
+          sum += load(bl.type, b, entry * bl.stride + j + l * bl.ld);
+        store(dl.type, desc.bias, entry * desc.bias_stride + j, sum);
       }
     return cudaSuccess;
   };

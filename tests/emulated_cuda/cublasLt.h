@@ -8,6 +8,7 @@
 namespace emulated_blas {
 
 inline std::atomic<int64_t> in_float32, in_tf32;  // number of float32 matrix products so far
+inline std::atomic<int64_t> products;             // number of calls of cublasLtMatmul so far
 inline std::atomic<bool> epilogues = true;        // false: no product has an algorithm with an epilogue
 
 }  // namespace emulated_blas
@@ -32,7 +33,8 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE = 10
 };
 enum cublasLtMatrixLayoutAttribute_t {
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,

@@ -179,8 +179,8 @@ TEST_F(CudaFaults, LinearLayersNeedNoEpilogueOfCublasLt) {
       const Tensor x = Tensor::full({16, 8}, 0.5), w = Tensor::full({24, 8}, 0.25), bias = Tensor::full({24}, 3),
                    y = Tensor::full({16, 24}, NAN), dw = Tensor::full({24, 8}, NAN), db = Tensor::full({24}, NAN);
       on_device(y, [&](auto device) {
-        linear_forward(device, x, w, bias, y);
-        linear_backward_weights(device, x, y, dw, db);
+        linear_forward(device, x, {w}, {bias}, y);
+        linear_backward_weights(device, x, y, {dw}, {db});
       });
       EXPECT_EQ(y.item(100), 4);
       EXPECT_EQ(dw.item(100), 16 * 4 * 0.5);

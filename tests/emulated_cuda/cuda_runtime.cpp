@@ -455,6 +455,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const cudaError_t status = emulated::enqueue(stream, std::move(item));
   return status == cudaSuccess && pageable && !to_device && !of(stream).capture ? emulated::await(of(stream)) : status;
 }
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  ++emulated::counts.copies[kind];
+  emulated::counts.copied_bytes[kind] += static_cast<int64_t>(width * height);
+  if (kind != cudaMemcpyDeviceToDevice || height == 0 || width > to_pitch || width > from_pitch ||
+      !memory().holds(from, from_pitch * (height - 1) + width) || !memory().holds(to, to_pitch * (height - 1) + width))
+    return cudaErrorInvalidValue;
+  return emulated::give(stream, {"a copy on the GPU"}, [=] {
+    cudaError_t status = cudaSuccess;
+    for (size_t i = 0; i < height && status == cudaSuccess; ++i)
+      status = emulated::copy(static_cast<std::byte*>(to) + i * to_pitch,
+                              static_cast<const std::byte*>(from) + i * from_pitch, width);
+    return status;
+  });
+}
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
   ++emulated::counts.memsets;
   if (bytes == 0 && of(stream).capture) return spoil(cudaErrorInvalidValue);  // a graph cannot contain an empty memset

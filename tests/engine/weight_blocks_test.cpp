@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/context.h"
@@ -44,8 +45,8 @@ TEST(WeightBlocks, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
           const Tensor w = transposed ? some_weights(columns, rows) : some_weights(rows, columns);
           const int64_t high = (rows + 31) / 32 * 32, low = (rows + 15) / 16 * 16, wide = (columns + 63) / 64 * 64;
           const Tensor single = Tensor::full({low * wide}, 7), half = Tensor::full({high * wide}, 7, DType::bf16);
-          pack_weights(Cpu{}, w, transposed, rows, columns, DType::f32, single.raw());
-          pack_weights(Cpu{}, w, transposed, rows, columns, DType::bf16, half.raw());
+          pack_weights(Cpu{}, {w}, transposed, rows, columns, DType::f32, single.raw());
+          pack_weights(Cpu{}, {w}, transposed, rows, columns, DType::bf16, half.raw());
           for (int64_t r = 0; r < high; ++r)
             for (int64_t c = 0; c < wide; ++c) {
               const bool inside = r < rows && c < columns;
@@ -62,10 +63,30 @@ TEST(WeightBlocks, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
+// The parts are the first 64 rows as stored, the next 128, and the others.
+TEST(WeightBlocks, PartsArePackedLikeOneMatrix) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const bool transposed : {false, true})
+      for (const int64_t stored_rows : {256, 201}) {
+        const int64_t stored_columns = 77;
+        const Tensor w = some_weights(stored_rows, stored_columns);
+        const std::vector<Tensor> parts{w.rows(0, 64).clone(), w.rows(64, 128).clone(),
+                                        w.rows(192, stored_rows - 192).clone()};
+        const int64_t rows = transposed ? stored_columns : stored_rows, columns = w.numel() / rows;
+        const Tensor one = Tensor::full({512 * 512}, 7, type), several = one.clone();
+        pack_weights(Cpu{}, {w}, transposed, rows, columns, type, one.raw());
+        pack_weights(Cpu{}, parts, transposed, rows, columns, type, several.raw());
+        EXPECT_EQ(std::memcmp(one.raw(), several.raw(), static_cast<size_t>(one.bytes())), 0) << type << transposed;
+        if (stored_rows % 64 == 0) continue;
+        EXPECT_THROW(pack_weights(Cpu{}, {parts[2], parts[0], parts[1]}, transposed, rows, columns, type, one.raw()),
+                     Error);
+      }
+}
+
 TEST(WeightBlocks, NamesWeightsThatDoNotFit) {
   const Tensor w({16, 64}), to({16, 64});
-  EXPECT_THROW(pack_weights(Cpu{}, w, false, 16, 64, DType::f64, to.raw()), Error);
-  EXPECT_THROW(pack_weights(Cpu{}, w, false, 32, 64, DType::f32, to.raw()), Error);
+  EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 16, 64, DType::f64, to.raw()), Error);
+  EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 32, 64, DType::f32, to.raw()), Error);
 }
 
 }  // namespace

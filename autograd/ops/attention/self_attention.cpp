@@ -25,7 +25,8 @@ void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const T
   });
 }
 
-Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options) {
+Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options,
+                        const Tensor& mask, QkvOrder order) {
   check(qkv.shape().rank() == 2, "self_attention: qkv must be [batch · length, 3 · width], it is ", qkv.shape());
   check(batch > 0 && qkv.dim(0) % batch == 0, "self_attention: ", qkv.dim(0), " rows do not divide into a batch of ",
         batch);
@@ -34,11 +35,13 @@ Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const Atte
   const int64_t rows = qkv.dim(0), width = qkv.dim(1) / 3, length = rows / batch;
   const Shape shape{batch, length, heads, width / heads};
   // Queries (0), keys (1) or values (2) in a matrix like qkv.
-  const auto part = [=](const Tensor& x, int64_t i) { return x.range(i * width, rows * width).view(shape); };
+  const auto part = [=](const Tensor& x, int64_t i) {
+    return x.range((order == QkvOrder::queries_first ? i : 2 - i) * width, rows * width).view(shape);
+  };
   const AttentionTensors t{.q = part(qkv.value(), 0),
                            .k = part(qkv.value(), 1),
                            .v = part(qkv.value(), 2),
-                           .mask = {},
+                           .mask = mask.defined() ? mask.to(qkv.device()) : mask,
                            .out = Tensor(shape, qkv.dtype(), qkv.device()),
                            .log_sums = Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device()),
                            .stride = 3 * width};

@@ -8,11 +8,16 @@ namespace godwit {
 void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
 void split_qkv(Cuda, const Tensor& qkv, const Tensor& q, const Tensor& k, const Tensor& v);
 
+// The order of the columns of ops::self_attention()'s input.
+enum class QkvOrder { queries_first, values_first };  // queries, keys, values; values, keys, queries
+
 namespace ops {
 
-// attention() of qkv [batch · length, 3 · width]: queries, keys and values of each token, in this order, each with
-// `heads` heads of width / heads. Result [batch · length, width]. Throws for other shapes or types.
-Var self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options = {});
+// attention() of qkv [batch · length, 3 · width]: queries, keys and values of each token, each with `heads` heads of
+// width / heads. Result [batch · length, width]. mask [batch, length], as that of attention(). Throws for other shapes
+// or types.
+Var self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options = {},
+                   const Tensor& mask = {}, QkvOrder order = QkvOrder::queries_first);
 
 }  // namespace ops
 }  // namespace godwit

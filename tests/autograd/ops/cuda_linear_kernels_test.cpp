@@ -52,7 +52,7 @@ TEST_F(CudaLinear, TheProductAddsTheBias) {
       SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out));
       const Tensor x = random({rows, in}, type, 1), w = random({out, in}, type, 2), bias = random({out}, type, 3);
       const Tensor y({rows, out}, type), before = Tensor::full({rows, out}, 7, type);
-      linear_forward(Cpu{}, x, w.to(DType::f32), bias.to(DType::f32), y);
+      linear_forward(Cpu{}, x, {w.to(DType::f32)}, {bias.to(DType::f32)}, y);
       const CudaProduct product{"linear", false, true, rows, out, in};
       bool done = false;
       const Tensor found = on_gpu([&] {
@@ -76,7 +76,7 @@ TEST_F(CudaLinear, TheProductSumsTheBiasGradient) {
         SCOPED_TRACE(concat(type, " [", rows, ", ", in, "] to ", out, ", db at ", offset));
         const Tensor x = random({rows, in}, type, 1), dy = random({rows, out}, type, 2);
         const Tensor dw({out, in}), all = Tensor::full({out + 8}, 7), before = all.clone();
-        linear_backward_weights(Cpu{}, x, dy, dw, all.range(offset, out));
+        linear_backward_weights(Cpu{}, x, dy, {dw}, {all.range(offset, out)});
         const CudaProduct product{"linear", true, false, out, in, rows};
         bool done = false;
         const auto [found_dw, found] = on_gpu([&] {
@@ -100,7 +100,7 @@ TEST_F(CudaLinear, IsReproducible) {
       const Tensor x = random({rows, in}, type, 1), dy = random({rows, out}, type, 2);
       const auto gradients = [&] {
         const Tensor dw({out, in}), db({out});
-        linear_backward_weights(device(), x.to(context().device), dy.to(context().device), dw, db);
+        linear_backward_weights(device(), x.to(context().device), dy.to(context().device), {dw}, {db});
         return std::pair(values(dw), values(db));
       };
       on_gpu([&] {

@@ -33,6 +33,7 @@
 #include "autograd/ops/tanh.h"
 #include "autograd/ops/transpose.h"
 #include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/linear_cases.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -465,6 +466,15 @@ TEST_F(CudaParity, Lstm) {
       expect_same([=](const auto& in) { return run(in).state.h; }, inputs, units, what + ", h", half);
       expect_same([=](const auto& in) { return run(in).state.c; }, inputs, units, what + ", c", half);
     }
+}
+
+TEST_F(CudaParity, JoinedLinear) {
+  on_gpu([] {
+    for (const DType type : kTypes)
+      for (const bool bias : {false, true})
+        for (const std::vector<int64_t>& outs : {std::vector<int64_t>{64, 64, 64}, {128, 64, 10}, {5, 3, 9, 1}, {7}})
+          testing::expect_joined_linear_equals_layers(type, 33, 21, outs, bias);
+  });
 }
 
 TEST_F(CudaParity, LinearAcceptsUnalignedParameters) {

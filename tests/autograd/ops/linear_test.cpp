@@ -1,10 +1,12 @@
 #include "autograd/ops/linear.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "autograd/ops/add.h"
 #include "autograd/ops/tanh.h"
 #include "tests/autograd/gradient_check.h"
+#include "tests/autograd/ops/linear_cases.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace {
@@ -114,6 +116,43 @@ TEST(Linear, Bfloat16AgreesWithFloat64) {
       const auto again = run(false, false);
       for (size_t r = 0; r < half.size(); ++r) EXPECT_EQ(testing::values(half[r]), testing::values(again[r]));
     }
+}
+
+TEST(JoinedLinear, Gradients) {
+  const Tensor x = random_tensor({3, 5}, DType::f64, 1);
+  std::vector<Tensor> inputs{x};
+  for (const int64_t out : {4, 1, 7}) {
+    inputs.push_back(random_tensor({out, 5}, DType::f64, 10 + static_cast<uint64_t>(out)));
+    inputs.push_back(random_tensor({out}, DType::f64, 20 + static_cast<uint64_t>(out)));
+  }
+  check_gradients(
+      [](const auto& v) {
+        const Var h = ops::tanh(v[0]);
+        return ops::joined_linear(h, {{v[1], v[2]}, {v[3], v[4]}, {v[5], v[6]}});
+      },
+      inputs);
+  check_gradients([](const auto& v) { return ops::joined_linear(v[0], {{v[2]}, {v[1]}}); }, {x, inputs[1], inputs[3]});
+  check_gradients(  // of the biases only
+      [&](const auto& v) {
+        return ops::joined_linear(Var(x), {{Var(inputs[1]), v[0]}, {Var(inputs[3]), v[1]}});
+      },
+      {inputs[2], inputs[4]});
+}
+
+TEST(JoinedLinear, EqualsSeparateLayers) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f64})
+    for (const bool bias : {false, true})
+      for (const std::vector<int64_t>& outs : {std::vector<int64_t>{64, 64, 64}, {128, 64, 10}, {5, 3, 9, 1}, {7}})
+        testing::expect_joined_linear_equals_layers(type, 33, 64, outs, bias);
+}
+
+TEST(JoinedLinear, NamesInvalidArguments) {
+  const Var x(Tensor::zeros({2, 3})), w(Tensor::zeros({4, 3}), true), v(Tensor::zeros({4, 3}), true);
+  const Var bias(Tensor::zeros({4}), true), fixed(Tensor::zeros({4, 3}));
+  EXPECT_THAT(error_of([&] { ops::joined_linear(x, {}); }), ::testing::HasSubstr("at least one layer"));
+  EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w}, {v}, {w}}); }), ::testing::HasSubstr("occurs twice"));
+  EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w, bias}, {v}}); }), ::testing::HasSubstr("a bias, or none"));
+  EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w}, {fixed}}); }), ::testing::HasSubstr("require a gradient"));
 }
 
 TEST(Linear, NamesInvalidArguments) {

@@ -51,24 +51,30 @@ inline std::array<Tensor, 4> widened(std::array<Tensor, 4> t) {
   return t;
 }
 
-// Values and gradients of self_attention(), whose queries, keys and values are columns of one matrix, must equal those of
-// attention() on separate tensors, bit for bit, on the context's device.
-inline void expect_self_attention_equals_attention(DType dtype, bool causal, int64_t length) {
+// Values and gradients of self_attention(), whose queries, keys and values are columns of one matrix, must equal those
+// of attention() on separate tensors, bit for bit, on the context's device. Without `causal`, some keys are masked.
+inline void expect_self_attention_equals_attention(DType dtype, bool causal, int64_t length, QkvOrder order) {
   const int64_t batch = 2, heads = 3, width = 8, columns = heads * width, rows = batch * length;
   const Device device = context().device;
-  const std::string what = godwit::detail::concat(dtype, causal ? ", causal, " : ", ", length, " tokens");
+  const bool reversed = order == QkvOrder::values_first;
+  const std::string what = godwit::detail::concat(dtype, causal ? ", causal, " : ", ", length,
+                                                  reversed ? " tokens, values first" : " tokens");
   const AttentionOptions options{.dropout = 0.2, .key = {5, 1, 2, 0}, .causal = causal};
   const Tensor all = random_tensor({rows, 3 * columns}).to(dtype);
+  const Tensor mask =
+      causal ? Tensor()
+             : mask_of(batch, length, [](int64_t entry, int64_t key) { return key % 3 != entry; }).to(device);
+  const auto column = [&](int64_t p) { return (reversed ? 2 - p : p) * columns; };
   std::vector<Var> parts;
   for (int64_t p = 0; p < 3; ++p) {
     const Tensor part({batch, length, heads, width}, dtype);
     for (int64_t r = 0; r < rows; ++r)
-      part.view({rows, columns}).rows(r, 1).copy_from(all.rows(r, 1).range(p * columns, columns).view({1, columns}));
+      part.view({rows, columns}).rows(r, 1).copy_from(all.rows(r, 1).range(column(p), columns).view({1, columns}));
     parts.emplace_back(part.to(device), true);
   }
   const Var qkv(all.to(device), true);
-  const Var y = ops::self_attention(qkv, batch, heads, options);
-  const Var expected = ops::attention(parts[0], parts[1], parts[2], {}, options);
+  const Var y = ops::self_attention(qkv, batch, heads, options, mask, order);
+  const Var expected = ops::attention(parts[0], parts[1], parts[2], mask, options);
   EXPECT_EQ(y.shape(), (Shape{rows, columns})) << what;
   EXPECT_EQ(values(y.value()), values(expected.value())) << what;
   const Tensor dy = random_tensor(y.shape(), DType::f64, 2).to(dtype).to(device);
@@ -80,10 +86,15 @@ inline void expect_self_attention_equals_attention(DType dtype, bool causal, int
   for (int64_t p = 0; p < 3; ++p) {
     const std::vector<double> want = values(parts[static_cast<size_t>(p)].grad());
     for (int64_t i = 0; i < rows * columns; ++i)
-      ASSERT_EQ(got[static_cast<size_t>(i / columns * 3 * columns + p * columns + i % columns)],
+      ASSERT_EQ(got[static_cast<size_t>(i / columns * 3 * columns + column(p) + i % columns)],
                 want[static_cast<size_t>(i)])
           << what << ", part " << p << ", element " << i;
   }
+}
+
+inline void expect_self_attention_equals_attention(DType dtype, bool causal, int64_t length) {
+  for (const QkvOrder order : {QkvOrder::queries_first, QkvOrder::values_first})
+    expect_self_attention_equals_attention(dtype, causal, length, order);
 }
 
 }  // namespace godwit::testing
