@@ -64,14 +64,16 @@ inline NetRun train(const NetPlan& plan) {
         replica.backward(loss);
       }
       replica.finish_step();
-      std::lock_guard lock(mutex);
-      const auto rank = static_cast<size_t>(comm.rank);
-      run.peaks[rank] = memory.peak() - before + memory.peak_of_others();
-      run.between[rank] = memory.in_use() - empty;
-      run.stats[rank] = comm.stats->phases();
-      for (const Tensor& loss : losses)
-        if (comm.rank == 0) run.losses.push_back(loss.item());
-      if (comm.rank == 0) run.norms.push_back(replica.gradient_norm());
+      {
+        std::lock_guard lock(mutex);
+        const auto rank = static_cast<size_t>(comm.rank);
+        run.peaks[rank] = memory.peak() - before + memory.peak_of_others();
+        run.between[rank] = memory.in_use() - empty;
+        run.stats[rank] = comm.stats->phases();
+      }
+      if (comm.rank != 0) continue;
+      for (const Tensor& loss : losses) run.losses.push_back(loss.item());  // may wait for the other ranks
+      run.norms.push_back(replica.gradient_norm());
     }
     replica.check_replicas();
     replica.with_all_parameters([&] {
