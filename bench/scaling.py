@@ -143,7 +143,7 @@ def plot(rows, settings, methods):
         axes.set_xticks(range(len(cells)), [method for method, _ in cells], rotation=45, ha="right")
         axes.set_title(f"{model}, {hosts} hosts, {rate}")
         axes.set_ylabel("step, s")
-    figure.legend(*all_axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PARTS))
+    all_axes[0][0].legend(loc="upper right", fontsize="small")
     figure.savefig(root / "docs" / "plots" / "scaling.png", dpi=100)
 
 
