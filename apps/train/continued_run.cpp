@@ -9,7 +9,6 @@
 #include "optim/checkpoint.h"
 
 namespace godwit::apps {
-
 namespace {
 
 std::string config_path(const CommonConfig& config) { return config.run_dir + "/config.json"; }

@@ -522,6 +522,8 @@ TEST(BlockExchange, RefusesInvalidInputs) {
     expect(refusal(Ef21Options{.reply = Reply::coded}), "ef21: reply: no such reply 'coded'; available: f32, none");
     expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
     expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
+    for (const char* name : {"dense", "hierarchical"})
+      expect(refusal(ExchangeConfig(name, R"({"wire": "auto"})")), "wire is auto");
     expect(error_of([&] { make_exchange("qsgd", wide, comm, 1); }), "float64");
   });
 }
