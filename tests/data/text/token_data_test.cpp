@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
+
 #include "data/text/char_tokenizer.h"
 #include "data/text/documents.h"
 #include "data/text/token_shard.h"
