@@ -84,7 +84,7 @@ std::string notice_of_seed(const CommonConfig& config) {
   const nlohmann::json saved = continued_config(config);
   if (!saved.is_object() || !saved.contains("seed") || saved.at("seed") == config.seed) return "";
   return detail::concat("seed ", config.seed, " instead of ", dump_json(saved.at("seed")),
-                        ": order of the data and dropout differ from those of the run so far");
+                        ": order of the data and dropout masks change from this step on");
 }
 
 }  // namespace godwit::apps

@@ -33,12 +33,12 @@ int64_t distance(const Tensors& parts) {
   return bytes / size_of(parts[0].dtype());
 }
 
-// Calls f(part, column, strides) for each part of a layer, where `column` is the first one of the part's columns in a
-// matrix with `width` columns. Calls it once, for a batch of all parts, if these and their vectors lie at equal
-// distances. Stops and returns false if f does.
+// The parts of one product.
 struct Strides {
-  int64_t entries = 1, part = -1, vector = 0;  // of the batch; from a part, a vector to the next
+  int64_t entries = 1, part = -1, vector = 0;  // parts; elements from one to the next, and from a vector to the next
 };
+// Calls f once, for a batch of all parts, if these and their vectors lie at equal distances. Otherwise calls it for
+// each part; `column` is the first of the part's columns in y. Stops and returns false if f does.
 bool for_products(const Tensors& parts, const Tensors& vectors,
                   const std::function<bool(size_t part, int64_t column, const Strides& strides)>& f) {
   const int64_t between = parts.size() > 1 ? distance(parts) : 0;
@@ -105,7 +105,7 @@ void linear_forward(Cuda device, const Tensor& x, const Tensors& w, const Tensor
 }
 
 void linear_backward_data(Cuda device, const Tensor& dy, const Tensors& w, const Tensor& dx, bool add) {
-  // One product over all columns rounds once. A copy of the weights is small beside a sum in float32.
+  // One product over all columns of dy rounds its result once. It reads adjacent weights.
   const Tensors weights = detail::kernel_parts(device, w, dy.dtype());
   const int64_t between = weights.size() > 1 ? distance(weights) : 0;
   const Tensor all = between > 0 ? Tensor({dy.dim(1), dx.dim(1)}, dy.dtype(), dy.device()) : detail::joined(weights);

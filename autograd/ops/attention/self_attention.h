@@ -13,9 +13,9 @@ enum class QkvOrder { queries_first, values_first };  // queries, keys, values; 
 
 namespace ops {
 
-// attention() of qkv [batch · length, 3 · width]: queries, keys and values of each token, each with `heads` heads of
-// width / heads. Result [batch · length, width]. mask [batch, length], as that of attention(). Throws for other shapes
-// or types.
+// attention() of the queries, keys and values of each token, which are columns of qkv [batch · length, 3 · width], with
+// `heads` heads of width / heads. mask is [batch, length], as for attention(). Returns [batch · length, width]. Throws
+// for other shapes or types.
 Var self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options = {},
                    const Tensor& mask = {}, QkvOrder order = QkvOrder::queries_first);
 

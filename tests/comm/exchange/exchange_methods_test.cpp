@@ -7,8 +7,11 @@
 #include "comm/exchange/dense.h"
 #include "comm/exchange/ef21.h"
 #include "comm/exchange/loco.h"
+#include "comm/exchange/qsgd.h"
 #include "comm/exchange/random_k.h"
+#include "comm/exchange/terngrad.h"
 #include "comm/exchange/topk.h"
+#include "comm/transport/local.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -144,6 +147,38 @@ TEST(ExchangeMethods, ContradictionsNameTheRemedy) {
   ExchangeConfig topk = "topk";
   topk.set("error_feedback", "both");
   EXPECT_THAT(error_of([&] { topk.check_values(); }), HasSubstr("set exchange.reply=coded"));
+}
+
+TEST(ExchangeMethods, RefuseInvalidInputs) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Buckets buckets({{"w", Var(Tensor::zeros({6}), true), true}}, {});
+    const Buckets wide({{"w", Var(Tensor::zeros({6}, DType::f64), true), true}}, {});
+    const auto refusal = [&](const ExchangeConfig& config) {
+      return error_of([&] { make_exchange(config, buckets, comm, 1); });
+    };
+    const auto unknown = [&](const char* name, const char* option, const char* value) {
+      return error_of([&] { ExchangeConfig(name).set(option, value); });
+    };
+    const auto expect = [](const std::string& error, const char* part) {
+      EXPECT_NE(error.find(part), std::string::npos) << error;
+    };
+    for (const int64_t levels : {0, -1, 128})
+      expect(refusal(QsgdOptions{.levels = levels}), "qsgd: levels expects an integer in [1, 127], got ");
+    expect(refusal(QsgdOptions{.block_size = -1}), "block_size expects an integer of at least 0, got -1");
+    expect(unknown("qsgd", "reply", "codded"), "did you mean 'coded'");
+    expect(unknown("qsgd", "error_feedback", "all"), "error_feedback 'all'");
+    expect(refusal(QsgdOptions{.error_feedback = ErrorFeedback::both}), "exchange.reply=coded");
+    expect(refusal(QsgdOptions{.error_feedback = ErrorFeedback::worker, .levels = 1}), "at most 4·levels²");
+    for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
+      expect(refusal(TopKOptions{.density = density}), "topk: density expects a finite number in (0, 1]");
+    expect(unknown("ef21", "compressor", "qsgd"), "compressor 'qsgd'");
+    expect(refusal(Ef21Options{.reply = Reply::coded}), "ef21: reply: no such reply 'coded'; available: f32, none");
+    expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
+    expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
+    for (const char* name : {"dense", "hierarchical"})
+      expect(refusal(ExchangeConfig(name, R"({"wire": "auto"})")), "wire is auto");
+    expect(error_of([&] { make_exchange("qsgd", wide, comm, 1); }), "float64");
+  });
 }
 
 TEST(ExchangeMethods, ChoicesThatAMethodDoesNotTakeAreRefused) {
