@@ -104,6 +104,19 @@ class Decompressor {
     jpeg_start_decompress(&jpeg_);
   }
 
+  // jpeg_crop_scanline of libjpeg-turbo 2.1.5 computes a component's width without its DCT scaling. Only upsampling reads
+  // the width: of common images, 4:1:0 at half the size is both scaled and upsampled.
+  bool can_crop() const {
+    for (int c = 0; c < jpeg_.num_components; ++c) {
+      const jpeg_component_info& component = jpeg_.comp_info[c];
+      const bool scaled = component.DCT_scaled_size != jpeg_.min_DCT_scaled_size;
+      const bool upsampled = component.downsampled_width < jpeg_.output_width ||
+                             component.downsampled_height < jpeg_.output_height;
+      if (scaled && upsampled) return false;
+    }
+    return true;
+  }
+
   // Skips the inverse transform left and right of the window, only entropy-decodes the rows above, and does not read
   // the rows below.
   void read_rows() {
@@ -111,7 +124,8 @@ class Decompressor {
     const int64_t first = std::max<int64_t>(0, part.left - kUpsampling), columns = jpeg_.output_width;
     const int64_t last = std::min(columns, part.left + part.width + kUpsampling);
     JDIMENSION offset = static_cast<JDIMENSION>(first), width = static_cast<JDIMENSION>(last - first);
-    if (width < columns) jpeg_crop_scanline(&jpeg_, &offset, &width);
+    if (width < columns && can_crop()) jpeg_crop_scanline(&jpeg_, &offset, &width);
+    else offset = 0;
     if (part.top > 0) jpeg_skip_scanlines(&jpeg_, static_cast<JDIMENSION>(part.top));
     uint8_t* to = result_.rgb.data();
     JSAMPROW row = row_.data();

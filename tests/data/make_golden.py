@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes golden/: small synthetic JPEGs, and the results of PIL and torchvision for them.
-usage: make_golden.py      needs: numpy, Pillow, torch, torchvision"""
+usage: make_golden.py      needs: numpy, Pillow, torch, torchvision; cjpeg (Debian: libjpeg-turbo-progs)"""
 import json
 import os
+import subprocess
 
 import numpy as np
 import torch
@@ -33,6 +34,11 @@ rgb.save(f"{folder}/progressive.jpg", quality=90, subsampling=1, progressive=Tru
 rgb.convert("L").save(f"{folder}/grey.jpg", quality=90)
 rgb.convert("CMYK").save(f"{folder}/cmyk.jpg", quality=90)  # Pillow writes Adobe's inverted inks
 Image.fromarray(picture(300, 400)).save(f"{folder}/large.jpg", quality=80, subsampling=2)
+# 4:1:0: color at a quarter of the width and half the height, which Pillow cannot write.
+rgb.save(f"{folder}/colour.ppm")
+subprocess.run(["cjpeg", "-quality", "90", "-sample", "4x2", "-outfile", f"{folder}/colour_410.jpg",
+                f"{folder}/colour.ppm"], check=True)
+os.remove(f"{folder}/colour.ppm")
 
 golden = {}
 for name in ("colour", "progressive", "grey", "cmyk"):

@@ -68,7 +68,7 @@ TEST(Jpeg, MatchesPillow) {
 // A window must have the pixels of the fully decoded image, at every scale.
 TEST(Jpeg, WindowsMatchTheWholeImage) {
   RandomStream random(1, Purpose::test);
-  for (const std::string name : {"colour", "progressive", "grey", "cmyk", "large"}) {
+  for (const std::string name : {"colour", "colour_410", "progressive", "grey", "cmyk", "large"}) {
     const Bytes bytes = golden_jpeg(name);
     const JpegHeader header = read_jpeg_header(bytes);
     for (const int scale : {1, 2, 4, 8}) {
