@@ -132,7 +132,12 @@ const Option& KnownOptions::at(const std::string& subject, const std::string& na
   for (const Option& option : list_)
     if (last_part(option.name) == last_part(name) && last_part(name) != "name")
       fail(subject, ": no such key '", excerpt(name), "'; did you mean '", option.name, "'?");
-  const std::string best = nearest(name, list_.names());
+  std::vector<std::string> candidates;  // also the groups
+  for (const Option& option : list_) {
+    candidates.push_back(option.name.substr(0, option.name.find('.')));
+    candidates.push_back(option.name);
+  }
+  const std::string best = nearest(name, candidates);
   fail(subject, ": no such key '", excerpt(name), "'",
        best.empty() ? "; --help and --print-config list the keys" : "; did you mean '" + best + "'?");
 }

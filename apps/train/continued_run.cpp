@@ -1,9 +1,12 @@
 #include "apps/train/continued_run.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
+#include "apps/config/program.h"
 #include "apps/train/measured_options.h"
+#include "engine/excerpt.h"
 #include "engine/json-inl.h"
 #include "engine/json_text.h"
 #include "optim/checkpoint.h"
@@ -80,11 +83,23 @@ void keep_picked_options(CommonConfig& config) {
     keep("exchange", "wire");
 }
 
-std::string notice_of_seed(const CommonConfig& config) {
+std::string notice_of_changes(const CommonConfig& config) {
   const nlohmann::json saved = continued_config(config);
-  if (!saved.is_object() || !saved.contains("seed") || saved.at("seed") == config.seed) return "";
-  return detail::concat("seed ", config.seed, " instead of ", dump_json(saved.at("seed")),
-                        ": order of the data and dropout masks change from this step on");
+  if (!saved.is_object()) return "";
+  const nlohmann::json before = saved.flatten(), now = parse_json(to_json(config, false)).flatten();  // {"/a/b": value}
+  std::string changes;
+  for (const auto& [pointer, value] : now.items()) {
+    if (pointer == "/run_dir" || pointer == "/resume") continue;
+    if (!before.contains(pointer) || before.at(pointer) == value) continue;  // without it: of another version or method
+    std::string name = pointer.substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    changes += (changes.empty() ? "" : ", ") + name + " " + excerpt(dump_json(value)) + " (was " +
+               excerpt(dump_json(before.at(pointer))) + ")";
+  }
+  if (changes.empty()) return "";
+  if (before.value("/seed", now.at("/seed")) != now.at("/seed"))
+    changes += "; another seed changes the order of the data and the dropout masks";
+  return "changed since the run was saved: " + changes;
 }
 
 }  // namespace godwit::apps

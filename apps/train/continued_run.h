@@ -15,7 +15,8 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now);
 // the same exchange), so that the result has the bits of an uninterrupted run.
 void keep_picked_options(CommonConfig& config);
 
-// If `config` continues a run with another seed: a notice; otherwise "".
-std::string notice_of_seed(const CommonConfig& config);
+// If `config` continues a run: a notice of the options whose values differ from the run's, with both values; "" for
+// none. Call it after the functions above.
+std::string notice_of_changes(const CommonConfig& config);
 
 }  // namespace godwit::apps

@@ -114,9 +114,10 @@ int run_program(const Program& program, int argc, char** argv) {
     check(std::cout.flush().good(), "standard output cannot be written");
     if (config) {
       const int workers = uses_mpi(*config) ? launched->world : config->nodes * config->workers_per_node;
-      for (const std::string& notice : {keep_samples_per_step(*config, workers), notice_of_seed(*config)})
-        if (!notice.empty()) config->notices.push_back(notice);
+      const std::string kept = keep_samples_per_step(*config, workers);
       keep_picked_options(*config);
+      for (const std::string& notice : {kept, notice_of_changes(*config)})
+        if (!notice.empty()) config->notices.push_back(notice);
     }
     failure = 1;
     signal(SIGXFSZ, SIG_IGN);  // writing beyond the file-size limit then fails with an error

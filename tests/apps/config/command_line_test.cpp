@@ -235,6 +235,7 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--set", "lr=1"}), {"'lr'", "'optimizer.lr'"});
   expect_parts(file_error(R"({"optimizer": {"momentun": 0.9}})"),
                {".json", "'optimizer.momentun'", "'optimizer.momentum'"});
+  expect_parts(file_error(R"({"optimzer": {"lr": 1}})"), {"'optimzer'", "did you mean 'optimizer'?"});
   expect_parts(file_error(R"({"epoch": 3})"), {"'epoch'", "'epochs'"});
   expect_parts(file_error(R"({"zzzzzzzz": {}})"), {"'zzzzzzzz'"});
 }

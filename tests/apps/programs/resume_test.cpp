@@ -111,11 +111,14 @@ TEST_F(Resume, KeepsTheWireThatItHasPicked) {
   }
 }
 
-TEST_F(Resume, SaysThatTheSeedIsAnother) {
-  trained("--optimizer adamw --batch 16 --max-steps 6", 3);
-  const std::string notice = "notice: seed 2 instead of 1: order of the data";
-  EXPECT_NE(continued_from(3, "--seed 2").out.find(notice), std::string::npos);
-  EXPECT_EQ(continued_from(3).out.find("notice: seed"), std::string::npos);
+TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
+  const std::string changed = "notice: changed since the run was saved: ";
+  trained("--optimizer adamw --exchange powersgd --set exchange.rank=2 --batch 16 --max-steps 6", 3);
+  EXPECT_EQ(continued_from(3).out.find(changed), std::string::npos);
+  const std::string out = continued_from(3, "--seed 2 --set exchange.rank=1 --lr 0.25").out;
+  const std::string notice =
+      changed + "exchange.rank 1 (was 2), optimizer.lr 0.25 (was 0.005), seed 2 (was 1); another seed changes the order";
+  EXPECT_NE(out.find(notice), std::string::npos) << out;
 }
 
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
