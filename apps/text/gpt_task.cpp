@@ -11,6 +11,7 @@
 
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
+#include "apps/train/host_memory.h"
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/check.h"
@@ -77,6 +78,19 @@ void save_tokenizer(const GptData& data, const std::string& folder) {
   }
 }
 
+std::unique_ptr<LanguageModel> make_model(const GptConfig& config, const GptData& data, const Communicator& comm) {
+  int64_t numel = 0;
+  {
+    const nn::DeferParameters deferred;  // only counts values
+    const std::unique_ptr<LanguageModel> model = make_language_model(data.model);
+    for (const Parameter& parameter : model->parameters()) numel += parameter.var.shape().numel();
+  }
+  const std::string& folder = config.init_weights;
+  check_host_memory(config, comm, folder.empty() ? "model " + config.model_name : folder, numel);
+  return config.init_weights.empty() ? make_language_model(data.model)
+                                     : load_language_model(config.init_weights, data.model);
+}
+
 }  // namespace
 
 GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& comm)
@@ -85,8 +99,7 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
       comm_(comm),
       train_(blocks(config, data.tokens.train, comm, true)),
       valid_(blocks(config, data.tokens.valid, comm, false)),
-      model_(config.init_weights.empty() ? make_language_model(data.model)
-                                         : load_language_model(config.init_weights, data.model)) {
+      model_(make_model(config, data, comm)) {
   check_identical(*comm.world, hash(data.model), "the model's configuration");
   check_identical(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
   check_identical(*comm.world, data.tokens.train.hash(), "the training text");

@@ -386,6 +386,8 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
     for (const std::string& word : words) EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
     EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
   };
+  refused(sizes + "--context 16 --model llama3_8b --set model.n_layer=1000",
+          {"model llama3_8b: ", " parameters with their gradients take ", " for 1 worker, and this machine has "});
   refused(sizes + "--init-weights first --context 17", {"blocks of 17 tokens, but first has 16 positions"});
   refused(sizes + "--init-weights first --context 16 --set model.n_layer=3", {"determine model.n_layer"});
   write_file(folder_ / "other.txt", story(40) + "ÄÖÜ");

@@ -1,0 +1,41 @@
+#include "apps/train/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "apps/image/image_config.h"
+#include "engine/check.h"
+
+namespace godwit::apps {
+namespace {
+
+// Bytes that 1,000 parameters take on 2 × 4 workers of one process, found as the least that is not refused.
+int64_t needed(Sharding sharding) {
+  ImageConfig config;
+  config.exchange.sharding = sharding;
+  Communicator comm;
+  comm.topology = {2, 4};
+  for (int64_t bytes = 0;; bytes += 500) {
+    try {
+      check_host_memory(config, comm, "model x", 1000, bytes);
+      return bytes;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("model x: 1000 parameters with their gradients take "), std::string::npos);
+    }
+  }
+}
+
+TEST(HostMemory, CountsWhatTheShardingLeaves) {
+  EXPECT_EQ(needed(Sharding::none), 8 * 8000);
+  EXPECT_EQ(needed(Sharding::zero1), 8 * 8000);
+  EXPECT_EQ(needed(Sharding::zero2), 8 * 4500);
+  EXPECT_EQ(needed(Sharding::zero3), 8 * 1000);
+  EXPECT_EQ(needed(Sharding::hybrid), 8 * 2000);
+}
+
+TEST(HostMemory, IsThatOfTheMachine) {
+  EXPECT_GT(host_memory(), 100 << 20);
+  EXPECT_LT(host_memory(), int64_t{1} << 50);
+}
+
+}  // namespace
+}  // namespace godwit::apps
