@@ -19,6 +19,7 @@ class RoundChoice {
   // Ends a call that took `seconds`. After the last trial of a size: the median seconds with one and with two
   // rounds, which all ranks then average and pass to decide().
   std::optional<std::array<double, 2>> finished(int64_t bytes, double seconds);
+  // Keeps the number of rounds that took less time, for all later calls of this size.
   void decide(int64_t bytes, const std::array<double, 2>& seconds);
 
  private:
