@@ -86,11 +86,12 @@ void keep_picked_options(CommonConfig& config) {
 std::string notice_of_changes(const CommonConfig& config) {
   const nlohmann::json saved = continued_config(config);
   if (!saved.is_object()) return "";
-  const nlohmann::json before = saved.flatten(), now = parse_json(to_json(config, false)).flatten();  // {"/a/b": value}
+  const nlohmann::json before = saved.flatten();  // {"/a/b": value}
+  const nlohmann::json now = parse_json(to_json(config, /*with_run_dir=*/false)).flatten();
   std::string changes;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
-    if (!before.contains(pointer) || before.at(pointer) == value) continue;  // without it: of another version or method
+    if (!before.contains(pointer) || before.at(pointer) == value) continue;  // not in it: of another method or version
     std::string name = pointer.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
     changes += (changes.empty() ? "" : ", ") + name + " " + excerpt(dump_json(value)) + " (was " +
