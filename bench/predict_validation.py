@@ -152,6 +152,7 @@ def runs(options):
         run = pathlib.Path(folder)
         summary, config = (json.loads((run / name).read_text()) for name in ("summary.json", "config.json"))
         words = ["--run", folder, "--bandwidth", rate, "--efficiency", str(options.efficiency), "--latency", str(options.latency)]
+        words += ["--warm-up", "0"]  # the median step comes after the dense ones
         words += ["--nodes", str(summary["nodes"]), "--workers-per-node", str(summary["workers_per_node"])]
         own, method = predict.arguments(words), predict.method_of(config)
         layers = predict.predict_models.model(own.model, own.size, own.classes)

@@ -12,6 +12,7 @@ on real hosts, and rates above about 1gbit are not reached. About 30 minutes on 
 import argparse
 import collections
 import csv
+import datetime
 import json
 import pathlib
 import shutil
@@ -21,10 +22,11 @@ import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
 table_file = root / "docs" / "tables" / "scaling.csv"
+congestion = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-bit Adam
 
 # Samples per worker: dense float32 gradients at 1gbit then take about 10 (BERT) and 2.5 (ResNet-50) times the computation,
-# as on the testbed of the Birder paper. With bert_base_4 they do so at 250mbit.
+# as on the testbed of the Birder paper. With bert_base_4 they do so at 330mbit.
 BERT_BASE = ["train_bert", "--task", "pretrain", "--model", "bert_base", "--dtype", "bf16"]
 MODELS = {
     "bert_base": [*BERT_BASE, "--batch", "1"],
@@ -58,7 +60,7 @@ METHODS = {  # "BASELINE" stands for the optimizer of the model
 PARTS = {"computation": ("forward", "backward"), "exposed compression": ("exposed_compression", "exposed_update"),
          "exposed communication": ("exposed_communication",), "other": ("data_wait", "idle", "other")}
 Cell = collections.namedtuple("Cell", "model method hosts workers rate machine")
-FIELDS = (*Cell._fields, "samples_per_s", "step_s", *PARTS, "communication", "mb_between_hosts", "commit", "command")
+FIELDS = (*Cell._fields, "samples_per_s", "step_s", *PARTS, "communication", "mb_between_hosts", "congestion", "date", "commit", "command")
 
 
 def commit():
@@ -93,7 +95,8 @@ def measure(cell, steps):
     samples = lines[0]["samples_per_s"] * lines[0]["step_s"]  # of a step
     return {**cell._asdict(), "samples_per_s": f"{samples / seconds('step'):.2f}", "step_s": f"{seconds('step'):.4f}",
             **{part: f"{seconds(*keys):.4f}" for part, keys in PARTS.items()}, "communication": f"{seconds('communication'):.4f}",
-            "mb_between_hosts": f"{middle(line['bytes_inter'] for line in lines) / 1e6:.2f}", "commit": commit(),
+            "mb_between_hosts": f"{middle(line['bytes_inter'] for line in lines) / 1e6:.2f}",
+            "congestion": "" if cell.hosts == "1" else congestion.read_text().strip(), "date": f"{datetime.date.today()}", "commit": commit(),
             "command": " ".join(words).replace(str(root) + "/", "").replace("build/release/", "./")}
 
 
