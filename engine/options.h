@@ -47,6 +47,7 @@ struct Option {
   std::vector<std::string> choices = {};  // allowed values, for an enum possibly not all of them; empty: any
   std::string method = {};                // whose option it is, for messages; empty: of no method
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
+  std::string if_empty = {};              // what a message says of an empty text for the flag; empty: got nothing
   std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   bool number_or_text = false;            // a text that may be a number, true or false in JSON
@@ -56,6 +57,7 @@ struct Option {
 
   Option& with_flag(std::string text) { return flag = std::move(text), *this; }  // sets `flag`
   Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }  // sets `placeholder`
+  Option& with_empty_message(std::string text) { return if_empty = std::move(text), *this; }  // sets `if_empty`
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`
   Option& differs_by_host() { return host_specific = true, *this; }  // sets host_specific
   Option& or_number() { return number_or_text = true, *this; }  // sets number_or_text

@@ -90,7 +90,8 @@ class File {
 
   // Maps the first `length` bytes as private memory: writes do not reach the file.
   Buffer map(uint64_t length) const {
-    void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+    // Without MAP_NORESERVE, Linux may refuse a file that is larger than the memory, although pages are only read.
+    void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor_, 0);
     check(data != MAP_FAILED, path_, ": cannot be mapped into memory: ", error_text());
     return Buffer(std::shared_ptr<std::byte>(static_cast<std::byte*>(data),
                                              [length](std::byte* begin) { ::munmap(begin, length); }),

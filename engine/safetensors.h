@@ -31,6 +31,9 @@ std::map<std::string, Tensor> map_weights(const std::string& path);
 // The file of each tensor, from the text of the index `path`. File names have no folder.
 std::map<std::string, std::string> parse_safetensors_index(const std::string& text, const std::string& path);
 
+// The text of an index, as HuggingFace's transformers write and read it: the file of each tensor, and the bytes of all.
+std::string safetensors_index(const std::map<std::string, std::string>& file_of, int64_t bytes);
+
 // Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
 // file. On failure, throws an Error and removes the temporary file. Calls `written` with the bytes of the file, in order.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

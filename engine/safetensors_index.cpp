@@ -37,6 +37,10 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   return file_of;
 }
 
+std::string safetensors_index(const std::map<std::string, std::string>& file_of, int64_t bytes) {
+  return dump_json(nlohmann::json{{"metadata", {{"total_size", bytes}}}, {"weight_map", file_of}}, 1) + "\n";
+}
+
 std::map<std::string, Tensor> map_weights(const std::string& path) {
   if (!path.ends_with(".index.json")) return map_safetensors(path);
   const std::map<std::string, std::string> file_of = parse_safetensors_index(read_index(path), path);

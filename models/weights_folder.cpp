@@ -2,10 +2,13 @@
 
 #include <cstring>
 #include <filesystem>
+#include <regex>
+#include <set>
 
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
 #include "nn/weights.h"
+#include "optim/checkpoint_files.h"
 
 namespace godwit {
 
@@ -90,11 +93,61 @@ void load_parameters(const std::string& file, std::map<std::string, Tensor> tens
   copy_converted(pairs);
 }
 
-void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters) {
+namespace {
+
+int64_t bytes_of(const TensorSource& tensor) { return tensor.shape.numel() * size_of(tensor.dtype); }
+
+// Divides the tensors, in their order, into files of at most max_bytes, or of one tensor.
+std::vector<std::vector<TensorSource>> divide(std::vector<TensorSource> tensors, int64_t max_bytes) {
+  std::vector<std::vector<TensorSource>> files(1);
+  int64_t bytes = 0;
+  for (TensorSource& tensor : tensors) {
+    const int64_t own = bytes_of(tensor);
+    if (!files.back().empty() && bytes + own > max_bytes) files.emplace_back(), bytes = 0;
+    files.back().push_back(std::move(tensor));
+    bytes += own;
+  }
+  return files;
+}
+
+// Whether the name is that of a model's file or of its index.
+bool is_of_weights(const std::string& name) {
+  static const std::regex pattern(R"(model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?)");
+  return std::regex_match(name, pattern);
+}
+
+}  // namespace
+
+void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters, int64_t max_bytes) {
   std::error_code error;
   fs::create_directories(folder, error);
   check(!error, folder, ": cannot be created: ", error.message());
-  stream_safetensors((fs::path(folder) / kWeightsFile).string(), nn::tensor_sources(parameters), {{"format", "pt"}});
+  const std::vector<std::vector<TensorSource>> files = divide(nn::tensor_sources(parameters), max_bytes);
+  std::map<std::string, std::string> file_of;
+  std::set<std::string> names;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = checkpoint::model_file(static_cast<int>(i), static_cast<int>(files.size()));
+    names.insert(name);
+    for (const TensorSource& tensor : files[i]) file_of[tensor.name] = name, bytes += bytes_of(tensor);
+    stream_safetensors((fs::path(folder) / name).string(), files[i], {{"format", "pt"}});
+  }
+  if (files.size() > 1) {
+    names.insert(checkpoint::kIndex);
+    const std::string index = (fs::path(folder) / checkpoint::kIndex).string();
+    checkpoint::write_synced(index + ".tmp", safetensors_index(file_of, bytes));
+    fs::rename(index + ".tmp", index, error);
+    check(!error, index, ": cannot be replaced: ", error.message());
+  }
+  // An old model.safetensors is read in preference to the index, until it is removed.
+  std::vector<fs::path> old;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string(); is_of_weights(name) && !names.contains(name))
+      old.push_back(entry.path());
+  for (const fs::path& path : old) {
+    fs::remove(path, error);
+    check(!error, path.string(), ": cannot be removed: ", error.message());
+  }
 }
 
 }  // namespace godwit

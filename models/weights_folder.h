@@ -1,5 +1,6 @@
-// Tensors of HuggingFace folders: shared by the loaders of the models.
+// Tensors of HuggingFace folders: shared by the models' loading and saving.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@
 namespace godwit {
 
 inline constexpr const char* kWeightsFile = "model.safetensors";  // in a HuggingFace folder
+inline constexpr int64_t kWeightsFileBytes = 5'000'000'000;       // a larger model has several files
 
 // The weights in `path`: the file itself, or model.safetensors or its index in the folder. Throws if there is none.
 std::string weights_file(const std::string& path);
@@ -35,7 +37,10 @@ void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 
-// Writes the parameters to model.safetensors in a folder, which is created if it does not exist.
-void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters);
+// Writes the parameters to model.safetensors in a folder, which is created if it does not exist. A model of more than
+// max_bytes has files of at most max_bytes, or of one parameter, and an index, as HuggingFace writes them. Files of an
+// earlier model that the new one does not have are then removed.
+void save_weights_file(const std::string& folder, const std::vector<Parameter>& parameters,
+                       int64_t max_bytes = kWeightsFileBytes);
 
 }  // namespace godwit

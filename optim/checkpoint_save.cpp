@@ -68,17 +68,15 @@ std::vector<ModelFile> model_files(const Buckets& buckets, int64_t max_bytes) {
   return files;
 }
 
-// The index of a model in several files, as HuggingFace's transformers write and read it.
 std::string index_of(const std::vector<ModelFile>& files) {
-  json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", json::object()}};
+  std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
   for (const ModelFile& file : files)
     for (const auto& [bucket, slot] : file.parameters) {
-      index["weight_map"][slot->name] = file.name;
+      file_of[slot->name] = file.name;
       bytes += slot->numel * size_of(bucket->param.dtype());
     }
-  index["metadata"]["total_size"] = bytes;
-  return dump_json(index, 1) + "\n";
+  return safetensors_index(file_of, bytes);
 }
 
 // "rank-00003.safetensors.written": the rank's files are complete. It lists their sizes and checksums.

@@ -41,6 +41,9 @@ struct DataParallelOptions {
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
+// Throws if the optimizer, its options or the exchange do not support options.exchange.sharding.
+void check_sharding(const DataParallelOptions& options);
+
 // Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap with
 // the backward pass. The exposed times are the parts of these three in which the computing thread waited: after the
 // backward pass, or within it for memory of on-demand gradients.

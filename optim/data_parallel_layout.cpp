@@ -18,26 +18,6 @@ BucketOptions bucket_options(const DataParallelOptions& options, const Communica
   return result;
 }
 
-void check_sharding(const DataParallelOptions& options) {
-  const ExchangeConfig& exchange = options.exchange;
-  if (!options.optimizer.method().communicates_itself) return exchange.check_values();
-  check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
-        ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
-        " cannot divide; leave exchange.sharding out, use hybrid, or take an optimizer behind an exchange, as adamw");
-  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
-        options.clip_norm, " with sharding hybrid needs an optimizer behind an exchange; use one, such as adamw, or ",
-        "set clip.norm=0");
-  check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
-            options.optimizer.text("warmup") != "auto",
-        options.optimizer.name(),
-        ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
-        "hybrid; set optimizer.warmup=fixed");
-  check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
-            options.optimizer.text("frozen").empty(),
-        options.optimizer.name(), ": frozen names parameters, of which a worker has only some with sharding hybrid; ",
-        "leave one of them out");
-}
-
 // See ExchangeConfig::shard_unit().
 std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   const OptimizerConfig& optimizer = options.optimizer;
@@ -69,6 +49,28 @@ void add_values(const Slot& slot, Hash* hash) {
 }
 
 }  // namespace
+
+void check_sharding(const DataParallelOptions& options) {
+  const ExchangeConfig& exchange = options.exchange;
+  check(exchange.sharding != Sharding::automatic, kShardingNotChosen);
+  if (!options.optimizer.method().communicates_itself) return exchange.check_values();
+  check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
+        ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
+        " cannot divide; leave exchange.sharding out, use hybrid, or take an optimizer behind an exchange, as adamw");
+  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
+        options.clip_norm, " with sharding hybrid needs an optimizer behind an exchange; use one, such as adamw, or ",
+        "set clip.norm=0");
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
+            options.optimizer.text("warmup") != "auto",
+        options.optimizer.name(),
+        ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
+        "hybrid; set optimizer.warmup=fixed");
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
+            options.optimizer.text("frozen").empty(),
+        options.optimizer.name(), ": frozen names parameters, of which a worker has only some with sharding hybrid; ",
+        "leave one of them out");
+  if (exchange.sharding == Sharding::hybrid) shard_unit(options);  // throws for one block for the whole model
+}
 
 DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,
                                            const Communicator& comm) {

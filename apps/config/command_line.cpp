@@ -59,6 +59,7 @@ CommandLine read_command_line(const KnownOptions& known, const std::vector<std::
     }
     const bool own = std::find(kOwnFlags.begin(), kOwnFlags.end(), value) != kOwnFlags.end();
     check(!own && !known.list().find_flag(value), flag, " expects a value, got the flag ", value);
+    check(!value.empty() || !option || option->if_empty.empty(), flag, ": ", option ? option->if_empty : "");
     check(!value.empty() || flag == "--set", flag, " expects a ", flag == "--config" ? "file" : "value",
           ", got nothing");
     check(flag != "--config" || line.config_file.empty(), "--config is given twice; it takes one file");

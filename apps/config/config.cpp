@@ -9,6 +9,11 @@ OptionList CommonConfig::options() const {
   return list;
 }
 
+void CommonConfig::set_exchange(const std::string& name) {
+  exchange = name;
+  if (exchange.sharding == Sharding::none) exchange.sharding = default_sharding;
+}
+
 void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   const auto begin = [&](const char* section, const char* prefix) { list.section = section, list.prefix = prefix; };
   begin("optimizer", "optimizer.");
@@ -44,9 +49,11 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   begin("workers", "exchange.");
   const auto add_exchange = [&](Option& option) {
     const bool shards = option.name == "exchange.sharding";
-    const std::string reason = shards ? " keeps state of all parameters, which only hybrid divides; use it, or adamw"
+    const std::string reason = shards ? kOnlyHybrid
                                       : " communicates itself and takes no exchange; leave it out";
-    const bool applies = !optimizer.method().communicates_itself || exchange.hybrid_reads(option.name);
+    // A program that picks hybrid by default keeps the choice in the configuration, also if it is none.
+    const bool picked = shards && default_sharding == Sharding::automatic;
+    const bool applies = !optimizer.method().communicates_itself || exchange.hybrid_reads(option.name) || picked;
     option.only_if(applies, optimizer.name() + reason);
   };
   add_exchange(

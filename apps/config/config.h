@@ -23,6 +23,10 @@ struct CommonTexts {
   std::string run_dir;     // the default: "runs/<model>-<optimizer>-<date>-<time>"
 };
 
+// End of a message about an optimizer that communicates itself.
+inline constexpr const char* kOnlyHybrid =
+    " keeps state of all parameters, which only hybrid divides; use it, or adamw";
+
 // What all programs have. A program's configuration derives from it.
 struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";
@@ -54,10 +58,13 @@ struct CommonConfig : WorkerOptions, LogOptions {
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
   int64_t validation = 0;      // evaluate on one in so many training samples, not on the test data; 0: off
 
+  // Of exchanges that have no default of their own but none. Not an option.
+  Sharding default_sharding = Sharding::none;
   std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not an option
 
   virtual ~CommonConfig() = default;
   OptionList options() const;               // in the order of printing; refers to this object
+  void set_exchange(const std::string& name);  // with the defaults of its options, and default_sharding
   virtual void check_together() const = 0;  // throws if options contradict each other
   // Samples are streams of text: a run that continues with another number of workers must keep their total number.
   virtual bool samples_are_streams() const { return false; }

@@ -83,9 +83,11 @@ std::string topic_text(const Program& program, const std::string& topic) {
     const OptimizerConfig optimizer = program.optimizer_defaults(*default_config(program), topic);
     return method_text(optimizer.method(), optimizer.list(), "optimizer");
   }
-  if (const ExchangeMethod* method = method_named<ExchangeMethod>(topic))
-    return method_text(*method, ExchangeConfig(*method).list(), "exchange");
   const ConfigPtr config = default_config(program);
+  if (const ExchangeMethod* method = method_named<ExchangeMethod>(topic)) {
+    config->set_exchange(method->name);
+    return method_text(*method, config->exchange.list(), "exchange");
+  }
   const KnownOptions known(*config);
   std::string text;
   std::vector<std::string> topics;  // names of methods come first

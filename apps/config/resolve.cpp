@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/config/assignments.h"
+#include "apps/config/pick_sharding.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 
@@ -81,7 +82,10 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
 
 void check_together(const CommonConfig& c) {
   c.optimizer.check_values();
-  if (!c.optimizer.method().communicates_itself) c.exchange.check_values();
+  const Sharding sharding = c.exchange.sharding;
+  check(!c.optimizer.method().communicates_itself || sharding <= Sharding::none || sharding == Sharding::hybrid,
+        "exchange.sharding: ", c.optimizer.name(), kOnlyHybrid);
+  c.exchange.check_values();
   c.schedule.check();
   check(!c.cuda_graph || c.device != "cpu",
         "cuda_graph: passes are captured on a GPU, and the device is cpu; leave it out, or use --device cuda");
@@ -166,14 +170,17 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const std::string optimizer = lookup("optimizer.name"), exchange = lookup("exchange.name");
   const std::string schedule = lookup("schedule.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
-  if (!exchange.empty()) config.exchange = exchange;
-  if (lookup("exchange.sharding") == "hybrid") config.exchange.sharding = Sharding::hybrid;  // makes options apply
+  if (!exchange.empty()) config.set_exchange(exchange);
+  const std::string sharding = lookup("exchange.sharding");  // hybrid and auto make options apply
+  if (sharding == "hybrid") config.exchange.sharding = Sharding::hybrid;
+  if (sharding == "auto") config.exchange.sharding = Sharding::automatic;
   if (!schedule.empty()) config.schedule.name = schedule;
   if (!kept.notice.empty()) config.notices.push_back(kept.notice);
   apply(program, layers(), config);
   // A launcher may continue a run with another number of workers than its config.json says.
   const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));
+  pick_sharding(config);
   check_together(config);
   return made;
 }

@@ -40,6 +40,8 @@ struct GptConfig : CommonConfig {
     schedule.warmup_fraction = 0.05;
     schedule.final_fraction = 0.1;
     clip.norm = 1;
+    default_sharding = Sharding::automatic;
+    set_exchange("dense");
     epochs = 3;
     batch = 2;
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/text/gpt_data.h"
+#include "apps/train/host_memory.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
 #include "models/generate.h"
@@ -36,6 +37,15 @@ std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig&
     if (end >= 0 && end < tokenizer.size()) ends.push_back(static_cast<int32_t>(end));
   if (const auto end = tokenizer.end_of_text(); ends.empty() && end) ends = {*end};
   return ends;
+}
+
+// The number of parameters of a folder. Throws as load_language_model(), and like it reads names and shapes only.
+int64_t parameters_of(const std::string& folder, const LanguageModelConfig& settings) {
+  const nn::DeferParameters deferred;
+  const std::unique_ptr<LanguageModel> model = load_language_model(folder, settings);
+  int64_t numel = 0;
+  for (const Parameter& parameter : model->parameters()) numel += parameter.var.shape().numel();
+  return numel;
 }
 
 void print_lines(const std::string& text) {
@@ -72,6 +82,7 @@ void continue_prompt(const GptConfig& config) {
   if (const std::string notice = tokenizer_notice(config, *tokenizer); !notice.empty())
     std::fprintf(stderr, "train_gpt: notice: %s\n", notice.c_str());
   if (config.dtype == "bf16") set_training(&settings, 0, config.seed, DType::bf16);
+  check_host_memory_of_parameters(config.init_weights, parameters_of(config.init_weights, settings));
   const std::unique_ptr<LanguageModel> model = load_language_model(config.init_weights, settings);
   const std::vector<int32_t> prompt = tokenizer->encode(config.generate.prompt);
   // Prints whole lines: a character may span several tokens.

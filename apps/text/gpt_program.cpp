@@ -142,6 +142,7 @@ void GptConfig::describe(OptionList& list) {
   list.section = "generation", list.prefix = "generate.";
   list.add("prompt", generate.prompt, "continue this text instead of training; needs --init-weights")
       .with_flag("--generate")
+      .with_empty_message("the prompt is empty; give the beginning of a text, as --generate \"In the beginning\"")
       .with_placeholder("TEXT");
   list.add("tokens", generate.tokens, "tokens of the continuation, or of the sample at an evaluation", {0, 1e9});
   list.add("temperature", generate.sample.temperature, "divides the logits; 0: the most probable token", kNotNegative)

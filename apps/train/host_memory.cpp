@@ -36,4 +36,11 @@ void check_host_memory(const CommonConfig& config, const Communicator& comm, con
                                       "(--set exchange.sharding=zero3)");
 }
 
+void check_host_memory_of_parameters(const std::string& model, int64_t numel, int64_t available) {
+  if (context().device.is_cuda()) return;
+  const double values = 4.0 * static_cast<double>(numel);  // bytes
+  check(values <= static_cast<double>(available), model, ": ", numel, " parameters take ", human_bytes(values),
+        ", and this machine has ", human_bytes(static_cast<double>(available)), " of memory; choose a smaller model");
+}
+
 }  // namespace godwit::apps

@@ -16,4 +16,7 @@ int64_t host_memory();
 void check_host_memory(const CommonConfig& config, const Communicator& comm, const std::string& model, int64_t numel,
                        int64_t available = host_memory());
 
+// The same for a model that only generates text, in one process: its `numel` parameters.
+void check_host_memory_of_parameters(const std::string& model, int64_t numel, int64_t available = host_memory());
+
 }  // namespace godwit::apps

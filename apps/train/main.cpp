@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "apps/config/command_line.h"
+#include "apps/config/pick_sharding.h"
 #include "apps/report/progress.h"
 #include "apps/train/consistency.h"
 #include "apps/train/continued_run.h"
@@ -72,6 +73,7 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
+      pick_sharding(*config);
       check_same_config(*comm.world, *config);
       const TaskMaker make = [&] {
         const auto busy = comm.world->busy();  // a host may read its data much more slowly than another

@@ -23,10 +23,12 @@ def headline(base, decay=None, **rates):
 
 
 def language_models(**rates):
-    """The optimizers of rates, and exchanges of 4 and 8 bits with AdamW: those of LoCo's tables."""
-    methods = {name: (rate, ["--optimizer", name]) for name, rate in rates.items()}
-    return methods | {name: (rates["adamw"], ["--optimizer", "adamw", "--exchange", exchange])
-                      for name, exchange in (("loco_4_bits", "loco"), ("loco_zeropp", "loco_zeropp"), ("zeropp", "zeropp"))}
+    """The optimizers of rates, and with AdamW the exchanges of LoCo's tables: 16, 4 and 8 bits. train_gpt would pick hybrid sharding for AdamW."""
+    unsharded = options("exchange.sharding=none")
+    methods = {name: (rate, ["--optimizer", name, *(unsharded if name == "adamw" else [])]) for name, rate in rates.items()}
+    exchanges = {"adamw_bf16": [*options("exchange.wire=bf16"), *unsharded], "loco_4_bits": ["--exchange", "loco", *unsharded],
+                 "loco_zeropp": ["--exchange", "loco_zeropp"], "zeropp": ["--exchange", "zeropp"]}
+    return methods | {name: (rates["adamw"], ["--optimizer", "adamw", *flags]) for name, flags in exchanges.items()}
 
 
 def variants(rate, flags, changes):

@@ -10,7 +10,7 @@ Table(
     flags="--model gpt2_nano --tokenizer characters --context 64 --batch 2 --nodes 4 --workers-per-node 2 --max-steps 2000 "
           "--set schedule.name=cosine --set schedule.warmup_steps=20 --set schedule.final_fraction=0.067 --set generate.tokens=0",
     methods={
-        **variants(1e-3, "--optimizer adamw", {"adamw": ""}),
+        **variants(1e-3, "--optimizer adamw exchange.sharding=none", {"adamw": ""}),
         **variants(1e-3, "--optimizer one_bit_adam optimizer.warmup=fixed optimizer.warmup_steps=533", {"one_bit_adam": ""}),
         **variants(1e-3, "--optimizer zero_one_adam optimizer.warmup_steps=20", {"zero_one_adam": ""}),
     },

@@ -19,6 +19,11 @@ inline bool at_worker(ErrorFeedback f) { return f == ErrorFeedback::both || f ==
 // Whether owners keep the error.
 inline bool at_server(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::server; }
 
+// An error: an exchange or a DataParallel is made although the sharding is auto.
+inline constexpr const char* kShardingNotChosen =
+    "exchange: sharding is auto, which only the training programs replace by a choice; set none, zero1, zero2, zero3 or "
+    "hybrid";
+
 // What an exchange is made from, besides its options. References are used only during the call.
 struct ExchangeInputs {
   const Buckets& buckets;              // the gradients
@@ -69,7 +74,8 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
   // Shards must consist of whole blocks of so many values of a parameter. 0: of whole parameters; none: of any values.
   std::optional<int64_t> shard_unit() const;
-  // Whether sharding is hybrid, and an optimizer that communicates itself then reads this option ("exchange.sharding").
+  // Whether an optimizer that communicates itself reads this option ("exchange.sharding"): with sharding hybrid, or with
+  // auto, which may become hybrid.
   bool hybrid_reads(const std::string& name) const;
   // Throws if a value is out of range, or if the exchange does not support the sharding.
   void check_values() const;

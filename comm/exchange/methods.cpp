@@ -39,7 +39,8 @@ void ExchangeConfig::add_common(OptionList& list) const {
   ExchangeConfig& self = const_cast<ExchangeConfig&>(*this);  // a list can read and write
   list.add("sharding", self.sharding,
            "what is sharded: zero1 the optimizer state, zero2 the gradients too, zero3 the parameters too, hybrid as "
-           "zero3 within each node");
+           "zero3 within each node; auto: hybrid with several workers on each of several nodes, otherwise the "
+           "exchange's default");
   list.add("parameter_wire", self.parameter_wire, "type in which sharded parameters are sent");
   list.add("reshard_after_forward", self.reshard_after_forward,
            "zero3 and hybrid: release parameters after the forward pass and gather them again in the backward pass");
@@ -62,7 +63,7 @@ std::optional<int64_t> ExchangeConfig::shard_unit() const {
 }
 
 bool ExchangeConfig::hybrid_reads(const std::string& name) const {
-  return sharding == Sharding::hybrid &&
+  return (sharding == Sharding::hybrid || sharding == Sharding::automatic) &&
          (name == "exchange.sharding" || name == "exchange.parameter_wire" || name == "exchange.reshard_after_forward");
 }
 
@@ -76,8 +77,9 @@ void ExchangeConfig::check_values() const {
   check(parameter_wire == ParameterWire::f32 || sharding != Sharding::none, name(), ": parameter_wire ",
         text("parameter_wire"), " applies to sharded parameters only, and sharding is none; use zero1, zero2, ",
         "zero3 or hybrid, or leave it out");
-  check(reshard_after_forward || shards_parameters(sharding), name(), ": reshard_after_forward=false is for sharded ",
-        "parameters, but sharding is ", text("sharding"), "; use zero3 or hybrid, or leave it out");
+  check(reshard_after_forward || shards_parameters(sharding) || sharding == Sharding::automatic, name(),
+        ": reshard_after_forward=false is for sharded parameters, but sharding is ", text("sharding"),
+        "; use zero3 or hybrid, or leave it out");
   check(
       sharding != Sharding::hybrid || !has("block_size") || block_size() >= 0, name(), ": block_size ", block_size(),
       " is one block for the whole model, of which sharding hybrid gives each worker a part; use a number of values, ",
@@ -87,6 +89,7 @@ void ExchangeConfig::check_values() const {
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed) {
   config.check_values();
+  check(config.sharding != Sharding::automatic, kShardingNotChosen);
   // With hybrid, buckets are shards, and the ranks are those with the same shard.
   const Sharding sharding = config.sharding == Sharding::hybrid ? Sharding::none : config.sharding;
   return config.method().make(config.options(), {buckets, comm, seed, sharding});

@@ -15,9 +15,10 @@
 
 namespace godwit {
 
-// What is sharded: nothing; optimizer state; gradients too; parameters too; the same within each node only.
-enum class Sharding { none, zero1, zero2, zero3, hybrid };
-inline std::vector<std::string> choices_of(Sharding) { return {"none", "zero1", "zero2", "zero3", "hybrid"}; }
+// What is sharded: nothing; optimizer state; gradients too; parameters too; the same within each node only. automatic:
+// not chosen yet; the training programs replace it by hybrid or none.
+enum class Sharding { automatic, none, zero1, zero2, zero3, hybrid };
+inline std::vector<std::string> choices_of(Sharding) { return {"auto", "none", "zero1", "zero2", "zero3", "hybrid"}; }
 inline bool shards_gradients(Sharding s) { return s >= Sharding::zero2; }   // gradients have memory on demand
 inline bool shards_parameters(Sharding s) { return s >= Sharding::zero3; }  // parameters too
 // Whether an exchange leaves each mean with its owner.

@@ -34,7 +34,7 @@ TEST_F(CudaParameterShards, ChangeNoBitOfRecomputedLayers) {
 TEST_F(CudaParameterShards, HaveTheNormsOfZero2) { expect_norms_of_zero2({.placement = kShared}); }
 
 TEST_F(CudaParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
-  expect_peak_of_shards_and_two_buckets({.placement = kShared});
+  expect_peak_of_shards_and_two_buckets({.topology = {1, 4}, .placement = kShared});
 }
 
 // Operations keep the bucket's memory for the backward pass, not their rounded copies of the weights.

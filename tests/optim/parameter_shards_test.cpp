@@ -20,7 +20,13 @@ TEST(ParameterShards, ChangeNoBitOfRecomputedLayers) {
 
 TEST(ParameterShards, HaveTheNormsOfZero2) { expect_norms_of_zero2({}); }
 
-TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) { expect_peak_of_shards_and_two_buckets({}); }
+TEST(ParameterShards, PeakMemoryIsTheShardsAndTwoBuckets) {
+  expect_peak_of_shards_and_two_buckets({.topology = {1, 4}});
+}
+
+TEST(HybridSharding, PeakMemoryIsTheShardsAndTwoBuckets) {
+  expect_peak_of_shards_and_two_buckets({.topology = {2, 2}});
+}
 
 TEST(ParameterShards, ChangeNoBitOfCodedGradientsAndParameters) {
   for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
@@ -165,6 +171,14 @@ TEST(ParameterShards, WeightAveragesAreThoseWithoutSharding) {
   EXPECT_NE(values["zero3"], averages["zero3"]);
 }
 
+TEST(ParameterShards, ShardingMustBeChosen) {
+  const auto start = [](Communicator& comm) {
+    const Stack model;
+    DataParallel(model.parameters(), comm, {.optimizer = "adamw", .exchange = sharded("dense", "auto")});
+  };
+  EXPECT_NE(error_of([&] { run_local({2, 2}, start); }).find("sharding is auto"), std::string::npos);
+}
+
 // The gradient of a node: the mean over its workers, added in rank order, in the type of the parameters.
 GradientOf node_mean(int workers, DType dtype) {
   return [=](int node, int64_t step, int64_t element, double x) {
@@ -195,6 +209,11 @@ TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryExchange) {
     ExchangeConfig exchange = name;
     exchange.set("parameter_wire", "f32");
     expect_trains_as_nodes({.exchange = exchange, .topology = {2, 3}, .steps = 4}, name);
+    if (exchange.has("bits") && name.starts_with("loco"))
+      for (const std::string bits : {"1", "8"}) {
+        exchange.set("bits", bits);
+        expect_trains_as_nodes({.exchange = exchange, .topology = {2, 3}, .steps = 4}, name + " of " + bits + " bits");
+      }
   }
 }
 

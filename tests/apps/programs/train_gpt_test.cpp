@@ -1,6 +1,7 @@
 // train_gpt, started as by a user: reproducibility, data parallelism, evaluations, generation, HuggingFace folders, and
 // refusal of invalid input.
 #include <cmath>
+#include <set>
 
 #include "engine/safetensors.h"
 #include "models/weights_folder.h"
@@ -13,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using namespace std::string_literals;
 
 class TrainGpt : public ProgramTest {
  protected:
@@ -141,7 +143,8 @@ TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
     write_file(folder_ / "valid.txt", story(5).substr(0, characters));
     const std::string none = files("--workers-per-node 3");
     EXPECT_TRUE(files("--workers-per-node 3 --set exchange.sharding=zero3") == none) << characters;
-    const std::string nodes = files("--nodes 2 --workers-per-node 2 --exchange hierarchical");
+    const std::string nodes =
+        files("--nodes 2 --workers-per-node 2 --exchange hierarchical --set exchange.sharding=none");
     EXPECT_TRUE(files("--nodes 2 --workers-per-node 2 --set exchange.sharding=hybrid") == nodes) << characters;
   }
 }
@@ -157,6 +160,76 @@ TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
                                 "--threads 1 " + flags, "--run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(metrics().back()["val_loss"], expected);
+}
+
+// train_gpt picks hybrid sharding for 2 × 2 workers, and a run that continues keeps it.
+TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
+  const std::string flags =
+      "--nodes 2 --workers-per-node 2 --batch 1 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9";
+  const Outcome outcome = done(flags);
+  const std::string notice = "notice: exchange.sharding=auto picks hybrid";
+  EXPECT_NE(outcome.out.find(notice), std::string::npos) << outcome.out;
+  EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["exchange"]["sharding"], "hybrid");
+  const json summary = json::parse(read_file(run_dir() / "summary.json"));
+  EXPECT_NE(summary["phases"].dump().find("hybrid/reduce_scatter"), std::string::npos) << summary["phases"];
+  const std::string steps = results(metrics()), weights = read_file(run_dir() / "model/model.safetensors");
+  fs::remove_all(run_dir() / "checkpoints/step-4");
+  const Outcome more = train("", "--resume run");
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(more.out.find(notice), std::string::npos) << more.out;
+  EXPECT_EQ(results(metrics()), steps);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  const Outcome birder = done(flags + " --optimizer birder");
+  EXPECT_NE(birder.out.find("notice: exchange.sharding=auto picks none instead of hybrid: birder: clip.norm"),
+            std::string::npos)
+      << birder.out;
+}
+
+// A folder of transformers goes in; a folder that transformers reads comes out (bench/peers/finetune_roundtrip.py). The
+// text is a cycle of the 11 characters, which the model learns.
+TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
+  const std::string cycle = "abcdefghi \n", golden = GODWIT_SOURCE_DIR "/tests/models/golden/llama3";
+  fs::copy(golden, folder_ / "start");
+  json characters = json::array();  // by id, ascending
+  for (const char c : "\n abcdefghi"s) characters.push_back(std::string(1, c));
+  write_file(folder_ / "start/characters.json", characters.dump());
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += cycle;
+  write_file(folder_ / "cycle.txt", text);
+  const Outcome outcome = train(
+      "--init-weights start --data cycle.txt --context 16 --batch 2 --nodes 2 --workers-per-node 2 --exchange loco "
+      "--set exchange.sharding=hybrid --lr 3e-2 --epochs 100 --max-steps 200 --check-replicas 50 --threads 1",
+      "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json run = json::parse(read_file(run_dir() / "config.json"))["exchange"];
+  EXPECT_EQ(run["name"], "loco");
+  EXPECT_EQ(run["sharding"], "hybrid");
+  const std::string phases = json::parse(read_file(run_dir() / "summary.json"))["phases"].dump();
+  for (const char* phase : {"parameters/all_gather", "hybrid/reduce_scatter", "loco/"})
+    EXPECT_NE(phases.find(phase), std::string::npos) << phases;
+
+  const auto before = load_safetensors(golden + "/model.safetensors");
+  const auto after = load_safetensors(run_dir() / "model/model.safetensors");
+  EXPECT_EQ(after.size(), before.size());
+  for (const auto& [name, values] : before) {
+    ASSERT_TRUE(after.contains(name)) << name;
+    EXPECT_EQ(after.at(name).shape(), values.shape()) << name;
+    EXPECT_EQ(after.at(name).dtype(), values.dtype()) << name;
+    EXPECT_FALSE(same_bits(after.at(name), values)) << name << " has not changed";
+  }
+  const json in = json::parse(read_file(golden + "/config.json"));
+  const json out = json::parse(read_file(run_dir() / "model/config.json"));
+  const std::set<std::string> not_written{"dtype", "pad_token_id", "pretraining_tp", "transformers_version", "use_cache"};
+  for (const auto& [key, value] : in.items())
+    if (!not_written.contains(key)) {
+      EXPECT_EQ(out.value(key, json("missing")), value) << key;
+    }
+  EXPECT_EQ(json::parse(read_file(run_dir() / "model/characters.json")), characters);
+
+  const Outcome generated =
+      train("--init-weights run/model --generate abc --temperature 0 --set generate.tokens=12", "");
+  EXPECT_EQ(generated.err, "");
+  EXPECT_EQ(generated.out, "abcdefghi \nabcd\n");
 }
 
 TEST_F(TrainGpt, EvaluationsWithinAnEpochChangeNoStep) {
@@ -248,6 +321,36 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_EQ(generate("--generate 'anna lives' --temperature 3"), warm);
   EXPECT_NE(generate("--generate 'anna lives' --temperature 3 --set seed=2"), warm);
   EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+// The file of the weights is sparse: it takes no room on the disk.
+TEST_F(TrainGpt, RefusesToGenerateFromAModelThatExceedsTheMemory) {
+  save_model("first");
+  constexpr int64_t kWidth = 16, kLarge = 1 << 16;
+  json config = json::parse(read_file(folder_ / "first/config.json")), header;
+  config["n_embd"] = kLarge;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : load_safetensors(folder_ / "first/model.safetensors")) {
+    const bool embedding = name.ends_with("wte.weight") || name.ends_with("wpe.weight");
+    json shape = json::array();
+    int64_t numel = 1;
+    for (int i = 0; i < tensor.shape().rank(); ++i) {
+      shape.push_back(embedding && i == 0 ? tensor.dim(i) : tensor.dim(i) / kWidth * kLarge);
+      numel *= shape.back().get<int64_t>();
+    }
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {bytes, bytes + 4 * numel}}};
+    bytes += 4 * numel;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligned tensors are not copied
+  const uint64_t length = text.size();
+  write_file(folder_ / "first/config.json", config.dump());
+  write_file(folder_ / "first/model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + text);
+  fs::resize_file(folder_ / "first/model.safetensors", 8 + length + static_cast<uint64_t>(bytes));
+  const Outcome outcome = train("--init-weights first --generate anna", "");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("first: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(" parameters take 412 GB, and this machine has "), std::string::npos) << outcome.err;
 }
 
 TEST_F(TrainGpt, AContinuationThatCannotBePrintedEndsTheProgram) {
@@ -373,7 +476,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   expect_refused("--set model.n_kv_head=2", {"model.n_kv_head is a size of LLaMA, Mistral, Qwen2 and Mixtral"});
   expect_refused("--model llama_nano --set model.n_experts=2", {"model.n_experts is a size of Mixtral"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
-  expect_refused("--generate ''", {"--generate expects a value, got nothing"});
+  expect_refused("--generate ''", {"--generate: the prompt is empty; give the beginning of a text, as --generate "});
   expect_refused("--tokenizer none", {"none: no such file"});
   expect_refused("--set model.dropout=1", {"model.dropout"});
   expect_refused("--set model.recompute=3", {"model.recompute is 3, but the network has 2 layers"});

@@ -33,6 +33,18 @@ TEST(HostMemory, CountsWhatTheShardingLeaves) {
   EXPECT_EQ(needed(Sharding::hybrid), 8 * 2000);
 }
 
+TEST(HostMemory, OfGenerationIsThatOfTheParameters) {
+  EXPECT_NO_THROW(check_host_memory_of_parameters("x", 1000, 4000));
+  try {
+    check_host_memory_of_parameters("x", 1000, 3999);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("x: 1000 parameters take 4.00 kB, and this machine has "),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(HostMemory, IsThatOfTheMachine) {
   EXPECT_GT(host_memory(), 100 << 20);
   EXPECT_LT(host_memory(), int64_t{1} << 50);
