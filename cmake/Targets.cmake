@@ -148,7 +148,7 @@ endfunction()
 # each: one runs the work of streams as late as possible, the other some of it earlier. Of the tests of collectives,
 # emulated builds run those with NCCL.
 set(GODWIT_RACE_TESTS
-    On/Collectives.*/nccl Streams/CudaNcclGroup.Training* CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
+    On/Collectives.*/nccl DeviceRanks.* Streams/CudaNcclGroup.Training* CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
     CudaMethods.Clipping* CudaMethods.ShardedTraining* CudaParameterShards.HaveTheNorms* CudaParameterShards.Reads*
     CudaExchange.Dense* CudaExchange.Eight* CudaExchange.TopK* CudaExchange.PowerSgdMatches* CudaExchange.Signs*
     CudaWire.* CudaBatchNorm.* CudaLinear.* CudaLamb.* CudaAttention.IsReproducible CudaDnnTiming.* CudaParity.*

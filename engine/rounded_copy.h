@@ -18,8 +18,9 @@ class RoundedCopy {
   // Of the first `numel` elements of x. The calling thread's operations use the copy while the object lives.
   static std::shared_ptr<RoundedCopy> of(const Tensor& x, int64_t numel);
 
-  // Calls f, in which update_each() and update_by_turns() also write the copy, if x is their first array. Other kernels
-  // of f must not write x after them. May be called on another thread, but not while operations read x.
+  // Calls f, in which update_each(), update_by_parts() and update_by_turns() also write the copy, if x is their first
+  // array. Other kernels of f must not write x after them. May be called on another thread, but not while operations
+  // read x.
   void update(const std::function<void()>& f);
 
  private:
@@ -42,7 +43,7 @@ class RoundedCopy {
 Tensor rounded_copy(const Tensor& x);
 
 // For writers of memory: copies of the elements in these bytes are no longer current. Tensor's functions, collectives,
-// update_each() and update_by_turns() call it. It finds copies of the calling thread and of the update() in progress.
+// update_each() and update_by_parts() call it. It finds copies of the calling thread and of the update() in progress.
 void expire_rounded_copies(const void* address, int64_t bytes);
 
 // For update_each(), which writes x[begin, end): where it writes the rounded value of x[0]; null: nowhere.

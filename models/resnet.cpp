@@ -30,6 +30,7 @@ const std::vector<std::pair<std::string, ResNetConfig>>& table() {
 const ResNetConfig& checked(const ResNetConfig& config) {
   check(!config.blocks.empty(), "resnet: the configuration has no stages; start from resnet_config(name)");
   for (const int64_t blocks : config.blocks) check(blocks > 0, "resnet: a stage of ", blocks, " blocks");
+  check(config.width >= 0, "resnet: width must not be negative, it is ", config.width);
   check(config.in_channels > 0, "resnet: in_channels must be positive, it is ", config.in_channels);
   check(config.num_classes > 0, "resnet: num_classes must be positive, it is ", config.num_classes);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
@@ -38,7 +39,7 @@ const ResNetConfig& checked(const ResNetConfig& config) {
   return config;
 }
 
-int64_t first_width(const ResNetConfig& config) { return config.cifar ? 16 : 64; }
+int64_t first_width(const ResNetConfig& config) { return config.width > 0 ? config.width : config.cifar ? 16 : 64; }
 
 // Option B shortcut: 1×1 convolution and batch norm, named 0 and 1 as in torchvision.
 class Projection : public nn::Module {

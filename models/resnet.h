@@ -14,6 +14,7 @@ struct ResNetConfig {
   bool bottleneck = false;  // 1×1, 3×3, 1×1 with four times the channels (v1.5: stride in the 3×3); otherwise two 3×3
   bool cifar = false;       // 16 channels, small stem, shortcuts without parameters (option A: new channels appended as
                             // zeros); otherwise 64 channels, and 1×1 projections where the shape changes (option B)
+  int64_t width = 0;        // channels of the stem; 0: 16 with cifar, otherwise 64
   bool small_stem = false;          // for small images: 3×3 convolution of stride 1, no max-pool (always with cifar)
   bool zero_init_residual = false;  // initializes the last gamma of each block to 0
   int64_t in_channels = 3, num_classes = 1000;  // channels of the images; number of logits

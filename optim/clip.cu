@@ -1,44 +1,37 @@
 #include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
 #include "optim/clip.h"
+#include "optim/cuda/range_pieces.h"
 
 namespace godwit::detail {
 namespace {
 
-constexpr int64_t kValues = 4096;  // per block, as on the CPU
-constexpr int kLanes = 8;          // running sums per block, one thread each
-
-// A range, and the index of its first block's sum in the sums of all ranges.
-struct Place {
-  int64_t begin, end, first;
-};
+constexpr int kLanes = 8;  // running sums per piece, one thread each
+static_assert(RangePieces::kValues == 4096, "as on the CPU");
 
 template <class T>
-__global__ void block_kernel(const T* x, const Place* places, int64_t ranges, int64_t blocks, double* sums) {
+__global__ void piece_kernel(const T* x, RangePieces::Table table, double* sums) {
   const int64_t lane = threadIdx.x % kLanes;
-  for (int64_t block = grid_thread() / kLanes; block - threadIdx.x % 32 / kLanes < blocks;
-       block += grid_threads() / kLanes) {
+  for (int64_t piece = grid_thread() / kLanes; piece - threadIdx.x % 32 / kLanes < table.pieces;
+       piece += grid_threads() / kLanes) {
     double sum = 0;
-    if (block < blocks) {
-      int64_t low = 0, high = ranges;  // finds the last range that begins at or before this block
-      while (high - low > 1) (places[(low + high) / 2].first <= block ? low : high) = (low + high) / 2;
-      const int64_t begin = places[low].begin + (block - places[low].first) * kValues;
-      const int64_t end = begin + kValues < places[low].end ? begin + kValues : places[low].end;
+    if (piece < table.pieces) {
+      const auto [range, begin, end] = table[piece];
       for (int64_t i = begin + lane; i < end; i += kLanes) {
         const auto value = static_cast<double>(x[i]);
         sum = sum + value * value;
       }
     }
     for (int other = 1; other < kLanes; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-    if (lane == 0 && block < blocks) sums[block] = sum;
+    if (lane == 0 && piece < table.pieces) sums[piece] = sum;
   }
 }
 
-__global__ void range_kernel(const double* sums, const Place* places, int64_t ranges, int64_t blocks, double* totals) {
-  for (int64_t range = grid_thread(); range < ranges; range += grid_threads()) {
-    const int64_t end = range + 1 < ranges ? places[range + 1].first : blocks;
+__global__ void range_kernel(const double* sums, RangePieces::Table table, double* totals) {
+  for (int64_t range = grid_thread(); range < table.ranges; range += grid_threads()) {
+    const int64_t end = range + 1 < table.ranges ? table.places[range + 1].first : table.pieces;
     double total = 0;
-    for (int64_t block = places[range].first; block < end; ++block) total = total + sums[block];
+    for (int64_t piece = table.places[range].first; piece < end; ++piece) total = total + sums[piece];
     totals[range] = total;
   }
 }
@@ -75,21 +68,14 @@ __global__ void scale_kernel(const double* factor, int64_t first, int64_t last, 
 Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment>& ranges) {
   const auto count = static_cast<int64_t>(ranges.size());
   if (count == 0) return Tensor({0}, DType::f64);
-  std::vector<int64_t> table;
-  int64_t blocks = 0;
-  for (const Segment& range : ranges) {
-    table.insert(table.end(), {range.begin, range.end, blocks});
-    blocks += (range.numel() + kValues - 1) / kValues;
-  }
-  const Tensor on = Tensor::of(table, {3 * count}), sums({blocks}, DType::f64), totals({count}, DType::f64);
-  static_assert(sizeof(Place) == 3 * sizeof(int64_t));
-  const auto* places = reinterpret_cast<const Place*>(on.cuda_data<int64_t>());
+  const RangePieces pieces(ranges);
+  const Tensor sums({pieces.pieces()}, DType::f64), totals({count}, DType::f64);
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
-    launch(device, "clip", block_kernel<T>, blocks_for(device, kLanes * blocks), kBlock, x.cuda_data<T>(), places,
-           count, blocks, sums.cuda_data<double>());
+    launch(device, "clip", piece_kernel<T>, blocks_for(device, kLanes * pieces.pieces()), kBlock, x.cuda_data<T>(),
+           pieces.table(), sums.cuda_data<double>());
   });
-  launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), places, count,
-         blocks, totals.cuda_data<double>());
+  launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), pieces.table(),
+         totals.cuda_data<double>());
   return totals;
 }
 

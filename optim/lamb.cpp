@@ -27,7 +27,7 @@ void check_coefficients(const std::string& name, double min_coeff, double max_co
 Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), options_(options), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {
   for (const Bucket& bucket : buckets) {
-    coefficients_.emplace_back(bucket.slots.size(), 1.0);
+    coefficients_.push_back(Tensor::full({std::ssize(bucket.slots)}, 1, DType::f64));
     for (const Slot& slot : bucket.slots) {
       const int64_t begin = std::max(slot.offset, bucket.owned.begin);
       const int64_t owned = std::min(slot.offset + slot.numel, bucket.owned.end) - begin;
@@ -35,6 +35,13 @@ Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Excha
             slot.name, "', but the norm is of all of them; leave the state whole (exchange.sharding=none)");
     }
   }
+}
+
+ParameterRanges::ParameterRanges(const Bucket& bucket) {
+  const auto [begin, end] = bucket.owned;
+  for (const Slot& slot : bucket.slots)
+    ranges.push_back({std::clamp(slot.offset, begin, end), std::clamp(slot.offset + slot.numel, begin, end)});
+  for (size_t i = 1; i < ranges.size(); ++i) bounds.push_back(ranges[i].begin);
 }
 
 void Lamb::apply(Bucket& bucket, const StepInfo& step) {
@@ -45,6 +52,8 @@ void Lamb::apply(Bucket& bucket, const StepInfo& step) {
 
 template <class T, class Where>
 void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
+  const ParameterRanges parameters(bucket);
+  if (parameters.empty()) return;
   const double t = static_cast<double>(step.step);
   const bool corrected = options_.bias_correction;
   const MomentsUpdate<T> moments(options_, corrected ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
@@ -57,25 +66,15 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
         return LambUpdate<T>{moments, correction, static_cast<T>(decay)};
       },
       g, m, v, static_cast<const T*>(x));
-  std::vector<size_t> slots;
-  std::vector<Segment> ranges;
-  for (size_t s = 0; s < bucket.slots.size(); ++s) {
-    const Slot& slot = bucket.slots[s];
-    if (slot.numel == 0 || slot.offset < bucket.owned.begin || slot.offset >= bucket.owned.end) continue;
-    slots.push_back(s);
-    ranges.push_back({slot.offset, slot.offset + slot.numel});
-  }
-  const std::vector<double> parameters = detail::sums_of_squares(device, bucket.param, ranges);
-  const std::vector<double> changes = detail::sums_of_squares(device, bucket.grad, ranges);
-  std::vector<double>& coefficients = coefficients_.at(static_cast<size_t>(bucket.index));
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const double length = std::sqrt(parameters[i]), step_length = std::sqrt(changes[i]);
-    const bool defined = length > 0 && step_length > 0;
-    double& coefficient = coefficients[slots[i]];
-    coefficient = defined ? std::clamp(length / step_length, options_.min_coeff, options_.max_coeff) : 1;
-    const SubtractScaled<T> update{static_cast<T>(step.lr * coefficient)};
-    update_each(device, "lamb", ranges[i].begin, ranges[i].end, update, x, static_cast<const T*>(g));
-  }
+  const Tensor squares_x = detail::squares_of_ranges(device, bucket.param, parameters.ranges);
+  const Tensor squares_r = detail::squares_of_ranges(device, bucket.grad, parameters.ranges);
+  const Tensor &last = coefficients(bucket), rates(last.shape(), dtype_of<T>, last.device());
+  const double *of_x = data_ptr<double>(device, squares_x), *of_r = data_ptr<double>(device, squares_r);
+  T* const rate = data_ptr<T>(device, rates);
+  update_each(device, "lamb", 0, rates.numel(), LambCoefficient<T>{step.lr, options_.min_coeff, options_.max_coeff},
+              data_ptr<double>(device, last), rate, of_x, of_r);
+  update_by_parts(device, "lamb", parameters.begin(), parameters.end(), parameters.bounds, SubtractScaledParts<T>{rate},
+                  x, static_cast<const T*>(g));
 }
 
 std::vector<StateTensor> Lamb::state() const { return concat(m_, v_); }
@@ -94,7 +93,7 @@ const OptimizerMethod& lamb_method() {
   return method;
 }
 
-const std::vector<double>& Lamb::coefficients(const Bucket& bucket) const {
+const Tensor& Lamb::coefficients(const Bucket& bucket) const {
   return coefficients_.at(static_cast<size_t>(bucket.index));
 }
 

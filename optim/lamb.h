@@ -1,5 +1,8 @@
 // LAMB (You et al. 2020): Adam with a trust ratio per parameter.
 #pragma once
+#include <algorithm>
+#include <cmath>
+
 #include "optim/adam.h"
 
 namespace godwit {
@@ -20,6 +23,33 @@ template <class T>
 struct SubtractScaled {
   T rate;
   GODWIT_INLINE void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
+};
+
+// Of each parameter, from ‖x‖² and ‖r‖²: c;  rate ← α·c
+template <class T>
+struct LambCoefficient {
+  double lr, low, high;
+  GODWIT_INLINE void operator()(int64_t, double& c, T& rate, double of_x, double of_r) const {
+    c = of_x > 0 && of_r > 0 ? std::min(std::max(std::sqrt(of_x) / std::sqrt(of_r), low), high) : 1;
+    rate = static_cast<T>(lr * c);
+  }
+};
+
+// SubtractScaled with a rate for each parameter, for update_by_parts().
+template <class T>
+struct SubtractScaledParts {
+  const T* rates;
+  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }
+};
+
+// The owned elements of a bucket's parameters, by slot. They follow one another; those of other ranks are empty.
+struct ParameterRanges {
+  explicit ParameterRanges(const Bucket& bucket);
+  std::vector<Segment> ranges;
+  std::vector<int64_t> bounds;  // between them, for update_by_parts()
+  bool empty() const { return ranges.empty() || begin() == end(); }  // no element is owned
+  int64_t begin() const { return ranges.front().begin; }
+  int64_t end() const { return ranges.back().end; }
 };
 
 // On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
@@ -43,8 +73,8 @@ class Lamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StateTensor> state() const override;  // "m", "v"
 
-  // c of the bucket's parameters in the last step, by slot; 1 for parameters that this rank does not own.
-  const std::vector<double>& coefficients(const Bucket& bucket) const;
+  // c of the bucket's parameters in the last step, float64 [slots]; 1 for parameters that this rank does not own.
+  const Tensor& coefficients(const Bucket& bucket) const;
 
  private:
   template <class T, class Where>
@@ -52,7 +82,7 @@ class Lamb : public Optimizer {
 
   Options options_;
   std::vector<StateTensor> m_, v_;
-  std::vector<std::vector<double>> coefficients_;
+  std::vector<Tensor> coefficients_;
 };
 
 // Adds the options min_coeff and max_coeff, and checks their order.

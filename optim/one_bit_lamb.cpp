@@ -5,6 +5,7 @@
 
 #include "engine/update_each.h"
 #include "optim/clip.h"
+#include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
 #include "optim/state.h"
 #include "optim/warmup.h"
@@ -26,17 +27,10 @@ Lamb::Options warmup_options(const OneBitLamb::Options& o) {
           .max_coeff = o.max_coeff};
 }
 
-std::vector<std::vector<StateTensor>> one_per_slot(const Buckets& buckets, const std::string& name, double value) {
-  std::vector<std::vector<StateTensor>> parts;
-  for (const Bucket& bucket : buckets) {
-    parts.emplace_back();
-    for (const Slot& slot : bucket.slots) {
-      const Tensor one({1}, DType::f32, kCpu);  // the host reads it in each step
-      one.fill(value);
-      parts.back().push_back({name, bucket.begin + slot.offset, one, true});
-    }
-  }
-  return parts;
+std::vector<Tensor> one_per_slot(const Buckets& buckets, double value) {
+  std::vector<Tensor> all;
+  for (const Bucket& bucket : buckets) all.push_back(Tensor::full({std::ssize(bucket.slots)}, value));
+  return all;
 }
 
 }  // namespace
@@ -68,13 +62,15 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
               options.refresh_variance ? VarianceFreeze::Refresh::outgrown : VarianceFreeze::Refresh::off, buckets),
       lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
-      coefficients_(one_per_slot(buckets, "coefficient", 0)),
-      factors_(one_per_slot(buckets, "factor", 1)),
+      means_(one_per_slot(buckets, 0)),
+      factors_(one_per_slot(buckets, 1)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
   const std::vector<StateTensor> state = lamb_.state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots) firsts_.push_back(bucket.begin + slot.offset);
 }
 
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
@@ -98,19 +94,17 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
 }
 
-float* OneBitLamb::of_slot(const std::vector<std::vector<StateTensor>>& parts, const Bucket& bucket, size_t s) const {
-  return parts.at(static_cast<size_t>(bucket.index)).at(s).values.data<float>();
-}
-
 void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
   if (freeze_.frozen_at() > 0)
     return on_device(bucket.param, [&](auto device) { apply_frozen(device, bucket, step); });
   lamb_.apply(bucket, step);
   const auto beta = static_cast<float>(options_.coeff_beta);
-  for (size_t s = 0; s < bucket.slots.size(); ++s) {
-    float& average = *of_slot(coefficients_, bucket, s);
-    average = beta * average + (1 - beta) * static_cast<float>(lamb_.coefficients(bucket)[s]);
-  }
+  const Tensor& means = means_.at(static_cast<size_t>(bucket.index));
+  on_device(means, [&](auto device) {
+    const double* const last = data_ptr<double>(device, lamb_.coefficients(bucket));
+    update_each(device, kName, 0, means.numel(), one_bit::LambMean{{beta, 1 - beta}}, data_ptr<float>(device, means),
+                last);
+  });
 }
 
 // The bias correction of a moment with the decay rate beta after `steps` changes; 1 without bias correction.
@@ -121,17 +115,12 @@ double OneBitLamb::correction(double beta, int64_t steps) const {
 template <class Where>
 void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step) {
   const auto r = [](double value) { return static_cast<float>(value); };
-  std::vector<size_t> slots;
-  std::vector<Segment> ranges, decayed;
+  const ParameterRanges parameters(bucket);
+  if (parameters.empty()) return;
   const bool decays = options_.weight_decay > 0;
-  const auto is_decayed = [&](const Slot& slot) { return decays && (slot.decay || options_.decay_norm_and_bias); };
-  for (size_t s = 0; s < bucket.slots.size(); ++s) {
-    const Slot& slot = bucket.slots[s];
-    if (slot.numel == 0) continue;
-    slots.push_back(s);
-    ranges.push_back({slot.offset, slot.offset + slot.numel});
-    if (is_decayed(slot)) decayed.push_back(ranges.back());
-  }
+  std::vector<Segment> decayed = parameters.ranges;  // empty for parameters that do not decay
+  for (size_t s = 0; s < decayed.size(); ++s)
+    if (!decays || !(bucket.slots[s].decay || options_.decay_norm_and_bias)) decayed[s].end = decayed[s].begin;
   float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
   const one_bit::FrozenLambUpdate update{r(options_.beta1), r(1 - options_.beta1),
                                          {r(options_.beta2), r(1 - options_.beta2)},
@@ -139,38 +128,42 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
                                          r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
                                          r(std::sqrt(correction(options_.beta2, step.step))),
                                          r(options_.eps), limit_of(options_.update_limit)};
-  const std::vector<float> largest =
+  const Tensor largest =
       one_bit::frozen_lamb(device,
                            {update, state_ptr<float>(device, m_, bucket), change,
                             state_ptr<float>(device, v_fresh_, bucket), state_ptr<float>(device, v_, bucket)},
-                           ranges);
+                           parameters.ranges);
 
-  const std::vector<double> before = detail::sums_of_squares(device, bucket.grad, decayed);
-  for (const Segment& range : decayed)
-    update_each(device, kName, range.begin, range.end, SubtractScaled<float>{-r(options_.weight_decay)}, change,
-                static_cast<const float*>(x));
-  const std::vector<double> after = detail::sums_of_squares(device, bucket.grad, decayed);
-  const double coefficient_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
-  for (size_t i = 0, d = 0; i < slots.size(); ++i) {
-    double factor = largest[i];
-    if (is_decayed(bucket.slots[slots[i]])) {
-      const double length = std::sqrt(after[d]), share = length > 0 ? std::min(1.0, std::sqrt(before[d]) / length) : 1;
-      factor = factor * share + 1 - share;
-      ++d;
-    }
-    float& last = *of_slot(factors_, bucket, slots[i]);
-    const double low = last * (1 - options_.factor_threshold), high = last * (1 + options_.factor_threshold);
-    last = r(std::clamp(std::clamp(factor, options_.factor_min, options_.factor_max), low, high));
-    const double coefficient = *of_slot(coefficients_, bucket, slots[i]) / coefficient_correction;
-    const SubtractScaled<float> scaled{r(step.lr * last * coefficient)};
-    update_each(device, kName, ranges[i].begin, ranges[i].end, scaled, x, static_cast<const float*>(change));
+  const Tensor before = detail::squares_of_ranges(device, bucket.grad, decayed);
+  Tensor after = before;
+  if (decays) {
+    update_by_decay(
+        device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+        [&](double decay) { return one_bit::LambDecay{r(decay)}; }, change, static_cast<const float*>(x));
+    after = detail::squares_of_ranges(device, bucket.grad, decayed);
   }
+  const Tensor &means = means_.at(static_cast<size_t>(bucket.index)), rates(means.shape(), DType::f32, means.device());
+  const float *mean = data_ptr<float>(device, means), *ratio = data_ptr<float>(device, largest);
+  const double *of_p = data_ptr<double>(device, before), *of_r = data_ptr<double>(device, after);
+  float* const rate = data_ptr<float>(device, rates);
+  const double mean_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
+  const one_bit::LambFactor factor{step.lr, mean_correction, options_.factor_min, options_.factor_max,
+                                   options_.factor_threshold};
+  update_each(device, kName, 0, rates.numel(), factor,
+              data_ptr<float>(device, factors_.at(static_cast<size_t>(bucket.index))), rate, mean, ratio, of_p, of_r);
+  update_by_parts(device, kName, parameters.begin(), parameters.end(), parameters.bounds,
+                  SubtractScaledParts<float>{rate}, x, static_cast<const float*>(change));
 }
 
 std::vector<StateTensor> OneBitLamb::state() const {
   std::vector<StateTensor> all = concat(concat(m_, v_), v_fresh_);
-  for (const auto& of_all : {coefficients_, factors_})
-    for (const std::vector<StateTensor>& parts : of_all) all = concat(std::move(all), parts);
+  const auto add = [&](const char* name, const std::vector<Tensor>& of_buckets) {
+    auto first = firsts_.begin();
+    for (const Tensor& values : of_buckets)
+      for (int64_t s = 0; s < values.numel(); ++s) all.push_back({name, *first++, values.range(s, 1), true});
+  };
+  add("coefficient", means_);
+  add("factor", factors_);
   return concat(std::move(all), all_reduce_.state());
 }
 

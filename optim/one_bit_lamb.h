@@ -51,15 +51,14 @@ class OneBitLamb : public Optimizer {
  private:
   template <class Where>
   void apply_frozen(Where device, Bucket& bucket, const StepInfo& step);
-  float* of_slot(const std::vector<std::vector<StateTensor>>& parts, const Bucket& bucket, size_t s) const;
-
   double correction(double beta, int64_t steps) const;
 
   Options options_;
   VarianceFreeze freeze_;
-  Lamb lamb_;                                                   // for the warm-up
-  std::vector<StateTensor> m_, v_, v_fresh_;                      // m, v: of lamb_
-  std::vector<std::vector<StateTensor>> coefficients_, factors_;  // by bucket and slot
+  Lamb lamb_;                                 // for the warm-up
+  std::vector<StateTensor> m_, v_, v_fresh_;  // m, v: of lamb_
+  std::vector<Tensor> means_, factors_;       // c̄ and f of each bucket, float32 [slots]
+  std::vector<int64_t> firsts_;               // global offset of each parameter, of all buckets
   ErrorFeedbackAllReduce all_reduce_;
 };
 

@@ -123,6 +123,9 @@ class NcclGroup : public Group {
     if (phases_.emplace(phase).second) synchronize();
   }
 
+  // A group connects in its first collective. This is safe while other groups' collectives run, even if NCCL then waits
+  // for this GPU: a rank communicates on one thread at a time, in the order of all ranks (Scheduler), so every rank has
+  // queued these collectives before it connects, and they end.
   void connect(std::string_view phase) {
     ncclUniqueId id{};
     if (rank() == 0) watchdog_->call(member_, phase, [&] { return ncclGetUniqueId(&id); });

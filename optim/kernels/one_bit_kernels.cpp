@@ -8,9 +8,10 @@
 
 namespace godwit::one_bit {
 
-std::vector<float> frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges) {
-  std::vector<float> all;
-  for (const Segment& range : ranges) {
+Tensor frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges) {
+  const Tensor all({std::ssize(ranges)}, DType::f32, kCpu);
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    const Segment& range = ranges[r];
     int32_t largest = 0;  // the bits of positive floats have the order of their values
     std::mutex mutex;
     const auto update = [&](int64_t begin, int64_t end) GODWIT_INLINE {
@@ -29,7 +30,7 @@ std::vector<float> frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segme
       largest = std::max(largest, own);
     };
     vector_for(range.numel(), 1 << 15, update);
-    all.push_back(std::bit_cast<float>(largest));
+    all.data<float>()[r] = std::bit_cast<float>(largest);
   }
   return all;
 }

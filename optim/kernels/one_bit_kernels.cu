@@ -2,6 +2,7 @@
 
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/update.h"
+#include "optim/cuda/range_pieces.h"
 #include "optim/kernels/one_bit_kernels.h"
 
 namespace godwit {
@@ -21,6 +22,11 @@ template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::ve
                               one_bit::LocalUpdate, float*, const float*, const float*);
 template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::SyncUpdate,
                               one_bit::SyncUpdate, float*, const float*, float*, float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LambMean, float*, const double*);
+template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::LambDecay,
+                              one_bit::LambDecay, float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LambFactor, float*, float*, const float*,
+                          const float*, const double*, const double*);
 
 }  // namespace godwit
 
@@ -42,33 +48,36 @@ __device__ void frozen_lamb_at(const FrozenLamb& a, int64_t i, float& most) {
   detail::store_pack(a.v_fresh + i, v_fresh);
 }
 
-// Processes [first, last) in packs of 16 bytes, the rest of [begin, end) element by element.
-__global__ void frozen_lamb_kernel(FrozenLamb a, int64_t begin, int64_t first, int64_t last, int64_t end,
-                                   uint32_t* largest) {
+// A block processes a piece at a time: in packs of 16 bytes, which begin at first, first + kWidth, …; the rest element
+// by element.
+__global__ void frozen_lamb_kernel(FrozenLamb a, RangePieces::Table table, int64_t first, uint32_t* largest) {
   constexpr int kWidth = kPack<float>;
-  float most = 0;
-  for (int64_t i = first + kWidth * grid_thread(); i < last; i += kWidth * grid_threads())
-    frozen_lamb_at<kWidth>(a, i, most);
-  for (int64_t i = begin + grid_thread(); i < first; i += grid_threads()) frozen_lamb_at<1>(a, i, most);
-  for (int64_t i = last + grid_thread(); i < end; i += grid_threads()) frozen_lamb_at<1>(a, i, most);
-  most = block_reduce(most, Larger{});
-  // The bits of positive floats have the order of their values.
-  if (threadIdx.x == 0) atomicMax(largest, std::bit_cast<uint32_t>(most));
+  for (int64_t p = blockIdx.x; p < table.pieces; p += gridDim.x) {
+    const auto [range, begin, end] = table[p];
+    const int64_t aligned = begin <= first ? first : begin + ((first - begin) & (kWidth - 1));
+    const int64_t packs = aligned < end ? aligned : end, rest = packs + ((end - packs) & ~int64_t{kWidth - 1});
+    float most = 0;
+    for (int64_t i = packs + kWidth * threadIdx.x; i < rest; i += kWidth * blockDim.x)
+      frozen_lamb_at<kWidth>(a, i, most);
+    for (int64_t i = begin + threadIdx.x; i < packs; i += blockDim.x) frozen_lamb_at<1>(a, i, most);
+    for (int64_t i = rest + threadIdx.x; i < end; i += blockDim.x) frozen_lamb_at<1>(a, i, most);
+    most = block_reduce(most, Larger{});
+    // The bits of positive floats have the order of their values.
+    if (threadIdx.x == 0) atomicMax(largest + range, std::bit_cast<uint32_t>(most));
+  }
 }
 
 }  // namespace
 
-std::vector<float> frozen_lamb(Cuda device, const FrozenLamb& a, const std::vector<Segment>& ranges) {
-  const Tensor largest = Tensor::zeros({static_cast<int64_t>(ranges.size())}, DType::u32);
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const auto [begin, end] = ranges[i];
-    const PackedRange packed = packed_range<kPack<float>>(begin, end, a.m, a.agreed, a.v_fresh, a.v);
-    launch(device, "one_bit_lamb", frozen_lamb_kernel, blocks_for(device, packed.threads(begin, end)), kBlock, a, begin,
-           packed.first, packed.last, end, largest.cuda_data<uint32_t>() + i);
-  }
-  std::vector<float> all;
-  for (const uint32_t bits : largest.to_vector<uint32_t>()) all.push_back(std::bit_cast<float>(bits));
-  return all;
+Tensor frozen_lamb(Cuda device, const FrozenLamb& a, const std::vector<Segment>& ranges) {
+  const Tensor largest = Tensor::zeros({std::ssize(ranges)});
+  if (ranges.empty()) return largest;
+  const RangePieces pieces(ranges);
+  const int64_t first =
+      packed_range<kPack<float>>(ranges.front().begin, ranges.back().end, a.m, a.agreed, a.v_fresh, a.v).first;
+  launch(device, "one_bit_lamb", frozen_lamb_kernel, blocks_for(device, kBlock * pieces.pieces()), kBlock, a,
+         pieces.table(), first, reinterpret_cast<uint32_t*>(largest.cuda_data<float>()));
+  return largest;
 }
 
 }  // namespace godwit::one_bit

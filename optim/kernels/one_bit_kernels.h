@@ -103,13 +103,47 @@ struct FrozenLambUpdate {
   }
 };
 
-// Arguments of frozen_lamb(), which applies f on each range and returns its maximum there; on a GPU the host waits.
+// 1-bit LAMB, of each parameter: c̄ ← β3·c̄ + (1−β3)·c
+struct LambMean {
+  Average average;
+  GODWIT_INLINE void operator()(int64_t, float& mean, double c) const { mean = average(mean, static_cast<float>(c)); }
+};
+
+// r ← p + λ·x
+struct LambDecay {
+  float decay;
+  GODWIT_INLINE void operator()(int64_t, float& r, float x) const {
+    if (decay != 0) r = r + decay * x;
+  }
+};
+
+// 1-bit LAMB, of each parameter, from its largest ratio, ‖p‖² and ‖r‖²: last ← f, the limited factor;  rate ←
+// α·f·c̄/correction. Without decay of the parameter, both norms are given as 0.
+struct LambFactor {
+  double lr, correction, low, high, threshold;
+  GODWIT_INLINE void operator()(int64_t, float& last, float& rate, float mean, float largest, double of_p,
+                                double of_r) const {
+    double factor = largest;
+    if (of_r > 0) {
+      const double share = std::min(1.0, std::sqrt(of_p) / std::sqrt(of_r));
+      factor = factor * share + 1 - share;
+    }
+    const double before = last;
+    factor = std::min(std::max(factor, low), high);
+    factor = std::min(std::max(factor, before * (1 - threshold)), before * (1 + threshold));
+    last = static_cast<float>(factor);
+    rate = static_cast<float>(lr * last * (mean / correction));
+  }
+};
+
+// Arguments of frozen_lamb(), which applies f on each range and returns its maximum there, float32 [ranges] on the
+// device. The ranges follow one another.
 struct FrozenLamb {
   FrozenLambUpdate f;
   float *m, *agreed, *v_fresh;
   const float* v;
 };
-std::vector<float> frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges);
-std::vector<float> frozen_lamb(Cuda, const FrozenLamb& a, const std::vector<Segment>& ranges);
+Tensor frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges);
+Tensor frozen_lamb(Cuda, const FrozenLamb& a, const std::vector<Segment>& ranges);
 
 }  // namespace godwit::one_bit

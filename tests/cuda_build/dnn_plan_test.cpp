@@ -59,6 +59,9 @@ ConvolutionProblem problem_of(const Layer& layer, Convolution what, DType images
           {images, {kBatch, size, size, layer.out}}};
 }
 
+constexpr const char* kNoDriverLibrary =
+    "without libcuda.so cuDNN proposes no engines that it compiles at run time; add the folder of the toolkit's "
+    "libcuda.so (lib64/stubs) to LD_LIBRARY_PATH, as ctest does";
 bool has_driver_library() { return dlopen("libcuda.so.1", RTLD_LAZY) || dlopen("libcuda.so", RTLD_LAZY); }
 
 class DnnPlans : public testing::TestWithParam<const char*> {
@@ -158,8 +161,7 @@ TEST_P(DnnPlans, Bfloat16LayersHaveTensorCores) {
 
 // The route of filter gradients in training: the stem, with three channels, has a bfloat16 result, the others float32.
 TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16LayersHaveTensorCoresExceptTheStem) {
-  if (!has_driver_library())
-    GTEST_SKIP() << "without libcuda.so cuDNN proposes no engines that it compiles at run time";
+  ASSERT_TRUE(has_driver_library()) << kNoDriverLibrary;
   for (const Layer& layer : resnet_layers()) {
     const ConvolutionProblem problem = problem_of(layer, Convolution::backward_filter, DType::bf16, DType::f32, false);
     if (layer.in % 8 == 0) {
@@ -186,7 +188,7 @@ TEST_P(DnnPlans, TimedEnginesAreFoundByTheirNames) {
     EXPECT_GT(shapes[3], 29 * 3 / 2) << type;
   }
   EXPECT_GT(with_settings_, 29 * 3);
-  if (!has_driver_library()) return;
+  ASSERT_TRUE(has_driver_library()) << kNoDriverLibrary;
   const ConvolutionProblem compiled =
       problem_of({56, 64, 64, 3, 1}, Convolution::backward_filter, DType::bf16, DType::f32, false);
   EXPECT_GT(timed_engines(compiled), 0u);

@@ -5,6 +5,7 @@
 #include "comm/transport/local.h"
 #include "engine/cuda/requirements.h"
 #include "tests/emulated_cuda/cudnn.h"
+#include "tests/emulated_cuda/nccl.h"
 #include "tests/on_gpu.h"
 #include "tests/support.h"
 
@@ -17,6 +18,7 @@ class CudaBadInput : public OnGpu {
  protected:
   void TearDown() override {
     emulated_dnn::version = CUDNN_VERSION;
+    emulated_nccl::version = NCCL_VERSION_CODE;
     emulated::capability = 90;
     emulated::peers = true;
     emulated::exclusive = false;
@@ -41,6 +43,14 @@ TEST_F(CudaBadInput, AnOlderCudnnIsRefused) {
     emulated_dnn::version = version;
     EXPECT_NO_THROW(convolve_once());
   }
+}
+
+TEST_F(CudaBadInput, AnOlderNcclIsRefused) {
+  const auto connect = [] { run_local({2, 1}, [](Communicator&) {}, {.placement = {"cuda"}}); };
+  EXPECT_NO_THROW(connect());
+  emulated_nccl::version = 22705;
+  EXPECT_THAT(error_of(connect),
+              HasSubstr("NCCL 2.27.5 was loaded, but this build needs 2.28.3 or newer; update NCCL"));
 }
 
 TEST_F(CudaBadInput, VersionsOfOneMinorReleaseAreInterchangeable) {

@@ -1,4 +1,4 @@
-// The random order of blocks and threads reveals kernels whose results depend on it.
+// The random order of blocks and threads, and grids of several sizes, reveal kernels whose results depend on them.
 #include <cstdlib>
 #include <set>
 #include <vector>
@@ -41,6 +41,38 @@ TEST(EmulatedOrder, RevealsAMissingBarrier) {
 }
 
 TEST(EmulatedOrder, RevealsASumInTheOrderOfTheBlocks) { EXPECT_GT(results(sum_kernel, false), 1u); }
+
+// Adds every parts-th value: as many parts as blocks, or 100 on any GPU.
+void partial_sums_kernel(bool of_blocks, const std::vector<float>& x, std::vector<float>& sums) {
+  const unsigned parts = of_blocks ? gridDim.x : 100, threads = gridDim.x * blockDim.x;
+  for (unsigned part = blockIdx.x * blockDim.x + threadIdx.x; part < parts; part += threads)
+    for (size_t i = part; i < x.size(); i += parts) sums[part] += x[i];
+}
+
+// The number of different sums on GPUs with 1, 7 and 132 multiprocessors, of grids that fill them.
+size_t sums_on_gpus(bool of_blocks) {
+  std::vector<float> x;
+  for (int i = 0; i < 20'000; ++i) x.push_back(1 / static_cast<float>(1 + i * 7919 % 20'000));
+  std::set<float> all;
+  for (const char* const multiprocessors : {"1", "7", "132"}) {
+    setenv("GODWIT_EMULATED_MULTIPROCESSORS", multiprocessors, 1);
+    int count = 0;
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0);
+    const dim3 grid(8 * static_cast<unsigned>(count));
+    std::vector<float> sums(2000);
+    emulated::run_grid(grid, dim3(32), [&] { partial_sums_kernel(of_blocks, x, sums); });
+    float total = 0;
+    for (const float sum : sums) total += sum;
+    all.insert(total);
+  }
+  unsetenv("GODWIT_EMULATED_MULTIPROCESSORS");
+  return all.size();
+}
+
+TEST(EmulatedOrder, SeveralNumbersOfMultiprocessorsRevealASumOverTheGrid) {
+  EXPECT_EQ(sums_on_gpus(false), 1u);
+  EXPECT_EQ(sums_on_gpus(true), 3u);
+}
 
 }  // namespace
 }  // namespace godwit

@@ -279,7 +279,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return "unknown";
 }
 const char* ncclGetLastError(ncclComm_t comm) { return comm->world->text.c_str(); }
-ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+ncclResult_t ncclGetVersion(int* version) { return *version = emulated_nccl::version, ncclSuccess; }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> made{0};

@@ -25,7 +25,9 @@ struct ncclConfig_t {
 using ncclComm_t = struct ncclComm*;
 
 namespace emulated_nccl {
-inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // of all communicators; tests may change it
+// Tests may change these.
+inline std::atomic<int> version{NCCL_VERSION_CODE};         // of the library
+inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // of all communicators
 }
 
 const char* ncclGetErrorString(ncclResult_t result);

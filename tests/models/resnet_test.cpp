@@ -30,6 +30,8 @@ TEST(ResNet, HasThePublishedNumberOfParameters) {
   EXPECT_EQ(parameter_count("resnet56"), 853018);
   EXPECT_EQ(parameter_count("resnet18", [](ResNetConfig& c) { c.small_stem = true, c.in_channels = 1; }),
             11689512 - 64 * 7 * 7 * 3 + 64 * 3 * 3);
+  const auto narrow = [](ResNetConfig& c) { c.blocks = {1}, c.width = 8, c.num_classes = 10; };
+  EXPECT_EQ(parameter_count("resnet18", narrow), 8 * 7 * 7 * 3 + 2 * 8 * 3 * 3 * 8 + 3 * 2 * 8 + (8 + 1) * 10);
 }
 
 TEST(ResNet, NamesAndOrderMatchTorchvision) {
@@ -253,6 +255,7 @@ TEST(ResNet, RefusesInvalidArguments) {
   };
   expect_error([&] { make_resnet(with([](auto& c) { c.num_classes = 0; })); }, "num_classes");
   expect_error([&] { make_resnet(with([](auto& c) { c.in_channels = -1; })); }, "in_channels");
+  expect_error([&] { make_resnet(with([](auto& c) { c.width = -1; })); }, "width");
   expect_error([&] { make_resnet(with([](auto& c) { c.blocks.clear(); })); }, "no stages");
   expect_error([&] { make_resnet(with([](auto& c) { c.blocks[1] = 0; })); }, "0 blocks");
   expect_error([&] { make_resnet(with([](auto& c) { c.dtype = DType::i32; })); }, "dtype");
