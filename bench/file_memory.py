@@ -99,7 +99,7 @@ def hostile(size):
     most = min(size, (1 << 20) - 100)  # larger ones are refused
     for label, content in (("lists", '{"a":[%s]}' % repeated("[]", most)), ("keys", "{%s}" % repeated('"%d":1', most))):
         yield f"configuration, {label}", [*image, "--config", "config.json"], {"config.json": content}
-        yield f"config.json of a model, {label}", [*text, "--task", "pretrain", "--data", "text.txt", "--init-weights", "model"], {
+        yield f"config.json of a model, {label}", ["train_bert", "--length", "16", "--task", "pretrain", "--data", "text.txt", "--init-weights", "model"], {
             "model/config.json": content,
             "model/vocab.txt": WORDS,
             "model/model.safetensors": WEIGHTS,

@@ -197,6 +197,7 @@ TEST_F(TrainResnet, AFolderInUseCannotBeResumed) {
                                  "--checkpoint-every", "5", "--set", "checkpoint.keep=1000000"});
   for (int i = 0; i < 600 && !fs::exists(run_dir() / "checkpoints/step-5/manifest.json"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  environment_ = "timeout 30";
   for (const char* base :
        {"--resume run", "--data data --run-dir run --resume auto --optimizer birder --batch 8 --nodes 2"}) {
     const Outcome outcome = train("", base);
